@@ -21,6 +21,8 @@ commands:
   model LOG [--OPTION VALUE ...]           learn a plant model and show whether it may be used
   select RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant
   critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
+  federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
+                                           train one policy at sites that share no data
   hunt [--OPTION VALUE ...]                train independent agents in the treasure hunt
   track RUN                                copy the records of a run into MLflow
 
@@ -30,6 +32,7 @@ examples:
   neorl-train run my.toml --algorithms.iql.expectile 0.8 --timings
   neorl-train finetune runs/0001 --training.updates 10000
   neorl-train resume runs/0001
+  neorl-train federate north.h5 south.h5 east.h5
   neorl-train list
 
 exit codes: 0 done, 1 a hard constraint was broken (safety-report), 2 bad input (one line says what
@@ -47,6 +50,7 @@ NAMES = (
     "model",
     "select",
     "critic",
+    "federate",
     "hunt",
     "track",
 )

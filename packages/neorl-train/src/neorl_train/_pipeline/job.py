@@ -55,14 +55,14 @@ def run_job(config: Config, reporter: Reporter, timings: Timings) -> RunDirector
     """
     validate(config)
     complete = resolved(config)
-    config, record = complete.run.config, _first_record(complete)
+    config, record = complete.run.config, first_record(complete)
     with one_line_when_full("the run directory", "start again"):
         run = create_run(Path(config.output.directory), dump_toml(config_to_dict(config)), record)
     reporter.say(f"run {run.path}")
     for note in complete.notes:
         reporter.say(note)
     with _left_only_if_begun(run, timings):
-        return _carry_on(complete.run, run, reporter, timings)
+        return carry_on(complete.run, run, reporter, timings)
 
 
 @contextmanager
@@ -107,6 +107,11 @@ def resume_job(
             f"{run.config} was changed since the run began, so its checkpoints do not belong to "
             "it; restore the file, or start a new run with the changed one"
         )
+    if record.get("federation"):
+        raise InputError(
+            f"{run.path} is a site of a federation; go on with `neorl-train federate "
+            f"{record['federation']}`"
+        )
     if is_complete(run):
         reporter.say(f"run {run.path} is finished and its results are complete: nothing to do")
         return run
@@ -116,10 +121,11 @@ def resume_job(
             f"the run began with jax {record['versions']['jax']}, this is {present}: "
             "results will not be the same bits"
         )
-    return _carry_on(reopened(config), run, reporter, timings)
+    return carry_on(reopened(config), run, reporter, timings)
 
 
-def _first_record(complete: Resolved) -> dict[str, Any]:
+def first_record(complete: Resolved) -> dict[str, Any]:
+    """What the record of a run says before anything is done."""
     config = complete.run.config
     packages = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "neorl-train")
     return {
@@ -142,9 +148,15 @@ def _first_record(complete: Resolved) -> dict[str, Any]:
     }
 
 
-def _carry_on(
+def carry_on(
     resolved_run: ResolvedRun, run: RunDirectory, reporter: Reporter, timings: Timings
 ) -> RunDirectory:
+    """Carries out what is left of a run, in its own directory, and records how it ended.
+
+    Raises:
+        InputError: As for :func:`run_job`.
+        InterruptedRunError: After a signal; the run can be resumed.
+    """
     with locked(run), StopSignal(reporter.say) as stop:
         session = Session(run, reporter, stop, timings)
         with _accounted(session), one_line_when_full(f"run {run.path.name}", run.resume_line()):

@@ -82,7 +82,11 @@ def resolved(config: Config) -> Resolved:
     Raises:
         InputError: If the source cannot be read, or a value does not fit it.
     """
-    source, kind, environment = source_named(config.data.source), kind_of(config), simulator(config)
+    source, kind, environment = (
+        source_named(config.data.source, config.data.constants),
+        kind_of(config),
+        simulator(config),
+    )
     dataset = _log(config, source)
     kind.check(config, source, environment, dataset)
     if environment is None:
@@ -132,7 +136,7 @@ def reopened(config: Config) -> ResolvedRun:
     Raises:
         InputError: If the source cannot be read.
     """
-    source = source_named(config.data.source)
+    source = source_named(config.data.source, config.data.constants)
     return _run(config, source, kind_of(config), simulator(config), _log(config, source))
 
 

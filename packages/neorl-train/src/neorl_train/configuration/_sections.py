@@ -32,6 +32,8 @@ class DataConfig:
         seed: Seed of the collection and of the split.
         memory: Most memory that the log may take, as ``"2GB"``. One that needs more, about five
             times its file, stays on the disk: batches are read ahead, shuffled by blocks.
+        constants: Factors on declared constants of a simulated plant, by name, for the same plant
+            at another place; its controllers stay as they are.
     """
 
     source: str = "ChemicalReactor-v0"
@@ -39,6 +41,7 @@ class DataConfig:
     held_out: float = 0.1
     seed: int = 0
     memory: str = "8GB"
+    constants: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +143,7 @@ class Config:
         algorithms: Hyperparameters of every learner, by name.
     """
 
-    data: DataConfig = DataConfig()
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
     penalty: dict[str, float] = dataclasses.field(default_factory=dict)
     limits: LimitsConfig = dataclasses.field(default_factory=LimitsConfig)
     fallback: FallbackConfig = dataclasses.field(default_factory=FallbackConfig)

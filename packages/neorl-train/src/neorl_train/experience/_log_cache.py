@@ -15,6 +15,7 @@ from neorl_core.infrastructure.command_line import one_line
 from neorl_envs import Dataset, collect_log, make, write_dataset
 from neorl_envs.plants import PLANTS
 from neorl_train.configuration._sections import Config
+from neorl_train.experience._changed_plant import changed_plant
 from neorl_train.experience._source import data_keys, read_log
 from neorl_train.runs._names import LOG_CACHE
 
@@ -35,7 +36,7 @@ def collected_log(config: Config, run_dataset: Path, say: Callable[[str], None])
     cached = _cached_log(config)
     if not cached.exists():
         cached.parent.mkdir(parents=True, exist_ok=True)
-        env = make(config.data.source)
+        env = changed_plant(config.data.source, config.data.constants)
         key, _ = data_keys(config)
         write_dataset(cached, collect_log(env, n_steps=config.data.steps, key=key))
     else:
@@ -83,6 +84,7 @@ def _cached_log(config: Config) -> Path:
         "origin": PLANTS.origin(source),
         "steps": config.data.steps,
         "seed": config.data.seed,
+        "constants": config.data.constants,
         "code": code.hexdigest(),
         "jax": metadata.version("jax"),
     }

@@ -2,7 +2,9 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeAlias
 
 import jax
@@ -10,12 +12,13 @@ from jaxtyping import PRNGKeyArray
 
 from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
-from neorl_envs import Dataset, environment_names, make, read_dataset
+from neorl_envs import Dataset, environment_names, read_dataset
 from neorl_envs.datasets import require_content_hash
 from neorl_envs.ingest import log_suffixes, reader_name
 from neorl_envs.plants import Plant
 from neorl_train.configuration._memory import PEAK, stays_on_disk
 from neorl_train.configuration._sections import Config
+from neorl_train.experience._changed_plant import changed_plant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,13 +27,15 @@ class PlantSource:
 
     Attributes:
         name: Name of the environment.
+        constants: Factors on its declared constants.
     """
 
     name: str
+    constants: tuple[tuple[str, float], ...] = ()
 
     def simulator(self) -> Plant:
         """The plant itself."""
-        return make(self.name)
+        return changed_plant(self.name, dict(self.constants))
 
     def log_file(self, run_dataset: Path) -> Path:
         """Where the log of a run lies: in the run."""
@@ -58,17 +63,23 @@ class FileSource:
 RunSource: TypeAlias = PlantSource | FileSource
 
 
-def source_named(name: str) -> RunSource:
+def source_named(name: str, constants: Mapping[str, float] = MappingProxyType({})) -> RunSource:
     """The source that a configuration names.
 
     Args:
         name: Name of an environment, or path of a file.
+        constants: Factors on the declared constants of an environment.
 
     Raises:
-        InputError: If it is neither; the nearest environment is named.
+        InputError: If it is neither; the nearest environment is named. Also if constants are given
+            for a log.
     """
     if name in environment_names():
-        return PlantSource(name)
+        return PlantSource(name, tuple(sorted(constants.items())))
+    if constants:
+        raise InputError(
+            f"data.constants are given, and {name} is no simulated plant; leave them out"
+        )
     if Path(name).exists() or name.endswith(log_suffixes()) or os.sep in name:
         return FileSource(Path(name))
     known = environment_names()
@@ -111,7 +122,9 @@ def simulator(config: Config) -> Plant | None:
     Raises:
         InputError: If it is neither an environment nor a file.
     """
-    return source_named(config.finetune.environment or config.data.source).simulator()
+    if config.finetune.environment:
+        return source_named(config.finetune.environment).simulator()
+    return source_named(config.data.source, config.data.constants).simulator()
 
 
 def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]:

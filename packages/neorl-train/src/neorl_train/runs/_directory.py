@@ -128,6 +128,20 @@ def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirec
             path.mkdir()
             break
         number += 1
+    return fill_run(path, config_toml, record)
+
+
+def fill_run(path: Path, config_toml: str, record: dict[str, Any]) -> RunDirectory:
+    """Puts configuration and record into an empty folder, which is a run from then on.
+
+    Args:
+        path: Absolute path of the folder; removed where it cannot be written.
+        config_toml: The resolved configuration.
+        record: First content of ``run.json``.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
     run = RunDirectory(path)
     try:
         write_text(run.config, config_toml)

@@ -1,0 +1,166 @@
+"""From the words after ``neorl-train federate`` to the plan of a federation."""
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
+from neorl_train._command.options import FLAGS, Flags
+from neorl_train.configuration._sections import Config, config_to_dict, config_type
+from neorl_train.configuration._toml import dump_toml, updated
+from neorl_train.configuration._untrained import refuse_untrained, require_importable
+from neorl_train.federated._faults import Fault
+from neorl_train.federated._settings import Federation
+from neorl_train.federated._sites import SECTIONS, FederationPlan, federation_plan
+
+USAGE = """neorl-train federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
+
+Trains one policy at several sites that share no data: parameters alone travel. FILE.toml has the
+sections of a run, which all sites share, and one section [sites.NAME] for each site with what is
+its own, such as sites.NAME.data.source. Without a file, each SOURCE (a log or a plant) is a site.
+FOLDER is that of an earlier federation, which is continued to the same bits. Every site becomes a
+run with evaluation, verdict and report, in which the policy stands beside training on that site
+alone and the plant's controllers.
+
+examples:
+  neorl-train federate north.h5 south.h5 east.h5 --penalty overheating 0.5
+  neorl-train federate sites.toml --federation.rule median --federation.byzantine 1
+  neorl-train federate sites.toml --privacy.noise-multiplier 5 --privacy.clip-norm 0.2
+  neorl-train federate sites.toml --messages.bits 8 --messages.kept 0.1
+  neorl-train federate federations/0001
+"""
+
+PLAN = "federation.toml"
+DEFAULTS: dict[str, Any] = {
+    "training": {"algorithms": ("td3_bc",), "seeds": (0,)},
+    "output": {"directory": "federations", "tracking": False},
+}
+
+
+def read_federation(
+    arguments: Sequence[str], algorithms: Mapping[str, type]
+) -> tuple[Path | None, FederationPlan, str, Flags]:
+    """The plan of a federation, and where it is continued.
+
+    Args:
+        arguments: Words after the command.
+        algorithms: Class of every algorithm by name.
+
+    Returns:
+        The folder of a federation to continue, or ``None`` for a new one; its plan; the plan as
+        TOML text; and the flags.
+
+    Raises:
+        InputError: In one line, for whatever is wrong.
+        SystemExit: After ``--help``.
+    """
+    words = [word for word in arguments if word not in FLAGS]
+    flags = Flags(**{field.name: flag in arguments for flag, field in FLAGS.items()})
+    base = updated(config_type(algorithms)(), DEFAULTS)
+    require_importable(base, words)
+    named = []
+    while words and not words[0].startswith("-"):
+        named.append(words.pop(0))
+    folder, document = _document(named, words)
+    kind = _federation_type(type(base))
+    default, sites, faults = _from_document(document, kind(**_fields(base)), named)
+    options = parse_options(
+        kind, words, program="neorl-train federate", default=default, description=USAGE,
+        by_section=True,
+    )  # fmt: skip
+    if not named:
+        raise InputError(
+            "federate takes a file with sections [sites.NAME], or two logs or plants or more; for "
+            "example `neorl-train federate north.h5 south.h5`"
+        )
+    config = type(base)(**{name: getattr(options, name) for name in _fields(base)})
+    refuse_untrained(config, words)
+    settings = Federation(**{name: getattr(options, name) for name in SECTIONS})
+    plan = federation_plan(config, settings, sites, faults)
+    return folder, plan, _text(config, settings, sites, faults), flags
+
+
+def _document(named: Sequence[str], words: Sequence[str]) -> tuple[Path | None, dict[str, Any]]:
+    """What a file says, or a site a source; and the folder that is continued."""
+    if len(named) == 1 and (Path(named[0]) / PLAN).is_file():
+        if words:
+            raise InputError(
+                f"{named[0]} is continued as it was begun; leave {words[0]} out, or start a new "
+                f"federation with `neorl-train federate {named[0]}/{PLAN} {' '.join(words)}`"
+            )
+        return Path(named[0]).absolute(), _read(Path(named[0]) / PLAN)
+    if len(named) == 1 and named[0].endswith(".toml"):
+        return None, _read(Path(named[0]))
+    if len(named) == 1 and Path(named[0]).is_dir():
+        raise InputError(
+            f"{named[0]} holds no {PLAN}, so it is no federation; name its folder, such as "
+            "federations/0001"
+        )
+    sites: dict[str, Any] = {}
+    for source in named:
+        stem = Path(source).stem
+        name = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in stem)
+        number = 2
+        while name in sites:
+            name, number = f"{name.rstrip('0123456789')}{number}", number + 1
+        sites[name] = {"data": {"source": source}}
+    return None, {"sites": sites} if named else {}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from None
+
+
+def _from_document(
+    document: dict[str, Any], default: Any, named: Sequence[str]
+) -> tuple[Any, dict[str, Any], tuple[Fault, ...]]:
+    """The sections with their values, the sites, and the faults."""
+    rest = dict(document)
+    sites, faults = rest.pop("sites", {}), rest.pop("faults", [])
+    where = named[0] if named else ""
+    if not isinstance(sites, dict) or not all(isinstance(one, dict) for one in sites.values()):
+        raise InputError(f"{where}: write each site as a section [sites.NAME]")
+    if not isinstance(faults, list):
+        raise InputError(f"{where}: write each fault as [[faults]], with two brackets")
+    try:
+        filled = updated(default, rest)
+        return filled, sites, tuple(updated(Fault(), fault) for fault in faults)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _federation_type(base: type[Config]) -> type:
+    sections = [
+        (name, section, dataclasses.field(default_factory=section))
+        for name, section in SECTIONS.items()
+    ]
+    made = dataclasses.make_dataclass("FederationOptions", sections, bases=(base,), frozen=True)
+    made.__doc__ = "All that a federation is a function of.\n\nAttributes:\n" + "\n".join(
+        f"    {name}: {(section.__doc__ or '').partition(chr(10))[0]}"
+        for name, section in SECTIONS.items()
+    )
+    return made
+
+
+def _text(
+    config: Config, settings: Federation, sites: dict[str, Any], faults: tuple[Fault, ...]
+) -> str:
+    """The whole plan as TOML, from which the same plan is read again."""
+    plain = config_to_dict(config)
+    plain |= {name: dataclasses.asdict(getattr(settings, name)) for name in SECTIONS}
+    plain["sites"] = sites
+    if faults:
+        plain["faults"] = [dataclasses.asdict(fault) for fault in faults]
+    return dump_toml(plain)
+
+
+def _fields(options: Any) -> dict[str, Any]:
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}

@@ -1,0 +1,20 @@
+"""``neorl-train federate``: train one policy at several sites that share no data."""
+
+from neorl_agents import ALGORITHMS
+from neorl_train._command.federation_options import read_federation
+from neorl_train._pipeline.federation.job import carry_federation, new_federation
+from neorl_train._process.progress import Reporter
+from neorl_train._process.timings import Timings
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]``."""
+    timings = Timings.since_start("start of Python, imports")
+    folder, plan, file, flags = read_federation(arguments, ALGORITHMS)
+    reporter = Reporter(quiet=flags.quiet)
+    if folder is None:
+        folder = new_federation(plan, file, reporter)
+    print(carry_federation(folder, plan, reporter, timings))
+    if flags.timings:
+        print(timings.table())
+    print(f"left in {folder}; every site is a run: `neorl-train inspect {folder}/sites/NAME`")

@@ -1,0 +1,69 @@
+"""A simulated plant with other constants: the same equipment at another place."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from neorl_core import InputError
+from neorl_core.infrastructure import unknown_name
+from neorl_envs import make
+from neorl_envs.blocks import Constant
+from neorl_envs.plants import Plant, SimulatedPlant
+
+
+def changed_plant(name: str, factors: Mapping[str, float]) -> Plant:
+    """The plant of that name with some of its declared constants multiplied.
+
+    Its controllers stay those of the plant as it was declared, as they would where a design is
+    copied. One object for the same factors, so that programs compiled for it are found again.
+
+    Args:
+        name: Name of the plant.
+        factors: Factor of every constant that is another one, by name.
+
+    Raises:
+        InputError: If the plant declares no constants, or none of that name, or a value is outside
+            physics.
+    """
+    return _changed(name, tuple(sorted(factors.items())))
+
+
+@functools.cache
+def _changed(name: str, factors: tuple[tuple[str, float], ...]) -> Plant:
+    plant = make(name)
+    if not factors:
+        return plant
+    declared = getattr(type(plant), "constants", None)
+    if not isinstance(plant, SimulatedPlant) or not hasattr(declared, "_replace"):
+        raise InputError(
+            f"data.constants: {name} does not declare its constants one by one; leave them out"
+        )
+    fields: Any = declared
+    changed = {}
+    for constant, factor in factors:
+        found = getattr(fields, constant, None)
+        if not isinstance(found, Constant):
+            known = [one for one in fields._fields if isinstance(getattr(fields, one), Constant)]
+            raise unknown_name(f"constant of {name} in data.constants", constant, known)
+        if not math.isfinite(factor):
+            raise InputError(f"data.constants.{constant} must be a finite factor, got {factor}")
+        scaled = jax.tree.map(lambda value, by=factor: value * by, found.value)
+        changed[constant] = dataclasses.replace(found, value=scaled)
+    kind: Any = type(type(plant).__name__, (type(plant),), {
+        "constants": fields._replace(**changed),
+        "__module__": type(plant).__module__,
+        "__doc__": f"{name} with other constants.",
+    })  # fmt: skip
+    other = kind(**{field.name: getattr(plant, field.name) for field in dataclasses.fields(plant)})
+    try:
+        other.check_params(other.default_params())
+    except ValueError as error:
+        raise InputError(f"data.constants: {error}") from error
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(other.default_params())):
+        raise InputError(f"data.constants make parameters of {name} that are not finite")
+    return other

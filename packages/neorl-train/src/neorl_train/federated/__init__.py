@@ -1,0 +1,49 @@
+"""Sites that train one policy together and share no data: rounds, rules, privacy, engines."""
+
+from neorl_train.federated._client import Client as Client
+from neorl_train.federated._client import Proximal as Proximal
+from neorl_train.federated._compression import Compressed as Compressed
+from neorl_train.federated._compression import compressed as compressed
+from neorl_train.federated._compression import decompressed as decompressed
+from neorl_train.federated._coordinator import Coordinator as Coordinator
+from neorl_train.federated._engine import Federated as Federated
+from neorl_train.federated._engine import federate as federate
+from neorl_train.federated._engine import federation_checkpoints as federation_checkpoints
+from neorl_train.federated._faults import Fault as Fault
+from neorl_train.federated._messages import Introduction as Introduction
+from neorl_train.federated._messages import RoundStart as RoundStart
+from neorl_train.federated._messages import Update as Update
+from neorl_train.federated._messages import n_bytes as n_bytes
+from neorl_train.federated._privacy import epsilon as epsilon
+from neorl_train.federated._rounds import RoundRecord as RoundRecord
+from neorl_train.federated._secure_sum import Pairings as Pairings
+from neorl_train.federated._settings import Federation as Federation
+from neorl_train.federated._settings import FederationConfig as FederationConfig
+from neorl_train.federated._settings import GossipConfig as GossipConfig
+from neorl_train.federated._settings import MessagesConfig as MessagesConfig
+from neorl_train.federated._settings import PrivacyConfig as PrivacyConfig
+
+__all__ = [
+    "Client",
+    "Compressed",
+    "Coordinator",
+    "Fault",
+    "Federated",
+    "Federation",
+    "FederationConfig",
+    "GossipConfig",
+    "Introduction",
+    "MessagesConfig",
+    "Pairings",
+    "PrivacyConfig",
+    "Proximal",
+    "RoundRecord",
+    "RoundStart",
+    "Update",
+    "compressed",
+    "decompressed",
+    "epsilon",
+    "federate",
+    "federation_checkpoints",
+    "n_bytes",
+]

@@ -1,0 +1,116 @@
+"""Smaller messages: the largest coordinates, rounded numbers, and the error kept for next time."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from neorl_core import InputError
+
+BLOCK = 256
+"""Coordinates that share one scale."""
+
+
+class Compressed(NamedTuple):
+    """An update as it is sent, and what that leaves out.
+
+    Attributes:
+        arrays: What is sent.
+        received: The update as the server decodes it.
+        residual: What was not sent: the update less ``received``.
+    """
+
+    arrays: tuple[np.ndarray, ...]
+    received: Float[np.ndarray, " parameter"]
+    residual: Float[np.ndarray, " parameter"]
+
+
+def compressed(update: Float[np.ndarray, " parameter"], *, bits: int, kept: float) -> Compressed:
+    """Keeps the largest coordinates of an update and rounds them to whole multiples of a scale.
+
+    Of ``d`` coordinates the ``k = ceil(kept d)`` of the largest magnitude are sent, so that
+    ``|u - sparse(u)|^2 <= (1 - k / d) |u|^2``. Every block of 256 of them has the scale
+    ``max |u| / (2^(bits - 1) - 1)``, to whose multiples its numbers are rounded: each is off by at
+    most half a scale.
+
+    Args:
+        update: Float32, shape ``(parameter,)``.
+        bits: 8, 16, or 32 for no rounding.
+        kept: Part of the coordinates that are sent, in (0, 1].
+
+    Returns:
+        The arrays to send, what they decode to, and the rest.
+
+    Source: Alistarh et al., The convergence of sparsified gradient methods, NeurIPS 2018;
+    Dettmers et al., 8-bit optimizers via block-wise quantization, arXiv 2110.02861.
+    """
+    size, arrays, values = len(update), (), update
+    if kept < 1:
+        count = max(1, int(np.ceil(kept * size)))
+        # The earlier of two equal ones, so that the choice is one and the same everywhere.
+        order = np.argsort(-np.abs(update), kind="stable")[:count]
+        places = np.sort(order).astype(np.uint32)
+        arrays, values = (places,), update[places]
+    sent = (*_rounded(values, bits), *arrays)
+    received = decompressed(sent, size=size, bits=bits, kept=kept)
+    return Compressed(sent, received, update - received)
+
+
+def decompressed(
+    arrays: Sequence[np.ndarray], *, size: int, bits: int, kept: float
+) -> Float[np.ndarray, " parameter"]:
+    """The update that the arrays of a message hold; zero where nothing was sent.
+
+    Raises:
+        InputError: If they are not what :func:`compressed` sends of so many coordinates.
+    """
+    parts = list(arrays)
+    count = size if kept >= 1 else max(1, int(np.ceil(kept * size)))
+    wanted = [(np.float32, count)] if bits == 32 else [
+        (_whole(bits), count), (np.float32, -(-count // BLOCK)),
+    ]  # fmt: skip
+    wanted += [(np.uint32, count)] if kept < 1 else []
+    found = [(part.dtype, part.shape) for part in parts]
+    if found != [(np.dtype(kind), (length,)) for kind, length in wanted]:
+        raise InputError(
+            f"the message holds {_forms(found)}, expected "
+            f"{_forms([(np.dtype(kind), (length,)) for kind, length in wanted])}"
+        )
+    places = parts.pop() if kept < 1 else None
+    values = parts[0]
+    if bits < 32:
+        scales = np.repeat(parts[1], BLOCK)[:count]
+        with np.errstate(invalid="ignore", over="ignore"):
+            values = (values.astype(np.float32) * scales).astype(np.float32)
+    if places is None:
+        return values
+    if (places >= size).any() or (np.diff(places.astype(np.int64)) <= 0).any():
+        raise InputError("the message names coordinates that are not there, or one of them twice")
+    whole = np.zeros(size, np.float32)
+    whole[places] = values
+    return whole
+
+
+def _rounded(values: np.ndarray, bits: int) -> tuple[np.ndarray, ...]:
+    if bits == 32:
+        return (values,)
+    largest = 2 ** (bits - 1) - 1
+    blocks = np.zeros((-(-len(values) // BLOCK), BLOCK), np.float32)
+    blocks.ravel()[: len(values)] = values
+    top = np.abs(blocks).max(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scales = (top / np.float32(largest)).astype(np.float32)
+        safe = np.where(scales > 0, scales, np.float32(1))[:, None]
+        whole = np.clip(np.rint(blocks / safe), -largest, largest)
+        # What is not finite has a scale that is not, which the receiver sees.
+        whole = np.where(np.isfinite(whole), whole, 1)
+    return whole.ravel()[: len(values)].astype(_whole(bits)), scales
+
+
+def _whole(bits: int) -> type:
+    return np.int8 if bits == 8 else np.int16
+
+
+def _forms(found: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> str:
+    return ", ".join(f"{kind}[{','.join(map(str, shape))}]" for kind, shape in found) or "nothing"

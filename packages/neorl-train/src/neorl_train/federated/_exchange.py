@@ -1,0 +1,189 @@
+"""One round inside one process: who takes part, who answers, and what comes of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from neorl_train.federated._client import Client
+from neorl_train.federated._coordinator import Coordinator
+from neorl_train.federated._faults import Fault, altered, is_fault
+from neorl_train.federated._gossip import mixed
+from neorl_train.federated._messages import RoundStart, Update, n_bytes
+from neorl_train.federated._parameters import Vector
+from neorl_train.federated._rounds import (
+    ANSWERED,
+    DEAD,
+    LATE,
+    NOT_DRAWN,
+    NOT_FINITE,
+    RoundRecord,
+)
+
+
+class Exchange:
+    """The rounds of a federation.
+
+    Args:
+        coordinator: The server; without one, it only knows who the sites are.
+        clients: The sites.
+        faults: What is wrong with them.
+        matrices: Mixing of a round without a server; ``None`` with one.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        clients: Sequence[Client],
+        faults: Sequence[Fault],
+        matrices: np.ndarray | None,
+    ) -> None:
+        self._coordinator, self._clients, self._faults = coordinator, list(clients), faults
+        self._matrices = matrices
+        if coordinator.settings.messages.secure_sum:
+            published = {one.name: one.pairings.public for one in clients if one.pairings}
+            for one in clients:
+                if one.pairings:
+                    one.pairings.meet(published)
+
+    def round(self, number: int, vectors: list[Vector]) -> tuple[list[Vector], RoundRecord]:
+        """Carries out one round.
+
+        Args:
+            number: Its number, from 0.
+            vectors: The common parameters; without a server those of every site.
+
+        Returns:
+            The same after the round, and what happened.
+        """
+        outcomes, updates, down = self._worked(number, vectors)
+        up = sum(n_bytes(update) for update in updates.values())
+        plain = 4 * len(vectors[0]) * len(updates)
+        if self._matrices is not None:
+            return self._mixed(number, vectors, updates, outcomes)
+        record = RoundRecord(number, outcomes, {}, False, 0.0, 0.0, up, down, plain)
+        if not self._coordinator.enough(list(updates)):
+            return vectors, record
+        if self._coordinator.settings.messages.secure_sum:
+            return self._masked(number, vectors[0], updates, record)
+        size = len(vectors[0])
+        changes = {name: self._coordinator.decoded(one, size) for name, one in updates.items()}
+        value, lost = self._coordinator.combine(number, changes, size)
+        for name in lost:
+            outcomes[name] = NOT_FINITE
+        usable = [name for name in updates if name not in lost]
+        least = self._coordinator.settings.federation.least_sites
+        if not np.isfinite(value).all() or len(usable) < least * bool(lost):
+            return vectors, record
+        shares, _ = self._coordinator.shares(usable)
+        record = record._replace(
+            counted=True,
+            shares=shares if self._coordinator.settings.federation.rule == "mean" else {},
+            change=float(np.linalg.norm(value)),
+            error=self._left_out(usable),
+        )
+        return [vectors[0] + value], record
+
+    def _worked(
+        self, number: int, vectors: list[Vector]
+    ) -> tuple[dict[str, str], dict[str, Update], int]:
+        """Lets all who take part train side by side; what became of each, and what they sent."""
+        outcomes, running, down = {}, {}, 0
+        drawn = self._coordinator.drawn(number)
+        size = len(vectors[0])
+        for i, client in enumerate(self._clients):
+            name = client.name
+            dead = is_fault(self._faults, name, "dead", number)
+            back = number and is_fault(self._faults, name, "dead", number - 1)
+            if dead:
+                outcomes[name] = DEAD
+                continue
+            if back:
+                client.restart(number)
+            if name not in drawn:
+                outcomes[name] = NOT_DRAWN
+                continue
+            start = RoundStart(number, vectors[i if len(vectors) > 1 else 0])
+            down += n_bytes(start)
+            running[name] = client.work(start)
+        updates = {}
+        for name, finish in running.items():
+            update = altered(self._faults, finish())
+            refused = self._coordinator.reason_to_refuse(update, number, size)
+            late = is_fault(self._faults, name, "late", number)
+            secure = self._coordinator.settings.messages.secure_sum
+            outcomes[name] = (
+                f"refused: {refused}" if refused else LATE if late and not secure else ANSWERED
+            )
+            if outcomes[name] == ANSWERED:
+                updates[name] = update
+        return outcomes, updates, down
+
+    def _left_out(self, names: Sequence[str]) -> float:
+        """What compression left out of the updates of a round, relative to their length."""
+        kept = [one.last_error for one in self._clients if one.name in names]
+        whole = np.sqrt(sum(length**2 for _, length in kept))
+        return float(np.sqrt(sum(error**2 for error, _ in kept)) / whole) if whole else 0.0
+
+    def _mixed(
+        self,
+        number: int,
+        vectors: list[Vector],
+        updates: Mapping[str, Update],
+        outcomes: dict[str, str],
+    ) -> tuple[list[Vector], RoundRecord]:
+        names, before = self._coordinator.names, np.mean(vectors, axis=0)
+        record = RoundRecord(number, outcomes, {}, False)
+        if not self._coordinator.enough(list(updates)):
+            return vectors, record
+        present = {
+            name: vectors[names.index(name)] + update.arrays[0] for name, update in updates.items()
+        }
+        assert self._matrices is not None
+        after, lost, sent = mixed(present, names, self._matrices)
+        for name in lost:
+            outcomes[name] = NOT_FINITE
+        moved: list[Any] = [after.get(name, old) for name, old in zip(names, vectors, strict=True)]
+        # Whoever has heard of nothing finite keeps what it had.
+        moved = [
+            new if np.isfinite(new).all() else old for new, old in zip(moved, vectors, strict=True)
+        ]
+        middle = np.mean(moved, axis=0)
+        apart = max(float(np.linalg.norm(one - middle)) for one in moved)
+        change = float(np.linalg.norm(middle - before))
+        record = record._replace(
+            counted=len(lost) < len(present), change=change, disagreement=apart,
+            bytes_up=sent, bytes_plain=sent,
+        )  # fmt: skip
+        return moved, record
+
+    def _masked(
+        self, number: int, vector: Vector, updates: Mapping[str, Update], record: RoundRecord
+    ) -> tuple[list[Vector], RoundRecord]:
+        """The sum behind masks; begun again without whoever falls silent before it is there."""
+        present, attempt, up = list(updates), 0, 0
+        while True:
+            shares, largest, scale = self._coordinator.masking(present)
+            start = RoundStart(number, vector, tuple(present), attempt)
+            terms, silent = {}, []
+            for client in self._clients:
+                if client.name not in present:
+                    continue
+                if is_fault(self._faults, client.name, "late", number):
+                    silent.append(client.name)
+                    continue
+                term = client.masked(start, share=shares[client.name], largest=largest, scale=scale)
+                up += n_bytes(term)
+                terms[client.name] = term.arrays[0]
+            for name in silent:
+                record.outcomes[name] = LATE
+            record = record._replace(bytes_up=up)
+            if not silent:
+                break
+            present = [name for name in present if name not in silent]
+            attempt += 1
+            if not present or not self._coordinator.enough(present):
+                return [vector], record
+        value = self._coordinator.unmasked(number, list(terms.values()), scale)
+        record = record._replace(counted=True, shares=shares, change=float(np.linalg.norm(value)))
+        return [vector + value], record

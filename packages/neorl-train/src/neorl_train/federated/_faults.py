@@ -1,0 +1,76 @@
+"""Faults of sites, to rehearse what a federation does when one fails or lies."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from neorl_core import InputError
+from neorl_core.infrastructure import unknown_name
+from neorl_train.federated._messages import Update
+
+FaultKind = Literal["dead", "late", "scaled", "flipped", "nan", "lies"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What is wrong with a site in some rounds.
+
+    Attributes:
+        site: Name of the site.
+        kind: ``"dead"`` loses its state and does not answer; ``"late"`` answers when the round is
+            over; ``"scaled"`` sends its update ``factor`` times, ``"flipped"`` that with the sign
+            turned, ``"nan"`` a NaN in every coordinate; ``"lies"`` claims ``factor`` times its
+            rows.
+        first: First round with the fault, from 0.
+        last: Last round with it; -1 for all that follow.
+        factor: See ``kind``.
+    """
+
+    site: str = ""
+    kind: FaultKind = "dead"
+    first: int = 0
+    last: int = -1
+    factor: float = 10.0
+
+    def at(self, round_: int) -> bool:
+        """Whether the fault is there in a round."""
+        return self.first <= round_ and (self.last < 0 or round_ <= self.last)
+
+
+def check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:
+    """Refuses faults of sites that are not there.
+
+    Raises:
+        InputError: Naming the nearest site.
+    """
+    for fault in faults:
+        if fault.site not in names:
+            raise unknown_name("site of a fault", fault.site, names)
+        if fault.first < 0:
+            raise InputError(f"the fault of {fault.site} begins in round {fault.first}, below 0")
+
+
+def is_fault(faults: Sequence[Fault], site: str, kind: FaultKind, round_: int) -> bool:
+    """Whether a site has a fault of a kind in a round."""
+    return any(one.site == site and one.kind == kind and one.at(round_) for one in faults)
+
+
+def altered(faults: Sequence[Fault], update: Update) -> Update:
+    """What a site with these faults sends in place of an honest update."""
+    for fault in faults:
+        if fault.site != update.site or not fault.at(update.round):
+            continue
+        first, *rest = update.arrays
+        match fault.kind:
+            case "scaled":
+                first = (first * np.float32(fault.factor)).astype(first.dtype)
+            case "flipped":
+                first = (-first * np.float32(fault.factor)).astype(first.dtype)
+            case "nan":
+                first = np.full_like(first, np.nan)
+            case "lies":
+                update = update._replace(rows=int(update.rows * fault.factor))
+        update = update._replace(arrays=(first, *rest))
+    return update

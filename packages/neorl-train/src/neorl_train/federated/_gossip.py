@@ -1,0 +1,99 @@
+"""Rounds without a server: every site mixes its parameters with those of its neighbours."""
+
+from collections.abc import Mapping, Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from neorl_core import InputError
+from neorl_core.federated import (
+    averaging_rounds,
+    gossip_step,
+    metropolis_mixing,
+    mixing_rate,
+    ring_mixing,
+    star_mixing,
+)
+from neorl_core.infrastructure import unknown_name
+from neorl_train.federated._parameters import Vector
+from neorl_train.federated._settings import GossipConfig
+
+
+def mixings(gossip: GossipConfig, names: Sequence[str]) -> Float[np.ndarray, "step site site"]:
+    """The mixing matrices of one round in the order of use.
+
+    Args:
+        gossip: Graph and number of steps.
+        names: Names of the sites, in order.
+
+    Raises:
+        InputError: If a link names a site that is not there, or the links leave a site unreached.
+    """
+    count = len(names)
+    match gossip.graph:
+        case "ring":
+            mixing = ring_mixing(count)
+        case "star":
+            mixing = star_mixing(count)
+        case "complete":
+            mixing = jnp.full((count, count), 1 / count)
+        case "links":
+            mixing = metropolis_mixing(_adjacency(gossip.links, names))
+    if float(mixing_rate(mixing)) > 1 - 1e-6:
+        raise InputError(
+            "gossip.links leave some sites unreached by others; add links until there is a way "
+            "from every site to every other"
+        )
+    if gossip.exact:
+        return np.asarray(averaging_rounds(mixing))
+    return np.broadcast_to(np.asarray(mixing), (gossip.steps, count, count))
+
+
+def _adjacency(links: Sequence[Sequence[str]], names: Sequence[str]) -> np.ndarray:
+    adjacency = np.zeros((len(names), len(names)), bool)
+    if not links:
+        raise InputError('gossip.graph is "links", and gossip.links has none; list pairs of sites')
+    for link in links:
+        if len(link) != 2:
+            raise InputError(f"gossip.links must be pairs of sites, got {list(link)}")
+        for name in link:
+            if name not in names:
+                raise unknown_name("site in gossip.links", name, names)
+        i, j = (names.index(name) for name in link)
+        adjacency[i, j] = adjacency[j, i] = True
+    return adjacency
+
+
+def mixed(
+    present: Mapping[str, Vector],
+    names: Sequence[str],
+    matrices: Float[np.ndarray, "step site site"],
+) -> tuple[dict[str, Vector], list[str], int]:
+    """The parameters of every site that is present after one round of mixing.
+
+    What an absent site would send stays with each receiver, and so does what is not finite; the
+    mean over the sites that are present is kept. A site whose own parameters are not finite takes
+    the mean of its neighbours'.
+
+    Args:
+        present: Parameters of the sites that are present.
+        names: Names of all sites, in order.
+        matrices: From :func:`mixings`.
+
+    Returns:
+        Their new parameters, the sites whose parameters were not finite, and bytes sent.
+    """
+    size = len(next(iter(present.values())))
+    nothing = np.full(size, np.nan, np.float32)
+    stacked = np.stack([present.get(name, nothing) for name in names])
+    here = np.asarray([name in present for name in names])
+    finite = [bool(np.isfinite(row).all()) for row in stacked]
+    lost = [name for name, ok in zip(names, finite, strict=True) if name in present and not ok]
+    sent = 0
+    for matrix in matrices:
+        off = (np.abs(matrix) > 0) & ~np.eye(len(names), dtype=bool)
+        sent += int((off & here[:, None] & here[None, :]).sum()) * size * 4
+        after = np.asarray(gossip_step(jnp.asarray(stacked), jnp.asarray(matrix)).value)
+        stacked = np.where(here[:, None], after, nothing)
+    return {name: stacked[i] for i, name in enumerate(names) if name in present}, lost, sent

@@ -1,0 +1,163 @@
+"""Everything that ever leaves a site, and nothing else does."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from neorl_core import Channel, CostChannel, DataStatistics, InputError, Spec
+
+
+class Introduction(NamedTuple):
+    """What a site says of itself before the first round.
+
+    Attributes:
+        site: Name of the site.
+        rows: Number of rows that it trains on.
+        spec: Channels of its plant.
+        statistics: Counts, means, deviations and ranges of its training rows, one number a channel;
+            ``None`` where networks are scaled by declared ranges.
+    """
+
+    site: str
+    rows: int
+    spec: Spec
+    statistics: DataStatistics | None
+
+
+class RoundStart(NamedTuple):
+    """What a site is told when a round begins.
+
+    Attributes:
+        round: Number of the round, from 0.
+        parameters: The common parameters, float32, shape ``(parameter,)``.
+        present: Names of the sites that take part, where their masks must cancel.
+        attempt: How often the sum of this round was begun before.
+    """
+
+    round: int
+    parameters: np.ndarray
+    present: tuple[str, ...] = ()
+    attempt: int = 0
+
+
+class Update(NamedTuple):
+    """What a site answers.
+
+    Attributes:
+        site: Name of the site.
+        round: Number of the round.
+        rows: Number of rows that it trains on, as in its introduction.
+        arrays: The change of its parameters, as it is (one float32 vector) or encoded.
+    """
+
+    site: str
+    round: int
+    rows: int
+    arrays: tuple[np.ndarray, ...]
+
+
+def n_bytes(message: Any) -> int:
+    """Bytes of the arrays of a message."""
+    return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(message) if _is_array(leaf))
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | jax.Array)
+
+
+def check_introductions(given: list[Introduction]) -> None:
+    """Refuses sites that are not of one plant, or whose numbers cannot be.
+
+    Raises:
+        InputError: Naming the site, the channel, what was expected and what came.
+    """
+    first = given[0]
+    for one in given:
+        _check_same_plant(first, one)
+        _check_counts(one)
+
+
+def _check_same_plant(first: Introduction, other: Introduction) -> None:
+    for field, kind in (("obs", "observed"), ("action", "action"), ("cost", "cost")):
+        ours, theirs = getattr(first.spec, field), getattr(other.spec, field)
+        if len(ours) != len(theirs):
+            raise InputError(
+                f"site {other.site} has {len(theirs)} {kind} channels "
+                f"({_names(theirs)}), site {first.site} has {len(ours)} ({_names(ours)}); only "
+                "sites with the same channels can train one policy"
+            )
+        for mine, its in zip(ours, theirs, strict=True):
+            if mine != its:
+                raise InputError(
+                    f"site {other.site} has the {kind} channel {_told(its)}, where site "
+                    f"{first.site} has {_told(mine)}; convert its log to the same channels, units "
+                    "and ranges, or leave the site out"
+                )
+    if first.spec.dt != other.spec.dt:
+        raise InputError(
+            f"site {other.site} has a control period of {other.spec.dt:g} s, site {first.site} one "
+            f"of {first.spec.dt:g} s; resample its log, or leave the site out"
+        )
+
+
+def _names(channels: tuple[Any, ...]) -> str:
+    return ", ".join(channel.name for channel in channels) or "none"
+
+
+def _told(channel: Channel | CostChannel) -> str:
+    if isinstance(channel, Channel):
+        return f"{channel.name} ({channel.low:g} to {channel.high:g} {channel.unit})"
+    return f"{channel.name} (limit {channel.limit:g} {channel.unit} per {channel.per})"
+
+
+def _check_counts(one: Introduction) -> None:
+    """A count must be one, and statistics must belong to as many rows as are claimed."""
+    if one.rows < 1:
+        raise InputError(f"site {one.site} claims {one.rows} rows; it needs rows to train on")
+    if one.statistics is None:
+        return
+    for name, channels in (("obs", one.spec.obs), ("action", one.spec.action)):
+        field = getattr(one.statistics, name)
+        if round(float(field.count)) != one.rows and not _rounded_alike(field.count, one.rows):
+            raise InputError(
+                f"site {one.site} claims {one.rows} rows, and its statistics of {name} are of "
+                f"{float(field.count):.0f}; its numbers contradict each other, so leave it out"
+            )
+        for i, channel in enumerate(channels):
+            _check_field(one.site, channel, *(float(np.asarray(x)[i]) for x in field[1:]))
+    for name in ("reward", "episode_return"):
+        field = getattr(one.statistics, name)
+        if not all(np.isfinite(np.asarray(x)).all() for x in field):
+            raise InputError(
+                f"site {one.site} sends statistics of {name} that are not finite; check its log"
+            )
+
+
+def _rounded_alike(count: Any, rows: int) -> bool:
+    """Float32 holds whole numbers up to 2 ** 24 exactly."""
+    return abs(float(count) - rows) <= rows * 1e-6
+
+
+def _check_field(
+    site: str, channel: Channel, mean: float, std: float, low: float, high: float
+) -> None:
+    slack = 1e-3 * max(abs(low), abs(high), abs(channel.high - channel.low))
+    possible = (
+        np.isfinite([mean, std, low, high]).all()
+        and low - slack <= mean <= high + slack
+        and 0 <= std <= (high - low) / 2 + slack
+    )
+    if not possible:
+        raise InputError(
+            f"site {site} sends statistics of {channel.name} that no data have: mean {mean:g}, "
+            f"deviation {std:g}, from {low:g} to {high:g} {channel.unit}; leave the site out, or "
+            'scale by declared ranges with federation.scaling = "declared"'
+        )
+    outside = mean < channel.low - slack or mean > channel.high + slack
+    if outside:
+        raise InputError(
+            f"site {site} sends a mean of {channel.name} of {mean:g} {channel.unit}, outside its "
+            f"measuring range from {channel.low:g} to {channel.high:g} {channel.unit}; its log is "
+            "in other units, or it sends what is not so"
+        )

@@ -1,0 +1,64 @@
+"""Parameters as one vector: what travels between sites."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from neorl_core import InputError
+
+Vector = np.ndarray
+"""Float32, shape ``(parameter,)``."""
+
+
+class Layout(NamedTuple):
+    """Where every parameter lies in the vector.
+
+    Attributes:
+        structure: Structure of the tree of parameters.
+        shapes: Shape of every leaf, in its order.
+    """
+
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def size(self) -> int:
+        """Length of the vector."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    def tree(self, vector: Vector) -> Any:
+        """The parameters of a vector."""
+        leaves, start = [], 0
+        for shape in self.shapes:
+            stop = start + math.prod(shape)
+            leaves.append(np.array(vector[start:stop]).reshape(shape))
+            start = stop
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def layout_of(parameters: Any, learner: str) -> Layout:
+    """Where the parameters of a learner lie in the vector.
+
+    Args:
+        parameters: Tree of float32 arrays.
+        learner: Name of the learner, for messages.
+
+    Raises:
+        InputError: If a leaf is of another type, which a mean would not make sense of.
+    """
+    leaves, structure = jax.tree.flatten(parameters)
+    for leaf in leaves:
+        if leaf.dtype != np.float32:
+            raise InputError(
+                f"the parameters of {learner} hold an array of {leaf.dtype}, and only float32 is "
+                "averaged between sites; keep counters and keys out of parameters"
+            )
+    return Layout(structure, tuple(np.shape(leaf) for leaf in leaves))
+
+
+def flat(parameters: Any) -> Vector:
+    """The parameters as one vector, on the host."""
+    leaves = jax.device_get(jax.tree.leaves(parameters))
+    return np.concatenate([np.asarray(leaf, np.float32).ravel() for leaf in leaves])

@@ -1,0 +1,269 @@
+"""What a federation is: sections of its file, and what they must keep."""
+
+import dataclasses
+import math
+from typing import Literal
+
+from neorl_core import InputError
+
+Rule = Literal[
+    "mean",
+    "median",
+    "trimmed-mean",
+    "krum",
+    "multi-krum",
+    "bulyan",
+    "geometric-median",
+    "centred-clipping",
+    "gossip",
+]
+
+ROBUST: dict[str, tuple[int, int]] = {
+    "median": (2, 1),
+    "trimmed-mean": (2, 1),
+    "krum": (2, 3),
+    "multi-krum": (2, 3),
+    "bulyan": (4, 3),
+    "geometric-median": (2, 1),
+    "centred-clipping": (2, 1),
+}
+"""``(a, b)`` of every robust rule: against ``f`` faulty sites it needs ``a f + b``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FederationConfig:
+    """How sites train one policy together.
+
+    Attributes:
+        rounds: Number of exchanges between the sites.
+        local_updates: Gradient steps that every site takes between two exchanges.
+        rule: How updates are combined: ``"mean"`` is federated averaging, ``"gossip"`` exchanges
+            with neighbours and has no server, the others withstand faulty sites.
+        byzantine: Number of sites that may send anything at all; robust rules need it.
+        proximal: Strength of FedProx's pull of every site towards the common parameters; 0 for
+            none.
+        weights: Whether a site counts by its rows or as one; robust rules always count it as one.
+        largest_share: Largest part of a mean that one site may have, whatever number of rows it
+            claims.
+        participation: Chance that a site takes part in a round, drawn anew for every round.
+        least_sites: Fewest sites that must answer for a round to count.
+        patience: Number of rounds in a row that may fail before training stops.
+        radius: Length at which ``"centred-clipping"`` cuts updates.
+        scaling: Whether networks are scaled by the merged statistics of all sites, or by the
+            declared ranges of the channels, for which no statistic is sent.
+    """
+
+    rounds: int = 40
+    local_updates: int = 250
+    rule: Rule = "mean"
+    byzantine: int = 0
+    proximal: float = 0.0
+    weights: Literal["rows", "equal"] = "rows"
+    largest_share: float = 0.5
+    participation: float = 1.0
+    least_sites: int = 1
+    patience: int = 3
+    radius: float = 1.0
+    scaling: Literal["merged", "declared"] = "merged"
+
+
+@dataclasses.dataclass(frozen=True)
+class GossipConfig:
+    """Who talks to whom where there is no server; read with ``rule = "gossip"`` alone.
+
+    Attributes:
+        graph: A ring in the order of the sites, a star around the first, all with all, or the
+            declared ``links``.
+        links: Pairs of names of sites, each an undirected link.
+        steps: Times that every site mixes with its neighbours in a round.
+        exact: Whether a round mixes until all hold the exact mean, in as many steps as the graph
+            needs, instead of ``steps``.
+    """
+
+    graph: Literal["ring", "star", "complete", "links"] = "ring"
+    links: tuple[tuple[str, ...], ...] = ()
+    steps: int = 1
+    exact: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivacyConfig:
+    """Differential privacy of the sites; on where ``noise_multiplier`` is positive.
+
+    Attributes:
+        noise_multiplier: Deviation of the noise in multiples of ``clip_norm``; 0 for no privacy.
+        clip_norm: Largest Euclidean length of a site's update in a round.
+        delta: Probability with which the promise may fail; well below one over the number of sites.
+    """
+
+    noise_multiplier: float = 0.0
+    clip_norm: float = 1.0
+    delta: float = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class MessagesConfig:
+    """How updates are sent.
+
+    Attributes:
+        secure_sum: Whether the server sees only the sum of all updates, by masks that cancel in
+            pairs.
+        largest: Largest magnitude of a coordinate in a masked sum; larger ones are cut to it.
+        bits: Bits of a number in an update: 32 as it is, 16 or 8 rounded.
+        kept: Part of the coordinates that are sent, the largest ones; the rest is added to the next
+            update.
+    """
+
+    secure_sum: bool = False
+    largest: float = 1.0
+    bits: Literal[8, 16, 32] = 32
+    kept: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Federation:
+    """All settings of a federation.
+
+    Attributes:
+        federation: Rounds, rule and weights.
+        gossip: Links without a server.
+        privacy: Noise.
+        messages: Form of the messages.
+    """
+
+    federation: FederationConfig = FederationConfig()
+    gossip: GossipConfig = GossipConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    messages: MessagesConfig = MessagesConfig()
+
+    @property
+    def private(self) -> bool:
+        """Whether updates are clipped and noise is added."""
+        return self.privacy.noise_multiplier > 0
+
+    @property
+    def compressed(self) -> bool:
+        """Whether a message holds less than the update."""
+        return self.messages.bits < 32 or self.messages.kept < 1
+
+
+def sites_needed(rule: str, byzantine: int) -> int:
+    """The fewest sites with which a rule withstands so many faulty ones."""
+    slope, least = ROBUST.get(rule, (0, 1))
+    return slope * byzantine + least
+
+
+def most_byzantine(rule: str, sites: int) -> int:
+    """The largest number of faulty sites that a rule withstands among so many; -1 where none."""
+    slope, least = ROBUST.get(rule, (0, 1))
+    return (sites - least) // slope if slope else 0
+
+
+def check_federation(settings: Federation, names: list[str]) -> None:
+    """Refuses settings that do not fit each other or the sites, before anything is trained.
+
+    Raises:
+        InputError: In one line, with what to change.
+    """
+    federation = settings.federation
+    if len(names) < 2:
+        raise InputError(
+            f"a federation needs two sites or more, got {len(names)}; add a section [sites.NAME] "
+            "for each, or train on one log with `neorl-train run`"
+        )
+    _check_numbers(settings)
+    if federation.least_sites > len(names):
+        raise InputError(
+            f"federation.least_sites is {federation.least_sites}, and there are {len(names)} sites"
+        )
+    _check_rule(federation, len(names))
+    _check_together(settings, len(names))
+
+
+def _check_numbers(settings: Federation) -> None:
+    federation, gossip = settings.federation, settings.gossip
+    for section, values, names in (
+        ("federation", federation, ("rounds", "local_updates", "least_sites", "patience")),
+        ("gossip", gossip, ("steps",)),
+    ):
+        for name in names:
+            if getattr(values, name) < 1:
+                raise InputError(
+                    f"{section}.{name} must be a whole number of at least 1, got "
+                    f"{getattr(values, name)}"
+                )
+    if federation.byzantine < 0:
+        raise InputError(f"federation.byzantine must not be negative, got {federation.byzantine}")
+    for name, value, low, high in (
+        ("federation.proximal", federation.proximal, 0.0, math.inf),
+        ("privacy.noise_multiplier", settings.privacy.noise_multiplier, 0.0, math.inf),
+    ):
+        if not low <= value < high:
+            raise InputError(f"{name} must be finite and not negative, got {value}")
+    for name, value, high in (
+        ("federation.largest_share", federation.largest_share, 1.0),
+        ("federation.participation", federation.participation, 1.0),
+        ("federation.radius", federation.radius, math.inf),
+        ("privacy.clip_norm", settings.privacy.clip_norm, math.inf),
+        ("messages.largest", settings.messages.largest, math.inf),
+        ("messages.kept", settings.messages.kept, 1.0),
+    ):
+        if not (0 < value <= high and math.isfinite(value)):
+            raise InputError(f"{name} must be above 0 and at most {high:g}, got {value}")
+    if not 0 < settings.privacy.delta < 1:
+        raise InputError(f"privacy.delta must be between 0 and 1, got {settings.privacy.delta}")
+
+
+def _check_rule(federation: FederationConfig, sites: int) -> None:
+    rule, faulty = federation.rule, federation.byzantine
+    if rule in ROBUST:
+        needed, most = sites_needed(rule, faulty), most_byzantine(rule, sites)
+        if sites < needed:
+            way_out = (
+                f"at most {most} of {sites} sites may be faulty"
+                if most >= 0
+                else "take another rule, such as median"
+            )
+            raise InputError(
+                f"{rule} against {faulty} faulty sites needs {needed} sites or more, and there are "
+                f"{sites}; {way_out}"
+            )
+    elif faulty:
+        raise InputError(
+            f"federation.byzantine is {faulty}, and {rule} withstands no faulty site; take one of "
+            f"{', '.join(ROBUST)}"
+        )
+    if federation.largest_share < 1 / sites and rule == "mean":
+        raise InputError(
+            f"federation.largest_share is {federation.largest_share:g}, and the shares of {sites} "
+            f"sites cannot all be below {1 / sites:.3g}"
+        )
+
+
+def _check_together(settings: Federation, sites: int) -> None:
+    rule, messages = settings.federation.rule, settings.messages
+    other = rule != "mean"
+    for name, chosen, why in (
+        (
+            "privacy.noise_multiplier",
+            settings.private,
+            "its promise is worked out for the mean alone",
+        ),
+        ("messages.secure_sum", messages.secure_sum, "a sum hides what other rules must look at"),
+        ("messages.kept and messages.bits", settings.compressed and rule == "gossip",
+         "its neighbours exchange parameters, which are not small"),
+    ):  # fmt: skip
+        if other and chosen:
+            raise InputError(f'{name} needs federation.rule = "mean", got "{rule}": {why}')
+    if messages.secure_sum and settings.compressed:
+        raise InputError(
+            "messages.secure_sum sends every coordinate as a masked whole number: leave "
+            "messages.bits at 32 and messages.kept at 1"
+        )
+    if settings.private and settings.compressed:
+        raise InputError(
+            "privacy and compressed messages cannot be combined: an error that is fed back adds "
+            "what was clipped before; leave messages.bits at 32 and messages.kept at 1"
+        )
+    if messages.secure_sum and sites < 3:
+        raise InputError("messages.secure_sum needs three sites: of two, each knows the other's")
