@@ -285,6 +285,16 @@ def test_the_critics_of_the_how_to_are_fitted(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.nightly
+def test_the_federation_of_the_how_to_trains(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs/pages/how-to/train-across-sites.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    with jax.numpy_rank_promotion("allow"):
+        exec(compile(code, "train-across-sites.md", "exec"), {})
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith("{'north': 'answered', 'south': 'answered', 'east': 'answered'}")
+
+
 def test_the_menu_leads_to_every_page() -> None:
     entries, menu = documentation.navigation(ROOT / "docs/pages"), set()
     while entries:

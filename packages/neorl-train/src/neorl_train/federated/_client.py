@@ -22,6 +22,11 @@ from neorl_train.federated._settings import Federation
 from neorl_train.training._seeds import run_keys
 
 
+@jax.jit
+def _clipped(change: Any, clip_norm: Any) -> Any:
+    return clip_update(change, clip_norm=clip_norm)
+
+
 class Proximal(eqx.Module):
     """A learner that is pulled towards given parameters after every update.
 
@@ -186,8 +191,7 @@ class Client:
         change = flat(self._state.parameters) - start.parameters
         messages = self._settings.messages
         if self._settings.private:
-            clipped = clip_update(change, clip_norm=self._settings.privacy.clip_norm)
-            change = np.asarray(clipped)
+            change = np.asarray(_clipped(change, np.float32(self._settings.privacy.clip_norm)))
         arrays: tuple[np.ndarray, ...] = (change,)
         if self._settings.compressed:
             whole = change + self._residual

@@ -54,7 +54,8 @@ def compressed(update: Float[np.ndarray, " parameter"], *, bits: int, kept: floa
         arrays, values = (places,), update[places]
     sent = (*_rounded(values, bits), *arrays)
     received = decompressed(sent, size=size, bits=bits, kept=kept)
-    return Compressed(sent, received, update - received)
+    with np.errstate(invalid="ignore"):
+        return Compressed(sent, received, update - received)
 
 
 def decompressed(

@@ -2,9 +2,9 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from neorl_core import DataStatistics, InputError
@@ -18,6 +18,18 @@ from neorl_train.federated._secure_sum import as_floats, scale_of, summed
 from neorl_train.federated._settings import ROBUST, Federation, sites_needed
 
 SECRET_WORDS = 4
+
+
+@jax.jit
+def _noisy_mean(changes: Any, words: Any, clip_norm: Any, noise: Any, expected: Any) -> Any:
+    """The private mean with a key made of whole numbers."""
+    key = jax.random.key(0)
+    for i in range(words.shape[0]):
+        key = jax.random.fold_in(key, words[i])
+    mean = private_mean(
+        changes, key, clip_norm=clip_norm, noise_multiplier=noise, expected_clients=expected
+    )
+    return mean.value
 
 
 class Coordinator:
@@ -141,14 +153,9 @@ class Coordinator:
     def _private(self, round_: int, changes: np.ndarray) -> Vector:
         privacy = self.settings.privacy
         expected = self.settings.federation.participation * len(self.names)
-        key = jax.random.key(0)
-        for word in (*map(int, self.secret), round_):
-            key = jax.random.fold_in(key, np.uint32(word))
-        noisy = private_mean(
-            jnp.asarray(changes), key, clip_norm=privacy.clip_norm,
-            noise_multiplier=privacy.noise_multiplier, expected_clients=expected,
-        )  # fmt: skip
-        return np.asarray(noisy.value)
+        words = np.asarray([*self.secret, round_], np.uint32)
+        numbers = (privacy.clip_norm, privacy.noise_multiplier, expected)
+        return np.asarray(_noisy_mean(changes, words, *map(np.float32, numbers)))
 
     def masking(self, names: Sequence[str]) -> tuple[dict[str, float], float, float]:
         """What sites are told before a masked sum: their weights, the largest term, the scale."""

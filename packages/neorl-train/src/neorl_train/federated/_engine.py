@@ -102,7 +102,7 @@ def federate(
     """
     names = list(sites)
     check_federation(settings, names)
-    check_faults(faults, names)
+    check_faults(faults, names, secure_sum=settings.messages.secure_sum)
     learner = checked_learner(learner, sites, settings)
     clients = named_clients(learner, sites, settings, seed=seed)
     coordinator = Coordinator(

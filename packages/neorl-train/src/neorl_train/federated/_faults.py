@@ -39,8 +39,10 @@ class Fault:
         return self.first <= round_ and (self.last < 0 or round_ <= self.last)
 
 
-def check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:
-    """Refuses faults of sites that are not there.
+def check_faults(
+    faults: Sequence[Fault], names: Sequence[str], *, secure_sum: bool = False
+) -> None:
+    """Refuses faults of sites that are not there, and those that masks would hide.
 
     Raises:
         InputError: Naming the nearest site.
@@ -48,6 +50,11 @@ def check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:
     for fault in faults:
         if fault.site not in names:
             raise unknown_name("site of a fault", fault.site, names)
+        if secure_sum and fault.kind in ("scaled", "flipped", "nan"):
+            raise InputError(
+                f"the fault {fault.kind!r} of {fault.site} cannot be rehearsed with "
+                "messages.secure_sum, where no update is seen; leave one of them out"
+            )
         if fault.first < 0:
             raise InputError(f"the fault of {fault.site} begins in round {fault.first}, below 0")
 
@@ -62,7 +69,7 @@ def altered(faults: Sequence[Fault], update: Update) -> Update:
     for fault in faults:
         if fault.site != update.site or not fault.at(update.round):
             continue
-        first, *rest = update.arrays
+        first, *rest = update.arrays or (np.zeros(0, np.float32),)
         match fault.kind:
             case "scaled":
                 first = (first * np.float32(fault.factor)).astype(first.dtype)
@@ -72,5 +79,6 @@ def altered(faults: Sequence[Fault], update: Update) -> Update:
                 first = np.full_like(first, np.nan)
             case "lies":
                 update = update._replace(rows=int(update.rows * fault.factor))
-        update = update._replace(arrays=(first, *rest))
+        if update.arrays:
+            update = update._replace(arrays=(first, *rest))
     return update

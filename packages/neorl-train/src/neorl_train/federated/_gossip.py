@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +19,8 @@ from neorl_core.federated import (
 from neorl_core.infrastructure import unknown_name
 from neorl_train.federated._parameters import Vector
 from neorl_train.federated._settings import GossipConfig
+
+_STEP = jax.jit(gossip_step)
 
 
 def mixings(gossip: GossipConfig, names: Sequence[str]) -> Float[np.ndarray, "step site site"]:
@@ -94,6 +97,6 @@ def mixed(
     for matrix in matrices:
         off = (np.abs(matrix) > 0) & ~np.eye(len(names), dtype=bool)
         sent += int((off & here[:, None] & here[None, :]).sum()) * size * 4
-        after = np.asarray(gossip_step(jnp.asarray(stacked), jnp.asarray(matrix)).value)
+        after = np.asarray(_STEP(stacked, np.asarray(matrix, np.float32)).value)
         stacked = np.where(here[:, None], after, nothing)
     return {name: stacked[i] for i, name in enumerate(names) if name in present}, lost, sent

@@ -89,7 +89,7 @@ def federation_plan(
                 f"the site name {name!r} must be letters, digits, dashes and underscores"
             )
     check_federation(settings, list(sites))
-    check_faults(faults, list(sites))
+    check_faults(faults, list(sites), secure_sum=settings.messages.secure_sum)
     if len(shared.training.algorithms) != 1:
         raise InputError(
             f"sites train one learner together, and training.algorithms names "

@@ -1,0 +1,357 @@
+"""Train at four sites that share no data: against local training, faulty sites and small messages.
+
+Usage:
+    python tools/tables/federation.py              parts without a result yet
+    python tools/tables/federation.py --again PART measure a part again
+    python tools/tables/federation.py --page       write the table into the page
+
+Four CSTR-v0 plants with constants of their own, each with a short log of its own quality, train IQL
+together. ``learning``: federated averaging, FedProx and gossip beside training on each log alone
+and on all logs at one place (what sharing the data would give), five seeds, paired episodes on
+every site's plant. ``faulty``: a fifth site scales, turns, or spoils its updates, or lies about
+its rows, under plain averaging and robust rules. ``messages``: compressed updates, masked sums and
+noise, with bytes and epsilon. Stored in ``tools/benchmarks/results/federation.json``.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from neorl_agents import IQL
+from neorl_agents.testing import sized
+from neorl_core import Policy
+from neorl_core.statistics import merge_statistics
+from neorl_envs import Dataset, collect_log
+from neorl_envs.plants import Plant
+from neorl_train import evaluate, train
+from neorl_train.experience import TrainingData, training_data
+from neorl_train.experience._changed_plant import changed_plant
+from neorl_train.federated import (
+    Fault,
+    Federated,
+    Federation,
+    FederationConfig,
+    GossipConfig,
+    MessagesConfig,
+    PrivacyConfig,
+    federate,
+)
+from neorl_train.training import Plan
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "tools/benchmarks/results/federation.json"
+PAGE = ROOT / "docs/pages/explanation/federated-training.md"
+BEGIN, END = "<!-- table of tools/tables/federation.py -->", "<!-- end of the table -->"
+PLANT = "CSTR-v0"
+SITES: dict[str, tuple[dict[str, float], tuple[str, ...]]] = {
+    "north": ({}, ("PI",)),
+    "east": ({"transfer": 0.95}, ("PI feed-forward",)),
+    "south": ({"rate_constant": 1.05}, ("PI", "PI feed-forward")),
+    "west": ({"flow": 1.03, "feed_temperature": 0.998}, ("PI",)),
+}
+"""Factors on the constants of every site's plant, and the controllers that filled its log."""
+FIFTH = ({"volume": 1.03}, ("PI feed-forward",))
+STEPS, ROUNDS, LOCAL, STARTS = 2_000, 40, 250, 64
+SEEDS, FEW_SEEDS = range(5), range(2)
+
+
+def main() -> int:
+    """Measures what is missing, or writes the page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--again", choices=PARTS, action="append", default=[])
+    parser.add_argument("--page", action="store_true")
+    arguments = parser.parse_args()
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name, part in PARTS.items():
+        if not arguments.page and (name in arguments.again or name not in found):
+            started = time.monotonic()
+            found[name] = part() | {"seconds": round(time.monotonic() - started)}
+            RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    PAGE.write_text(with_tables(PAGE.read_text(), found))
+    return 0
+
+
+def learner() -> Any:
+    """IQL of two small layers, otherwise with its defaults."""
+    return sized(IQL(), hidden=(64, 64), batch_size=256)
+
+
+def plants(*, fifth: bool = False) -> dict[str, Plant]:
+    """The plant of every site."""
+    chosen = {**SITES, "fifth": FIFTH} if fifth else SITES
+    return {name: changed_plant(PLANT, factors) for name, (factors, _) in chosen.items()}
+
+
+def logs(at: Mapping[str, Plant]) -> dict[str, Dataset]:
+    """The log of every site, by the controllers that it runs."""
+    chosen = {**SITES, "fifth": FIFTH}
+    return {
+        name: collect_log(
+            plant,
+            {tuning: plant.tunings()[tuning] for tuning in chosen[name][1]},
+            n_steps=STEPS,
+            key=jax.random.key(100 + i),
+        )
+        for i, (name, plant) in enumerate(at.items())
+    }
+
+
+def prices(plant: Plant) -> tuple[float, ...]:
+    """The plant's own price of every cost."""
+    return tuple(plant.penalty_weights().get(cost.name, 0.0) for cost in plant.spec.cost)
+
+
+def data_of(at: Mapping[str, Plant], recorded: Mapping[str, Dataset]) -> dict[str, TrainingData]:
+    """What every site trains on."""
+    return {name: training_data(recorded[name], prices=prices(plant)) for name, plant in at.items()}
+
+
+def together(sites: Mapping[str, TrainingData], seed: int, **settings: Any) -> Federated:
+    """One federation with these settings."""
+    faults = settings.pop("faults", ())
+    federation = FederationConfig(rounds=ROUNDS, local_updates=LOCAL, **settings.pop("rule", {}))
+    return federate(
+        learner(), sites, Federation(federation, **settings), seed=seed, faults=faults,
+        secret=np.arange(4, dtype=np.uint32) + seed,
+    )  # fmt: skip
+
+
+def pooled(sites: Mapping[str, TrainingData]) -> TrainingData:
+    """All logs at one place: what no site may see here, as the other end of the scale."""
+    first, *_ = sites.values()
+    rows = jax.tree.map(lambda *columns: np.concatenate(columns), *[s.rows for s in sites.values()])
+    return TrainingData(
+        rows,
+        merge_statistics([one.statistics for one in sites.values()]),
+        first.spec,
+        first.prices,
+        merge_statistics([one.statistics_for(learner()) for one in sites.values()]),
+    )
+
+
+def returns(at: Mapping[str, Plant], policies: Mapping[str, Mapping[str, Policy]]) -> Any:
+    """Mean return of every policy on every site's plant, over the same starts.
+
+    Args:
+        at: Plant of every site that is judged.
+        policies: By the site, then by name.
+    """
+    found = {}
+    for i, (name, plant) in enumerate(at.items()):
+        evaluation = evaluate(
+            plant, policies[name], key=jax.random.fold_in(jax.random.key(9), i), n_starts=STARTS
+        )
+        found[name] = {
+            row.name: row.returns.value for row in evaluation.tables.rows if not row.guarded
+        }
+    return found
+
+
+def by_group(found: Mapping[str, Mapping[str, float]], group: str, seeds: range) -> np.ndarray:
+    """Mean over the sites of a group's returns, for each seed."""
+    return np.asarray(
+        [np.mean([site[f"{group}-{seed}"] for site in found.values()]) for seed in seeds]
+    )
+
+
+def learning() -> dict[str, Any]:
+    """Federated training beside local training and pooled data."""
+    at = plants()
+    sites = data_of(at, logs(at))
+    plan = Plan(ROUNDS * LOCAL, LOCAL, ROUNDS * LOCAL)
+    policies: dict[str, dict[str, Policy]] = {name: {} for name in at}
+    ways: dict[str, dict[str, Any]] = {
+        "federated": {},
+        "FedProx": {"rule": {"proximal": 10.0}},
+        "gossip on a ring": {
+            "rule": {"rule": "gossip"}, "gossip": GossipConfig(graph="ring"),
+        },
+    }  # fmt: skip
+    for seed in SEEDS:
+        for way, settings in ways.items():
+            result = together(sites, seed, **settings)
+            for name in at:
+                policies[name][f"{way}-{seed}"] = result.policies[name]
+    everything = train(learner(), pooled(sites), tuple(SEEDS), plan)
+    for name in at:
+        alone = train(learner(), sites[name], tuple(SEEDS), plan)
+        policies[name] |= alone.named("local") | everything.named("pooled")
+    found = returns(at, policies)
+    groups = {way: by_group(found, way, SEEDS) for way in (*ways, "local", "pooled")}
+    return {
+        "plant": PLANT,
+        "rows": {name: data.n_rows for name, data in sites.items()},
+        "rounds": ROUNDS,
+        "local_updates": LOCAL,
+        "starts": STARTS,
+        "sites": {
+            name: {
+                group: float(np.mean([site[f"{group}-{seed}"] for seed in SEEDS]))
+                for group in groups
+            }
+            | {tuning: site[tuning] for tuning in plants()[name].tunings()}
+            for name, site in found.items()
+        },
+        "mean_of_sites": {group: _summary(values) for group, values in groups.items()},
+        "gain_over_local": {
+            group: _summary(groups[group] - groups["local"]) for group in groups if group != "local"
+        },
+    }
+
+
+def faulty() -> dict[str, Any]:
+    """A fifth site that is faulty, under plain averaging and under robust rules."""
+    at = plants(fifth=True)
+    sites = data_of(at, logs(at))
+    honest = {name: data for name, data in sites.items() if name != "fifth"}
+    judged = {name: plant for name, plant in at.items() if name != "fifth"}
+    attacks = {
+        "none": (),
+        "flipped": (Fault("fifth", "flipped", factor=10.0),),
+        "scaled": (Fault("fifth", "scaled", factor=100.0),),
+        "nan": (Fault("fifth", "nan"),),
+        "lies": (Fault("fifth", "lies", first=1, factor=1000.0),),
+    }
+    rules = ("mean", "median", "trimmed-mean", "multi-krum", "geometric-median")
+    policies: dict[str, dict[str, Policy]] = {name: {} for name in judged}
+    cells: list[tuple[str, str]] = [("mean", "four honest sites alone")]
+    for seed in FEW_SEEDS:
+        alone = together(honest, seed)
+        for name in judged:
+            policies[name][f"mean, four honest sites alone-{seed}"] = alone.policies[name]
+    for rule in rules:
+        for attack, faults in attacks.items():
+            cells.append((rule, attack))
+            for seed in FEW_SEEDS:
+                result = together(
+                    sites, seed, faults=faults,
+                    rule={"rule": rule, "byzantine": int(rule != "mean")},
+                )  # fmt: skip
+                for name in judged:
+                    policies[name][f"{rule}, {attack}-{seed}"] = result.policies[name]
+    found = returns(judged, policies)
+    return {
+        "cells": [
+            {"rule": rule, "attack": attack}
+            | _summary(by_group(found, f"{rule}, {attack}", FEW_SEEDS))
+            for rule, attack in cells
+        ],
+        "seeds": len(FEW_SEEDS),
+    }
+
+
+def messages() -> dict[str, Any]:
+    """Smaller messages, masked sums and noise."""
+    at = plants()
+    sites = data_of(at, logs(at))
+    ways: dict[str, dict[str, Any]] = {
+        "as they are": {},
+        "16 bits": {"messages": MessagesConfig(bits=16)},
+        "8 bits": {"messages": MessagesConfig(bits=8)},
+        "8 bits, largest tenth": {"messages": MessagesConfig(bits=8, kept=0.1)},
+        "masked sums": {"messages": MessagesConfig(secure_sum=True)},
+        "noise 0.1, clipped at 1": {"privacy": PrivacyConfig(0.1, 1.0)},
+        "noise 1, clipped at 1": {"privacy": PrivacyConfig(1.0, 1.0)},
+    }
+    policies: dict[str, dict[str, Policy]] = {name: {} for name in at}
+    cells = {}
+    for way, settings in ways.items():
+        for seed in FEW_SEEDS:
+            result = together(sites, seed, **settings)
+            for name in at:
+                policies[name][f"{way}-{seed}"] = result.policies[name]
+        rounds = result.records
+        cells[way] = {
+            "bytes": sum(one.bytes_up for one in rounds),
+            "bytes_plain": sum(one.bytes_plain for one in rounds),
+            "largest_error": max(one.error for one in rounds),
+            "epsilon": result.epsilon if np.isfinite(result.epsilon) else None,
+        }
+    found = returns(at, policies)
+    return {
+        "cells": [
+            {"way": way} | cell | _summary(by_group(found, way, FEW_SEEDS))
+            for way, cell in cells.items()
+        ],
+        "seeds": len(FEW_SEEDS),
+    }
+
+
+PARTS = {"learning": learning, "faulty": faulty, "messages": messages}
+
+
+def _summary(values: np.ndarray) -> dict[str, Any]:
+    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+    return {
+        "mean": float(values.mean()),
+        "standard_error": error,
+        "values": [round(float(value), 3) for value in values],
+    }
+
+
+def with_tables(text: str, found: Mapping[str, Any]) -> str:
+    """The page with its tables made anew."""
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{tables(found)}\n{END}{rest.split(END)[1]}"
+
+
+def tables(found: Mapping[str, Any]) -> str:
+    """The tables of all parts, as Markdown."""
+    learned, attacked, sent = (found[name] for name in PARTS)
+    groups = list(learned["mean_of_sites"])
+    lines = [
+        f"| mean return on | {' | '.join(groups)} | PI | PI feed-forward |",
+        "|---|" + "---|" * (len(groups) + 2),
+    ]
+    for name, site in learned["sites"].items():
+        cells = [f"{site[group]:.1f}" for group in (*groups, "PI", "PI feed-forward")]
+        lines.append(f"| {name}, {learned['rows'][name]} rows | {' | '.join(cells)} |")
+    means = [learned["mean_of_sites"][group] for group in groups]
+    own = [
+        f"{np.mean([site[tuning] for site in learned['sites'].values()]):.1f}"
+        for tuning in ("PI", "PI feed-forward")
+    ]
+    told = [f"{one['mean']:.1f} ± {one['standard_error']:.1f}" for one in means]
+    lines.append(f"| **mean of the sites** | {' | '.join([*told, *own])} |")
+    rules = list(dict.fromkeys(cell["rule"] for cell in attacked["cells"]))
+    attacks = list(dict.fromkeys(cell["attack"] for cell in attacked["cells"]))[1:]
+    clean = attacked["cells"][0]
+    lines += [
+        "",
+        f"Return of the four honest sites with a fifth one that is faulty ({attacked['seeds']} "
+        f"seeds); without it, averaging gives {clean['mean']:.1f}:",
+        "",
+        f"| rule | {' | '.join(attacks)} |",
+        "|---|" + "---|" * len(attacks),
+    ]
+    by_name = {(cell["rule"], cell["attack"]): cell for cell in attacked["cells"]}
+    for rule in rules:
+        cells = [f"{by_name[rule, attack]['mean']:.1f}" for attack in attacks]
+        lines.append(f"| {rule} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        f"Messages of the four sites ({sent['seeds']} seeds); epsilon is for delta 1e-5:",
+        "",
+        "| updates | MB sent | part of plain | largest part left out | epsilon | return |",
+        "|---|---|---|---|---|---|",
+    ]
+    for cell in sent["cells"]:
+        lost = "" if cell["epsilon"] is None else f"{cell['epsilon']:.3g}"
+        lines.append(
+            f"| {cell['way']} | {cell['bytes'] / 1e6:.3g} | "
+            f"{cell['bytes'] / cell['bytes_plain']:.1%} | {cell['largest_error']:.3g} | {lost} | "
+            f"{cell['mean']:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
