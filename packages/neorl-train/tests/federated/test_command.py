@@ -1,4 +1,4 @@
-"""``neorl-train federate``: its file, its one-line refusals, and a whole federation that is killed."""
+"""``neorl-train federate``: its file, its one-line refusals, and one that is killed."""
 
 import json
 import os
@@ -74,16 +74,19 @@ def test_sites_take_the_shared_sections_and_their_own(tmp_path):
 
 
 def test_words_without_a_file_are_sites():
-    plan = read_federation(["a/log.h5", "b/log.h5", "CSTR-v0", "--penalty", "x", "1"], ALGORITHMS)[
-        1
-    ]
+    words = ["a/log.h5", "b/log.h5", "CSTR-v0", "--penalty", "x", "1"]
+    plan = read_federation(words, ALGORITHMS)[1]
     assert {name: config.data.source for name, config in plan.sites.items()} == {
         "log": "a/log.h5", "log2": "b/log.h5", "CSTR-v0": "CSTR-v0",
     }  # fmt: skip
 
 
+def test_no_site_at_all_is_refused_with_an_example():
+    with pytest.raises(InputError, match="federate takes a file with sections"):
+        read_federation([], ALGORITHMS)
+
+
 REFUSED = {
-    "no site": ((), "", "", "federate takes a file with sections"),
     "an unknown section": ((), "", "[sites.west.dada]\nseed = 1", "did you mean 'data'"),
     "its own learner": (
         (), "", '[sites.west.training]\nseeds = [1]',
@@ -101,8 +104,6 @@ REFUSED = {
 def test_a_bad_federation_is_refused_in_one_line(case, tmp_path):
     words, federation, more, message = REFUSED[case]
     with pytest.raises(InputError, match=message) as error:
-        if case == "no site":
-            read_federation([], ALGORITHMS)
         plan_of(tmp_path, *words, federation=federation, more=more)
     assert "\n" not in str(error.value)
 
