@@ -1,0 +1,422 @@
+"""Balancing loads over a network: one link at a time, of a topology that may change."""
+
+import functools
+import random
+from collections.abc import Iterable
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from neorl_core import Channel, InputError, Policy, Spec, Step
+from neorl_envs.graph_plants._load_balance_experts import GreedyBalance, RandomMoves
+from neorl_envs.plants._protocol import PlantDefaults
+
+Pair = tuple[int, int]
+
+
+class Topology(NamedTuple):
+    """The parameters of one episode: which nodes and links there are, and how they behave.
+
+    Attributes:
+        nodes: Which of the declared nodes are there; the missing ones are the last.
+        links: Which of the declared pairs are linked when an episode begins.
+        change: Chance a step that a link outside the chain is drawn anew.
+        density: Chance that a link that is drawn anew is there.
+        rate: Part of the difference in load that one move carries over a link.
+    """
+
+    nodes: Bool[Array, " node"]
+    links: Bool[Array, " pair"]
+    change: Float[Array, ""]
+    density: Float[Array, ""]
+    rate: Float[Array, ""]
+
+
+class BalanceState(NamedTuple):
+    """A network between two steps.
+
+    Attributes:
+        loads: Load of every declared node, in [0, 1]; zero where the node is missing.
+        links: Which of the declared pairs are linked now.
+        time: Steps done.
+    """
+
+    loads: Float[Array, " node"]
+    links: Bool[Array, " pair"]
+    time: Int[Array, ""]
+
+
+class BalanceNoise(NamedTuple):
+    """Everything that chance adds to one step; each uniform in [0, 1), one number a pair.
+
+    Attributes:
+        change: The link is drawn anew where this is below ``Topology.change``.
+        there: It is there then where this is below ``Topology.density``.
+    """
+
+    change: Float[Array, " pair"]
+    there: Float[Array, " pair"]
+
+
+class Balance(NamedTuple):
+    """What a step tells besides the observation.
+
+    Attributes:
+        spread: Standard deviation of the loads of the nodes that are there (divisor ``n - 1``).
+        moved: Whether the link that was asked for exists, so that load could move.
+    """
+
+    spread: Float[Array, ""]
+    moved: Bool[Array, ""]
+
+
+class LoadBalance(eqx.Module, PlantDefaults):
+    """Loads at the nodes of a network, evened out by one move over one link a step.
+
+    A move from ``s`` to ``d`` carries ``t = 0.1 (L_s - L_d)``; then all loads are clipped to
+    [0, 1]. Reward: ``-10 std(L)``. Loads start uniform in [0, 1), and an episode has 50 steps.
+    Nodes ``i`` and ``i + 1`` are always linked, and every other pair with some chance.
+
+    The action has a channel for each directed link, and the link whose number is the largest is
+    used; nothing moves where no number is positive, or where that link is missing.
+    ``Step.applied`` is 1 at the link that was used and 0 elsewhere. A NaN is never the largest.
+
+    Observations name their node or link: ``node3.load``, ``node3.degree`` (links of the node, over
+    the most that a node has), and, where nodes or links can be missing, ``node3.there`` and
+    ``link3-7.there``, 1 where they are there. A missing node shows zeros.
+
+    The rules are those of the source, in which both directions of a link do the same and the links
+    never change. Options that are not in the source: ``directed`` (load only flows from the higher
+    to the lower one, and only if the move is asked for in that direction), links that come and go,
+    and a number of nodes that differs from episode to episode. Make one with :func:`load_balance`,
+    which checks the numbers.
+
+    Attributes:
+        n_nodes: Declared number of nodes, at most so many are there; static.
+        pairs: Every pair that may be linked, the smaller number first; static.
+        directed: Whether direction matters; static.
+        switching: Whether links can be missing; static.
+        fewest: Least number of nodes of an episode; static.
+        change: Chance a step that a link outside the chain is drawn anew; static.
+        density: Chance of a link outside the chain where it is drawn; static.
+        horizon: Steps after which an episode is truncated; static.
+
+    Source: ``pg_neo_graph_rl/env.py`` of github.com/danieleschmidt/pg-neo-graph-rl, version 0.2.0.
+    """
+
+    n_nodes: int = eqx.field(static=True)
+    pairs: tuple[Pair, ...] = eqx.field(static=True)
+    directed: bool = eqx.field(static=True, default=False)
+    switching: bool = eqx.field(static=True, default=False)
+    fewest: int = eqx.field(static=True, default=0)
+    change: float = eqx.field(static=True, default=0.0)
+    density: float = eqx.field(static=True, default=1.0)
+    horizon: int = eqx.field(static=True, default=50)
+
+    name: ClassVar[str] = "LoadBalance-v0"
+    reward_unit: ClassVar[str] = "points"
+    reference: ClassVar[str] = "greedy"
+    glossary: ClassVar[str] = "points: minus ten times the standard deviation of the loads, summed"
+    channel_descriptions: ClassVar[str] = (
+        "Measured: the load of every node, and how many links it has. Manipulated: one number for "
+        "each direction of each link; the largest says where load moves."
+    )
+
+    @property
+    def spec(self) -> Spec:
+        """Channels of nodes, then of links, both directions of a pair side by side."""
+        return _spec(self)
+
+    @property
+    def sizes_vary(self) -> bool:
+        """Whether nodes can be missing."""
+        return 0 < self.fewest < self.n_nodes
+
+    @property
+    def senders(self) -> Int[np.ndarray, " action"]:
+        """The node that each move leaves."""
+        return np.asarray(self.pairs, np.int32).reshape(-1)
+
+    @property
+    def receivers(self) -> Int[np.ndarray, " action"]:
+        """The node that each move enters."""
+        return np.asarray(self.pairs, np.int32)[:, ::-1].reshape(-1)
+
+    def tunings(self) -> dict[str, Policy]:
+        """Moves at random, and the move that lowers the spread most."""
+        return {"random": RandomMoves(self), "greedy": GreedyBalance(self)}
+
+    def default_params(self, preset: str = "plant") -> Topology:
+        """All declared nodes and pairs, none of which changes; the same for every preset."""
+        return Topology(
+            nodes=jnp.ones(self.n_nodes, jnp.bool_),
+            links=jnp.ones(len(self.pairs), jnp.bool_),
+            change=jnp.zeros((), jnp.float32),
+            density=jnp.asarray(self.density, jnp.float32),
+            rate=jnp.asarray(0.1, jnp.float32),
+        )
+
+    def sample_params(
+        self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
+    ) -> Topology:
+        """One episode's topology: a number of nodes, and links outside the chain by chance."""
+        params = self.default_params(preset)
+        for_nodes, for_links = jax.random.split(key)
+        if self.sizes_vary:
+            count = jax.random.randint(for_nodes, (), self.fewest, self.n_nodes + 1)
+            params = params._replace(nodes=jnp.arange(self.n_nodes) < count)
+        if self.switching:
+            drawn = jax.random.uniform(for_links, (len(self.pairs),)) < self.density
+            params = params._replace(
+                links=drawn | _in_chain(self), change=jnp.asarray(self.change, jnp.float32)
+            )
+        return params
+
+    def topology(self, pairs: Iterable[Pair], *, n_nodes: int | None = None) -> Topology:
+        """The parameters of a network with exactly these links, none of which changes.
+
+        Another topology of the same declared size is another value of the parameters, so compiled
+        programs are used again.
+
+        Args:
+            pairs: Linked pairs in any order and direction; there may be none.
+            n_nodes: Number of nodes; all declared ones by default.
+
+        Returns:
+            The parameters.
+
+        Raises:
+            InputError: If there are more nodes than declared or none, or a pair is no declared
+                link of nodes that are there.
+        """
+        count = self.n_nodes if n_nodes is None else n_nodes
+        if not 1 <= count <= self.n_nodes:
+            raise InputError(
+                f"a network of {count} nodes does not fit LoadBalance, which declares 1 to "
+                f"{self.n_nodes}; make one with load_balance(n_nodes={max(count, 2)})"
+            )
+        if count < self.n_nodes and not self.sizes_vary:
+            raise InputError(
+                f"LoadBalance declares no channel for missing nodes, so all {self.n_nodes} must be "
+                f"there, got {count}; make one with load_balance(fewest={count})"
+            )
+        wanted = {(min(pair), max(pair)) for pair in pairs}
+        for pair in sorted(wanted - set(self.pairs)):
+            raise InputError(
+                f"LoadBalance declares no link between the nodes {pair[0]} and {pair[1]}; it has "
+                f"{len(self.pairs)} pairs of {self.n_nodes} nodes, to which this one must belong"
+            )
+        for pair in sorted(wanted):
+            if pair[1] >= count:
+                raise InputError(f"link {pair} ends at a node beyond the {count} that are there")
+        if len(wanted) < len(self.pairs) and not self.switching:
+            raise InputError(
+                f"LoadBalance declares no channel for missing links, so all {len(self.pairs)} must "
+                f"be there, got {len(wanted)}; make one with load_balance(change=0.0)"
+            )
+        return self.default_params()._replace(
+            nodes=jnp.arange(self.n_nodes) < count,
+            links=jnp.asarray([pair in wanted for pair in self.pairs], jnp.bool_),
+        )
+
+    def sample_noise(self, params: Topology, key: PRNGKeyArray) -> BalanceNoise:
+        """Everything that chance adds to one step."""
+        if not self.switching:
+            none = jnp.ones(len(self.pairs), jnp.float32)
+            return BalanceNoise(none, none)
+        return BalanceNoise(*jax.random.uniform(key, (2, len(self.pairs))))
+
+    def reset(
+        self, params: Topology, key: PRNGKeyArray
+    ) -> tuple[BalanceState, Float[Array, " obs"]]:
+        """Loads drawn uniformly from [0, 1)."""
+        return self.begin(params, jax.random.uniform(key, (self.n_nodes,)))
+
+    def begin(
+        self, params: Topology, loads: Float[Array, " node"]
+    ) -> tuple[BalanceState, Float[Array, " obs"]]:
+        """An episode that starts with given loads."""
+        loads = jnp.where(params.nodes, jnp.clip(loads, 0, 1), 0)
+        state = BalanceState(loads, params.links, jnp.zeros((), jnp.int32))
+        return state, self._observe(params, state)
+
+    def step(
+        self, params: Topology, state: BalanceState, action: Float[Array, " act"], key: PRNGKeyArray
+    ) -> tuple[BalanceState, Step]:
+        """One move; see :meth:`step_with_noise`."""
+        return self.step_with_noise(params, state, action, self.sample_noise(params, key))
+
+    def step_with_noise(
+        self,
+        params: Topology,
+        state: BalanceState,
+        action: Float[Array, " act"],
+        noise: BalanceNoise,
+    ) -> tuple[BalanceState, Step]:
+        """One move, then links that come and go: a deterministic function.
+
+        Args:
+            params: Topology of the episode.
+            state: Before the step.
+            action: One number for each directed link, shape ``(act,)``; the first of the largest
+                counts.
+            noise: From :meth:`sample_noise`.
+
+        Returns:
+            The state after the step and what the network answered.
+
+        Raises:
+            ValueError: If the action has another shape.
+        """
+        if action.shape != (self.spec.n_action,):
+            raise ValueError(
+                f"an action of LoadBalance has the shape ({self.spec.n_action},), one number for "
+                f"each directed link, got {action.shape}"
+            )
+        wishes = jnp.where(jnp.isnan(action), -jnp.inf, action)
+        chosen = jnp.argmax(wishes)
+        moved = (wishes[chosen] > 0) & self.there(params, state.links)[chosen]
+        sender, receiver = jnp.asarray(self.senders)[chosen], jnp.asarray(self.receivers)[chosen]
+        difference = state.loads[sender] - state.loads[receiver]
+        if self.directed:
+            difference = jnp.maximum(difference, 0)
+        carried = jnp.where(moved, params.rate * difference, 0)
+        number = jnp.arange(self.n_nodes)
+        into, out = ((number == end).astype(carried.dtype) for end in (receiver, sender))
+        loads = jnp.clip(state.loads + carried * (into - out), 0, 1)
+        after = BalanceState(loads, self.links_after(params, state, noise), state.time + 1)
+        obs, spread = self._observe(params, after), self.spread(params, loads)
+        applied = moved & (jnp.arange(self.spec.n_action) == chosen)
+        never = jnp.zeros((), jnp.bool_)
+        return after, Step(
+            obs=obs,
+            final_obs=obs,
+            reward=-10 * spread,
+            cost=jnp.zeros(0, loads.dtype),
+            applied=applied.astype(loads.dtype),
+            terminated=never,
+            truncated=after.time >= self.horizon,
+            info=Balance(spread, moved),
+        )
+
+    def links_after(
+        self, params: Topology, state: BalanceState, noise: BalanceNoise
+    ) -> Bool[Array, " pair"]:
+        """The links of the next step; those of the chain never change."""
+        if not self.switching:
+            return state.links
+        anew = (noise.change < params.change) & ~jnp.asarray(_in_chain(self))
+        return jnp.where(anew, noise.there < params.density, state.links)
+
+    def there(self, params: Topology, links: Bool[Array, " pair"]) -> Bool[Array, " action"]:
+        """Which of the directed links can be used: linked pairs of nodes that are there."""
+        ends = jnp.asarray(self.pairs, jnp.int32)
+        return jnp.repeat(links & params.nodes[ends[:, 0]] & params.nodes[ends[:, 1]], 2)
+
+    def spread(self, params: Topology, loads: Float[Array, " node"]) -> Float[Array, ""]:
+        """Standard deviation of the nodes that are there, divisor ``n - 1``; zero for one node."""
+        count = jnp.sum(params.nodes).astype(loads.dtype)
+        mean = jnp.sum(jnp.where(params.nodes, loads, 0)) / jnp.maximum(count, 1)
+        square = jnp.sum(jnp.where(params.nodes, jnp.square(loads - mean), 0))
+        return jnp.sqrt(square / jnp.maximum(count - 1, 1))
+
+    def _observe(self, params: Topology, state: BalanceState) -> Float[Array, " obs"]:
+        usable = self.there(params, state.links)
+        count = usable.astype(state.loads.dtype) @ jnp.asarray(_incidence(self))
+        degree = count / jnp.maximum(jnp.max(count), 1)
+        columns = [state.loads, degree]
+        if self.sizes_vary:
+            columns.append(params.nodes.astype(degree.dtype))
+        nodes = jnp.stack(columns, axis=1).reshape(-1)
+        if not self.switching and not self.sizes_vary:
+            return nodes
+        return jnp.concatenate([nodes, usable.astype(nodes.dtype)])
+
+
+def load_balance(
+    n_nodes: int = 12,
+    *,
+    edge_prob: float = 0.3,
+    seed: int = 0,
+    horizon: int = 50,
+    directed: bool = False,
+    change: float | None = None,
+    fewest: int | None = None,
+) -> LoadBalance:
+    """A network with a fixed topology as in the source, or one whose topology changes.
+
+    Args:
+        n_nodes: Number of nodes; the largest one where it varies.
+        edge_prob: Chance that a pair outside the chain is linked, in [0, 1].
+        seed: Decides the links of a fixed topology: the graph of the source for the same numbers.
+            A changing topology is drawn with every episode.
+        horizon: Steps of an episode.
+        directed: Whether direction matters.
+        change: Chance a step that a link outside the chain is drawn anew; with 0 every episode has
+            links of its own, which stay. ``None`` fixes them for good.
+        fewest: Least number of nodes of an episode; ``None`` for always ``n_nodes``.
+
+    Returns:
+        The plant.
+
+    Raises:
+        InputError: Naming the number that is out of range.
+
+    Example:
+        >>> load_balance(14, edge_prob=0.35, seed=7).spec.n_action
+        82
+    """
+    for field, value, least in (
+        ("n_nodes", n_nodes, 2), ("horizon", horizon, 1),
+        ("fewest", n_nodes if fewest is None else fewest, 1),
+    ):  # fmt: skip
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(f"{field} must be a whole number of at least {least}, got {value!r}")
+    for field, chance in (("edge_prob", edge_prob), ("change", 0.0 if change is None else change)):
+        if not 0 <= chance <= 1:
+            raise InputError(f"{field} must be a chance in [0, 1], got {chance!r}")
+    if fewest is not None and fewest > n_nodes:
+        raise InputError(f"fewest must be at most n_nodes = {n_nodes}, got {fewest}")
+    chain = [(i, i + 1) for i in range(n_nodes - 1)]
+    others = [(i, j) for i in range(n_nodes) for j in range(i + 2, n_nodes)]
+    if change is None:
+        draw = random.Random(seed)
+        others = [pair for pair in others if draw.random() < edge_prob]
+    return LoadBalance(
+        n_nodes,
+        (*chain, *others),
+        directed,
+        switching=change is not None,
+        fewest=n_nodes if fewest is None else fewest,
+        change=float(change or 0),
+        density=float(edge_prob),
+        horizon=horizon,
+    )
+
+
+@functools.cache
+def _spec(plant: LoadBalance) -> Spec:
+    kinds = ("load", "degree", "there") if plant.sizes_vary else ("load", "degree")
+    obs = [Channel(f"node{i}.{kind}", "1", 0, 1) for i in range(plant.n_nodes) for kind in kinds]
+    links = [f"link{s}-{d}" for s, d in zip(plant.senders, plant.receivers, strict=True)]
+    if plant.switching or plant.sizes_vary:
+        obs += [Channel(f"{link}.there", "1", 0, 1) for link in links]
+    action = tuple(Channel(f"{link}.move", "1", 0, 1) for link in links)
+    return Spec(tuple(obs), action, (), dt=1.0, horizon=plant.horizon)
+
+
+@functools.cache
+def _in_chain(plant: LoadBalance) -> np.ndarray:
+    return np.asarray([j == i + 1 for i, j in plant.pairs])
+
+
+@functools.cache
+def _incidence(plant: LoadBalance) -> np.ndarray:
+    """One row an action, 1 at the node that the move leaves."""
+    matrix = np.zeros((2 * len(plant.pairs), plant.n_nodes), np.float32)
+    matrix[np.arange(len(matrix)), plant.senders] = 1
+    return matrix
