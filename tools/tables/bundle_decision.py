@@ -130,7 +130,7 @@ def _variants(folder: Path) -> dict[str, tuple[Callable[[], Any], int]]:
     middle: Any = None
     variants: dict[str, tuple[Callable[[], Any], int]] = {}
     for name, rows in (("box and rate", 0), ("ten rows", N_ROWS)):
-        bundle = _bundle(folder / name.replace(" ", "-"), rows)
+        bundle = made_bundle(folder / name.replace(" ", "-"), rows)
         middle = np.array([(c.low + c.high) / 2 for c in bundle.manifest.obs], np.float32)
         variants[f"decision, {name}"] = _decision(Runtime(bundle), middle), CALLS
         runtime = Runtime(bundle)
@@ -186,8 +186,10 @@ def _stop(runtime: Any, obs: Any) -> Callable[[], Any]:
     return press
 
 
-def _bundle(folder: Path, n_rows: int) -> Any:
-    """A sealed bundle of a run that was made by hand."""
+def made_bundle(
+    folder: Path, n_rows: int, hidden: tuple[int, ...] = (64, 64), *, onnx: bool = False
+) -> Any:
+    """A sealed bundle of a run that was made by hand: a network for the reactor."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -197,7 +199,7 @@ def _bundle(folder: Path, n_rows: int) -> Any:
     from neorl_agents.policies import NetworkPolicy
     from neorl_core import highs, lows, standardiser, unit_interval
     from neorl_core.infrastructure import head
-    from neorl_deploy.export import export_run
+    from neorl_deploy.export import ExportOptions, export_run
     from neorl_envs.plants import ChemicalReactor
     from neorl_safety.constraints import constraints_to_dict, declared_constraints
     from neorl_safety.guards import default_settings, settings_to_dict
@@ -212,7 +214,7 @@ def _bundle(folder: Path, n_rows: int) -> Any:
             jnp.asarray((high - low) / 4),
             span=jnp.asarray(high - low),
         ),
-        network=init_mlp((spec.n_obs, 64, 64, spec.n_action), jax.random.key(0), output=tanh),
+        network=init_mlp((spec.n_obs, *hidden, spec.n_action), jax.random.key(0), output=tanh),
         action=unit_interval(spec.action),
         low=jnp.array(lows(spec.action)),
         high=jnp.array(highs(spec.action)),
@@ -235,7 +237,7 @@ def _bundle(folder: Path, n_rows: int) -> Any:
     }
     for name, document in documents.items():
         (folder / f"{name}.json").write_text(json.dumps(document))
-    return export_run(folder)
+    return export_run(folder, ExportOptions(onnx=onnx))
 
 
 def _rows(spec: Any, count: int) -> list[dict[str, Any]]:

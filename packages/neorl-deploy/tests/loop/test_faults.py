@@ -253,6 +253,21 @@ def test_a_loop_that_is_started_again_begins_in_shadow_and_takes_over_without_a_
     assert abs(again.plant.writes[0]["LC.OP"] - held) <= 15.0 * (1 + 1e-6)
 
 
+def test_a_restart_releases_no_stop_that_a_person_pressed(make, fresh, tmp_path):
+    bench = make().close()
+    bench.loop.stop("operator 7: smoke")
+    bench.step()
+    fresh.save(tmp_path / "state")
+    fresh._carry = fresh._initial
+    fresh.restore(tmp_path / "state")
+    again = make(runtime=fresh)
+    assert "emergency_stop" in again.names(again.step())
+    again.loop.ask(Mode.SHADOW, "shift leader")
+    assert "emergency_stop" not in again.names(again.step())
+    fresh.stop("begins without the state of an earlier process: no file of state is named")
+    assert "emergency_stop" not in (first := make(runtime=fresh)).names(first.step())
+
+
 def test_a_second_runtime_on_the_plant_is_noticed_from_either_side(make):
     bench = make().close()
     bench.plant.tags["BEAT"] = 999.0

@@ -111,12 +111,17 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
     (tmp_path / "tags.toml").write_text(text)
     monkeypatch.setattr("neorl_deploy.runtime._load.require_trial", lambda *_: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("neorl_deploy._command.loop_commands.settle_memory", lambda: None)
     assert main(["serve", str(exported), "tags.toml", "--steps", "1"]) == 0
     said = capsys.readouterr().out
     assert "Running in loop, in shadow" in said
     assert "closed\nEnded in shadow; nothing is written any more\nHead of the audit log: " in said
     assert main(["verify", "loop", "--head", said.split()[-1]]) == 0
     assert "2 records in 1 files" in capsys.readouterr().out
+    assert main(["init", str(exported), "--out", "other.toml", "--rollout", "rollout.toml"]) == 0
+    command = ["serve", str(exported), "tags.toml", "--steps", "1", "--rollout", "rollout.toml"]
+    assert main([*command, "--form", "numpy", "--directory", "second"]) == 0
+    assert main(["mode", "rollout", "--by", "shift leader", "--directory", "second"]) == 0
     assert main(["mode", "closed-loop", "--by", "shift leader"]) == 0
     assert len(list((tmp_path / "loop" / "orders").glob("*.json"))) == 1
 

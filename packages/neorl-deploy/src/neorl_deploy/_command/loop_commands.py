@@ -8,15 +8,17 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neorl_deploy._command.switches import prepare_jax
+from neorl_deploy._command.switches import prepare_jax, settle_memory
 from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError
 from neorl_deploy.bundle._read import Bundle
 
 if TYPE_CHECKING:
-    from neorl_deploy.loop._control import ControlLoop
     from neorl_deploy.loop._cycle import Cycle
+    from neorl_deploy.loop._rollout import Rollout
+    from neorl_deploy.loop._serve import Watchdog
 
+MODE_WORDS = "manual, shadow, advisory, closed-loop or stop; rollout, full (of a roll-out)"
 HANGS = 5
 """Periods without a step after which the process of a loop ends itself."""
 
@@ -32,6 +34,7 @@ def add_loop_commands(commands, add) -> None:
     init.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     init.add_argument("--plant", type=Path, metavar="FILE", help="plant.toml of the log")
     init.add_argument("--out", type=Path, default=Path("tags.toml"), help="default tags.toml")
+    init.add_argument("--rollout", type=Path, metavar="FILE", help="draft a plan of a roll-out too")
     serve = add(commands, "serve", _serve, "run a bundle beside a plant, in shadow at first")
     serve.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     serve.add_argument("tags", type=Path, metavar="TAGS", help="tag map, drafted by init")
@@ -44,11 +47,21 @@ def add_loop_commands(commands, add) -> None:
     serve.add_argument(
         "--trial", action="store_true", help='let a policy that is "worth a trial" close the loop'
     )
+    serve.add_argument(
+        "--rollout",
+        type=Path,
+        metavar="PLAN",
+        help="lead the policy in by stages (drafted by init)",
+    )
     add_form(serve)
     mode = add(commands, "mode", _mode, "ask a running loop for a mode, or stop it")
-    mode.add_argument("mode", metavar="MODE", help="manual, shadow, advisory, closed-loop or stop")
+    mode.add_argument("mode", metavar="MODE", help=MODE_WORDS)
     mode.add_argument("--by", required=True, help="who asks, and why; it is recorded")
     mode.add_argument("--directory", type=Path, default=Path("loop"), help="default loop")
+    shadow = add(commands, "shadow", _shadow, "compare what a loop proposed with what was done")
+    shadow.add_argument("loop", type=Path, metavar="LOOP", help="folder of a loop")
+    shadow.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle that decided")
+    shadow.add_argument("--json", type=Path, metavar="FILE", help="default LOOP/shadow.json")
     http = add(commands, "http", _http, "answer inference requests over HTTP; writes to no plant")
     http.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     http.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
@@ -56,7 +69,7 @@ def add_loop_commands(commands, add) -> None:
     http.add_argument("--name", default="policy", help="name of the model (policy)")
     http.add_argument("--token-file", type=Path, help="a token that clients must send")
     http.add_argument("--rate", type=float, default=200.0, help="requests a second (200)")
-    for command in (init, serve, http):
+    for command in (init, serve, shadow, http):
         command.add_argument(
             "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
         )
@@ -73,22 +86,29 @@ def add_form(command: argparse.ArgumentParser) -> None:
 
 
 def _init(options: argparse.Namespace) -> int:
+    from neorl_deploy.loop._rollout import draft_plan
     from neorl_deploy.loop._tag_draft import draft_tags
     from neorl_deploy.loop._tags import TODO
 
-    text = draft_tags(_verified(options), plant=options.plant, name=str(options.out))
-    try:
-        with options.out.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise DeployError(
-            f"{options.out} is there already; name another place with --out"
-        ) from None
-    except OSError as error:
-        raise DeployError(f"cannot write {options.out}: {error.strerror}") from error
+    bundle = _verified(options)
+    text = draft_tags(bundle, plant=options.plant, name=str(options.out))
+    _write_draft(options.out, text)
+    if options.rollout is not None:
+        _write_draft(options.rollout, draft_plan(bundle.manifest))
+        print(one_line(f"{options.rollout}: write the limits that count as good"))
     left = text.count(f'"{TODO}"')
     print(one_line(f"{options.out}: {left} entries to complete (marked {TODO})"))
     return 0
+
+
+def _write_draft(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise DeployError(f"{path} is there already; name another place") from None
+    except OSError as error:
+        raise DeployError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -97,6 +117,7 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._modes import Mode
     from neorl_deploy.loop._plant import SystemClock
     from neorl_deploy.loop._record import audit_log, recorder
+    from neorl_deploy.loop._rollout import Rollout, read_plan
     from neorl_deploy.loop._serve import Watchdog, only_one, serve, take_orders
     from neorl_deploy.loop._tags import read_tags
     from neorl_deploy.runtime._load import load_bundle
@@ -105,6 +126,7 @@ def _serve(options: argparse.Namespace) -> int:
         prepare_jax()
     bundle = _verified(options)
     tags, clock, folder = read_tags(options.tags, bundle), SystemClock(), options.directory
+    plan = None if options.rollout is None else read_plan(options.rollout, bundle.manifest)
     ending, ended = threading.Event(), threading.Event()
     with only_one(folder):
         runtime = load_bundle(bundle.path, state=folder / "state", form=options.form)
@@ -119,10 +141,12 @@ def _serve(options: argparse.Namespace) -> int:
             trial=options.trial,
             record=recorder(log),
         )
+        rollout = None if plan is None else Rollout(plan, loop)
         dog = Watchdog(HANGS * runtime.manifest.dt)
         threading.Thread(target=dog.watch, args=(clock, ended), daemon=True).start()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: ending.set())
+        settle_memory()
         print(f"Running in {folder}, in {loop.mode}; ask for a mode with `neorl-deploy mode`")
         try:
             serve(
@@ -130,8 +154,8 @@ def _serve(options: argparse.Namespace) -> int:
                 _Awake(clock, ending),
                 steps=options.steps,
                 ended=ending.is_set,
-                before=lambda: take_orders(folder, loop),
-                after=lambda cycle: _turned(cycle, dog, loop),
+                before=lambda: take_orders(folder, loop, rollout),
+                after=lambda cycle: _turned(cycle, dog, rollout),
             )
         finally:
             ended.set()
@@ -142,10 +166,15 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _turned(cycle: Cycle, dog, loop: ControlLoop) -> None:
+def _turned(cycle: Cycle, dog: Watchdog, rollout: Rollout | None) -> None:
     from neorl_deploy.loop._serve import cycle_line
 
     dog.feed(cycle.at.monotonic)
+    if rollout is not None:
+        before = rollout.stage
+        rollout.after(cycle)
+        if rollout.stage is not before:
+            print(one_line(f"roll-out: {rollout.stage} ({rollout.why})"), flush=True)
     if cycle.mode != cycle.before or cycle.notes:
         print(one_line(cycle_line(cycle)), flush=True)
 
@@ -175,9 +204,29 @@ def _http(options: argparse.Namespace) -> int:
     limits = ServingLimits(token=token, rate=options.rate, burst=max(1, round(options.rate)))
     require_token_beyond_this_machine(options.host, limits)
     runtime = load_bundle(_verified(options).path)
+    settle_memory()
     print(f"http://{options.host}:{options.port}/v2/models/{options.name}/infer", flush=True)
     serve_http(runtime, host=options.host, port=options.port, name=options.name, limits=limits)
     print("Ended; no request was cut off")
+    return 0
+
+
+def _shadow(options: argparse.Namespace) -> int:
+    from neorl_deploy._command.audit_command import audit_of
+    from neorl_deploy._command.replay_text import shadow_lines
+    from neorl_deploy.shadow._from_audit import watched
+    from neorl_deploy.shadow._replay_file import require_place, write_replay
+
+    folder = audit_of(options.loop)
+    if folder is None:
+        raise DeployError(f"{options.loop} is no folder of a loop: it has no audit log")
+    numbers = options.json or options.loop / "shadow.json"
+    require_place(numbers)
+    result = watched(folder, _verified(options))
+    for line in shadow_lines(result):
+        print(one_line(line))
+    write_replay(numbers, result.report)
+    print(one_line(f"Numbers as JSON: {numbers}"))
     return 0
 
 

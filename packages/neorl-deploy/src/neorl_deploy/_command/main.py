@@ -31,7 +31,11 @@ examples:
   neorl-deploy init line2.bundle --plant plant.toml
   neorl-deploy serve line2.bundle tags.toml
   neorl-deploy serve line2.bundle tags.toml --form numpy
+  neorl-deploy init line2.bundle --rollout rollout.toml
+  neorl-deploy serve line2.bundle tags.toml --rollout rollout.toml
+  neorl-deploy mode rollout --by "shift leader: trial of 14 May"
   neorl-deploy mode closed-loop --by "shift leader: trial of 14 May"
+  neorl-deploy shadow loop line2.bundle
   neorl-deploy http line2.bundle --port 8000
 
 exit codes: 0 done; 2 bad input; 3 do not deploy (only where --require-deploy asks)

@@ -33,6 +33,37 @@ def replay_lines(replay: Replay) -> Iterator[str]:
     yield from _trend_lines(replay)
 
 
+def shadow_lines(replay: Replay) -> Iterator[str]:
+    """:func:`replay_lines`, and agreement, the predicted benefit and drift.
+
+    Args:
+        replay: From the audit log of a loop.
+    """
+    yield from replay_lines(replay)
+    report = replay.report
+    yield "Agreement with what was done"
+    for name, row in report["agreement"].items():
+        interval = "" if row["low"] is None else f", 95 % {row['low']:.4g} to {row['high']:.4g}"
+        yield (
+            f"  {name:<24} {row['within']:>6.1%} of the steps within {row['within_size']:g} "
+            f"{row['unit']}; mean difference {row['mean']:.4g} {row['unit']}{interval}"
+        )
+    one = report["benefit"]
+    if one is None:
+        yield "Predicted benefit: the verdict says none"
+    elif one["low"] is None or one["value"] is None:
+        yield f"Predicted benefit, as the verdict has it: bound {_plain(one['bound'])}"
+    else:
+        unit = one["unit"] or ""
+        yield (
+            f"Predicted benefit, as the verdict has it: {_plain(one['value'])} {unit}, "
+            f"{_plain(one['low'])} to {_plain(one['high'])} ({one['statistic']})"
+        )
+    yield "Drift: move of the mean from the first quarter to the last, in standard deviations"
+    for name, move in report["drift"].items():
+        yield f"  {name:<24} {'not known' if move is None else f'{move:+.2f}'}"
+
+
 def _log_lines(log: dict[str, Any]) -> Iterator[str]:
     yield (
         f"Shadow over {log['rows']} rows of {log['episodes']} episodes of {log['path']} "

@@ -30,9 +30,12 @@ RENAMED = {
     "broadcast_in_dim": "broadcast",
     "squeeze": "reshape",
     "gather": "take",
+    "scatter-min": "scatter_min",
+    "scatter-max": "scatter_max",
+    "scatter-add": "scatter_add",
 }
 FLOATS_ONLY = frozenset({"div", "pow", "integer_pow", "sqrt", "rsqrt", "exp", "log", "tanh"})
-WITHOUT_SETTINGS = frozenset({*PLAIN, "reshape", "convert", "bitcast"})
+WITHOUT_SETTINGS = frozenset({*PLAIN, "reshape", "convert", "bitcast", "take"})
 
 
 class NoSuchOperationError(ValueError):
@@ -93,6 +96,8 @@ class _Draft:
                 results = self.written_out(body, consts, inputs)
             elif name in SAME:
                 results = inputs
+            elif name == "cond":
+                results = self._either(inputs, equation)
             else:
                 aval = equation.outvars[0].aval
                 results = [self._one(name, inputs, tuple(aval.shape), aval.dtype.name, equation)]
@@ -116,8 +121,24 @@ class _Draft:
             return self._product(inputs, shape, dtype, equation)
         if name == "gather":
             _require_rows(equation)
+        if name in ("scatter-min", "scatter-max", "scatter-add"):
+            _require_scattered_rows(inputs, equation)
         name = RENAMED.get(name, name)
         return self._add(name, tuple(inputs), shape, dtype, _settings(name, equation))
+
+    def _either(self, inputs: list[Place], equation: Any) -> list[Place]:
+        """Both branches are computed, and one is taken: a list of operations cannot branch."""
+        which, given = inputs[0], inputs[1:]
+        branches = [
+            self.written_out(branch.jaxpr, branch.consts, given)
+            for branch in equation.params["branches"]
+        ]
+        if isinstance(which, np.ndarray):
+            return branches[int(which)]
+        return [
+            self._add("select_n", (which, *answers), tuple(out.aval.shape), out.aval.dtype.name)
+            for answers, out in zip(zip(*branches, strict=True), equation.outvars, strict=True)
+        ]
 
     def _product(
         self, inputs: list[Place], shape: tuple[int, ...], dtype: str, equation: Any
@@ -219,7 +240,7 @@ def _require_types(name: str, dtype: str, equation: Any) -> None:
 
 def _settings(name: str, equation: Any) -> dict[str, Any]:
     """What an operation needs besides its inputs, as plain numbers."""
-    if name in WITHOUT_SETTINGS or name == "take":
+    if name in WITHOUT_SETTINGS:
         return {}
     if name not in SETTINGS:
         raise NoSuchOperationError(f"the operation {name}")
@@ -268,3 +289,20 @@ def _require_rows(equation: Any) -> None:
     )
     if not rows:
         raise NoSuchOperationError("a gather of other things than rows")
+
+
+def _require_scattered_rows(inputs: Sequence[Place], equation: Any) -> None:
+    """A scatter must reach rows of the first axis, one known index each, none outside."""
+    numbers, operand = equation.params["dimension_numbers"], equation.invars[0].aval
+    indices, updates = inputs[1], equation.invars[2].aval
+    rows = (
+        isinstance(indices, np.ndarray)
+        and bool(((indices >= 0) & (indices < operand.shape[0])).all())
+        and indices.ndim == 2
+        and tuple(numbers.inserted_window_dims) == (0,)
+        and tuple(numbers.scatter_dims_to_operand_dims) == (0,)
+        and not numbers.operand_batching_dims
+        and tuple(numbers.update_window_dims) == tuple(range(1, updates.ndim))
+    )
+    if not rows:
+        raise NoSuchOperationError("a scatter to other things than known rows")

@@ -1,5 +1,6 @@
 """The control loop around a runtime (extra ``jax``): tags, modes, faults, and its record."""
 
+from neorl_deploy.loop._authority import Authority as Authority
 from neorl_deploy.loop._control import ControlLoop as ControlLoop
 from neorl_deploy.loop._cycle import Cycle as Cycle
 from neorl_deploy.loop._inputs import Judged as Judged
@@ -13,6 +14,10 @@ from neorl_deploy.loop._plant import PlantError as PlantError
 from neorl_deploy.loop._plant import Quality as Quality
 from neorl_deploy.loop._plant import Reading as Reading
 from neorl_deploy.loop._plant import SystemClock as SystemClock
+from neorl_deploy.loop._rollout import Plan as Plan
+from neorl_deploy.loop._rollout import Rollout as Rollout
+from neorl_deploy.loop._rollout import Stage as Stage
+from neorl_deploy.loop._rollout import read_plan as read_plan
 from neorl_deploy.loop._serve import serve as serve
 from neorl_deploy.loop._tag_draft import draft_tags as draft_tags
 from neorl_deploy.loop._tags import Input as Input
@@ -22,6 +27,7 @@ from neorl_deploy.loop._tags import TagMap as TagMap
 from neorl_deploy.loop._tags import read_tags as read_tags
 
 __all__ = [
+    "Authority",
     "Clock",
     "ControlLoop",
     "Cycle",
@@ -31,15 +37,19 @@ __all__ = [
     "LoopSettings",
     "Mode",
     "Output",
+    "Plan",
     "Plant",
     "PlantError",
     "Quality",
     "Reading",
+    "Rollout",
     "Situation",
+    "Stage",
     "SystemClock",
     "TagMap",
     "draft_tags",
     "next_mode",
+    "read_plan",
     "read_tags",
     "serve",
 ]

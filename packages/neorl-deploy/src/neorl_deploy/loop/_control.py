@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from neorl_deploy.bundle._verdict import DEPLOY
+from neorl_deploy.loop._authority import Authority
 from neorl_deploy.loop._cycle import Cycle, Memory
 from neorl_deploy.loop._inputs import Judged, judged, nothing_read
 from neorl_deploy.loop._modes import TARGETS, WRITING, Mode, Situation, next_mode
@@ -44,6 +45,8 @@ class ControlLoop:
     Attributes:
         mode: The present mode.
         target: The mode that was asked for last.
+        authority: How far the policy may lead the actuators; ``None`` for as far as its bundle
+            lets it. The fallback is not bound by it.
     """
 
     def __init__(
@@ -61,13 +64,15 @@ class ControlLoop:
             raise ValueError(f"the loop begins in manual or in shadow, not in {start}")
         self.runtime, self.tags, self._plant, self._clock = runtime, tags, plant, clock
         self._record = record
+        self.authority: Authority | None = None
         verdict = runtime.manifest.verdict
         allowed = verdict == DEPLOY or (trial and verdict == TRIAL)
         self._forbidden = "" if allowed else f"the verdict of the bundle is {verdict!r}"
         width = len(tags.outputs)
         self._now = Memory(start, start, [None] * len(tags.inputs), np.full(width, np.nan))
-        self._orders: collections.deque[tuple[Mode | None, str]] = collections.deque()
-        runtime.release(f"the loop begins in {start}: nothing is written")
+        self._orders: collections.deque[tuple[Mode | None, str, bool]] = collections.deque()
+        if runtime.stopped_by_nobody:  # what a person has stopped stays so until a person asks
+            runtime.release(f"the loop begins in {start}: nothing is written")
 
     @property
     def mode(self) -> Mode:
@@ -79,14 +84,13 @@ class ControlLoop:
         """The mode that was asked for last."""
         return self._now.target
 
-    def ask(self, target: Mode, by: str) -> None:
+    def ask(self, target: Mode, by: str, *, release: bool = True) -> None:
         """A person asks for a mode; it counts from the next step on. Any thread may call it.
-
-        Asking anew releases an emergency stop and a latch.
 
         Args:
             target: Manual, shadow, advisory or closed loop.
             by: Who asks, and why; it is recorded.
+            release: Whether that releases an emergency stop and a latch, as a person's asking does.
 
         Raises:
             ValueError: If the fallback is asked for (:meth:`stop` is what calls it), or nobody is
@@ -94,7 +98,7 @@ class ControlLoop:
         """
         if target not in TARGETS:
             raise ValueError(f"nobody asks for {target}; `stop` lets the fallback act")
-        self._orders.append((target, _named(by)))
+        self._orders.append((target, _named(by), release))
 
     def stop(self, by: str) -> None:
         """Emergency stop: in the closed loop, the fallback acts from the next step on.
@@ -102,7 +106,7 @@ class ControlLoop:
         Args:
             by: Who presses it, and why; it is recorded.
         """
-        self._orders.append((None, by.strip() or "no reason given"))
+        self._orders.append((None, by.strip() or "no reason given", False))
 
     def step(self, missed: int = 0) -> Cycle:
         """One control period.
@@ -141,7 +145,10 @@ class ControlLoop:
         now.mode, reason = next_mode(before, situation)
         if before in WRITING and now.mode is Mode.MANUAL and now.target is Mode.CLOSED_LOOP:
             now.target = Mode.MANUAL
-        planned = {} if late or lost else self._planned(decision, notes)
+        action = decision.action
+        if self.authority is not None and now.mode is Mode.CLOSED_LOOP:
+            action = self.authority.bounded(decision, received, self.runtime.manifest)
+        planned = {} if late or lost else self._planned(action, notes)
         if late:
             notes.append("the decision came late and was not written")
         cycle = Cycle(
@@ -160,7 +167,7 @@ class ControlLoop:
             continued=continued,
         )
         cycle = self._recorded(cycle, notes)
-        written, refused = self._written(cycle.written, decision, notes)
+        written, refused = self._written(cycle.written, action, notes)
         return cycle._replace(written=written, refused=refused, notes=tuple(notes))
 
     def _note_time(self, at: Instant, missed: int, notes: list[str]) -> None:
@@ -224,14 +231,12 @@ class ControlLoop:
         if not math.isnan(value):
             if value != now.asked and not math.isnan(now.asked):  # at the start it asks for nothing
                 if value in range(len(TARGETS)):
-                    self._orders.append((TARGETS[int(value)], f"the tag {self.tags.loop.mode}"))
+                    self.ask(TARGETS[int(value)], f"the tag {self.tags.loop.mode}")
                 else:
-                    self._orders.append(
-                        (Mode.MANUAL, f"the tag {self.tags.loop.mode} is {value:g}, no mode")
-                    )
+                    self.ask(Mode.MANUAL, f"the tag {self.tags.loop.mode} is {value:g}, no mode")
             now.asked = value
         while self._orders:
-            target, by = self._orders.popleft()
+            target, by, release = self._orders.popleft()
             if target is None:
                 self.runtime.stop(by)
                 notes.append(f"emergency stop: {by}")
@@ -239,8 +244,9 @@ class ControlLoop:
             notes.append(f"{target} is asked for: {by}")
             now.target = target
             if target is not Mode.MANUAL:
-                self.runtime.release(by)
                 now.clean, now.misses = 0, 0
+                if release:
+                    self.runtime.release(by)
 
     def _given_up(self, received: np.ndarray, own: Mapping[str, float]) -> str:
         now, settings = self._now, self.tags.loop
@@ -289,15 +295,13 @@ class ControlLoop:
         causes += [n for n in runtime.flag_names(decision.flags) if n not in NO_CAUSES]
         return "; ".join(causes) or "the guard"
 
-    def _planned(self, decision: Decision, notes: list[str]) -> dict[str, float]:
+    def _planned(self, action: np.ndarray, notes: list[str]) -> dict[str, float]:
         """What is to be written in this mode, by tag; nothing where a number is out of range."""
         if self._now.mode not in (*WRITING, Mode.ADVISORY):
             return {}
         planned: dict[str, float] = {}
         channels = self.runtime.manifest.action
-        for output, channel, value in zip(
-            self.tags.outputs, channels, decision.action, strict=True
-        ):
+        for output, channel, value in zip(self.tags.outputs, channels, action, strict=True):
             low, high = np.float32(channel.low), np.float32(channel.high)
             if not low <= value <= high:  # NaN too
                 notes.append(f"{output.channel} is not written: {value} is out of its range")
@@ -325,7 +329,7 @@ class ControlLoop:
         return cycle
 
     def _written(
-        self, planned: dict[str, float], decision: Decision, notes: list[str]
+        self, planned: dict[str, float], action: np.ndarray, notes: list[str]
     ) -> tuple[dict[str, float], dict[str, str]]:
         now = self._now
         refused: dict[str, str] = {}
@@ -347,7 +351,7 @@ class ControlLoop:
             return done, refused
         for i, output in enumerate(self.tags.outputs):
             if output.tag in planned:  # a step that writes nothing leaves what holds
-                now.expected[i] = decision.action[i] if output.tag in done else np.nan
+                now.expected[i] = action[i] if output.tag in done else np.nan
         if self.tags.loop.heartbeat in done:
             now.beaten = done[self.tags.loop.heartbeat]
             now.beat = int(now.beaten)

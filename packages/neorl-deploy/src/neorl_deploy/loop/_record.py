@@ -73,6 +73,7 @@ def cycle_record(cycle: Cycle, carry: np.ndarray | None) -> dict[str, Any]:
         "received": _json(cycle.received),
         "action": _json(decision.action),
         "flags": decision.flags,
+        "intervention": _json(decision.intervention),
         "limits": [int(bits) for bits in decision.limits],
         "alarms": decision.alarms,
         "planned": cycle.written,

@@ -18,11 +18,13 @@ from neorl_deploy.loop._control import ControlLoop
 from neorl_deploy.loop._cycle import Cycle
 from neorl_deploy.loop._modes import TARGETS, Mode
 from neorl_deploy.loop._plant import Clock
+from neorl_deploy.loop._rollout import Rollout
 
 LOGGER = logging.getLogger("neorl_deploy.loop")
 HUNG = 70
 """Exit code of a process whose loop hung: whoever supervises it starts it anew, in shadow."""
 STOP = "stop"
+BEGIN, FULL = "rollout", "full"
 ORDERS = {mode.replace(" ", "-"): mode for mode in TARGETS}
 """Modes by the word that the command takes."""
 
@@ -126,14 +128,16 @@ def order(folder: Path, what: str, by: str) -> None:
 
     Args:
         folder: The folder of the loop.
-        what: ``"manual"``, ``"shadow"``, ``"advisory"``, ``"closed-loop"`` or ``"stop"``.
+        what: ``"manual"``, ``"shadow"``, ``"advisory"``, ``"closed-loop"`` or ``"stop"``; of a
+            loop with a roll-out ``"rollout"`` (begin it) or ``"full"`` (give full authority).
         by: Who asks, and why.
 
     Raises:
         DeployError: If no loop has run there, the word is none, or nobody is named.
     """
-    if what not in (*ORDERS, STOP):
-        raise DeployError(f"{what!r} is no mode; there are {', '.join((*ORDERS, STOP))}")
+    words = (*ORDERS, STOP, BEGIN, FULL)
+    if what not in words:
+        raise DeployError(f"{what!r} is no mode; there are {', '.join(words)}")
     if not by.strip():
         raise DeployError("say who asks for it and why (--by): it is recorded")
     orders = folder / "orders"
@@ -146,14 +150,18 @@ def order(folder: Path, what: str, by: str) -> None:
         raise DeployError(f"no loop has run in {folder}: {error.strerror}") from error
 
 
-def take_orders(folder: Path, loop: ControlLoop) -> None:
-    """Hands the orders in a folder to the loop, oldest first."""
+def take_orders(folder: Path, loop: ControlLoop, rollout: Rollout | None = None) -> None:
+    """Hands the orders in a folder to the loop and its roll-out, oldest first."""
     for path in sorted((folder / "orders").glob("*.json")):
         try:
             said = json.loads(path.read_bytes())
             what, by = str(said["what"]), str(said["by"])
             if what == STOP:
                 loop.stop(by)
+            elif what in (BEGIN, FULL):
+                if rollout is None:
+                    raise ValueError("this loop has no roll-out; start it with --rollout")
+                (rollout.begin if what == BEGIN else rollout.give_full)(by)
             else:
                 loop.ask(ORDERS[what], by)
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -194,7 +194,7 @@ def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
     manifest = bundle.manifest
     inputs = _rows(document.get("input"), Input, manifest.obs, f"{source}, [[input]]")
     outputs = _rows(document.get("output"), Output, manifest.action, f"{source}, [[output]]")
-    loop = _row(document.get("loop", {}), LoopSettings, f"{source}, [loop]")
+    loop = read_row(document.get("loop", {}), LoopSettings, f"{source}, [loop]")
     tags = TagMap(digest, connection, inputs, outputs, loop)
     _check(tags, manifest, source)
     return tags
@@ -208,7 +208,7 @@ def _rows(
     rows: dict[str, Row] = {}
     names = [channel.name for channel in channels]
     for number, table in enumerate(tables, 1):
-        row: Any = _row(table, kind, f"{where} number {number}")
+        row: Any = read_row(table, kind, f"{where} number {number}")
         if row.channel not in names:
             near = difflib.get_close_matches(row.channel, names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -228,8 +228,17 @@ def _rows(
     return tuple(rows[name] for name in names)
 
 
-def _row(table: Any, kind: type[Row], where: str) -> Row:
-    """A dataclass from a table, every entry of the type of its field."""
+def read_row(table: Any, kind: type[Row], where: str) -> Row:
+    """A dataclass from a table, every entry of the type of its field.
+
+    Args:
+        table: The table.
+        kind: The dataclass; entries of other types than text and numbers are not looked at.
+        where: Named in messages.
+
+    Raises:
+        DeployError: If an entry is missing, unknown or of another type.
+    """
     if not isinstance(table, dict):
         raise DeployError(f"{where} is no table")
     fields = {field.name: field for field in dataclasses.fields(kind)}  # pyright: ignore
@@ -249,7 +258,7 @@ def _row(table: Any, kind: type[Row], where: str) -> Row:
             "str": isinstance(value, str),
             "float": type(value) in (int, float) and not math.isnan(value),
             "int": type(value) is int and value > 0,
-        }[needed]
+        }.get(needed, True)
         if not fits:
             words = {"str": "text", "float": "a number", "int": "a whole number above zero"}
             raise DeployError(f"{where}: {name} must be {words[needed]}, got {value!r}")

@@ -9,6 +9,8 @@ KEPT = 10_000
 """Events that are kept; older ones are in the log of the process alone."""
 
 STOP, RELEASE, RESET, RESTART = "emergency stop", "release", "reset", "restart"
+WITHOUT_STATE = "begins without the state of an earlier process"
+"""How the reason of a stop begins that no person pressed."""
 FALLBACK, POLICY = "fallback acts", "policy acts"
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from neorl_deploy._errors import NotDeployable
 from neorl_deploy.bundle._read import read_bundle
 from neorl_deploy.bundle._verdict import DEPLOY
-from neorl_deploy.runtime._events import LOGGER
+from neorl_deploy.runtime._events import LOGGER, WITHOUT_STATE
 from neorl_deploy.runtime._forms import FormName
 from neorl_deploy.runtime._programs import open_programs
 from neorl_deploy.runtime._runtime import Runtime
@@ -83,7 +83,7 @@ def load_bundle(
     except StateError as error:
         if without_state == "refused":
             raise
-        runtime.stop(f"begins without the state of an earlier process: {error}")
+        runtime.stop(f"{WITHOUT_STATE}: {error}")
     if state is not None:
         runtime.keep(state)
     return runtime

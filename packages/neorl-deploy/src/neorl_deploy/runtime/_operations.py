@@ -148,6 +148,13 @@ def _dot(left: Any, right: Any) -> Any:
     return np.asarray(left @ right)
 
 
+def _scattered(ufunc: np.ufunc, x: Any, at: Any, values: Any) -> Any:
+    """``x`` with each row of ``values`` joined to the row that ``at`` names."""
+    result = np.array(x)
+    ufunc.at(result, at[..., 0], values)
+    return result
+
+
 PLAIN: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "add": np.add,
@@ -179,6 +186,9 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "pow": np.power,
     "rem": np.fmod,
     "rsqrt": _rsqrt,
+    "scatter_add": functools.partial(_scattered, np.add),
+    "scatter_max": functools.partial(_scattered, np.maximum),
+    "scatter_min": functools.partial(_scattered, np.minimum),
     "select_n": _select,
     "shift_left": np.left_shift,
     "shift_right": np.right_shift,
@@ -190,7 +200,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "tanh": np.tanh,
     "xor": np.bitwise_xor,
 }
-"""Operations without settings, entry by entry, but for the product of matrices (``dot``)."""
+"""Operations without settings."""
 
 
 def _reduced(ufunc: np.ufunc, operation: Operation, *, axes: Sequence[int]) -> Callable[..., Any]:

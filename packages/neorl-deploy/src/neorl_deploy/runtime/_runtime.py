@@ -22,6 +22,7 @@ from neorl_deploy.runtime._events import (
     RESET,
     RESTART,
     STOP,
+    WITHOUT_STATE,
     Event,
     Events,
 )
@@ -119,6 +120,12 @@ class Runtime:
     def events(self) -> tuple[Event, ...]:
         """Stops, releases, resets and changes of who acts, with their reasons, oldest first."""
         return self._events.list()
+
+    @property
+    def stopped_by_nobody(self) -> bool:
+        """Whether it is stopped only because there was no state of an earlier process."""
+        held = [event for event in self.events if event.what in (STOP, RELEASE)]
+        return bool(held) and held[-1].what == STOP and held[-1].reason.startswith(WITHOUT_STATE)
 
     @property
     def carry(self) -> dict[str, np.ndarray]:

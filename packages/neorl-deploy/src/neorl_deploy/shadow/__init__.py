@@ -1,5 +1,6 @@
 """Shadow mode over a log (extra ``replay``)."""
 
+from neorl_deploy.shadow._from_audit import watched as watched
 from neorl_deploy.shadow._log import Log as Log
 from neorl_deploy.shadow._log import read_log as read_log
 from neorl_deploy.shadow._replay import Replay as Replay
@@ -10,4 +11,5 @@ __all__ = [
     "Replay",
     "read_log",
     "replay",
+    "watched",
 ]

@@ -61,7 +61,7 @@ def replay(bundle: Bundle, log: Log) -> Replay:
     last_sent[1:] = log.action[:-1]
     last_sent[starts] = np.nan
     proposed = shadow(bundle, log.obs, last_sent, starts)
-    return Replay(_report(bundle, log, proposed), log, proposed)
+    return Replay(report_of(bundle, log, proposed), log, proposed)
 
 
 def require_channels(bundle: Bundle, log: Log) -> None:
@@ -124,7 +124,12 @@ def _titled(channel: tuple[str, str]) -> str:
     return f"{channel[0]!r} [{channel[1]}]"
 
 
-def _report(bundle: Bundle, log: Log, proposed: Shadow) -> Report:
+def report_of(bundle: Bundle, log: Log, proposed: Shadow) -> Report:
+    """The numbers of what a bundle proposed beside what was done.
+
+    Raises:
+        DeployError: If no row can be compared.
+    """
     manifest = bundle.manifest
     counted = log.mask & np.isfinite(log.action).all(axis=1)
     if not counted.any():

@@ -1,0 +1,57 @@
+"""Bounded authority: how far a policy on trial may lead the actuators away from where they were."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from neorl_deploy.bundle._manifest import Manifest
+from neorl_deploy.runtime._decision import Decision
+
+OF_BOX_AND_RATE = frozenset({"low", "high", "rate_down", "rate_up", "wear"})
+"""Limits of a channel that hold for every action between two actions that keep them."""
+
+
+class Authority(NamedTuple):
+    """A band around where the actuators were when it was given.
+
+    Attributes:
+        anchor: What the actuators held, in the units of the channels.
+        width: How far an action may lie from it, by channel.
+    """
+
+    anchor: np.ndarray
+    width: np.ndarray
+
+    def bounded(self, decision: Decision, received: np.ndarray, manifest: Manifest) -> np.ndarray:
+        """The decision's action, brought back into the band along the line to what holds now.
+
+        All channels are shortened by one factor. So the action lies between two that keep box, rate
+        and linear rows, and keeps them too. It is not shortened where an interlock, a row or
+        another further limit has moved it, nor where the fallback acts: what protects the plant
+        outranks what protects it from the policy.
+
+        Args:
+            decision: What the bundle decided.
+            received: What the actuators hold now; NaN where not known, then nothing moves.
+            manifest: Manifest of the bundle.
+
+        Returns:
+            The action to write, float32.
+        """
+        outranked = sum(b for n, b in manifest.limits.items() if n not in OF_BOX_AND_RATE)
+        fell_back = decision.flags & manifest.flags.get("fallback_used", 0)
+        if fell_back or (decision.limits & np.uint32(outranked)).any():
+            return decision.action
+        action, held = decision.action.astype(np.float64), received.astype(np.float64)
+        low, high = self.anchor - self.width, self.anchor + self.width
+        move = action - held
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = np.where(move > 0, (high - held) / move, (low - held) / move)
+        room = np.where(move == 0, 1.0, room)
+        part = float(np.clip(np.nan_to_num(room, nan=0.0), 0.0, 1.0).min(initial=1.0))
+        if part == 1.0:
+            return decision.action
+        known = np.isfinite(held)
+        return np.where(known, held + part * move, decision.action).astype(np.float32)

@@ -1,0 +1,244 @@
+"""Shadow, turns, full, and back: simulated on a tank whose policy turns bad."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from neorl_deploy import DeployError
+from neorl_deploy.loop import Authority, Mode, Plan, Rollout, Stage, read_plan
+from neorl_deploy.loop._rollout import Count, chance_of_more, draft_plan
+from neorl_deploy.loop._serve import only_one, order, take_orders
+from neorl_deploy.runtime import Decision
+
+PLAN = Plan(
+    limits={"level": (0.7, 1.3)}, shadow_steps=30, turn_steps=20, turns=2, authority=0.1, window=60
+)
+
+
+class Tank:
+    """A tank whose own controller holds the level while the heartbeat of the loop stands still.
+
+    The network of the tests keeps its valve near 53 %, whatever the level: it does well while the
+    inflow is as the network wants it, and turns bad with the inflow.
+    """
+
+    def __init__(self, bench):
+        self.bench, self.inflow, self.levels, self.cycles = bench, 53.0, [], []
+        self._beat, self._rng = 0.0, np.random.default_rng(1)
+
+    def run(self, steps, after):
+        tags = self.bench.plant.tags
+        for _ in range(steps):
+            tags["LI"] += 0.002 * (self.inflow - tags["LC.OP"]) + 0.002 * self._rng.normal()
+            cycle = self.bench.step()
+            after(cycle)
+            if tags["BEAT"] == self._beat:
+                tags["LC.OP"] = float(np.clip(50 - 20 * (1 - tags["LI"]) + 3, 0, 100))
+            self._beat = tags["BEAT"]
+            self.levels.append(tags["LI"])
+            self.cycles.append(cycle)
+
+
+@pytest.fixture
+def tank(make):
+    return Tank(make())
+
+
+@pytest.fixture
+def rollout(tank):
+    return Rollout(PLAN, tank.bench.loop)
+
+
+def until(tank, rollout, stage, most=400):
+    for _ in range(most):
+        tank.run(1, rollout.after)
+        if rollout.stage is stage:
+            return
+    raise AssertionError(f"it stands at {rollout.stage}: {rollout.why}")
+
+
+def test_a_good_policy_is_led_in_turn_by_turn_and_a_person_gives_the_rest(tank, rollout):
+    tank.run(5, rollout.after)
+    assert rollout.stage is Stage.WAITING
+    rollout.begin("shift leader")
+    until(tank, rollout, Stage.TRIAL_TURN)
+    assert not tank.bench.plant.writes  # nothing in shadow
+    anchor = tank.bench.plant.tags["LC.OP"]
+    until(tank, rollout, Stage.OWN_TURN)
+    valves = np.array([written["LC.OP"] for written in tank.bench.plant.writes])
+    assert 15 <= len(valves) <= 20
+    assert np.abs(valves - anchor).max() <= 10 + 1e-4
+    until(tank, rollout, Stage.PASSED)
+    assert (rollout.policy.steps, rollout.policy.violations) == (40, 0)
+    count = len(tank.bench.plant.writes)
+    tank.run(20, rollout.after)
+    assert len(tank.bench.plant.writes) == count
+    rollout.give_full("shift leader")
+    tank.run(80, rollout.after)
+    assert rollout.stage is Stage.FULL
+    assert tank.bench.loop.mode is Mode.CLOSED_LOOP
+
+
+@pytest.mark.parametrize("rollback", ["fallback", "shadow"])
+def test_a_policy_that_turns_bad_in_its_turn_is_rolled_back_by_itself(tank, rollback):
+    plan = dataclasses.replace(PLAN, rollback=rollback, turn_steps=60)
+    rollout = Rollout(plan, tank.bench.loop)
+    rollout.begin("shift leader")
+    until(tank, rollout, Stage.TRIAL_TURN)
+    tank.inflow = 66.0
+    until(tank, rollout, Stage.ROLLED_BACK)
+    assert "of what runs today" in rollout.why
+    assert tank.levels[-1] < 1.6
+    tank.run(150, rollout.after)
+    assert rollout.stage is Stage.ROLLED_BACK  # only a person begins anew
+    acting = Mode.FALLBACK if rollback == "fallback" else Mode.SHADOW
+    assert {cycle.mode for cycle in tank.cycles[-140:]} == {acting}
+    assert all(0.4 < level < 1.75 for level in tank.levels[-50:])
+    said = [note for cycle in tank.cycles for note in cycle.notes if "rolled back" in note]
+    assert len(said) == 1
+
+
+def test_a_policy_that_turns_bad_with_full_authority_is_rolled_back_too(tank, rollout):
+    rollout.begin("shift leader")
+    until(tank, rollout, Stage.PASSED)
+    rollout.give_full("shift leader")
+    tank.run(30, rollout.after)
+    tank.inflow = 66.0
+    until(tank, rollout, Stage.ROLLED_BACK)
+    tank.run(150, rollout.after)
+    assert {cycle.mode for cycle in tank.cycles[-140:]} == {Mode.FALLBACK}
+
+
+def test_a_limit_that_both_break_alike_is_no_reason(tank):
+    plan = dataclasses.replace(PLAN, limits={"level": (0.0, 0.99)}, turns=1)
+    rollout = Rollout(plan, tank.bench.loop)
+    rollout.begin("shift leader")
+    until(tank, rollout, Stage.PASSED)
+    assert rollout.today.violations > 10
+    assert rollout.policy.violations > 5
+
+
+def test_a_fallback_that_acts_too_often_ends_it(tank, rollout):
+    rollout.begin("shift leader")
+    until(tank, rollout, Stage.TRIAL_TURN)
+    tank.run(8, rollout.after)
+    tank.bench.plant.tags["PI"] = float("nan")
+    until(tank, rollout, Stage.ROLLED_BACK, most=10)
+    assert "the fallback acted in 3 of" in rollout.why
+
+
+def test_a_person_ends_it_and_a_stop_is_not_released_by_it(tank, rollout):
+    rollout.begin("shift leader")
+    until(tank, rollout, Stage.OWN_TURN)
+    tank.bench.loop.stop("operator 7: smoke")
+    tank.run(60, rollout.after)
+    assert rollout.stage is Stage.ROLLED_BACK
+    assert rollout.why == "somebody pressed the emergency stop"
+    assert "emergency_stop" in tank.bench.names(tank.cycles[-1])
+    rollout.begin("shift leader, after the stop")
+    until(tank, rollout, Stage.TRIAL_TURN)
+    tank.run(8, rollout.after)
+    tank.bench.plant.tags["LC.OP"] += 5.0  # by hand
+    tank.run(1, rollout.after)
+    assert rollout.stage is Stage.ROLLED_BACK
+    assert "moved by somebody else" in rollout.why
+    assert tank.bench.loop.authority is None
+
+
+def test_orders_reach_it_and_full_authority_needs_its_turns(tank, rollout, tmp_path, caplog):
+    with only_one(tmp_path):
+        for what in ("rollout", "full"):
+            order(tmp_path, what, "shift leader")
+        take_orders(tmp_path, tank.bench.loop, rollout)
+        assert rollout.stage is Stage.SHADOW
+        assert "full authority follows on it" in caplog.text
+        order(tmp_path, "rollout", "shift leader")
+        take_orders(tmp_path, tank.bench.loop)
+        assert "has no roll-out" in caplog.text
+
+
+units = st.floats(0, 100)
+
+
+@given(held=st.tuples(units, units), action=st.tuples(units, units), anchor=st.tuples(units, units))
+def test_a_bounded_action_lies_between_what_holds_and_what_was_decided(
+    runtime, held, action, anchor
+):
+    held, action, anchor = (np.array(one, np.float32) for one in (held, action, anchor))
+    width = np.array([10.0, 20.0])
+    decision = Decision(action, 0, np.zeros(2, np.uint32), np.zeros(2), 0)
+    bounded = Authority(anchor, width).bounded(decision, held, runtime.manifest)
+    slack = 1e-4
+    assert (bounded >= np.minimum(held, action) - slack).all()
+    assert (bounded <= np.maximum(held, action) + slack).all()
+    inside = (np.abs(held - anchor) <= width).all()
+    assert not inside or (np.abs(bounded - anchor) <= width + slack).all()
+    move, part = action - held, bounded - held
+    assert abs(move[0] * part[1] - move[1] * part[0]) <= 0.1  # all channels by one factor
+
+
+def test_what_protects_the_plant_is_not_bounded(runtime):
+    manifest = runtime.manifest
+    narrow = Authority(np.array([50.0, 300.0]), np.array([1.0, 1.0]))
+    action, held = np.array([90.0, 300.0], np.float32), np.array([50.0, 300.0])
+    none = np.zeros(2, np.uint32)
+    limited = np.array([manifest.limits["further_low"], 0], np.uint32)
+    for flags, limits in ((manifest.flags["fallback_used"], none), (0, limited)):
+        decision = Decision(action, flags, limits, np.zeros(2), 0)
+        assert narrow.bounded(decision, held, manifest) is action
+    free = Decision(action, 0, none, np.zeros(2), 0)
+    assert narrow.bounded(free, held, manifest).tolist() == [51.0, 300.0]
+    unknown = narrow.bounded(free, np.array([np.nan, 300.0]), manifest)
+    assert unknown[1] == 300.0
+
+
+@given(
+    mine=st.integers(0, 30), other=st.integers(0, 30), a=st.integers(30, 90), b=st.integers(30, 90)
+)
+def test_the_chance_is_that_of_scipy(mine, other, a, b):
+    found = chance_of_more(Count(a, mine, 0), Count(b, other, 0))
+    if mine + other == 0:
+        assert found == 1.0
+    else:
+        expected = binomtest(mine, mine + other, a / (a + b), alternative="greater").pvalue
+        assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_draft_has_the_channels_and_the_length_that_the_verdict_asks(runtime, tmp_path):
+    manifest = runtime.manifest
+    path = tmp_path / "rollout.toml"
+    path.write_text(draft_plan(manifest))
+    plan = read_plan(path, manifest)
+    assert plan.limits["temperature"] == (280.0, 400.0)
+    assert (plan.turn_steps, plan.turns) == (40, 10)
+    verdict = {**manifest.document["verdict"], "sentence": "Run it. About 37 episodes of each show"}
+    asked = dataclasses.replace(manifest, document={**manifest.document, "verdict": verdict})
+    path.write_text(draft_plan(asked))
+    assert read_plan(path, manifest).turns == 37
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("turns = 2", r"\[limits\] says which values are good"),
+        ("[limits]\nlvl = [0, 1]", "observes no 'lvl'"),
+        ("[limits]\nlevel = [1, 0]", r"level is \[lowest, highest\]"),
+        ("[limits]\nlevel = 3", r"level is \[lowest, highest\]"),
+        ("turns = 0\n[limits]\nlevel = [0, 1]", "turns must be a whole number above zero"),
+        ("authority = 1.5\n[limits]\nlevel = [0, 1]", "authority is a part"),
+        ("authorty = 0.5\n[limits]\nlevel = [0, 1]", "did you mean authority"),
+        ("full = 'now'\n[limits]\nlevel = [0, 1]", "full is 'ask' or 'automatic'"),
+        ("full = ", "is not valid TOML"),
+    ],
+)
+def test_a_plan_that_is_none_is_one_line(runtime, tmp_path, text, words):
+    path = tmp_path / "rollout.toml"
+    path.write_text(text)
+    with pytest.raises(DeployError, match=words):
+        read_plan(path, runtime.manifest)
+    with pytest.raises(DeployError, match="cannot read the plan"):
+        read_plan(tmp_path / "none.toml", runtime.manifest)
