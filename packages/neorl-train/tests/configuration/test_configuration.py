@@ -10,6 +10,7 @@ from neorl_core import InputError
 from neorl_envs import make
 from neorl_train._command.options import read_fine_tuning_options
 from neorl_train.configuration import (
+    DataConfig,
     config_hash,
     config_to_dict,
     config_type,
@@ -40,7 +41,9 @@ def test_the_defaults_are_valid_and_complete():
 
 
 def test_the_defaults_are_those_of_a_real_job():
-    assert DEFAULT.data.steps >= 100_000
+    assert DEFAULT.data.recorded("log").steps >= 100_000
+    assert DEFAULT.data.recorded("plant").steps == 0
+    assert DataConfig(steps=7).recorded("plant").steps == 7
     assert set(DEFAULT.training.algorithms) == {"bc", "td3_bc", "iql"}
     assert len(DEFAULT.training.seeds) >= 4
     assert DEFAULT.evaluation.starts >= 100
@@ -90,7 +93,7 @@ def test_the_hash_is_of_what_decides_the_result():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[trainin]\nupdates = 1", "unknown section or key 'trainin'; did you mean 'training'?"),
+        ("[trainin]\nupdates = 1", "unknown key 'trainin'; did you mean 'training'?"),
         ("[training]\nupdate = 1", r"key in \[training\] 'update'; did you mean 'updates'?"),
         (
             "[algorithms.iql]\nexpectil = 1.0",
@@ -102,8 +105,8 @@ def test_the_hash_is_of_what_decides_the_result():
         ("[training]\nseeds = 3", "training.seeds must be a list, got 3"),
         ("[training]\nseeds = ['a']", r"training.seeds\[0\] must be a whole number, got 'a'"),
         ("[output]\ntracking = 1", "output.tracking must be true or false, got 1"),
-        ("training = 3", "training is a section, got 3"),
-        ("penalty = 3", "penalty is a section, got 3"),
+        ("training = 3", "training must be a table, got 3"),
+        ("penalty = 3", "penalty must be a table, got 3"),
         ("[penalty]\na = 'x'", "penalty.a must be a number, got 'x'"),
         (
             "[algorithms.iql]\nvariant = 'orginal'",

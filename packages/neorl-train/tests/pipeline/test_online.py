@@ -10,7 +10,7 @@ from neorl_train._command.main import main
 from neorl_train._pipeline.resolution import reopened, resolved
 from neorl_train.experience import FileSource, PlantSource
 
-ONLINE = ("run", "DMSD-v0", "--training.on", "plant", "--data.steps", "0")
+ONLINE = ("run", "DMSD-v0", "--training.on", "plant")
 
 
 @pytest.fixture

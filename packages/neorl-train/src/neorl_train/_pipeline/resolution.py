@@ -82,6 +82,7 @@ def resolved(config: Config) -> Resolved:
     Raises:
         InputError: If the source cannot be read, or a value does not fit it.
     """
+    config = dataclasses.replace(config, data=config.data.recorded(config.training.on))
     source, kind, environment = (
         source_named(config.data.source, config.data.constants),
         kind_of(config),

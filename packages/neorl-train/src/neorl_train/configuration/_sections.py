@@ -19,6 +19,9 @@ from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
 from neorl_train.configuration._retuning import RetuningConfig
 from neorl_train.configuration._toml import updated
 
+USUAL_STEPS = 120_000
+"""Steps of a log that is collected, where nothing else is said."""
+
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
@@ -27,7 +30,7 @@ class DataConfig:
     Attributes:
         source: Name of an environment, whose log is collected, or the path of a dataset file.
         steps: Least number of steps to collect under the plant's own controllers; of no effect for
-            a file. Zero collects none, where learners are trained on the plant itself.
+            a file. By default (-1) 120,000, or none where learners are trained on the plant itself.
         held_out: Fraction of the episodes that training does not see.
         seed: Seed of the collection and of the split.
         memory: Most memory that the log may take, as ``"2GB"``. One that needs more, about five
@@ -37,11 +40,16 @@ class DataConfig:
     """
 
     source: str = "ChemicalReactor-v0"
-    steps: int = 120_000
+    steps: int = -1
     held_out: float = 0.1
     seed: int = 0
     memory: str = "8GB"
     constants: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def recorded(self, on: str) -> "DataConfig":
+        """With the steps to collect written out, where learners are trained on a log or a plant."""
+        usual = 0 if on == "plant" else USUAL_STEPS
+        return dataclasses.replace(self, steps=usual) if self.steps == -1 else self
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,7 +34,10 @@ def validate(config: Config) -> None:
     known = [field.name for field in dataclasses.fields(config.algorithms)]
     _require(bool(data.source), "data.source must name an environment or a dataset file")
     least = 0 if training.on == "plant" else 1
-    _require(data.steps >= least, f"data.steps must be at least {least}, got {data.steps}")
+    _require(
+        data.steps == -1 or data.steps >= least,
+        f"data.steps must be at least {least}, or -1 for the default, got {data.steps}",
+    )
     _require(0 < data.held_out < 1, f"data.held_out must be in (0, 1), got {data.held_out}")
     memory_bytes(data.memory)
     _require(bool(training.algorithms), f"training.algorithms is empty; known: {', '.join(known)}")
