@@ -139,7 +139,7 @@ def put(*path: Any) -> Callable[[dict], None]:
 
 
 CONFIGURATIONS = {
-    "unknown table": (put("sampling_", {}), "unknown key of plant.toml 'sampling_'; did you mean"),
+    "unknown table": (put("sampling_", {}), "unknown key 'sampling_'; did you mean"),
     "unknown key": (
         put("log", "timestmp", "t"),
         r"in \[log\] 'timestmp'; did you mean 'timestamp'",
@@ -153,10 +153,10 @@ CONFIGURATIONS = {
     "true for a number": (put("sampling", "period_s", True), "must be a number, got True"),
     "a fraction of rows": (put("episodes", "length", 1.5), "must be a whole number, got 1.5"),
     "text for a list": (put("log", "files", "a.csv"), "log.files must be a list, got 'a.csv'"),
-    "text for a table": (put("reward", "1"), r"\[reward\] must be a table, got '1'"),
+    "text for a table": (put("reward", "1"), r"reward must be a table, got '1'"),
     "a role": (
         put("tag", 0, "role", "state"),
-        "tag.role must be one of 'observation', .* got 'sta",
+        "unknown value of tag 'level'.role: 'state'; .* known: observation",
     ),
     "no period": (put("sampling", "period_s", 0), "sampling.period_s must be above 0 s, got 0"),
     "no gap": (put("episodes", "gap_s", float("nan")), "episodes.gap_s must be above 0 s, got nan"),
@@ -212,7 +212,7 @@ def test_missing_keys_are_told_together() -> None:
     for place, key in ((values["log"], "files"), (values["tag"][1], "role"), (values, "episodes")):
         del place[key]
     del values["cost"][0]["unit"]
-    message = "log.files, episodes.gap_s, tag 'setpoint'.role, cost 'overflow'.unit are missing$"
+    message = "log.files, episodes.gap_s, tag 'setpoint'.role, cost 'overflow'.unit are missing"
     with pytest.raises(InputError, match=message):
         plant_log_from_dict(values, "plant.toml")
 

@@ -127,11 +127,11 @@ def test_a_configuration_in_python_is_as_strict_as_a_file(tmp_path):
     file.write_text('[training]\nseeds = [3]\nalgorithms = ["bc"]\n')
     config = configure(str(file), data={"steps": 7})
     assert (config.training.seeds, config.data.steps) == ((3,), 7)
-    with pytest.raises(InputError, match=r"unknown section or key in \[training\] 'seed'.*'seeds'"):
+    with pytest.raises(InputError, match=r"unknown key in \[training\] 'seed'.*'seeds'"):
         configure(training={"seed": [0]})
-    with pytest.raises(InputError, match="unknown section or key 'traning'; did you mean 'train"):
+    with pytest.raises(InputError, match="unknown key 'traning'; did you mean 'train"):
         configure(traning={})
-    with pytest.raises(InputError, match="training is a section, got 3"):
+    with pytest.raises(InputError, match="training must be a table, got 3"):
         configure(training=3)
     with pytest.raises(InputError, match=r"data.held_out must be in \(0, 1\)"):
         configure(data={"held_out": 2.0})

@@ -69,29 +69,29 @@ def broken(run, name, edit):
     ("name", "edit", "words"),
     [
         (EVALUATION, lambda c: c.update(version=2), "has version 2 of neorl-evaluation"),
-        (EVALUATION, lambda c: c["tables"].pop("level"), "tables lacks level"),
-        (EVALUATION, lambda c: c["tables"].update(extra=1), "tables has unknown extra"),
+        (EVALUATION, lambda c: c["tables"].pop("level"), "tables.level is missing"),
+        (EVALUATION, lambda c: c["tables"].update(extra=1), "unknown key in [tables] 'extra'"),
         (
             EVALUATION,
             lambda c: c["tables"]["rows"][2]["returns"].update(low="much"),
-            "tables.rows[2].returns.low: expected a number, got 'much'",
+            "tables.rows 'bad-0'.returns.low must be a number, got 'much'",
         ),
         (
             EVALUATION,
             lambda c: c["results"][0].update(role="boss"),
-            "results[0].role: expected one of",
+            "unknown value of results 'good-0'.role: 'boss'; known: learner",
         ),
         (
             EVALUATION,
             lambda c: c["results"][0]["episodes"]["returns"].append([1]),
-            "results[0].episodes.returns: expected an array of numbers",
+            "results 'good-0'.episodes.returns must be an array of numbers",
         ),
-        (EVALUATION, lambda c: c["tables"].update(rows={}), "tables.rows: expected a list"),
-        (TRACES, lambda c: c.pop("traces"), "traces: expected a list, got None"),
+        (EVALUATION, lambda c: c["tables"].update(rows={}), "tables.rows must be a list, got {}"),
+        (TRACES, lambda c: c.pop("traces"), "traces must be a list, got None"),
         (
             TRACES,
             lambda c: c["traces"][0].update(start=1.5),
-            "traces[0].start: expected int, got 1.5",
+            "traces[0].start must be a whole number, got 1.5",
         ),
     ],
 )
@@ -117,7 +117,7 @@ def test_a_missing_or_cut_file_is_named(run, name):
 
 def test_a_verdict_of_another_shape_is_refused(run):
     broken(run, VERDICT, lambda c: c.update(answer="perhaps"))
-    with pytest.raises(InputError, match="answer: expected one of"):
+    with pytest.raises(InputError, match="unknown value of answer: 'perhaps'; known: deploy"):
         read_verdict(run)
 
 

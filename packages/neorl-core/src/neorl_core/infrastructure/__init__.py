@@ -21,9 +21,11 @@ from neorl_core.infrastructure._files import write_text as write_text
 from neorl_core.infrastructure._lazy_names import lazy_names as lazy_names
 from neorl_core.infrastructure._names import nearest_name as nearest_name
 from neorl_core.infrastructure._names import unknown_name as unknown_name
+from neorl_core.infrastructure._plain_data import Binder as Binder
 from neorl_core.infrastructure._registry import Registry as Registry
 
 __all__ = [
+    "Binder",
     "CompiledPrograms",
     "Registry",
     "check_head",

@@ -18,8 +18,8 @@ from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
 from neorl_envs.datasets._pieces import write_pieces
 from neorl_envs.plant_logs._configuration import OBSERVED, PlantLog, Tag
+from neorl_envs.plant_logs._configuration_file import plain
 from neorl_envs.plant_logs._episodes import rules
-from neorl_envs.plant_logs._plain import plain
 from neorl_envs.plant_logs._rows import Rows
 from neorl_envs.plant_logs._samples import Samples
 from neorl_envs.plant_logs._tables import OUTSIDE, Tally, Words, blocks

@@ -58,7 +58,7 @@ def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> 
         InputError: If a field is missing, unknown or of another type; it is named.
     """
     plain = {name: value for name, value in evaluation.items() if name != "units"}
-    return from_plain(Evaluation, {**plain, "traces": traces.get("traces")}, "")
+    return from_plain(Evaluation, {**plain, "traces": traces.get("traces")})
 
 
 def write_evaluation(run: str | os.PathLike[str], evaluation: Evaluation) -> None:

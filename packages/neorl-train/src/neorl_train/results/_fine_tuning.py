@@ -153,4 +153,4 @@ def read_fine_tuning(run: str | os.PathLike[str]) -> FineTuning:
     """
     path = Path(run) / FINE_TUNING
     content = read_json(path, "finetune", VERSION)
-    return decoded(path, lambda plain: from_plain(FineTuning, plain, ""), content)
+    return decoded(path, lambda plain: from_plain(FineTuning, plain), content)

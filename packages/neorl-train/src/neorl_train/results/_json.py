@@ -1,18 +1,15 @@
 """Results as JSON: a head, units beside the numbers, and a reader that names the fault."""
 
-import dataclasses
 import json
 import math
-import types
-import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from neorl_core import InputError
-from neorl_core.infrastructure import check_head
+from neorl_core.infrastructure import Binder, check_head
 from neorl_core.infrastructure.command_line import one_line
 
 T = TypeVar("T")
@@ -23,32 +20,15 @@ def to_plain(value: Any) -> Any:
 
     NaN becomes ``null`` and the infinities ``"inf"`` and ``"-inf"``: JSON has no such numbers.
     """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, np.ndarray):
-        return to_plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(name): to_plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_plain(entry) for entry in value]
-    if isinstance(value, float):
-        return _finite(value)
-    return value
+    return _BINDER.plain(value)
 
 
-def _finite(value: float) -> Any:
-    if math.isnan(value):
-        return None
-    return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
-
-
-def from_plain(kind: Any, plain: Any, where: str = "") -> Any:
+def from_plain(kind: type[T], plain: Any) -> T:
     """Inverse of :func:`to_plain` for a type made of dataclasses, tuples, arrays and scalars.
 
     Args:
-        kind: Type, or an annotation such as ``tuple[float, ...]`` or ``Estimate | None``.
+        kind: Type.
         plain: Value as parsed from JSON.
-        where: Path to the value, for the error.
 
     Returns:
         An instance.
@@ -56,46 +36,22 @@ def from_plain(kind: Any, plain: Any, where: str = "") -> Any:
     Raises:
         InputError: If a field is missing, unknown or of another type; its path is named.
     """
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if dataclasses.is_dataclass(kind):
-        return _dataclass(kind, plain, where)
-    if origin is tuple:
-        _expect(isinstance(plain, list), where, "a list", plain)
-        inner = arguments[0]
-        return tuple(from_plain(inner, entry, f"{where}[{i}]") for i, entry in enumerate(plain))
-    if origin in (types.UnionType, typing.Union):
-        inner = next(part for part in arguments if part is not type(None))
-        return None if plain is None else from_plain(inner, plain, where)
-    if origin is typing.Literal:
-        _expect(plain in arguments, where, f"one of {arguments}", plain)
-        return plain
-    if hasattr(kind, "dtypes"):
-        return _array(kind, plain, where)
-    return _scalar(kind, plain, where)
+    return _BINDER.bound(kind, plain)
 
 
-def _dataclass(kind: Any, plain: Any, where: str) -> Any:
-    _expect(isinstance(plain, dict), where, f"the fields of {kind.__name__}", plain)
-    hints = typing.get_type_hints(kind)
-    names = [field.name for field in dataclasses.fields(kind)]
-    missing, unknown = sorted(set(names) - set(plain)), sorted(set(plain) - set(names))
-    if missing or unknown:
-        fault = f"lacks {', '.join(missing)}" if missing else f"has unknown {', '.join(unknown)}"
-        raise InputError(f"{where or kind.__name__} {fault}")
-    prefix = f"{where}." if where else ""
-    return kind(**{name: from_plain(hints[name], plain[name], f"{prefix}{name}") for name in names})
-
-
-def _array(kind: Any, plain: Any, where: str) -> np.ndarray:
-    of = str(kind.dtypes[0])
+def _array(hint: Any, plain: Any, where: str) -> Any:
+    """What is annotated as an array of a known rank."""
+    if not hasattr(hint, "dtypes"):
+        return NotImplemented
+    of = str(hint.dtypes[0])
     dtype = np.float64 if "float" in of else np.bool_ if "bool" in of else np.int64
-    _expect(isinstance(plain, list), where, "a list of numbers", plain)
     try:
         array = np.array(_numbers(plain), dtype)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: expected an array of numbers of equal rows") from error
-    rank = len(kind.dim_str.split())
-    _expect(array.ndim == rank or array.size == 0, where, f"{rank} axes", f"{array.ndim} axes")
+        raise InputError(f"{where} must be an array of numbers of equal rows") from error
+    rank = len(hint.dim_str.split())
+    if not isinstance(plain, list) or (array.ndim != rank and array.size > 0):
+        raise InputError(f"{where} must be an array of {rank} axes, got {array.ndim} axes")
     return array
 
 
@@ -107,20 +63,7 @@ def _numbers(plain: Any) -> Any:
     return float(plain) if plain in ("inf", "-inf") else plain
 
 
-def _scalar(kind: Any, plain: Any, where: str) -> Any:
-    if kind is float:
-        number = _numbers(plain)
-        _expect(isinstance(number, int | float) and plain is not True, where, "a number", plain)
-        return float(number)
-    _expect(type(plain) is kind, where, f"{kind.__name__}", plain)
-    return plain
-
-
-def _expect(condition: bool, where: str, expected: str, got: Any) -> None:
-    if not condition:
-        shown = repr(got)
-        shown = shown if len(shown) < 60 else f"{shown[:57]}..."
-        raise InputError(f"{where or 'result'}: expected {expected}, got {shown}")
+_BINDER = Binder(complete=True, number=_numbers, special=_array)
 
 
 def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def verdict_from_json(content: dict[str, Any]) -> Verdict:
     Raises:
         InputError: If a field is missing, unknown or of another type; it is named.
     """
-    return from_plain(Verdict, {k: v for k, v in content.items() if k != "artefact"}, "")
+    return from_plain(Verdict, {k: v for k, v in content.items() if k != "artefact"})
 
 
 def write_verdict(run: str | os.PathLike[str], verdict: Verdict) -> None:
