@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import threading
 from pathlib import Path
@@ -14,6 +15,7 @@ from neorl_deploy._errors import DeployError
 from neorl_deploy.bundle._read import Bundle
 
 if TYPE_CHECKING:
+    from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._cycle import Cycle
     from neorl_deploy.loop._rollout import Rollout
     from neorl_deploy.loop._serve import Watchdog
@@ -53,6 +55,11 @@ def add_loop_commands(commands, add) -> None:
         metavar="PLAN",
         help="lead the policy in by stages (drafted by init)",
     )
+    serve.add_argument(
+        "--http", type=int, metavar="PORT", help="show state, metrics and a page there (extra http)"
+    )
+    serve.add_argument("--host", default="127.0.0.1", help="of --http (127.0.0.1)")
+    serve.add_argument("--token-file", type=Path, help="of --http: a token that clients must send")
     add_form(serve)
     mode = add(commands, "mode", _mode, "ask a running loop for a mode, or stop it")
     mode.add_argument("mode", metavar="MODE", help=MODE_WORDS)
@@ -62,6 +69,7 @@ def add_loop_commands(commands, add) -> None:
     shadow.add_argument("loop", type=Path, metavar="LOOP", help="folder of a loop")
     shadow.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle that decided")
     shadow.add_argument("--json", type=Path, metavar="FILE", help="default LOOP/shadow.json")
+    shadow.add_argument("--html", type=Path, metavar="FILE", help="write a page of it too")
     http = add(commands, "http", _http, "answer inference requests over HTTP; writes to no plant")
     http.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     http.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
@@ -112,6 +120,7 @@ def _write_draft(path: Path, text: str) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._connection import connect
     from neorl_deploy.loop._control import ControlLoop
     from neorl_deploy.loop._modes import Mode
@@ -142,6 +151,7 @@ def _serve(options: argparse.Namespace) -> int:
             record=recorder(log),
         )
         rollout = None if plan is None else Rollout(plan, loop)
+        board = Board(runtime.manifest, None if rollout is None else lambda: _stands(rollout))
         dog = Watchdog(HANGS * runtime.manifest.dt)
         threading.Thread(target=dog.watch, args=(clock, ended), daemon=True).start()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -149,14 +159,15 @@ def _serve(options: argparse.Namespace) -> int:
         settle_memory()
         print(f"Running in {folder}, in {loop.mode}; ask for a mode with `neorl-deploy mode`")
         try:
-            serve(
-                loop,
-                _Awake(clock, ending),
-                steps=options.steps,
-                ended=ending.is_set,
-                before=lambda: take_orders(folder, loop, rollout),
-                after=lambda cycle: _turned(cycle, dog, rollout),
-            )
+            with _shown(options, board, runtime.manifest.dt):
+                serve(
+                    loop,
+                    _Awake(clock, ending),
+                    steps=options.steps,
+                    ended=ending.is_set,
+                    before=lambda: take_orders(folder, loop, rollout),
+                    after=lambda cycle: _turned(cycle, dog, board, rollout),
+                )
         finally:
             ended.set()
             plant.close()
@@ -166,10 +177,28 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _turned(cycle: Cycle, dog: Watchdog, rollout: Rollout | None) -> None:
+def _shown(options: argparse.Namespace, board: Board, dt: float):
+    """The server beside the loop, where one is asked for."""
+    if options.http is None:
+        return contextlib.nullcontext()
+    from neorl_deploy.serving._limits import ServingLimits, read_token
+    from neorl_deploy.serving._loop_app import beside
+
+    token = "" if options.token_file is None else read_token(options.token_file)
+    print(f"http://{options.host}:{options.http}/", flush=True)
+    limits = ServingLimits(token=token)
+    return beside(board, dt, host=options.host, port=options.http, limits=limits)
+
+
+def _stands(rollout: Rollout) -> tuple[str, str]:
+    return str(rollout.stage), rollout.why
+
+
+def _turned(cycle: Cycle, dog: Watchdog, board: Board, rollout: Rollout | None) -> None:
     from neorl_deploy.loop._serve import cycle_line
 
     dog.feed(cycle.at.monotonic)
+    board.after(cycle)
     if rollout is not None:
         before = rollout.stage
         rollout.after(cycle)
@@ -214,6 +243,7 @@ def _http(options: argparse.Namespace) -> int:
 def _shadow(options: argparse.Namespace) -> int:
     from neorl_deploy._command.audit_command import audit_of
     from neorl_deploy._command.replay_text import shadow_lines
+    from neorl_deploy.dashboard import still_page
     from neorl_deploy.shadow._from_audit import watched
     from neorl_deploy.shadow._replay_file import require_place, write_replay
 
@@ -222,11 +252,15 @@ def _shadow(options: argparse.Namespace) -> int:
         raise DeployError(f"{options.loop} is no folder of a loop: it has no audit log")
     numbers = options.json or options.loop / "shadow.json"
     require_place(numbers)
-    result = watched(folder, _verified(options))
+    bundle = _verified(options)
+    result = watched(folder, bundle)
     for line in shadow_lines(result):
         print(one_line(line))
     write_replay(numbers, result.report)
     print(one_line(f"Numbers as JSON: {numbers}"))
+    if options.html is not None:
+        _write_draft(options.html, still_page(folder, bundle))
+        print(one_line(f"Page: {options.html}"))
     return 0
 
 

@@ -35,7 +35,8 @@ examples:
   neorl-deploy serve line2.bundle tags.toml --rollout rollout.toml
   neorl-deploy mode rollout --by "shift leader: trial of 14 May"
   neorl-deploy mode closed-loop --by "shift leader: trial of 14 May"
-  neorl-deploy shadow loop line2.bundle
+  neorl-deploy serve line2.bundle tags.toml --http 8001
+  neorl-deploy shadow loop line2.bundle --html shadow.html
   neorl-deploy http line2.bundle --port 8000
 
 exit codes: 0 done; 2 bad input; 3 do not deploy (only where --require-deploy asks)

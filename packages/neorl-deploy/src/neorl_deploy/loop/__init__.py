@@ -1,6 +1,7 @@
 """The control loop around a runtime (extra ``jax``): tags, modes, faults, and its record."""
 
 from neorl_deploy.loop._authority import Authority as Authority
+from neorl_deploy.loop._board import Board as Board
 from neorl_deploy.loop._control import ControlLoop as ControlLoop
 from neorl_deploy.loop._cycle import Cycle as Cycle
 from neorl_deploy.loop._inputs import Judged as Judged
@@ -28,6 +29,7 @@ from neorl_deploy.loop._tags import read_tags as read_tags
 
 __all__ = [
     "Authority",
+    "Board",
     "Clock",
     "ControlLoop",
     "Cycle",

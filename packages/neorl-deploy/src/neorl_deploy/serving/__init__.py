@@ -1,7 +1,8 @@
-"""A bundle behind HTTP, by the Open Inference Protocol (extra ``http``)."""
+"""A bundle behind HTTP, and what a running loop shows there (extra ``http``)."""
 
 from neorl_deploy.serving._app import application as application
 from neorl_deploy.serving._limits import ServingLimits as ServingLimits
+from neorl_deploy.serving._loop_app import loop_application as loop_application
 from neorl_deploy.serving._server import serve_http as serve_http
 
-__all__ = ["ServingLimits", "application", "serve_http"]
+__all__ = ["ServingLimits", "application", "loop_application", "serve_http"]

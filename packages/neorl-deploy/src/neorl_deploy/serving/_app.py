@@ -12,7 +12,7 @@ import numpy as np
 from neorl_deploy._errors import BundleError, missing_extra
 from neorl_deploy.bundle._strict_json import parse_strict
 from neorl_deploy.runtime._runtime import Runtime
-from neorl_deploy.serving._limits import Bucket, ServingLimits
+from neorl_deploy.serving._limits import Bucket, ServingLimits, refusal, too_large
 from neorl_deploy.serving._protocol import RequestError, answered, asked, metadata
 
 OPEN = frozenset({"/health", "/ready", "/v2/health/live", "/v2/health/ready"})
@@ -77,11 +77,11 @@ class _Service:
 
     async def guarded(self, request: Any, forward: Callable[[Any], Awaitable[Any]]) -> Any:
         """Refuses who has no token, asks too often or sends too much; counts every request."""
-        refusal = _refusal(request, self._limits, self._bucket)
-        if refusal is None:
+        turned_away = refusal(request, self._limits, self._bucket, OPEN)
+        if turned_away is None:
             response = await forward(request)
         else:
-            response = self._json({"error": refusal[1]}, refusal[0])
+            response = self._json({"error": turned_away[1]}, turned_away[0])
         self._counts.requests.labels(str(response.status_code)).inc()
         return response
 
@@ -114,7 +114,7 @@ class _Service:
         async for chunk in request.stream():  # a client may not say how long its request is
             body += chunk
             if len(body) > self._limits.largest:
-                return self._json({"error": _too_large(self._limits)}, 413)
+                return self._json({"error": too_large(self._limits)}, 413)
         started = time.perf_counter()
         try:
             response, flags = await self._model.decide(body)
@@ -122,23 +122,6 @@ class _Service:
             return self._json({"error": str(error)}, 422)
         self._counts.decided(time.perf_counter() - started, flags)
         return self._json(response)
-
-
-def _too_large(limits: ServingLimits) -> str:
-    return f"a request has at most {limits.largest} bytes"
-
-
-def _refusal(request: Any, limits: ServingLimits, bucket: Bucket) -> tuple[int, str] | None:
-    if request.url.path in OPEN:
-        return None
-    if not limits.admits(request.headers.get("authorization")):
-        return 401, "send the token: Authorization: Bearer TOKEN"
-    if not bucket.take():
-        return 429, f"at most {limits.rate:g} requests a second"
-    length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > limits.largest:
-        return 413, _too_large(limits)
-    return None
 
 
 class _Model:

@@ -8,6 +8,7 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from neorl_deploy._errors import DeployError
 
@@ -81,3 +82,31 @@ class Bucket:
             return False
         self._left -= 1
         return True
+
+
+def too_large(limits: ServingLimits) -> str:
+    """What a client is told whose request is too large."""
+    return f"a request has at most {limits.largest} bytes"
+
+
+def refusal(
+    request: Any, limits: ServingLimits, bucket: Bucket, free: frozenset[str]
+) -> tuple[int, str] | None:
+    """Status and reason of a request that is turned away, before anything of it is read.
+
+    Args:
+        request: As the framework has it.
+        limits: Token, size and rate.
+        bucket: What is left of the rate.
+        free: Paths that need no token and count for no rate.
+    """
+    if request.url.path in free:
+        return None
+    if not limits.admits(request.headers.get("authorization")):
+        return 401, "send the token: Authorization: Bearer TOKEN"
+    if not bucket.take():
+        return 429, f"at most {limits.rate:g} requests a second"
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > limits.largest:
+        return 413, too_large(limits)
+    return None

@@ -44,12 +44,16 @@ def serve_http(
 
 
 def make_server(runtime: Runtime, *, host: str, port: int, name: str, limits: ServingLimits) -> Any:
-    """The server, not yet running."""
+    """The server of a bundle, not yet running."""
+    return server_of(application(runtime, name=name, limits=limits), host, port)
+
+
+def server_of(app: Any, host: str, port: int) -> Any:
+    """The server of an application, not yet running."""
     try:
         import uvicorn
     except ImportError as error:
         raise missing_extra("serving over HTTP", "http", error) from error
-    app = application(runtime, name=name, limits=limits)
 
     class Server(uvicorn.Server):
         """Says that it is not ready before it ends."""

@@ -1,0 +1,98 @@
+"""The page, live beside its loop, or as one file with everything in it."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neorl_deploy.audit import AuditError, records, verified
+from neorl_deploy.bundle._manifest import Manifest
+from neorl_deploy.bundle._read import Bundle
+from neorl_deploy.loop._board import POINTS, channel_entries
+from neorl_deploy.loop._modes import WRITING
+
+HOLE = "/*DATA*/null/*END*/"
+
+
+def live_page() -> str:
+    """The page that asks its own server for ``state.json``; it asks nobody else for anything."""
+    return (
+        importlib.resources.files("neorl_deploy.dashboard").joinpath("page.html").read_text("utf-8")
+    )
+
+
+def still_page(folder: Path, bundle: Bundle) -> str:
+    """The page of a loop that has ended, or of its shadow, from its audit log; as one file.
+
+    Args:
+        folder: The audit log.
+        bundle: The bundle that decided.
+
+    Returns:
+        HTML with the last 600 periods and 100 events in it.
+
+    Raises:
+        AuditError: If the log was changed, is of another bundle, or has no period.
+    """
+    verified(folder)
+    cycles: list[Mapping[str, Any]] = []
+    for record, _ in records(folder):
+        if record["kind"] == "file" and record["bundle"] != f"sha256:{bundle.digest}":
+            raise AuditError(f"{folder}: another bundle decided, {record['bundle']}")
+        if record["kind"] == "cycle":
+            cycles.append(record)
+    if not cycles:
+        raise AuditError(f"{folder} has no period to show")
+    # Within a script, a text could end the script: no "<" is left in the data.
+    data = json.dumps(_snapshot(bundle.manifest, cycles)).replace("<", "\\u003c")
+    return live_page().replace(HOLE, data)
+
+
+def _snapshot(manifest: Manifest, cycles: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """As :meth:`~neorl_deploy.loop.Board.snapshot`, of recorded cycles."""
+    last, used = cycles[-1], manifest.flags.get("fallback_used", 0)
+    changed = [one for one in cycles if one["mode"] != one["before"] or one["notes"]]
+    numbers = np.array([one["number"] for one in cycles])
+    steps = np.diff(numbers)
+    acts = "what runs today"
+    if last["mode"] in {str(mode) for mode in WRITING}:
+        acts = "the fallback" if last["flags"] & used else "the policy"
+    return {
+        "run": manifest.run,
+        "verdict": manifest.verdict,
+        "dt": manifest.dt,
+        "channels": channel_entries(manifest),
+        "state": {
+            "mode": last["mode"],
+            "acts": acts,
+            "reason": last["reason"],
+            "number": last["number"],
+            "at": last["wall"],
+            "flags": list(manifest.flag_names(last["flags"])),
+        },
+        "alarms": list(manifest.alarm_names(last["alarms"])),
+        "faults": last["faults"],
+        "rollout": None,
+        "points": [
+            {name: one[name] for name in ("obs", "received", "action", "mode")}
+            for one in cycles[-POINTS:]
+        ],
+        "events": [
+            {"at": one["wall"], "text": "; ".join([*_change(one), *one["notes"]])}
+            for one in changed[-100:]
+        ],
+        "counts": {
+            "missed": int((steps[steps > 0] - 1).sum()),
+            "fallback": sum(bool(one["flags"] & used) for one in cycles),
+        },
+    }
+
+
+def _change(one: Mapping[str, Any]) -> list[str]:
+    same = one["mode"] == one["before"]
+    return [] if same else [f"{one['before']} -> {one['mode']}: {one['reason']}"]

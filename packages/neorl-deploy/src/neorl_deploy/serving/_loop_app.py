@@ -1,0 +1,168 @@
+"""What a running loop answers: whether it turns, its metrics, its page (extra ``http``)."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from neorl_deploy._errors import DeployError, missing_extra
+from neorl_deploy.dashboard import live_page
+from neorl_deploy.loop import Board, Mode
+from neorl_deploy.serving._limits import Bucket, ServingLimits, refusal
+from neorl_deploy.serving._server import require_token_beyond_this_machine, server_of
+
+OPEN = frozenset({"/", "/health", "/ready"})
+"""Routes that need no token: the page without its data, and what a supervisor asks."""
+
+SILENT = 3
+"""Periods without a step after which the loop is not ready."""
+
+
+def loop_application(
+    board: Board,
+    dt: float,
+    *,
+    limits: ServingLimits | None = None,
+    clock: Callable[[], float] = time.monotonic,
+):
+    """An ASGI application beside a loop; it reads, and can change nothing.
+
+    ``GET /health`` says that the process lives, ``/ready`` that the loop turns (503 before its
+    first step, and after three periods without one), ``/metrics`` counts in the format of
+    Prometheus, ``/state.json`` says everything, and ``/`` is the page that shows it.
+
+    Args:
+        board: What the loop shows.
+        dt: Control period in seconds.
+        limits: Token, size and rate; ``None`` for the defaults.
+        clock: Seconds, as in the loop's cycles.
+
+    Returns:
+        A FastAPI application.
+
+    Raises:
+        DeployError: If the extra ``http`` is not installed.
+    """
+    try:
+        import fastapi
+        import prometheus_client
+        from fastapi.responses import HTMLResponse, JSONResponse, Response
+    except ImportError as error:
+        raise missing_extra("serving over HTTP", "http", error) from error
+    bounds = ServingLimits() if limits is None else limits
+    bucket = Bucket(bounds.rate, bounds.burst)
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(_Metrics(board, dt, clock))
+    page = live_page()
+    app = fastapi.FastAPI(title="neorl loop", openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.ready = True
+
+    async def guarded(request: Any, forward: Callable[[Any], Awaitable[Any]]) -> Any:
+        turned_away = refusal(request, bounds, bucket, OPEN)
+        if turned_away is not None:
+            return JSONResponse({"error": turned_away[1]}, turned_away[0])
+        return await forward(request)
+
+    async def health(_: Any) -> Any:
+        return JSONResponse({"live": True})
+
+    async def ready(_: Any) -> Any:
+        turning = app.state.ready and _silence(board, clock) <= SILENT * dt
+        return JSONResponse({"ready": turning}, 200 if turning else 503)
+
+    async def metrics(_: Any) -> Any:
+        text = prometheus_client.generate_latest(registry)
+        return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+    async def state(_: Any) -> Any:
+        return JSONResponse(board.snapshot())
+
+    async def shown(_: Any) -> Any:
+        return HTMLResponse(page)
+
+    app.middleware("http")(guarded)
+    routes = {"/": shown, "/health": health, "/ready": ready, "/metrics": metrics}
+    for path, function in {**routes, "/state.json": state}.items():
+        app.add_route(path, function, methods=["GET"])
+    return app
+
+
+@contextlib.contextmanager
+def beside(
+    board: Board,
+    dt: float,
+    *,
+    host: str,
+    port: int,
+    limits: ServingLimits,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[None]:
+    """Serves the application in a thread of its own while a loop runs.
+
+    Raises:
+        DeployError: If others than this machine could ask and no token is demanded, the port is
+            taken, or the extra ``http`` is not installed.
+    """
+    require_token_beyond_this_machine(host, limits)
+    server = server_of(loop_application(board, dt, limits=limits, clock=clock), host, port)
+    thread = threading.Thread(target=_run, args=(server,), daemon=True)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.01)
+    if not server.started:
+        raise DeployError(f"cannot listen on {host}:{port}; is it taken?")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+def _run(server: Any) -> None:
+    with contextlib.suppress(SystemExit):  # how uvicorn says that it could not listen
+        server.run()
+
+
+def _silence(board: Board, clock: Callable[[], float]) -> float:
+    last = board.last
+    return float("inf") if last is None else clock() - last.at.monotonic
+
+
+class _Metrics:
+    """What ``/metrics`` tells, made from the board when it is asked."""
+
+    def __init__(self, board: Board, dt: float, clock: Callable[[], float]) -> None:
+        self._board, self._dt, self._clock = board, dt, clock
+
+    def collect(self) -> Iterator[Any]:
+        """Families of metrics, as Prometheus' client asks for them."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        counts = dict(self._board.counts)
+        words = {
+            "periods": "Control periods",
+            "missed": "Periods that passed without a step",
+            "faults": "Periods in which a measurement was lost",
+            "alarms": "Periods in which a monitor alarmed",
+            "fallback": "Periods in which the fallback would act or acted",
+            "refused": "Periods in which a write was refused",
+        }
+        for name, text in words.items():
+            yield CounterMetricFamily(f"neorl_loop_{name}", text, value=counts.get(name, 0))
+        by_mode = CounterMetricFamily("neorl_loop_mode_periods", "Periods by mode", labels=["mode"])
+        for mode in Mode:
+            by_mode.add_metric([str(mode)], counts.get(f"mode {mode}", 0))
+        yield by_mode
+        last = self._board.last
+        now = GaugeMetricFamily("neorl_loop_mode", "One for the present mode", labels=["mode"])
+        for mode in Mode:
+            now.add_metric([str(mode)], float(last is not None and last.mode is mode))
+        yield now
+        silence = "Seconds since the last period began"
+        yield GaugeMetricFamily(
+            "neorl_loop_silence_seconds", silence, value=_silence(self._board, self._clock)
+        )
+        yield GaugeMetricFamily("neorl_loop_period_seconds", "Control period", value=self._dt)

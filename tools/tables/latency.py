@@ -1,0 +1,358 @@
+"""One guarded decision beside the bare network in torch, TorchScript and ONNX Runtime.
+
+A network 12-256-256-3 (relu within, tanh behind) for the reactor. Ours: ``Runtime.step`` of a
+sealed bundle, that is scalers, network, PID, monitor, supervisor, box and rate, in both forms:
+compiled, and by NumPy alone. Theirs: the same network and scalers and a clip to the box, called
+plainly, one NumPy observation in and one NumPy action out, without any guard: torch eagerly in
+inference mode, TorchScript traced and frozen, ONNX Runtime on the ``policy.onnx`` of the same
+bundle. All actions are compared first. One thread each, one core, synchronous dispatch; in turn, in
+blocks of ``--calls``, by the clock on the wall and in processor time of all threads.
+
+Two long runs come with it: ``--decisions`` decisions in a row, whose memory must not grow, and a
+shift of 8 hours at 100 times real time, in the closed loop with its audit log and its file of
+state, on a plant that answers at once: no period may be missed and no decision be late.
+
+    python -m hatch run benchmark-latency:run
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from _rounds import (  # pyright: ignore[reportMissingImports]
+    RESULTS,
+    machine,
+    on_one_core,
+    write,
+)
+
+from bundle_decision import Timed, _summary, _timed, made_bundle
+
+PARTS = ("latency", "memory", "shift")
+HIDDEN = (256, 256)
+SHIFT, SPEED = 8 * 3600.0, 100.0
+SAME = 1e-5
+"""Of a channel's range: how far the actions of the peers may lie from ours."""
+
+
+def main() -> int:
+    """Measures and writes; 0 if nothing grew and nothing was missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=15, help="blocks of every variant (15)")
+    parser.add_argument("--calls", type=int, default=2000, help="calls of a block (2000)")
+    parser.add_argument(
+        "--decisions", type=int, default=1_000_000, help="in the long run (1000000)"
+    )
+    parser.add_argument("--hours", type=float, default=SHIFT / 3600, help="of the shift (8)")
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=PARTS, help="others stay as they are (all)"
+    )
+    parser.add_argument("--core", type=int, default=0, help="the core to pin to (0); -1 for none")
+    parser.add_argument("--out", type=Path, default=RESULTS / "latency.json")
+    arguments = parser.parse_args()
+    if arguments.core >= 0:
+        on_one_core(arguments.core)
+    import jax
+
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    logging.disable(logging.CRITICAL)
+    found = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = made_bundle(Path(folder) / "run", 0, HIDDEN, onnx=True)
+        parts: dict[str, Callable[[], dict[str, Any]]] = {
+            "latency": lambda: _latencies(bundle, arguments.rounds, arguments.calls),
+            "memory": lambda: _long_run(bundle, arguments.decisions),
+            "shift": lambda: _shift(bundle, Path(folder) / "loop", 3600 * arguments.hours),
+        }
+        for name in arguments.parts:
+            facts = machine(("jax", "jaxlib", "numpy", "onnxruntime", "torch"))
+            found[name] = {**parts[name](), **facts, "load_at_end": os.getloadavg()[0]}
+        found["bytes"] = {name: len(data) for name, data in sorted(bundle.files.items())}
+    case = {"obs": 12, "act": 3, "hidden": list(HIDDEN)}
+    write(arguments.out, {"benchmark": "latency", "case": case, **found})
+    grown = found.get("memory", {}).get("growth_mib", 0)
+    shift = found.get("shift", {})
+    return 1 if grown > 1 or shift.get("missed") or shift.get("late") else 0
+
+
+def _latencies(bundle: Any, rounds: int, calls: int) -> dict[str, Any]:
+    variants = _variants(bundle)
+    times: dict[str, list[Timed]] = {name: [] for name in variants}
+    for call in variants.values():
+        _timed(call, 300)
+    for _ in range(rounds):
+        for name, call in variants.items():
+            times[name] += _timed(call, calls)
+    found = {name: _summary(values) for name, values in times.items()}
+    for name, row in found.items():
+        print(f"{name}: {json.dumps(row)}", flush=True)
+    return {"unit": "microseconds", "rounds": rounds, "calls": calls, "microseconds": found}
+
+
+def _variants(bundle: Any) -> dict[str, Callable[[], Any]]:
+    """What is timed, by name."""
+    import numpy as np
+    import onnxruntime
+    import torch  # pyright: ignore[reportMissingImports]
+
+    from neorl_deploy.runtime import Runtime
+
+    torch.set_num_threads(1)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(bundle.files["policy.onnx"], options)
+    module = _torch_policy(bundle).eval()
+    rng = np.random.default_rng(2)
+    low, high = _ends(bundle.manifest.obs)
+    middle, span = (low + high) / 2, high - low
+    seen = rng.uniform(middle - span / 4, middle + span / 4, (64, len(low))).astype(np.float32)
+    with torch.inference_mode():
+        traced = torch.jit.freeze(torch.jit.trace(module, torch.from_numpy(seen[0])))
+
+    def eager(obs: Any, what: Any = module) -> Any:
+        with torch.inference_mode():
+            return what(torch.from_numpy(obs)).numpy()
+
+    def by_onnx(obs: Any) -> Any:
+        return session.run(["action"], {"obs": obs})[0]
+
+    peers = {
+        "torch, eager": eager,
+        "TorchScript, traced and frozen": lambda obs: eager(obs, traced),
+        "ONNX Runtime": by_onnx,
+    }
+    _require_same(bundle, peers, seen)
+    ours = {
+        "Runtime.step, compiled": Runtime(bundle),
+        "Runtime.step, NumPy alone": Runtime(bundle, "numpy"),
+    }
+    found = {name: _guarded(runtime, seen) for name, runtime in ours.items()}
+    return found | {name: _bare(policy, seen) for name, policy in peers.items()}
+
+
+def _require_same(bundle: Any, peers: dict[str, Callable[[Any], Any]], seen: Any) -> None:
+    """The peers act as the policy: by the answers of the first, whom the export has compared."""
+    import numpy as np
+
+    ranges = np.array([c.high - c.low for c in bundle.manifest.action])
+    expected = np.stack([peers["ONNX Runtime"](obs) for obs in seen])
+    for name, policy in peers.items():
+        difference = np.abs(np.stack([policy(obs) for obs in seen]) - expected) / ranges
+        if difference.max() > SAME:
+            raise SystemExit(f"{name} acts otherwise, by {difference.max():.1e} of a range")
+
+
+def _bare(policy: Callable[[Any], Any], seen: Any) -> Callable[[], Any]:
+    at = [0]
+
+    def decide() -> None:
+        at[0] = (at[0] + 1) % len(seen)
+        policy(seen[at[0]])
+
+    return decide
+
+
+def _guarded(runtime: Any, seen: Any) -> Callable[[], Any]:
+    from neorl_deploy.runtime import LastSent
+
+    sent = [runtime.step(seen[0], LastSent.UNKNOWN).action]
+    at = [0]
+
+    def decide() -> None:
+        at[0] = (at[0] + 1) % len(seen)
+        sent[0] = runtime.step(seen[at[0]], sent[0]).action
+
+    return decide
+
+
+def _torch_policy(bundle: Any) -> Any:
+    """The network of the bundle with its scalers, as somebody would write it in torch."""
+    import numpy as np
+    import torch  # pyright: ignore[reportMissingImports]
+
+    from neorl_agents import load_policy
+
+    run = bundle.path.parent
+    policy: Any = load_policy(run / "policies/network-0.safetensors").policy
+
+    def tensor(array: Any) -> Any:
+        return torch.from_numpy(np.array(array))
+
+    class Policy(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            layers: list[Any] = []
+            for weight, bias in zip(policy.network.weights, policy.network.biases, strict=True):
+                layer = torch.nn.Linear(*weight.shape)
+                layer.weight.data, layer.bias.data = tensor(weight.T), tensor(bias)
+                layers += [layer, torch.nn.ReLU()]
+            self.network = torch.nn.Sequential(*layers[:-1], torch.nn.Tanh())
+            self.low, self.high = tensor(policy.low), tensor(policy.high)
+            self.offset, self.scale = tensor(policy.obs.offset), tensor(policy.obs.scale)
+
+        def forward(self, obs: Any) -> Any:
+            unit = self.network((obs - self.offset) / self.scale)
+            action = self.low + (unit + 1) / 2 * (self.high - self.low)
+            return torch.clamp(action, self.low, self.high)
+
+    return Policy()
+
+
+def _ends(channels: Any) -> Any:
+    import numpy as np
+
+    return (np.array([getattr(channel, end) for channel in channels]) for end in ("low", "high"))
+
+
+def _resident() -> float:
+    """Resident memory of this process in MiB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _long_run(bundle: Any, decisions: int) -> dict[str, Any]:
+    """Decisions in a row, a lost measurement every 1,000, and the memory at ten moments."""
+    import numpy as np
+
+    from neorl_deploy.runtime import LastSent, Runtime
+
+    runtime = Runtime(bundle)
+    rng = np.random.default_rng(3)
+    low, high = _ends(bundle.manifest.obs)
+    seen = rng.uniform(low, high, (1000, len(low))).astype(np.float32)
+    seen[500, 0] = np.nan
+    sent: Any = LastSent.UNKNOWN
+    begin, resident = time.perf_counter(), {}
+    marks = {int(decisions * part / 10) for part in range(1, 11)}
+    for count in range(1, decisions + 1):
+        sent = runtime.step(seen[count % 1000], sent).action
+        if count in marks:
+            resident[count] = round(_resident(), 2)
+    first = resident[min(resident)]
+    found = {
+        "decisions": decisions,
+        "seconds": round(time.perf_counter() - begin, 1),
+        "resident_mib": resident,
+        "growth_mib": round(resident[max(resident)] - first, 2),
+        "grown_after": min(resident),
+    }
+    print(f"memory: {json.dumps(found)}", flush=True)
+    return found
+
+
+class FastClock:
+    """The clocks of this machine, so many times as fast."""
+
+    def now(self) -> Any:
+        """The moment."""
+        from neorl_deploy.loop import Instant
+
+        return Instant(SPEED * time.monotonic(), 1.7e9 + SPEED * time.monotonic())
+
+    def sleep_until(self, monotonic: float) -> None:
+        """Waits until the fast clock shows so many seconds."""
+        left = monotonic / SPEED - time.monotonic()
+        if left > 0:
+            time.sleep(left)
+
+
+class Still:
+    """A plant near the middle of its ranges, with noise, whose actuators obey at once."""
+
+    def __init__(self, bundle: Any, clock: FastClock) -> None:
+        import numpy as np
+
+        self._clock, self._rng = clock, np.random.default_rng(4)
+        self.tags = {c.name: (c.low + c.high) / 2 for c in bundle.manifest.obs}
+        self.noise = {c.name: 1e-3 * (c.high - c.low) for c in bundle.manifest.obs}
+        self.tags |= {c.name: (c.low + c.high) / 2 for c in bundle.manifest.action}
+
+    def read(self, tags: Any) -> list[Any]:
+        """Values with noise, stamped now."""
+        from neorl_deploy.loop import Reading
+
+        stamp = self._clock.now().wall
+        noise = self._rng.normal(size=len(tags))
+        return [
+            Reading(self.tags[tag] + self.noise.get(tag, 0.0) * one, stamp=stamp)
+            for tag, one in zip(tags, noise, strict=True)
+        ]
+
+    def write(self, values: Any) -> dict[str, str]:
+        """Everything is taken."""
+        self.tags.update(values)
+        return {}
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def _shift(bundle: Any, folder: Path, seconds: float) -> dict[str, Any]:
+    """A shift in the closed loop at 100 times real time."""
+    from neorl_deploy._command.switches import settle_memory
+    from neorl_deploy.loop import ControlLoop, Input, LoopSettings, Mode, Output, TagMap, serve
+    from neorl_deploy.loop._record import audit_log, recorder
+    from neorl_deploy.runtime import Runtime
+
+    manifest, clock = bundle.manifest, FastClock()
+    inputs = tuple(Input(c.name, c.name, c.unit) for c in manifest.obs)
+    outputs = tuple(
+        Output(c.name, c.name, c.name, c.unit, 1e-3 * (c.high - c.low)) for c in manifest.action
+    )
+    tags = TagMap(f"sha256:{bundle.digest}", {"kind": "none"}, inputs, outputs, LoopSettings())
+    folder.mkdir()
+    log = audit_log(folder / "audit", bundle)
+    runtime = Runtime(bundle)
+    runtime.self_test()  # as `load_bundle` does: the program is compiled before the first period
+    runtime.keep(folder / "state")
+    loop = ControlLoop(runtime, tags, Still(bundle, clock), clock, record=recorder(log))
+    loop.ask(Mode.CLOSED_LOOP, "the benchmark")
+    steps = int(seconds / manifest.dt)
+    missed, late, took, closed = 0, 0, [], 0
+    last = [-1]
+
+    def after(cycle: Any) -> None:
+        nonlocal missed, late, closed
+        missed += cycle.number - last[0] - 1
+        last[0] = cycle.number
+        late += any("came late" in note for note in cycle.notes)
+        closed += cycle.mode is Mode.CLOSED_LOOP
+        took.append((clock.now().monotonic - cycle.at.monotonic) / SPEED)
+
+    settle_memory()  # as the command `serve` does
+    begin = time.monotonic()
+    serve(loop, clock, steps=steps, after=after)
+    log.close()
+    ordered = sorted(took)
+    found = {
+        "hours": seconds / 3600,
+        "speed": SPEED,
+        "period_s": manifest.dt,
+        "period_wall_ms": round(1e3 * manifest.dt / SPEED, 1),
+        "periods": steps,
+        "seconds": round(time.monotonic() - begin, 1),
+        "missed": missed,
+        "late": late,
+        "closed_loop": closed,
+        "step_ms": {
+            "median": round(1e3 * ordered[len(ordered) // 2], 2),
+            "largest": round(1e3 * ordered[-1], 2),
+        },
+    }
+    print(f"shift: {json.dumps(found)}", flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
