@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tools" / "constraints.txt"
-OWN_PINS = {"benchmark-core", "benchmark-learners", "benchmark-plants"}
+OWN_PINS = {"benchmark-core", "benchmark-latency", "benchmark-learners", "benchmark-plants"}
 """Environments that pin their own versions, for peers that nothing else here needs."""
 HEADER = "# Written by `hatch run constraints:update` for all environments.\n"
 

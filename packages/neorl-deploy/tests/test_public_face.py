@@ -8,6 +8,7 @@ import neorl_deploy
 NAMESPACES = (
     "audit",
     "bundle",
+    "dashboard",
     "export",
     "loop",
     "opcua",
