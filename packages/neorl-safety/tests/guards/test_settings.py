@@ -87,7 +87,7 @@ def test_settings_say_in_words_what_they_do():
         "alarm at full: not level <= 1.5 m",
         "level older than 30 s",
         "after 2 steps with an alarm",
-        "until 3 steps in a row were clean",
+        "until 3 steps in a row raised no alarm",
         "after 2 take-overs it stays until somebody releases it",
         "assumed for one step",
         "fallback, second",

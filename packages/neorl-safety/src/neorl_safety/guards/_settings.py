@@ -170,15 +170,16 @@ def describe_settings(settings: GuardSettings, spec: Spec) -> list[str]:
     said = [f"alarm at {describe_watch(watch, spec)}" for watch in settings.watches]
     said += [f"a measurement counts as lost: {', '.join(old)}"] if old else []
     said.append(
-        f"the fallback takes over after {_steps(steps['trip_after'])} with an alarm, at once "
-        f"where the policy cannot act; it stays for at least {_steps(steps['dwell'])} and until "
-        f"{_steps(steps['reset_after'])} in a row were clean"
+        f"the fallback takes over after {_steps(steps['trip_after'])} with an alarm, and at once "
+        f"where the policy cannot act; it acts for at least {_steps(steps['dwell'])}, until "
+        f"{_steps(steps['reset_after'])} in a row raised no alarm"
     )
     if steps["latch_after"]:
         said.append(f"after {steps['latch_after']} take-overs it stays until somebody releases it")
     said.append(
-        f"an untold last action is assumed for {_steps(steps['assume_for'])}; the offset of a "
-        f"hand-over decays with {float(s.settle):g} s"
+        "where the plant does not report the action that it last received, the guard's own is "
+        f"assumed for {_steps(steps['assume_for'])}; after a hand-over the offset decays with a "
+        f"time constant of {float(s.settle):g} s"
     )
     if len(settings.fallbacks) > 1:
         said.append(

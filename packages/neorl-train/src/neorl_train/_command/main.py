@@ -15,6 +15,9 @@ commands:
   finetune RUN [--OPTION VALUE ...]        go on with a finished run's learners on a simulated plant
   resume RUN                               continue a run that was interrupted, to the same bits
   report RUN                               write the report of a run again
+  evaluate RUN [--OPTION VALUE ...]        a finished run on fresh starts, without training again
+  compare RUN RUN ... [--OPTION VALUE ...] several runs in one table: text, Markdown, LaTeX, CSV
+  sweep SWEEP.toml [--OPTION VALUE ...]    a run for every combination of settings, or a search
   safety-report RUN                        violations and interventions, with and without the filter
   inspect RUN                              what a run is, how far it is, what it found
   list [RUNS]                              environments, algorithms and runs
@@ -33,6 +36,8 @@ examples:
   neorl-train finetune runs/0001 --training.updates 10000
   neorl-train resume runs/0001
   neorl-train federate north.h5 south.h5 east.h5
+  neorl-train evaluate runs/0001 --starts 1000
+  neorl-train compare runs/0001 runs/0002
   neorl-train list
 
 exit codes: 0 done, 1 a hard constraint was broken (safety-report), 2 bad input (one line says what
@@ -44,6 +49,9 @@ NAMES = (
     "finetune",
     "resume",
     "report",
+    "evaluate",
+    "compare",
+    "sweep",
     "safety-report",
     "inspect",
     "list",

@@ -3,7 +3,7 @@
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
@@ -34,7 +34,12 @@ from neorl_train.runs._names import FAILED, FINISHED, INTERRUPTED, RECORD, RUNNI
 from neorl_train.training._queues import EXECUTION_MODE
 
 
-def run_job(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
+def run_job(
+    config: Config,
+    reporter: Reporter,
+    timings: Timings,
+    about: Mapping[str, Any] | None = None,
+) -> RunDirectory:
     """Runs a new job; nothing is written before every value was checked.
 
     What only the log can refuse, such as too few episodes for a promise, is refused before training
@@ -44,6 +49,7 @@ def run_job(config: Config, reporter: Reporter, timings: Timings) -> RunDirector
         config: Configuration as given by the user.
         reporter: Reporter of progress.
         timings: Record of where the time goes.
+        about: Further entries of the run's record, as plain JSON; none by default.
 
     Returns:
         The directory of the finished run.
@@ -55,7 +61,7 @@ def run_job(config: Config, reporter: Reporter, timings: Timings) -> RunDirector
     """
     validate(config)
     complete = resolved(config)
-    config, record = complete.run.config, first_record(complete)
+    config, record = complete.run.config, {**(about or {}), **first_record(complete)}
     with one_line_when_full("the run directory", "start again"):
         run = create_run(Path(config.output.directory), dump_toml(config_to_dict(config)), record)
     reporter.say(f"run {run.path}")

@@ -29,7 +29,7 @@ from neorl_train.results._wording import (
 from neorl_train.runs._names import METRICS, RECORD, REPORT
 from neorl_train.runs._records import read_records
 from neorl_train.verdicts._file import read_verdict
-from neorl_train.verdicts._rule import DEPLOY, REFUSE, clause_lines, exceeded
+from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict, clause_lines, exceeded
 
 WIDTH = 118  # columns of a terminal that shows every mean with its interval on one line
 _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
@@ -45,17 +45,9 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     Raises:
         InputError: If a file of the run is missing or damaged; it is named.
     """
-    from rich.console import Console
-    from rich.text import Text
-
     evaluation, verdict = read_evaluation(run), read_verdict(run)
-    out = stream or sys.stdout
-    width = None if out.isatty() else max(shutil.get_terminal_size().columns, WIDTH)
-    console = Console(file=out, highlight=False, width=width)
-    console.print()
-    wide = console.width >= WIDTH
-    console.print(_title(evaluation, wide=wide), markup=False, soft_wrap=True)
-    console.print(_table(evaluation, wide=wide))
+    console = _console(stream)
+    _print_table(console, evaluation)
     for line in fit_lines(evaluation):
         console.print(line, markup=False, soft_wrap=True)
     explained, _ = glossary(evaluation.tables.environment)
@@ -72,6 +64,45 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
         console.print(line, markup=False, soft_wrap=True)
     for line in training_signs(read_records(run / METRICS)):
         console.print(line, style="yellow", markup=False, soft_wrap=True)
+    _print_verdict(console, evaluation, verdict)
+    report = (run / REPORT).absolute()
+    last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
+    console.print(last, markup=False, soft_wrap=True)
+
+
+def print_evaluation(
+    evaluation: Evaluation, verdict: Verdict, stream: TextIO | None = None
+) -> None:
+    """Prints the table of an evaluation and what was decided on it.
+
+    Args:
+        evaluation: Results.
+        verdict: What follows from them.
+        stream: Stream to print to; standard output by default.
+    """
+    console = _console(stream)
+    _print_table(console, evaluation)
+    _print_verdict(console, evaluation, verdict)
+
+
+def _console(stream: TextIO | None) -> Any:
+    from rich.console import Console
+
+    out = stream or sys.stdout
+    width = None if out.isatty() else max(shutil.get_terminal_size().columns, WIDTH)
+    return Console(file=out, highlight=False, width=width)
+
+
+def _print_table(console: Any, evaluation: Evaluation) -> None:
+    console.print()
+    wide = console.width >= WIDTH
+    console.print(_title(evaluation, wide=wide), markup=False, soft_wrap=True)
+    console.print(_table(evaluation, wide=wide))
+
+
+def _print_verdict(console: Any, evaluation: Evaluation, verdict: Verdict) -> None:
+    from rich.text import Text
+
     console.print()
     style = _COLOURS.get(verdict.answer, "bold yellow")
     console.print(Text(verdict.answer.upper(), style=style), end="  ")
@@ -82,9 +113,6 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     if verdict.clauses:
         for line in exceeded(evaluation.tables):
             console.print(f"  {line}", markup=False, soft_wrap=True)
-    report = (run / REPORT).absolute()
-    last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
-    console.print(last, markup=False, soft_wrap=True)
 
 
 def fit_lines(evaluation: Evaluation) -> list[str]:

@@ -33,7 +33,7 @@ def table_text(tables: ResultTables) -> str:
         else ("the log's own episodes; no policy was run")
     )
     title = f"{where}: mean [{confidence(tables.level)} interval]"
-    return "\n".join([title, *_aligned(cells)])
+    return "\n".join([title, *aligned(cells)])
 
 
 def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
@@ -50,7 +50,8 @@ def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
     return cells
 
 
-def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+def aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of columns as wide as their widest cell, the first to the left, others to the right."""
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     return [
         "  ".join(

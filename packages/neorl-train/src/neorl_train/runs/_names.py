@@ -7,6 +7,7 @@ EVALUATION, TRACES, VERDICT = "evaluation.json", "traces.json", "verdict.json"
 FINE_TUNING = "finetune.json"
 REPORT = "report.html"
 CRITICS, CRITIC_METRICS = "critics.json", "critics/metrics.jsonl"
+EVALUATIONS, STARTS = "evaluations", "starts.json"
 
 LOG_CACHE = ".logs"
 MLFLOW_DATABASE, MLFLOW_ARTIFACTS, MLFLOW_LOCK = "mlflow.db", "mlflow-artifacts", "mlflow.lock"

@@ -1,0 +1,65 @@
+"""``neorl-train compare RUN RUN ...``: several runs in one table."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
+
+USAGE = """neorl-train compare RUN RUN ... [--OPTION VALUE ...]
+
+Puts the results of several finished runs into one table: every learner behind its guard with all
+its seeds, every controller, what differs between the configurations, the paired gain over what runs
+today, limits, trips and verdicts. Learners that ran on two plants or more are also compared over
+these, by interquartile means. The ending of --output decides the format.
+
+examples:
+  neorl-train compare runs/0001 runs/0002
+  neorl-train compare runs/* --output table.md
+  neorl-train compare runs/0001 runs/0002 --output table.tex
+  neorl-train compare runs/0001 --json
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class CompareOptions:
+    """Where the table goes.
+
+    Attributes:
+        output: File that is written: .txt, .md, .tex, .csv or .json; empty writes none.
+        json: Print JSON in place of the table.
+    """
+
+    output: str = ""
+    json: bool = False
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train compare RUN RUN ... [--OPTION VALUE ...]``."""
+    count = next((i for i, w in enumerate(arguments) if w.startswith("-")), len(arguments))
+    runs, words = arguments[:count], arguments[count:]
+    options = parse_options(
+        CompareOptions, words, program="neorl-train compare RUN ...", description=USAGE
+    )
+    if not runs:
+        raise InputError(
+            "compare takes the directories of finished runs; for example "
+            "`neorl-train compare runs/0001 runs/0002`"
+        )
+    from neorl_train.studies import (
+        aggregate,
+        compare_runs,
+        comparison_text,
+        comparison_to_json,
+        write_comparison,
+    )
+
+    comparison = compare_runs([Path(run) for run in runs])
+    aggregates = aggregate(comparison)
+    if options.json:
+        print(json.dumps(comparison_to_json(comparison, aggregates), indent=1))
+    else:
+        print(comparison_text(comparison, aggregates))
+    if options.output:
+        write_comparison(Path(options.output), comparison, aggregates)

@@ -1,0 +1,43 @@
+"""``neorl-train evaluate RUN``: a finished run on fresh starts, without training again."""
+
+from pathlib import Path
+
+from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.studies._fresh_starts import FreshStarts, evaluate_again
+
+USAGE = """neorl-train evaluate RUN [--OPTION VALUE ...]
+
+Evaluates the policies of a finished run on fresh starts of its simulated plant, behind the same
+guard and by the same rule. Nothing is trained, and the run's own verdict stays. The results lie in
+a numbered folder of RUN/evaluations.
+
+examples:
+  neorl-train evaluate runs/0001
+  neorl-train evaluate runs/0001 --starts 1000
+  neorl-train evaluate runs/0001 --starts 256 --seed 7 --candidate td3_bc-2
+"""
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train evaluate RUN [--OPTION VALUE ...]``."""
+    words = list(arguments)
+    name = words.pop(0) if words and not words[0].startswith("-") else ""
+    fresh = parse_options(FreshStarts, words, program="neorl-train evaluate RUN", description=USAGE)
+    if not name:
+        raise InputError(
+            "evaluate takes the directory of a finished run; for example "
+            "`neorl-train evaluate runs/0001`"
+        )
+    again = evaluate_again(RunDirectory(Path(name).absolute()), fresh)
+
+    from neorl_train.report._terminal import print_evaluation
+
+    print_evaluation(again.evaluation, again.verdict)
+    print(
+        f"This is evaluation {again.earlier + 1} of the run, on starts of seed {again.seed}; the "
+        f"run itself answered {again.first!r}. Report them all: one that was picked for its answer "
+        "proves nothing."
+    )
+    print(f"results: {again.path}")

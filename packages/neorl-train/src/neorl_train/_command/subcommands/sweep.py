@@ -1,0 +1,130 @@
+"""``neorl-train sweep SWEEP.toml``: a run for every combination of settings, or a search."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
+
+if TYPE_CHECKING:
+    from neorl_train.studies._cells import SweepFile
+
+USAGE = """neorl-train sweep SWEEP.toml [--OPTION VALUE ...]
+
+Carries out a run for every combination of the values in [grid] of a file that is otherwise the
+configuration of a run: plants or logs, learners, seeds, any setting. With [search] in place of
+[grid], settings are drawn by Optuna, which maximises the gain over what runs today that a plant
+model of the log predicts; the plant and the starts of the evaluation have no part in the choice.
+A sweep that was stopped goes on with the same command; a cell that fails is counted, and the others
+go on. The tables of all runs are written as table.md, table.csv and table.json.
+
+a grid:                                       a search:
+  [grid]                                        [search]
+  data.source = ["CSTR-v0", "DMSD-v0"]          trials = 20
+  training.algorithms = ["td3_bc", "iql"]       [search.space]
+  algorithms.iql.expectile = [0.7, 0.9]         algorithms.iql.expectile = {low = 0.5, high = 0.95}
+  [training]                                    [training]
+  updates = 20000                               algorithms = ["iql"]
+
+examples:
+  neorl-train sweep sweep.toml --dry-run
+  neorl-train sweep sweep.toml
+  neorl-train sweep sweep.toml --processes 2 --output results
+  neorl-train sweep sweep.toml --cluster auto         (a Ray cluster; `local` starts one here)
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions:
+    """How a sweep is carried out.
+
+    Attributes:
+        output: Folder of its runs and tables; empty takes sweeps/NAME, after the file.
+        processes: Number of runs at once on this machine; a run trains its seeds on all cores.
+        cluster: Address of a Ray cluster to spread runs over; empty uses this machine alone.
+        retry: Try again what failed.
+        dry_run: Name the runs and stop.
+    """
+
+    output: str = ""
+    processes: int = 1
+    cluster: str = ""
+    retry: bool = False
+    dry_run: bool = False
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train sweep SWEEP.toml [--OPTION VALUE ...]``."""
+    words = list(arguments)
+    name = words.pop(0) if words and not words[0].startswith("-") else ""
+    options = parse_options(
+        SweepOptions, words, program="neorl-train sweep SWEEP.toml", description=USAGE
+    )
+    if not name:
+        raise InputError("sweep takes a TOML file; for example `neorl-train sweep sweep.toml`")
+    if options.processes < 1:
+        raise InputError(f"processes must be at least 1, got {options.processes}")
+    from neorl_train.studies._cells import read_sweep
+    from neorl_train.studies._sweep import carry_out, state_of
+
+    sweep = read_sweep(Path(name), Path(options.output) if options.output else None)
+    if sweep.search is not None:
+        _search(sweep, options)
+        return
+    cells = sweep.cells()
+    state = state_of(sweep.directory, cells, retry=options.retry)
+    print(
+        f"{len(cells)} runs in {sweep.directory}: {len(state.finished)} finished, "
+        f"{len(state.failed)} failed, {len(state.left)} to do"
+    )
+    if options.dry_run:
+        for cell in cells:
+            print(f"  {cell.words()}")
+        return
+    failed = carry_out(state, sweep.directory, processes=options.processes, cluster=options.cluster)
+    _tables(sweep.directory, state_of(sweep.directory, cells).finished, list(failed.values()))
+
+
+def _search(sweep: "SweepFile", options: SweepOptions) -> None:
+    from neorl_train.studies._search import PredictedGain, best_trial, search
+    from neorl_train.studies._sweep import state_of
+
+    assert sweep.search is not None
+    print(
+        f"{sweep.search.trials} trials in {sweep.directory}, over {', '.join(sweep.search.space)}"
+    )
+    if options.dry_run:
+        return
+    cells = search(
+        sweep,
+        sweep.search,
+        PredictedGain(),
+        processes=options.processes,
+        cluster=options.cluster,
+    )
+    once = list({cell.name: cell for cell in cells}.values())
+    state = state_of(sweep.directory, once)
+    _tables(sweep.directory, state.finished, list(state.failed.values()))
+    best = best_trial(sweep.directory, sweep.search)
+    if best is not None:
+        settings = " ".join(f"--{name} {value}" for name, value in best[0].items())
+        print(f"best by the plant model, {best[1]:.4g}: {settings}")
+
+
+def _tables(directory: Path, runs: Sequence[Path], failed: Sequence[str]) -> None:
+    """Prints the table of all finished runs and writes it in three formats."""
+    from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
+
+    for reason in failed:
+        print(f"failed: {reason}")
+    if not runs:
+        print("no run has finished")
+        return
+    comparison = compare_runs(sorted(runs))
+    aggregates = aggregate(comparison)
+    print(comparison_text(comparison, aggregates))
+    for suffix in (".md", ".csv", ".json"):
+        write_comparison(directory / f"table{suffix}", comparison, aggregates)
+    print(f"tables: {directory.absolute() / 'table.md'}, .csv, .json; failed runs: {len(failed)}")

@@ -1,0 +1,103 @@
+"""Learners over several plants: interquartile means with intervals, and performance profiles."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_core.statistics import (
+    interquartile_mean,
+    performance_profile,
+    stratified_bootstrap_interval,
+)
+from neorl_train.results._tables import Estimate
+from neorl_train.studies._comparison import ComparedRow, Comparison
+
+THRESHOLDS = tuple(round(0.5 * step, 1) for step in range(-8, 9))
+"""Gains, in standard deviations of the incumbent's return, that a profile is read at."""
+
+_SEED = 20_260_101
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnerAggregate:
+    """One learner with one choice of settings over several plants.
+
+    The score of a seed is its gain over the incumbent in standard deviations of the incumbent's
+    return over the starts: comparable between plants, and above zero where it is better than what
+    runs today. It does not say whether limits are kept.
+
+    Attributes:
+        learner: Name of the learner.
+        settings: Its settings where the compared runs differ.
+        sources: Plants that count.
+        seeds: Number of seeds of each.
+        score: Interquartile mean of the scores, with a bootstrap interval that draws the seeds anew
+            within each plant; its ends are NaN with a single seed.
+        profile: Part of the scores above each of :data:`THRESHOLDS`.
+        deployed: Number of runs that have this learner as candidate and answered *deploy*.
+        judged: Number of runs that have this learner as candidate.
+    """
+
+    learner: str
+    settings: dict[str, str]
+    sources: tuple[str, ...]
+    seeds: int
+    score: Estimate
+    profile: tuple[float, ...]
+    deployed: int
+    judged: int
+
+
+def aggregate(comparison: Comparison) -> tuple[LearnerAggregate, ...]:
+    """One row for each learner and choice of settings that ran on two plants or more.
+
+    Args:
+        comparison: From :func:`compare_runs`.
+
+    Returns:
+        The rows, best first. Where plants have different numbers of seeds, the first seeds of each
+        count, as many as the plant with the fewest has.
+    """
+    groups: dict[Any, list[ComparedRow]] = {}
+    for row in comparison.rows:
+        if row.role == "learner" and row.each_seed and row.spread > 0:
+            groups.setdefault((row.policy, tuple(row.settings.items())), []).append(row)
+    found = [
+        _aggregate(policy, dict(settings), rows, comparison.level)
+        for (policy, settings), rows in groups.items()
+        if len({row.source for row in rows}) > 1
+    ]
+    return tuple(sorted(found, key=lambda one: -one.score.value))
+
+
+def _aggregate(
+    learner: str, settings: dict[str, str], rows: Sequence[ComparedRow], level: float
+) -> LearnerAggregate:
+    by_source: dict[str, list[float]] = {}
+    for row in rows:
+        by_source.setdefault(row.source, []).extend(g / row.spread for g in row.each_seed)
+    seeds = min(map(len, by_source.values()))
+    scores = np.asarray([values[:seeds] for values in by_source.values()], np.float32).T
+    judged = [row for row in rows if row.answer]
+    return LearnerAggregate(
+        learner=learner,
+        settings=settings,
+        sources=tuple(by_source),
+        seeds=seeds,
+        score=_score(scores, level),
+        profile=tuple(map(float, performance_profile(scores, jnp.asarray(THRESHOLDS)))),
+        deployed=sum(row.answer == "deploy" for row in judged),
+        judged=len(judged),
+    )
+
+
+def _score(scores: np.ndarray, level: float) -> Estimate:
+    if len(scores) < 2:
+        return Estimate(float(interquartile_mean(scores)), math.nan, math.nan)
+    found = stratified_bootstrap_interval(scores, jax.random.key(_SEED), level=level)
+    return Estimate(float(found.estimate), float(found.low), float(found.high))

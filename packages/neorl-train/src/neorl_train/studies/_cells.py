@@ -1,0 +1,212 @@
+"""The cells of a sweep: one configuration for every combination of the values that are varied."""
+
+import dataclasses
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from neorl_core import InputError
+from neorl_core.infrastructure import unknown_name
+from neorl_train.configuration._configure import configure
+from neorl_train.configuration._sections import Config, config_hash, config_to_dict
+
+GRID, SEARCH, SPACE = "grid", "search", "space"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One configuration of a sweep.
+
+    Attributes:
+        values: What is varied, by dotted name.
+        config: The configuration, checked as far as it can be without the data.
+        name: Digest of all that decides a result: equal cells have equal names, in any file.
+    """
+
+    values: dict[str, Any]
+    config: Config
+    name: str
+
+    def words(self) -> str:
+        """What is varied, for people."""
+        return ", ".join(f"{name} {_word(value)}" for name, value in self.values.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """A search in place of a grid.
+
+    Attributes:
+        space: What is drawn, by dotted name: a list of choices, or ``low`` and ``high``, with
+            ``log = true`` for a logarithmic scale.
+        trials: Number of configurations that are tried.
+        seed: Seed of the draws.
+    """
+
+    space: dict[str, Any]
+    trials: int = 20
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepFile:
+    """What a sweep varies.
+
+    Attributes:
+        base: Sections of the configuration that all cells share.
+        grid: Values by dotted name; empty for a search.
+        search: How values are drawn; ``None`` for a grid.
+        directory: Folder that results go to.
+    """
+
+    base: dict[str, Any]
+    grid: dict[str, list[Any]]
+    search: Search | None
+    directory: Path
+
+    def cells(self) -> list[Cell]:
+        """Every combination of the grid once; hyperparameters of untrained learners are left out.
+
+        Raises:
+            InputError: If a combination is no valid configuration; the value is named.
+        """
+        found: dict[str, Cell] = {}
+        for values in itertools.product(*self.grid.values()):
+            cell = self.cell(dict(zip(self.grid, values, strict=True)))
+            found.setdefault(cell.name, cell)
+        return list(found.values())
+
+    def cell(self, values: Mapping[str, Any]) -> Cell:
+        """One configuration.
+
+        Args:
+            values: By dotted name.
+
+        Raises:
+            InputError: If it is no valid configuration; the values are named.
+        """
+        merged = _nested(self.base)
+        for name, value in values.items():
+            *sections, key = name.split(".")
+            part = merged
+            for section in sections:
+                part = part.setdefault(section, {})
+            part[key] = (
+                [value] if name == "training.algorithms" and isinstance(value, str) else value
+            )
+        merged["output"] = {**merged.get("output", {}), "directory": str(self.directory.absolute())}
+        words = ", ".join(f"{name} = {_word(value)}" for name, value in values.items())
+        try:
+            config = configure(**merged)
+        except InputError as error:
+            raise InputError(f"with {words}: {error}") from error
+        trained = config.training.algorithms
+        own = {
+            name: value
+            for name, value in values.items()
+            if not name.startswith("algorithms.") or name.split(".")[1] in trained
+        }
+        return Cell(own, config, config_hash(config).partition(":")[2][:12])
+
+
+def read_sweep(path: Path, directory: Path | None = None) -> SweepFile:
+    """Reads a sweep: the sections of a run's configuration, and a grid or a search.
+
+    Args:
+        path: TOML file.
+        directory: Folder that results go to; ``sweeps/NAME`` by default, after the file.
+
+    Returns:
+        What it varies.
+
+    Raises:
+        InputError: If the file is missing or no TOML, has neither or both of ``[grid]`` and
+            ``[search]``, or what is varied is not a list of values or a range; the key is named.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from None
+    if (GRID in content) == (SEARCH in content):
+        raise InputError(
+            f"{path} needs either a section [grid], such as `training.algorithms = ['bc', 'iql']` "
+            "below it, or a section [search]"
+        )
+    base = {name: value for name, value in content.items() if name not in (GRID, SEARCH)}
+    directory = Path("sweeps") / path.stem if directory is None else directory
+    grid: dict[str, list[Any]] = {}
+    search = None
+    if GRID in content:
+        for name, value in _leaves(content[GRID], "", stop=lambda _: False):
+            if not isinstance(value, list) or not value:
+                raise InputError(f"{path}: grid.{name} must be a list of values, got {value!r}")
+            grid[name] = value
+        if not grid:
+            raise InputError(f"{path}: [grid] varies nothing")
+    else:
+        search = _search(content[SEARCH], path)
+    return SweepFile(base, grid, search, directory)
+
+
+def _search(section: Any, path: Path) -> Search:
+    known = [field.name for field in dataclasses.fields(Search)]
+    for name in section:
+        if name not in known:
+            raise unknown_name(f"key in [search] of {path}", name, known)
+    if not isinstance(section.get(SPACE), Mapping) or not section[SPACE]:
+        raise InputError(f"{path}: [search.space] must say what is varied, and between which ends")
+    space = dict(_leaves(section[SPACE], "", stop=_is_range))
+    for name, value in space.items():
+        _check_drawn(f"{path}: search.space.{name}", value)
+    counts = {name: section[name] for name in ("trials", "seed") if name in section}
+    for name, value in counts.items():
+        least = 1 if name == "trials" else 0
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise InputError(
+                f"{path}: search.{name} must be a whole number from {least}: {value!r}"
+            )
+    return Search(space, **counts)
+
+
+def _check_drawn(name: str, value: Any) -> None:
+    if isinstance(value, list) and value:
+        return
+    if not isinstance(value, Mapping) or not _is_range(value) or value["low"] >= value["high"]:
+        raise InputError(
+            f"{name} must be a list of choices or a table such as {{ low = 0.5, high = 0.9 }} "
+            f"with low below high, got {value!r}"
+        )
+    if value.get("log") and value["low"] <= 0:
+        raise InputError(f"{name} has log = true, so low must be above 0, got {value['low']!r}")
+
+
+def _is_range(value: Any) -> bool:
+    return isinstance(value, Mapping) and {"low", "high"} <= set(value) <= {"low", "high", "log"}
+
+
+def _leaves(value: Mapping[str, Any], where: str, *, stop: Any) -> Iterator[tuple[str, Any]]:
+    for name, one in value.items():
+        dotted = f"{where}.{name}" if where else name
+        if isinstance(one, Mapping) and not stop(one):
+            yield from _leaves(one, dotted, stop=stop)
+        else:
+            yield dotted, one
+
+
+def _nested(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _nested(one) if isinstance(one, Mapping) else one for k, one in value.items()}
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def plain(cell: Cell) -> dict[str, Any]:
+    """The configuration of a cell as sections that another process can build it from."""
+    return config_to_dict(cell.config)

@@ -1,0 +1,265 @@
+"""Several runs side by side: what differs, and a row for each learner and controller."""
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neorl_core import InputError
+from neorl_train.evaluation._estimates import mean_estimates
+from neorl_train.results._file import read_evaluation
+from neorl_train.results._results import Evaluation
+from neorl_train.results._tables import Estimate, PooledRow, ResultTables, Role
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._names import FINISHED
+from neorl_train.verdicts._file import read_verdict
+
+SAYS_NOTHING = ("output", "checkpoints")
+"""Sections of a configuration that decide no result."""
+
+OTHER_COLUMNS = ("data.source", "training.algorithms", "evaluation.candidate")
+OF_THE_SOURCE = ("penalty.", "limits.", "fallback.", "evaluation.incumbent")
+"""What differs of itself between plants: said only where all runs have one source."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparedRow:
+    """One learner, all its seeds behind the guard, or one controller of one run.
+
+    Attributes:
+        run: Name of the run's folder.
+        source: Plant, or log where there is no simulator.
+        settings: What this run was configured with where the compared runs differ.
+        policy: Learner or controller.
+        role: Role of the policy.
+        seeds: Number of trained policies that are pooled.
+        unit: Unit of the return.
+        returns: Mean return over seeds and starts.
+        incumbent: Name of what runs today in this run.
+        gain: Paired gain in return over the incumbent; ``None`` for the incumbent itself and where
+            there was no simulator.
+        each_seed: Gain of every seed alone.
+        spread: Standard deviation of the incumbent's returns over the starts; NaN without one.
+        worst_cost: Cost whose limit was broken in the most episodes; empty where there is none.
+        over: Part of the episodes over that limit, of the worst seed.
+        trips: Part of the episodes that the plant ended, of the worst seed; ``None`` where unknown.
+        answer: Verdict of the run where this is its candidate; empty otherwise.
+    """
+
+    run: str
+    source: str
+    settings: dict[str, str]
+    policy: str
+    role: Role
+    seeds: int
+    unit: str
+    returns: Estimate
+    incumbent: str
+    gain: Estimate | None
+    each_seed: tuple[float, ...]
+    spread: float
+    worst_cost: str
+    over: Estimate | None
+    trips: float | None
+    answer: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Runs side by side.
+
+    Attributes:
+        level: Confidence level of all intervals.
+        rows: Rows of every run, learners before controllers.
+        unfinished: Runs without results, each with its state in a sentence.
+    """
+
+    level: float
+    rows: tuple[ComparedRow, ...]
+    unfinished: tuple[str, ...]
+
+
+def compare_runs(paths: Sequence[Path], *, skip_unfinished: bool = False) -> Comparison:
+    """Reads the evaluations of several runs.
+
+    Args:
+        paths: Directories of the runs.
+        skip_unfinished: Whether a run without results is counted instead of refused.
+
+    Returns:
+        One row for each learner of each run, and for each controller of a plant with the same
+        results the first.
+
+    Raises:
+        InputError: If none is given, one is no run or is not finished, one is given twice, or
+            their intervals are of different confidence levels.
+    """
+    runs = [RunDirectory(path.absolute()) for path in paths]
+    twice = [str(p) for p, run in zip(paths, runs, strict=True) if runs.count(run) > 1]
+    if twice:
+        raise InputError(f"{twice[0]} is given twice")
+    unfinished, finished = [], []
+    for run in runs:
+        record = run.record()
+        if record["status"] == FINISHED:
+            finished.append(run)
+        elif skip_unfinished:
+            unfinished.append(
+                f"{run.path.name}: {record['status']} {record.get('error', '')}".strip()
+            )
+        else:
+            raise InputError(f"{run.path} is {record['status']}, not finished: {run.resume_line()}")
+    if not finished:
+        raise InputError(
+            "there is no finished run to compare; name some, as `neorl-train compare runs/0001 "
+            "runs/0002`"
+        )
+    differing = _differing([_flat(run) for run in finished])
+    evaluations = [read_evaluation(run.path) for run in finished]
+    levels = {one.tables.level for one in evaluations}
+    if len(levels) > 1:
+        raise InputError(
+            f"these runs have intervals of different levels ({', '.join(map(str, sorted(levels)))})"
+            "; compare runs with one evaluation.level"
+        )
+    rows: list[ComparedRow] = []
+    for run, evaluation, settings in zip(finished, evaluations, differing, strict=True):
+        rows += [row for row in _rows(run, evaluation, settings) if not _is_repeated(row, rows)]
+    return Comparison(levels.pop(), tuple(rows), tuple(unfinished))
+
+
+def _is_repeated(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
+    """Whether an earlier run has the same controller on the same starts, with the same results."""
+    same = [dataclasses.replace(one, run=row.run) for one in rows if one.policy == row.policy]
+    return row.role != "learner" and row in same
+
+
+def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -> list[ComparedRow]:
+    tables, answer = evaluation.tables, read_verdict(run.path)
+    source = tables.environment or Path(evaluation.source.name).name
+    spread = next((r.return_std for r in tables.rows if r.name == tables.reference), float("nan"))
+    shared: dict[str, Any] = {
+        "run": run.path.name,
+        "source": source,
+        "unit": tables.reward_unit,
+        "incumbent": tables.reference,
+        "spread": spread,
+    }
+    rows = []
+    groups = list(dict.fromkeys(row.group for row in tables.rows if row.role == "learner"))
+    for group in groups:
+        members = [r for r in tables.rows if r.group == group and r.role == "learner" and r.guarded]
+        members = members or [r for r in tables.rows if r.group == group and r.role == "learner"]
+        pooled = _pooled(tables, group)
+        judged = tables.candidate in [member.name for member in members]
+        cost, over = _worst_cost(members)
+        trips = [member.trips.value for member in members if member.trips is not None]
+        rows.append(
+            ComparedRow(
+                **shared,
+                settings=_of_learner(settings, group, groups),
+                policy=group,
+                role="learner",
+                seeds=len(members),
+                returns=_pooled_return(evaluation, [member.name for member in members]),
+                gain=None if pooled is None else pooled.fresh_seeds or pooled.difference,
+                each_seed=() if pooled is None else tuple(one.value for one in pooled.each_seed),
+                worst_cost=cost,
+                over=over,
+                trips=max(trips) if trips else None,
+                answer=answer.answer if judged else "",
+            )
+        )
+    for row in tables.rows:
+        if row.role == "learner" or row.guarded:
+            continue
+        cost, over = _worst_cost([row])
+        own = row.name == tables.reference or not tables.environment
+        rows.append(
+            ComparedRow(
+                **shared,
+                settings=_of_learner(settings, "", groups),
+                policy=row.name,
+                role=row.role,
+                seeds=1,
+                returns=row.returns,
+                gain=None if own else row.difference,
+                each_seed=() if own or row.difference is None else (row.difference.value,),
+                worst_cost=cost,
+                over=over,
+                trips=None if row.trips is None else row.trips.value,
+                answer="",
+            )
+        )
+    return rows
+
+
+def _pooled(tables: ResultTables, group: str) -> PooledRow | None:
+    """All seeds of a learner behind the guard, beside the incumbent."""
+    for row in tables.pooled:
+        if row.group == group and row.guarded and row.against == tables.reference:
+            return row
+    return None
+
+
+def _pooled_return(evaluation: Evaluation, names: Sequence[str]) -> Estimate:
+    """Mean over seeds and starts; intervals are over the starts."""
+    own = [one for one in evaluation.results if one.name in names]
+    guarded = [one for one in own if one.guarded] or own
+    if not guarded:
+        return next(row.returns for row in evaluation.tables.rows if row.name in names)
+    returns = np.mean([one.episodes.returns for one in guarded], axis=0)
+    return mean_estimates(returns[:, None], level=evaluation.tables.level)[0]
+
+
+def _worst_cost(members: Sequence[Any]) -> tuple[str, Estimate | None]:
+    cells = [cell for member in members for cell in member.costs]
+    if not cells:
+        return "", None
+    worst = max(cells, key=lambda cell: (cell.violating.value, cell.violating.high))
+    return worst.name, worst.violating
+
+
+def _flat(run: RunDirectory) -> dict[str, str]:
+    """The configuration of a run, one entry for each value, by dotted name."""
+    try:
+        content = tomllib.loads(run.config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{run.config} is damaged ({error}); restore it") from None
+    kept = {name: value for name, value in content.items() if name not in SAYS_NOTHING}
+    return dict(_leaves(kept, ""))
+
+
+def _leaves(value: Mapping[str, Any], where: str) -> Any:
+    for name, one in value.items():
+        dotted = f"{where}.{name}" if where else name
+        if isinstance(one, Mapping):
+            yield from _leaves(one, dotted)
+        else:
+            listed = one if isinstance(one, list) else [one]
+            yield dotted, ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in listed)
+
+
+def _differing(configurations: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Of each configuration what is not the same in all of them, hyperparameters where both are."""
+    sources = {one.get("data.source") for one in configurations}
+    skipped = OTHER_COLUMNS + (OF_THE_SOURCE if len(sources) > 1 else ())
+    names = sorted({name for one in configurations for name in one})
+    names = [name for name in names if not name.startswith(skipped)]
+    chosen = []
+    for name in names:
+        values = [one.get(name) for one in configurations]
+        given = [value for value in values if value is not None]
+        partly = name.startswith("algorithms.") and len(given) < len(values)
+        if len(set(given if partly else values)) > 1:
+            chosen.append(name)
+    return [{name: one[name] for name in chosen if name in one} for one in configurations]
+
+
+def _of_learner(settings: dict[str, str], group: str, groups: Sequence[str]) -> dict[str, str]:
+    """Without the hyperparameters of the other learners of a run."""
+    others = [f"algorithms.{name}." for name in groups if name != group]
+    return {n: value for n, value in settings.items() if not n.startswith(tuple(others))}

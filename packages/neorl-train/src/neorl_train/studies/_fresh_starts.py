@@ -1,0 +1,170 @@
+"""A finished run on fresh starts: the same policies, guard and rule, without training again."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from neorl_agents import load_policy
+from neorl_core import InputError, Policy
+from neorl_core.infrastructure import head, write_json
+from neorl_envs import read_dataset
+from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train._pipeline.resolution import reopened
+from neorl_train._pipeline.resolved_run import ResolvedRun
+from neorl_train._pipeline.write_results import write_results
+from neorl_train.configuration._configure import configure
+from neorl_train.experience._source import RunSource
+from neorl_train.results._results import Evaluation
+from neorl_train.runs._directory import RunDirectory, numbered
+from neorl_train.runs._names import EVALUATIONS, FINISHED, STARTS, VERDICT, policy_file
+from neorl_train.safety._subject import read_subject
+from neorl_train.verdicts._rule import Verdict, verdict
+
+VERSION = 1
+"""Version of ``starts.json``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FreshStarts:
+    """The starts of another evaluation.
+
+    Attributes:
+        starts: Number of paired episodes; 0 takes as many as the run.
+        seed: Seed of the starts; -1 takes one that no evaluation of this run has used.
+        candidate: Policy that is judged; empty takes the candidate of the run.
+    """
+
+    starts: int = 0
+    seed: int = -1
+    candidate: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Again:
+    """A further evaluation of a run.
+
+    Attributes:
+        path: Folder inside the run that holds its evaluation and its verdict.
+        evaluation: Results.
+        verdict: Answer by the run's own rule.
+        seed: Seed of the starts.
+        earlier: Number of evaluations of the run before this one, that of the run itself included.
+        first: Answer of the run itself.
+    """
+
+    path: Path
+    evaluation: Evaluation
+    verdict: Verdict
+    seed: int
+    earlier: int
+    first: str
+
+
+def evaluate_again(run: RunDirectory, fresh: FreshStarts) -> Again:
+    """Evaluates the policies of a finished run on further starts of its simulated plant.
+
+    The run's own evaluation, verdict and report stay as they are. What is new lies in a numbered
+    folder of :data:`EVALUATIONS` inside the run.
+
+    Args:
+        run: Directory of the run.
+        fresh: Which starts.
+
+    Returns:
+        Results and verdict, which are on the disk too.
+
+    Raises:
+        InputError: If the run is not finished or has no simulator, the candidate is none of its
+            policies, or there are fewer than two starts.
+    """
+    record = run.record()
+    if record["status"] != FINISHED:
+        raise InputError(f"{run.path} is {record['status']}, not finished: {run.resume_line()}")
+    complete = reopened(configure(run.config))
+    if complete.environment is None:
+        raise InputError(
+            f"{run.path} was trained on {complete.config.data.source}, a log without a simulator, "
+            "and fresh starts need one; compare policies on a log with "
+            f"`neorl-train select {run.path.name}`"
+        )
+    if fresh.starts < 0 or fresh.starts == 1:
+        raise InputError(f"starts must be at least 2, or 0 for those of the run: {fresh.starts}")
+    settings, earlier = complete.config.evaluation, numbered(run.path / EVALUATIONS)
+    seed = fresh.seed
+    if seed < 0:
+        seed = 1 + max([settings.seed, *(_seed_of(path) for path in earlier)])
+    first = json.loads((run.path / VERDICT).read_text(encoding="utf-8"))
+    policies = _policies(run, record)
+    candidate = fresh.candidate or str(first["candidate"])
+    if candidate not in policies:
+        raise InputError(
+            f"{run.path} has no policy {candidate}; it has {', '.join(policies)}; "
+            "name one of them with --candidate"
+        )
+    evaluation = _evaluated(run, complete, policies, candidate, seed, fresh.starts)
+    decided = verdict(evaluation.tables)
+    number = 1 + max((int(path.name) for path in earlier), default=0)
+    path = run.path / EVALUATIONS / f"{number:04d}"
+    path.mkdir(parents=True)
+    starts = {"seed": seed, "starts": evaluation.tables.n_starts, "candidate": candidate}
+    write_json(path / STARTS, {**head("starts", VERSION), **starts})
+    write_results(path, evaluation, decided)
+    return Again(path, evaluation, decided, seed, 1 + len(earlier), str(first["answer"]))
+
+
+def _seed_of(path: Path) -> int:
+    """Seed of the starts of an earlier evaluation; that of a damaged one is not known."""
+    try:
+        return int(json.loads((path / STARTS).read_text(encoding="utf-8"))["seed"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def _evaluated(
+    run: RunDirectory,
+    complete: ResolvedRun,
+    policies: dict[str, Policy],
+    candidate: str,
+    seed: int,
+    starts: int,
+) -> Evaluation:
+    from neorl_train.evaluation._simulated import evaluate
+
+    settings = complete.config.evaluation
+    assert complete.environment is not None
+    dataset = _log(complete.source, run)
+    controllers: dict[str, Policy] = {}
+    if complete.config.classical.controllers and dataset is not None:
+        controllers, _ = fitted_controllers(complete.config, dataset, complete.environment)
+    guard = read_subject(run.path, candidate)
+    return evaluate(
+        complete.environment,
+        policies,
+        dataset,
+        candidate=candidate,
+        incumbent=settings.incumbent or None,
+        constraints=guard.constraints,
+        fallbacks=guard.fallbacks,
+        settings=guard.settings,
+        spec=complete.judged_spec,
+        controllers=controllers,
+        key=jax.random.key(seed),
+        n_starts=starts or settings.starts,
+        level=settings.level,
+        episode_margin=settings.episode_margin,
+    )
+
+
+def _policies(run: RunDirectory, record: dict[str, Any]) -> dict[str, Policy]:
+    """Every policy of a run by the name of its file."""
+    names = [Path(file).stem for file in record.get("policies", {})]
+    return {name: load_policy(run.path / policy_file(name)).policy for name in names}
+
+
+def _log(source: RunSource, run: RunDirectory) -> Any:
+    """The log of a run where it is still there; it stands beside the policies, unjudged."""
+    path = source.log_file(run.dataset)
+    return read_dataset(path, memory_map=True) if path.is_file() else None

@@ -1,0 +1,199 @@
+"""A search over settings by Optuna: what is drawn next depends on the trials so far."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neorl_agents.models import HistoryModelSettings
+from neorl_agents.retuning import RetuneSettings, learned_plants, select
+from neorl_core import InputError
+from neorl_train._pipeline.plant_model import known_log, policies_beside
+from neorl_train.configuration._configure import configure
+from neorl_train.results._results import group_of
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.selection._select import episodes_of
+from neorl_train.studies._cells import Cell, Search, SweepFile
+from neorl_train.studies._sweep import carry_out, state_of
+
+JOURNAL = "search.log"
+WARM_UP = 5
+"""Trials that are drawn at random before the search learns from them."""
+
+
+class PredictedGain:
+    """What a search maximises: the gain over what runs today that a plant model predicts.
+
+    For each learner of a run, the lower bound of its predicted gain in return, averaged over its
+    seeds; the best learner counts. A policy that the rule of ``neorl-train select`` refuses, such
+    as one that is predicted to break a limit, is worth less by the spread of the returns between
+    episodes of the log. The plant and the starts of the evaluation have no part in it. The model of
+    a log is fitted once.
+    """
+
+    def __init__(self) -> None:
+        self._plants: dict[tuple[str, int], Any] = {}
+
+    def __call__(self, run: RunDirectory) -> float:
+        """The value of a finished run.
+
+        Raises:
+            InputError: If nothing stands for what runs today: the log is of no built-in plant, and
+                behaviour cloning was not trained.
+        """
+        config, log = configure(run.config), known_log(run.path)
+        policies = policies_beside(run.path, (), log.dataset.spec)
+        policies.pop("fallback", None)
+        incumbent = config.evaluation.incumbent or next(iter(log.controllers), "")
+        pool = {**log.controllers, **policies}
+        if not incumbent:
+            incumbent = next((name for name in policies if group_of(name) == "bc"), "")
+        if not incumbent:
+            raise InputError(
+                f"{config.data.source} does not say what runs today, so train bc too: it stands "
+                "for what filled the log, and gains are predicted over it"
+            )
+        known = log.dataset.content_hash, config.data.seed
+        if known not in self._plants:
+            self._plants[known] = learned_plants(
+                log.dataset.transitions,
+                log.dataset.spec,
+                config.data.seed,
+                log.facts,
+                RetuneSettings(model=HistoryModelSettings()),
+                own=episodes_of(log.dataset, incumbent),
+            )
+        plants = self._plants[known]
+        _, table = select(plants, {incumbent: pool[incumbent], **pool}, incumbent)
+        groups: dict[str, list[float]] = {}
+        for one in table:
+            if one.name in policies and one.name != incumbent:
+                worth = one.low - (plants.scale if one.refusals else 0.0)
+                groups.setdefault(group_of(one.name), []).append(worth)
+        values = [float(np.mean(worths)) for worths in groups.values()]
+        finite = [value for value in values if np.isfinite(value)]
+        if not finite:
+            raise InputError("no policy of the run has a finite predicted gain")
+        return max(finite)
+
+
+def search(
+    sweep: SweepFile,
+    how: Search,
+    objective: Callable[[RunDirectory], float],
+    *,
+    processes: int = 1,
+    cluster: str = "",
+    say: Callable[[str], None] = print,
+) -> list[Cell]:
+    """Tries settings until the number of trials is reached; a stopped search goes on.
+
+    Trial ``k`` is drawn with the seed of the search and ``k``, so that a search that was stopped
+    draws what it would have drawn. Several at once are drawn before any of them is known.
+
+    Args:
+        sweep: The file of the search.
+        how: Its space, number of trials and seed.
+        objective: Value of a finished run, to be maximised.
+        processes: Number of trials at once.
+        cluster: Address of a Ray cluster; empty for none.
+        say: Called with a line for each trial.
+
+    Returns:
+        The cells of all trials, in order.
+
+    Raises:
+        InputError: If Optuna is not installed, or a trial is no valid configuration.
+    """
+    study, optuna = _study(sweep.directory, how)
+    distributions = {name: _distribution(optuna, one) for name, one in how.space.items()}
+    waiting = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.RUNNING]
+    while True:
+        numbers = [(trial.number, dict(trial.params)) for trial in waiting]
+        waiting = []
+        room = how.trials - len(study.trials)
+        for _ in range(min(room, max(processes - len(numbers), 0) or (0 if numbers else 1))):
+            count = len(study.trials)
+            study.sampler = _sampler(optuna, how.seed + count)
+            trial = study.ask(distributions)
+            numbers.append((trial.number, dict(trial.params)))
+        if not numbers:
+            break
+        _try(sweep, study, optuna, numbers, objective, processes, cluster, say)
+    return [sweep.cell(trial.params) for trial in study.trials]
+
+
+def _try(
+    sweep: SweepFile,
+    study: Any,
+    optuna: Any,
+    numbers: Sequence[tuple[int, dict[str, Any]]],
+    objective: Callable[[RunDirectory], float],
+    processes: int,
+    cluster: str,
+    say: Callable[[str], None],
+) -> None:
+    cells = {number: sweep.cell(values) for number, values in numbers}
+    once = list({cell.name: cell for cell in cells.values()}.values())
+    state = state_of(sweep.directory, once)
+    failed = carry_out(
+        state, sweep.directory, processes=processes, cluster=cluster, say=lambda _: None
+    )
+    runs = state_of(sweep.directory, once).runs
+    for number, cell in cells.items():
+        if cell.name in failed:
+            study.tell(number, state=optuna.trial.TrialState.FAIL)
+            say(f"trial {number}: {cell.words()}: failed: {failed[cell.name]}")
+            continue
+        value = objective(runs[cell.name])
+        study.tell(number, value)
+        say(f"trial {number}: {cell.words()}: {value:.4g} by the plant model")
+
+
+def best_trial(directory: Path, how: Search) -> tuple[dict[str, Any], float] | None:
+    """Settings and value of the best trial of a search; ``None`` where none finished."""
+    study, optuna = _study(directory, how)
+    done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
+    if not done:
+        return None
+    best = max(done, key=lambda trial: trial.value)
+    return dict(best.params), float(best.value)
+
+
+def _study(directory: Path, how: Search) -> tuple[Any, Any]:
+    try:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError:
+        raise InputError(
+            "a search needs Optuna: python -m pip install 'neorl-train[search]'; a [grid] does not"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    directory.mkdir(parents=True, exist_ok=True)
+    storage = JournalStorage(JournalFileBackend(str(directory / JOURNAL)))
+    study = optuna.create_study(
+        storage=storage, study_name="search", direction="maximize", load_if_exists=True
+    )
+    told = {"space": how.space, "seed": how.seed}
+    if study.user_attrs and study.user_attrs.get("search") != told:
+        raise InputError(
+            f"{directory} holds a search over another space or with another seed; choose another "
+            "folder with --output"
+        )
+    study.set_user_attr("search", told)
+    return study, optuna
+
+
+def _sampler(optuna: Any, seed: int) -> Any:
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=WARM_UP, constant_liar=True)
+
+
+def _distribution(optuna: Any, given: Any) -> Any:
+    if isinstance(given, list):
+        return optuna.distributions.CategoricalDistribution(given)
+    low, high, log = given["low"], given["high"], bool(given.get("log", False))
+    if isinstance(low, int) and isinstance(high, int):
+        return optuna.distributions.IntDistribution(low, high, log=log)
+    return optuna.distributions.FloatDistribution(float(low), float(high), log=log)

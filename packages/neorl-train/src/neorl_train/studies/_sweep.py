@@ -1,0 +1,263 @@
+"""Carries a sweep out: a run for every cell, on this machine or on a Ray cluster, resumable."""
+
+import dataclasses
+import importlib
+import json
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from neorl_core import InputError
+from neorl_core.infrastructure import check_head, head, write_json
+from neorl_core.infrastructure.command_line import StoppedError, one_line
+from neorl_train._pipeline.job import resume_job, run_job
+from neorl_train._process.progress import Reporter
+from neorl_train._process.switches import prepare_process
+from neorl_train._process.timings import Timings
+from neorl_train.configuration._configure import configure
+from neorl_train.runs._directory import RunDirectory, numbered
+from neorl_train.runs._lock import holder
+from neorl_train.runs._names import FAILED, FINISHED
+from neorl_train.studies._cells import Cell, plain
+
+SWEEP = "sweep"
+REFUSED = "refused.json"
+"""Cells that ended before they had a run directory, with the reason."""
+VERSION = 1
+SECONDS_TO_CONNECT = 10.0
+
+
+class Outcome(NamedTuple):
+    """How one cell ended.
+
+    Attributes:
+        cell: Name of the cell.
+        error: Reason why it failed, in one line; empty where it finished.
+    """
+
+    cell: str
+    error: str
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepState:
+    """How far a sweep is.
+
+    Attributes:
+        runs: Run directory of each cell that has one, by name of the cell.
+        failed: Reason by name of the cell that failed.
+        left: Cells that are still to be run or resumed, in order.
+    """
+
+    runs: dict[str, RunDirectory]
+    failed: dict[str, str]
+    left: tuple[Cell, ...]
+
+    @property
+    def finished(self) -> list[Path]:
+        """Run directories that can be compared."""
+        done = [run for run in self.runs.values() if run.record()["status"] == FINISHED]
+        return [run.path for run in done]
+
+
+def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> SweepState:
+    """Reads from the run directories how far a sweep is.
+
+    Args:
+        directory: Folder of the sweep.
+        cells: Its cells.
+        retry: Whether cells that failed are tried again.
+
+    Raises:
+        InputError: If a run is damaged, or another process works on one.
+    """
+    wanted = {cell.name for cell in cells}
+    runs: dict[str, RunDirectory] = {}
+    for path in numbered(directory):
+        run = RunDirectory(path.absolute())
+        name = run.record().get(SWEEP, {}).get("cell", "")
+        if name in wanted:
+            runs[name] = run
+    failed = {} if retry else {n: e for n, e in _refused(directory).items() if n in wanted}
+    left = []
+    for cell in cells:
+        record = runs[cell.name].record() if cell.name in runs else {"status": ""}
+        process = holder(runs[cell.name]) if cell.name in runs else None
+        if process is not None:
+            raise InputError(
+                f"process {process} works on {runs[cell.name].path}; one command at a time may "
+                "carry out a sweep"
+            )
+        if record["status"] == FAILED and not retry:
+            failed[cell.name] = record.get("error", "failed")
+        elif record["status"] != FINISHED and cell.name not in failed:
+            left.append(cell)
+    return SweepState(runs, failed, tuple(left))
+
+
+def carry_out(
+    state: SweepState,
+    directory: Path,
+    *,
+    processes: int = 1,
+    cluster: str = "",
+    say: Callable[[str], None] = print,
+) -> dict[str, str]:
+    """Runs every cell that is left, and resumes those that were stopped.
+
+    Args:
+        state: From :func:`state_of`.
+        directory: Folder of the sweep, on a disk that every machine of a cluster sees.
+        processes: Number of cells at once on this machine; one trains its seeds on all cores.
+        cluster: Address of a Ray cluster that the cells are spread over; ``"local"`` starts one on
+            this machine, empty uses none.
+        say: Called with a line for each cell that ends.
+
+    Returns:
+        Reason by name of every cell that failed, those of before included.
+
+    Raises:
+        InputError: If Ray is asked for and not installed, or the cluster cannot be reached.
+        StoppedError: After a signal; the same command goes on.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    failed, words = dict(state.failed), {cell.name: cell.words() for cell in state.left}
+    jobs = [
+        (cell.name, plain(cell), cell.values, str(state.runs[cell.name].path))
+        if cell.name in state.runs
+        else (cell.name, plain(cell), cell.values, "")
+        for cell in state.left
+    ]
+    if cluster:
+        outcomes = _on_cluster(jobs, cluster)
+    elif processes > 1:
+        outcomes = _in_processes(jobs, processes)
+    else:
+        outcomes = (run_cell(*job) for job in jobs)
+    for count, outcome in enumerate(outcomes, start=1):
+        ended = f"failed: {outcome.error}" if outcome.error else "finished"
+        say(f"[{count}/{len(jobs)}] {words[outcome.cell]}: {ended}")
+        if outcome.error:
+            failed[outcome.cell] = outcome.error
+        else:
+            failed.pop(outcome.cell, None)
+        _leave_refused(directory, failed)
+    return failed
+
+
+def run_cell(
+    name: str, sections: Mapping[str, Any], values: Mapping[str, Any], run: str
+) -> Outcome:
+    """Runs one cell, or resumes its run, and says how it ended; what fails is not raised.
+
+    Args:
+        name: Name of the cell.
+        sections: Its configuration as plain sections.
+        values: What is varied.
+        run: Directory of the run that was stopped; empty for none.
+
+    Raises:
+        StoppedError: After a signal.
+    """
+    reporter, timings = Reporter(quiet=True), Timings.since_start("start of Python, imports")
+    about = {SWEEP: {"cell": name, "values": dict(values)}}
+    try:
+        if run:
+            directory = RunDirectory(Path(run))
+            resume_job(directory, configure(directory.config), reporter, timings)
+        else:
+            run_job(configure(**sections), reporter, timings, about)
+    except StoppedError:
+        raise
+    except Exception as error:  # a cell that fails is counted, and the others go on
+        return Outcome(name, one_line(error))
+    return Outcome(name, "")
+
+
+def _in_processes(jobs: Sequence[Any], processes: int) -> Iterator[Outcome]:
+    """Each cell in a process of its own: what it has compiled is freed when it ends."""
+    pool = ProcessPoolExecutor(
+        processes, get_context("spawn"), initializer=prepare_process, max_tasks_per_child=1
+    )
+    with pool:
+        waiting = {pool.submit(run_cell, *job): job[0] for job in jobs}
+        for future in as_completed(waiting):
+            error = future.exception()
+            if isinstance(error, KeyboardInterrupt | StoppedError):
+                pool.shutdown(cancel_futures=True)
+                raise error
+            lost = error is not None
+            yield Outcome(waiting[future], one_line(error)) if lost else future.result()
+
+
+def _on_cluster(jobs: Sequence[Any], address: str) -> Iterator[Outcome]:
+    """Each cell as a task of Ray, on any machine that has a core for it."""
+    try:
+        ray: Any = importlib.import_module("ray")
+        faults: Any = importlib.import_module("ray.exceptions")
+    except ImportError:
+        raise InputError(
+            "a sweep on a cluster needs Ray: python -m pip install 'neorl-train[cluster]'"
+        ) from None
+    _require_listener(address)
+    try:
+        ray.init(
+            **({} if address == "local" else {"address": address}),
+            ignore_reinit_error=True,
+            log_to_driver=False,
+            configure_logging=False,
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise InputError(
+            f"the Ray cluster at {address} cannot be reached: {one_line(error)}"
+        ) from None
+    task = ray.remote(max_retries=0)(_prepared_cell)
+    waiting = {task.remote(*job): job[0] for job in jobs}
+    try:
+        while waiting:
+            (done,), _ = ray.wait(list(waiting), num_returns=1)
+            name = waiting.pop(done)
+            try:
+                yield Outcome(*ray.get(done))
+            except faults.RayError as error:
+                yield Outcome(name, one_line(error))
+    finally:
+        ray.shutdown()
+
+
+def _require_listener(address: str) -> None:
+    """Refuses an address at which nothing listens: Ray itself would try for minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), SECONDS_TO_CONNECT).close()
+    except OSError as error:
+        raise InputError(
+            f"the Ray cluster at {address} cannot be reached: {error.strerror or error}; start one "
+            "with `ray start --head`, or give `--cluster auto` on one of its machines"
+        ) from None
+
+
+def _prepared_cell(*job: Any) -> tuple[str, str]:
+    prepare_process()
+    cell, error = run_cell(*job)
+    return cell, error
+
+
+def _refused(directory: Path) -> dict[str, str]:
+    path = directory / REFUSED
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}); delete it to try its cells again") from None
+    return dict(check_head(content, "refused cells", VERSION, str(path))["cells"])
+
+
+def _leave_refused(directory: Path, failed: Mapping[str, str]) -> None:
+    write_json(directory / REFUSED, {**head("refused cells", VERSION), "cells": dict(failed)})

@@ -1,0 +1,136 @@
+"""Several runs in one table, against numbers worked out apart."""
+
+import csv
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import trim_mean
+
+from neorl_core import InputError
+from neorl_core.infrastructure import head, write_json
+from neorl_train._command.main import main
+from neorl_train._pipeline.write_results import write_results
+from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
+
+CONFIG = """
+[data]
+source = "{source}"
+[training]
+algorithms = ["good", "bad"]
+[algorithms.good]
+gain = {gain}
+[algorithms.bad]
+gain = 0.05
+[output]
+directory = "{source}"
+"""
+
+
+def _leave_run(path, noisy, *, source, gain, status="finished"):
+    path.mkdir(parents=True)
+    (path / "config.toml").write_text(CONFIG.format(source=source, gain=gain))
+    record = {"status": status, "error": ""}
+    write_json(path / "run.json", {**head("run", 1), **record})
+    tables = dataclasses.replace(noisy.tables, environment=source)
+    write_results(path, dataclasses.replace(noisy.evaluation, tables=tables), noisy.verdict)
+    return path
+
+
+@pytest.fixture
+def runs(tmp_path, noisy):
+    return [
+        _leave_run(tmp_path / "0001", noisy, source="First-v0", gain=0.5),
+        _leave_run(tmp_path / "0002", noisy, source="Second-v0", gain=0.5),
+        _leave_run(tmp_path / "0003", noisy, source="Second-v0", gain=0.9),
+    ]
+
+
+def test_rows_hold_what_the_episodes_say(runs, noisy):
+    comparison = compare_runs(runs)
+    row = comparison.rows[0]
+    results = {(one.name, one.guarded): one.episodes for one in noisy.evaluation.results}
+    seeds = [results[name, True].returns for name in ("good-0", "good-1")]
+    steady = results["steady", False].returns
+    assert (row.run, row.source, row.policy, row.seeds) == ("0001", "First-v0", "good", 2)
+    np.testing.assert_allclose(row.returns.value, np.mean(seeds), rtol=1e-6)
+    np.testing.assert_allclose(row.each_seed, np.mean(seeds - steady, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(row.gain.value, np.mean(seeds - steady), rtol=1e-5)
+    np.testing.assert_allclose(row.spread, np.std(steady, ddof=1), rtol=1e-6)
+    assert row.answer == noisy.verdict.answer
+    assert [one.answer for one in comparison.rows if one.policy != "good"].count("") == (
+        len(comparison.rows) - 3
+    )
+
+
+def test_only_what_differs_is_said_and_a_controller_once_a_plant(runs):
+    comparison = compare_runs(runs)
+    good = [row.settings for row in comparison.rows if row.policy == "good"]
+    assert good == [{"algorithms.good.gain": one} for one in ("0.5", "0.5", "0.9")]
+    assert all(row.settings == {} for row in comparison.rows if row.policy != "good")
+    hasty = [row.run for row in comparison.rows if row.policy == "hasty"]
+    assert hasty == ["0001", "0002"]
+
+
+def test_the_score_over_plants_is_the_trimmed_mean_of_gains_in_deviations(runs):
+    comparison = compare_runs(runs)
+    (one,) = [a for a in aggregate(comparison) if a.learner == "good"]
+    assert one.sources == ("First-v0", "Second-v0")
+    rows = [r for r in comparison.rows if r.policy == "good" and r.run in ("0001", "0002")]
+    scores = np.concatenate([np.asarray(row.each_seed) / row.spread for row in rows])
+    np.testing.assert_allclose(one.score.value, trim_mean(scores, 0.25), rtol=1e-5)
+    assert one.score.low <= one.score.value <= one.score.high
+    assert one.profile[0] == 1.0
+    assert list(one.profile) == sorted(one.profile, reverse=True)
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".md", ".tex", ".csv", ".json"])
+def test_every_format_holds_every_row(runs, tmp_path, suffix):
+    comparison = compare_runs(runs)
+    path = tmp_path / f"table{suffix}"
+    write_comparison(path, comparison, aggregate(comparison))
+    text = path.read_text()
+    if suffix == ".csv":
+        rows = list(csv.DictReader(text.splitlines()))
+        assert len(rows) == len(comparison.rows)
+        assert float(rows[0]["gain"]) == comparison.rows[0].gain.value
+        assert rows[0]["algorithms.good.gain"] == "0.5"
+    elif suffix == ".json":
+        assert len(json.loads(text)["rows"]) == len(comparison.rows)
+    elif suffix == ".tex":
+        body = [line for line in text.splitlines() if line.endswith(r" \\")]
+        first = [line for line in body if "0001" in line]
+        assert {line.count(" & ") for line in first} == {body[0].count(" & ")}
+        assert "_" not in text.replace(r"\_", "")
+        assert r"\%" in text
+    else:
+        assert text.count("logged behaviour") == 2
+
+
+def test_the_command_prints_the_table_and_json(runs, capsys):
+    assert main(["compare", *map(str, runs)]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        printed.strip()
+        == comparison_text(compare_runs(runs), aggregate(compare_runs(runs))).strip()
+    )
+    assert main(["compare", str(runs[0]), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["level"] == 0.95
+
+
+def test_what_cannot_be_compared_is_named(runs, tmp_path, noisy, capsys):
+    stopped = _leave_run(tmp_path / "0004", noisy, source="First-v0", gain=1.0, status="failed")
+    with pytest.raises(InputError, match=r"0004 is failed, not finished"):
+        compare_runs([runs[0], stopped])
+    assert compare_runs([runs[0], stopped], skip_unfinished=True).unfinished == ("0004: failed",)
+    with pytest.raises(InputError, match="given twice"):
+        compare_runs([runs[0], runs[0]])
+    other = dataclasses.replace(noisy.tables, level=0.9)
+    write_results(runs[1], dataclasses.replace(noisy.evaluation, tables=other), noisy.verdict)
+    with pytest.raises(InputError, match="different levels"):
+        compare_runs(runs[:2])
+    with pytest.raises(InputError, match=r"ending of .*\.xlsx"):
+        write_comparison(tmp_path / "table.xlsx", compare_runs(runs[:1]), ())
+    assert main(["compare"]) == 2
+    assert "takes the directories of finished runs" in capsys.readouterr().err

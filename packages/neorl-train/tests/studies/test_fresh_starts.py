@@ -1,0 +1,64 @@
+"""A finished run on fresh starts: the same policies by the same rule, with nothing trained."""
+
+import json
+
+import pytest
+
+from neorl_core.infrastructure import head, write_json
+from neorl_train._command.main import main
+
+QUICK = [
+    "--training.algorithms", "bc",
+    "--training.seeds", "0", "1",
+    "--training.updates", "20",
+    "--training.chunk", "20",
+    "--checkpoints.interval", "20",
+    "--algorithms.bc.networks.hidden", "8",
+    "--data.steps", "1500",
+    "--data.held-out", "0.25",
+    "--evaluation.starts", "8",
+    "--output.no-tracking",
+    "--quiet",
+]  # fmt: skip
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_run_is_judged_again_and_itself_left_as_it_was(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *QUICK]) == 0
+    run = tmp_path / "runs" / "0001"
+    before = {name: (run / name).read_bytes() for name in ("evaluation.json", "verdict.json")}
+    capsys.readouterr()
+    assert main(["evaluate", "runs/0001"]) == 0
+    said = capsys.readouterr().out
+    assert "evaluation 2 of the run, on starts of seed 2" in said
+    assert main(["evaluate", "runs/0001", "--starts", "12", "--candidate", "bc-1"]) == 0
+    assert "seed 3" in capsys.readouterr().out
+    assert main(["evaluate", "runs/0001", "--seed", "1"]) == 0
+    assert {name: (run / name).read_bytes() for name in before} == before
+    found = [
+        json.loads((run / "evaluations" / number / "evaluation.json").read_text())
+        for number in ("0001", "0002", "0003")
+    ]
+    assert [one["tables"]["n_starts"] for one in found] == [8, 12, 8]
+    assert found[1]["tables"]["candidate"] == "bc-1"
+    # On its own starts the run finds what it found, and on others something else.
+    own = json.loads(before["evaluation.json"])["tables"]["rows"]
+    assert found[2]["tables"]["rows"] == own
+    assert found[0]["tables"]["rows"] != own
+    assert main(["evaluate", "runs/0001", "--candidate", "iql-0"]) == 2
+    assert "has no policy iql-0; it has bc-0, bc-1" in capsys.readouterr().err
+    assert main(["evaluate", "runs/0001", "--starts", "1"]) == 2
+    assert "starts must be at least 2" in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_finished_is_refused(tmp_path, capsys):
+    run = tmp_path / "0001"
+    run.mkdir()
+    (run / "config.toml").write_text("")
+    write_json(run / "run.json", {**head("run", 1), "status": "interrupted"})
+    assert main(["evaluate", str(run)]) == 2
+    assert "is interrupted, not finished" in capsys.readouterr().err
+    assert main(["evaluate"]) == 2
+    assert "takes the directory of a finished run" in capsys.readouterr().err

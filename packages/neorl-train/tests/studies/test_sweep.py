@@ -1,0 +1,194 @@
+"""A grid and a search: which runs they make, how they go on, and what they count."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from neorl_core import InputError
+from neorl_envs import write_dataset
+from neorl_train._command.main import main
+from neorl_train.runs._directory import create_run
+from neorl_train.studies import _search, _sweep, read_sweep
+
+GRID = """
+[grid]
+training.algorithms = ["td3_bc", "iql", ["bc", "iql"]]
+algorithms.iql.expectile = [0.7, 0.9]
+[training]
+updates = 40
+chunk = 20
+"""
+
+SEARCH = """
+[search]
+trials = 7
+seed = 3
+[search.space]
+algorithms.iql.expectile = {low = 0.5, high = 0.9}
+algorithms.iql.steps.batch_size = {low = 32, high = 512, log = true}
+[training]
+algorithms = ["iql"]
+"""
+
+
+def _file(folder, text):
+    path = folder / "sweep.toml"
+    path.write_text(text)
+    return read_sweep(path, folder / "runs")
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """Runs that end at once: what is tested is who is run, not what a run does."""
+    made, fails = [], set()
+
+    def run_job(config, reporter, timings, about):
+        values = about["sweep"]["values"]
+        made.append(values)
+        if str(values) in fails:
+            raise InputError("no such plant")
+        record = {"status": "finished", "error": "", **about}
+        create_run(Path(config.output.directory), "", record)
+
+    monkeypatch.setattr(_sweep, "run_job", run_job)
+    return made, fails
+
+
+def test_a_grid_holds_every_combination_once(tmp_path):
+    cells = _file(tmp_path, GRID).cells()
+    assert [cell.words() for cell in cells] == [
+        "training.algorithms td3_bc",
+        "training.algorithms iql, algorithms.iql.expectile 0.7",
+        "training.algorithms iql, algorithms.iql.expectile 0.9",
+        "training.algorithms bc+iql, algorithms.iql.expectile 0.7",
+        "training.algorithms bc+iql, algorithms.iql.expectile 0.9",
+    ]
+    assert cells[1].config.algorithms.iql.expectile == 0.7
+    assert cells[3].config.training.algorithms == ("bc", "iql")
+    assert {cell.config.training.updates for cell in cells} == {40}
+
+
+def test_a_sweep_goes_on_and_counts_what_failed(tmp_path, ended):
+    made, fails = ended
+    cells = _file(tmp_path, GRID).cells()
+    fails.add(str(cells[2].values))
+    folder = tmp_path / "runs"
+    assert len(_sweep.state_of(folder, cells).left) == 5
+    failed = _sweep.carry_out(_sweep.state_of(folder, cells[:3]), folder, say=lambda _: None)
+    assert failed == {cells[2].name: "no such plant"}
+    state = _sweep.state_of(folder, cells)
+    assert [cell.name for cell in state.left] == [cell.name for cell in cells[3:]]
+    assert state.failed == failed
+    assert len(state.finished) == 2
+    assert _sweep.state_of(folder, cells, retry=True).left[0].name == cells[2].name
+    fails.clear()
+    again = _sweep.state_of(folder, cells, retry=True)
+    assert _sweep.carry_out(again, folder, say=lambda _: None) == {}
+    assert len(_sweep.state_of(folder, cells).finished) == 5
+    assert len(made) == 6
+
+
+def test_a_run_that_was_stopped_is_resumed(tmp_path, ended, monkeypatch):
+    cells = _file(tmp_path, GRID).cells()
+    record = {"status": "interrupted", "sweep": {"cell": cells[1].name, "values": {}}}
+    run = create_run(tmp_path / "runs", "", record)
+    resumed = []
+    monkeypatch.setattr(_sweep, "resume_job", lambda run, *_: resumed.append(run.path))
+    state = _sweep.state_of(tmp_path / "runs", cells)
+    assert len(state.left) == 5
+    _sweep.carry_out(state, tmp_path / "runs", say=lambda _: None)
+    assert resumed == [run.path]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[training]\nupdates = 10\n", r"needs either a section \[grid\]"),
+        ("[grid]\n", "varies nothing"),
+        ("[grid]\ntraining.updates = 5\n", "grid.training.updates must be a list of values"),
+        ("[grid]\ntraining.updats = [5]\n", "with training.updats = 5: .*updates"),
+        ("[search]\ntrails = 5\n", "trials"),
+        ("[search]\ntrials = 5\n", r"\[search.space\] must say"),
+        ("[search]\n[search.space]\nx.y = {low = 2, high = 1}\n", "low below high"),
+        ("[search]\n[search.space]\nx.y = {low = 0, high = 1, log = true}\n", "above 0"),
+        ("[search]\ntrials = 0\n[search.space]\nx.y = [1]\n", "whole number from 1"),
+        ("nonsense", "not a TOML file"),
+    ],
+)
+def test_a_bad_file_is_refused_by_key(tmp_path, text, fault):
+    with pytest.raises(InputError, match=fault):
+        _file(tmp_path, text).cells()
+
+
+def test_a_search_that_was_stopped_draws_what_it_would_have_drawn(tmp_path, ended):
+    def value(run):
+        values = json.loads((run.path / "run.json").read_text())["sweep"]["values"]
+        if stop and len(asked) == stop[0]:
+            raise KeyboardInterrupt
+        asked.append(values)
+        return -((values["algorithms.iql.expectile"] - 0.8) ** 2)
+
+    def searched(folder):
+        sweep = _file(folder, SEARCH)
+        assert sweep.search is not None
+        cells = _search.search(sweep, sweep.search, value, say=lambda _: None)
+        return [cell.values for cell in cells], _search.best_trial(sweep.directory, sweep.search)
+
+    asked, stop = [], []
+    whole, best = searched(_folder(tmp_path, "whole"))
+    assert len(whole) == 7
+    assert best is not None
+    assert best[0] == max(whole, key=lambda v: -((v["algorithms.iql.expectile"] - 0.8) ** 2))
+    assert all(32 <= values["algorithms.iql.steps.batch_size"] <= 512 for values in whole)
+    asked, stop = [], [4]
+    with pytest.raises(KeyboardInterrupt):
+        searched(_folder(tmp_path, "stopped"))
+    stop.clear()
+    assert searched(tmp_path / "stopped")[0] == whole
+    changed = _file(tmp_path / "stopped", SEARCH.replace("0.9", "0.95"))
+    assert changed.search is not None
+    with pytest.raises(InputError, match="another space"):
+        _search.search(changed, changed.search, value)
+
+
+def _folder(parent, name):
+    (parent / name).mkdir()
+    return parent / name
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_grid_on_a_log_and_in_processes_ends_in_the_same_tables(tmp_path, make_log, capsys):
+    write_dataset(tmp_path / "log.h5", make_log(0, 40, 12))
+    (tmp_path / "sweep.toml").write_text(
+        f"""
+        [grid]
+        training.algorithms = ["bc", "iql"]
+        [data]
+        source = "{tmp_path / "log.h5"}"
+        [training]
+        seeds = [0, 1]
+        updates = 40
+        chunk = 20
+        [checkpoints]
+        interval = 20
+        [output]
+        tracking = false
+        """
+    )
+    for name, words in (("one", []), ("two", ["--processes", "2"])):
+        given = ["sweep", str(tmp_path / "sweep.toml"), "--output", str(tmp_path / name), *words]
+        assert main(given) == 0
+        assert "failed runs: 0" in capsys.readouterr().out
+    rows = [json.loads((tmp_path / n / "table.json").read_text())["rows"] for n in ("one", "two")]
+    key = lambda row: (row["policy"], row["returns"]["value"])  # noqa: E731
+    assert sorted(map(key, rows[0])) == sorted(map(key, rows[1]))
+
+
+def test_a_damaged_list_of_failures_is_named(tmp_path, ended):
+    cells = _file(tmp_path, GRID).cells()
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / _sweep.REFUSED).write_text("{")
+    with pytest.raises(InputError, match=r"refused\.json is damaged"):
+        _sweep.state_of(tmp_path / "runs", cells)
