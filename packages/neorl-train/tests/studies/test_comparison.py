@@ -56,6 +56,7 @@ def test_rows_hold_what_the_episodes_say(runs, noisy):
     assert (row.run, row.source, row.policy, row.seeds) == ("0001", "First-v0", "good", 2)
     np.testing.assert_allclose(row.returns.value, np.mean(seeds), rtol=1e-6)
     np.testing.assert_allclose(row.each_seed, np.mean(seeds - steady, axis=1), rtol=1e-5)
+    assert row.gain is not None
     np.testing.assert_allclose(row.gain.value, np.mean(seeds - steady), rtol=1e-5)
     np.testing.assert_allclose(row.spread, np.std(steady, ddof=1), rtol=1e-6)
     assert row.answer == noisy.verdict.answer
@@ -94,7 +95,9 @@ def test_every_format_holds_every_row(runs, tmp_path, suffix):
     if suffix == ".csv":
         rows = list(csv.DictReader(text.splitlines()))
         assert len(rows) == len(comparison.rows)
-        assert float(rows[0]["gain"]) == comparison.rows[0].gain.value
+        gain = comparison.rows[0].gain
+        assert gain is not None
+        assert float(rows[0]["gain"]) == gain.value
         assert rows[0]["algorithms.good.gain"] == "0.5"
     elif suffix == ".json":
         assert len(json.loads(text)["rows"]) == len(comparison.rows)
