@@ -54,6 +54,7 @@ def test_rows_hold_what_the_episodes_say(runs, noisy):
     seeds = [results[name, True].returns for name in ("good-0", "good-1")]
     steady = results["steady", False].returns
     assert (row.run, row.source, row.policy, row.seeds) == ("0001", "First-v0", "good", 2)
+    assert row.returns is not None
     np.testing.assert_allclose(row.returns.value, np.mean(seeds), rtol=1e-6)
     np.testing.assert_allclose(row.each_seed, np.mean(seeds - steady, axis=1), rtol=1e-5)
     assert row.gain is not None

@@ -11,11 +11,12 @@ import numpy as np
 from neorl_core import InputError
 from neorl_train.evaluation._estimates import mean_estimates
 from neorl_train.results._file import read_evaluation
-from neorl_train.results._results import Evaluation
+from neorl_train.results._results import Evaluation, group_of
 from neorl_train.results._tables import Estimate, PooledRow, ResultTables, Role
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
 from neorl_train.verdicts._file import read_verdict
+from neorl_train.verdicts._rule import Verdict
 
 SAYS_NOTHING = ("output", "checkpoints")
 """Sections of a configuration that decide no result."""
@@ -37,7 +38,7 @@ class ComparedRow:
         role: Role of the policy.
         seeds: Number of trained policies that are pooled.
         unit: Unit of the return.
-        returns: Mean return over seeds and starts.
+        returns: Mean return over seeds and starts; ``None`` where no policy could be run.
         incumbent: Name of what runs today in this run.
         gain: Paired gain in return over the incumbent; ``None`` for the incumbent itself and where
             there was no simulator.
@@ -46,6 +47,9 @@ class ComparedRow:
         worst_cost: Cost whose limit was broken in the most episodes; empty where there is none.
         over: Part of the episodes over that limit, of the worst seed.
         trips: Part of the episodes that the plant ended, of the worst seed; ``None`` where unknown.
+        explained: Part of the variance of the logged actions on held-out rows that the policy's
+            actions account for, averaged over seeds and channels; ``None`` where there was a
+            simulator.
         answer: Verdict of the run where this is its candidate; empty otherwise.
     """
 
@@ -56,7 +60,7 @@ class ComparedRow:
     role: Role
     seeds: int
     unit: str
-    returns: Estimate
+    returns: Estimate | None
     incumbent: str
     gain: Estimate | None
     each_seed: tuple[float, ...]
@@ -64,6 +68,7 @@ class ComparedRow:
     worst_cost: str
     over: Estimate | None
     trips: float | None
+    explained: float | None
     answer: str
 
 
@@ -148,7 +153,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
         "incumbent": tables.reference,
         "spread": spread,
     }
-    rows = []
+    rows = _imitations(evaluation, shared, settings, answer)
     groups = list(dict.fromkeys(row.group for row in tables.rows if row.role == "learner"))
     for group in groups:
         members = [r for r in tables.rows if r.group == group and r.role == "learner" and r.guarded]
@@ -170,6 +175,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
                 worst_cost=cost,
                 over=over,
                 trips=max(trips) if trips else None,
+                explained=None,
                 answer=answer.answer if judged else "",
             )
         )
@@ -191,10 +197,39 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
                 worst_cost=cost,
                 over=over,
                 trips=None if row.trips is None else row.trips.value,
+                explained=None,
                 answer="",
             )
         )
     return rows
+
+
+def _imitations(
+    evaluation: Evaluation, shared: dict[str, Any], settings: dict[str, str], answer: Verdict
+) -> list[ComparedRow]:
+    """Learners of a log without a simulator: none was run, and their actions stand beside its."""
+    groups: dict[str, list[Any]] = {}
+    for fit in evaluation.imitation:
+        groups.setdefault(group_of(fit.policy), []).append(fit)
+    return [
+        ComparedRow(
+            **shared,
+            settings=_of_learner(settings, group, list(groups)),
+            policy=group,
+            # Simple policies that are fitted beside the learners have no seeds.
+            role="classical" if fits[0].policy == group else "learner",
+            seeds=len({fit.policy for fit in fits}),
+            returns=None,
+            gain=None,
+            each_seed=(),
+            worst_cost="",
+            over=None,
+            trips=None,
+            explained=float(np.mean([fit.explained for fit in fits])),
+            answer=answer.answer if group_of(answer.candidate) == group else "",
+        )
+        for group, fits in groups.items()
+    ]
 
 
 def _pooled(tables: ResultTables, group: str) -> PooledRow | None:

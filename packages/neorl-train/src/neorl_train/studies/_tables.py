@@ -111,11 +111,16 @@ def _run_cells(rows: Sequence[ComparedRow]) -> list[list[str]]:
     settings = list(dict.fromkeys(name for row in rows for name in row.settings))
     short = _short_names(settings)
     heads = ["run", "source", *short, "policy", "seeds", "return", "gain over the incumbent"]
-    heads += ["over a limit in", "trips", "verdict"]
+    offline = any(row.explained is not None for row in rows)
+    heads += ["over a limit in", "trips", *["R2 of logged actions"] * offline, "verdict"]
     lines = [heads]
     for row in rows:
         digits = decimals([row.returns])
-        ends = interval(row.returns, digits)
+        returns = DASH
+        if row.returns is not None:
+            ends = interval(row.returns, digits)
+            returns = f"{fixed(row.returns.value, digits)}{NBSP}{ends} {row.unit}"
+        explained = DASH if row.explained is None else f"{row.explained:.2f}"
         incumbent = row.policy == row.incumbent
         gain = "incumbent" if incumbent else DASH
         if row.gain is not None:
@@ -128,10 +133,11 @@ def _run_cells(rows: Sequence[ComparedRow]) -> list[list[str]]:
                 *(row.settings.get(name, DASH) for name in settings),
                 row.policy,
                 str(row.seeds),
-                f"{fixed(row.returns.value, digits)}{NBSP}{ends} {row.unit}",
+                returns,
                 gain,
                 over,
                 DASH if row.trips is None else percent(row.trips),
+                *[explained] * offline,
                 row.answer or DASH,
             ]
         )
@@ -218,7 +224,7 @@ def _csv(comparison: Comparison) -> str:
     heads = [
         *("run", "source", *settings, "policy", "role", "seeds", "unit"),
         *("return", "return_low", "return_high", "incumbent", "gain", "gain_low", "gain_high"),
-        *("worst_cost", "over", "over_low", "over_high", "trips", "verdict"),
+        *("worst_cost", "over", "over_low", "over_high", "trips", "explained", "verdict"),
     ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -229,7 +235,8 @@ def _csv(comparison: Comparison) -> str:
                 *(row.run, row.source, *(row.settings.get(name, "") for name in settings)),
                 *(row.policy, row.role, row.seeds, row.unit, *_ends(row.returns), row.incumbent),
                 *(*_ends(row.gain), row.worst_cost, *_ends(row.over)),
-                *("" if row.trips is None else row.trips, row.answer),
+                *("" if row.trips is None else row.trips,),
+                *("" if row.explained is None else row.explained, row.answer),
             ]
         )
     return text.getvalue()
