@@ -10,6 +10,8 @@ from neorl_train.federated._engine import Federated as Federated
 from neorl_train.federated._engine import federate as federate
 from neorl_train.federated._engine import federation_checkpoints as federation_checkpoints
 from neorl_train.federated._faults import Fault as Fault
+from neorl_train.federated._flower import join_federation as join_federation
+from neorl_train.federated._flower import serve_federation as serve_federation
 from neorl_train.federated._messages import Introduction as Introduction
 from neorl_train.federated._messages import RoundStart as RoundStart
 from neorl_train.federated._messages import Update as Update
@@ -45,5 +47,7 @@ __all__ = [
     "epsilon",
     "federate",
     "federation_checkpoints",
+    "join_federation",
     "n_bytes",
+    "serve_federation",
 ]

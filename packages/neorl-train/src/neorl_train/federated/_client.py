@@ -237,6 +237,11 @@ class Client:
         self._put(state)
 
     @property
+    def settings(self) -> Federation:
+        """The settings of the federation."""
+        return self._settings
+
+    @property
     def learner(self) -> Learner:
         """The learner that it trains."""
         return self._learner

@@ -1,0 +1,324 @@
+"""Sites as processes on a network, over Flower: the same rounds with the same arithmetic.
+
+Flower is no dependency: its pins are narrower than ours, so that a site that wants it has an
+environment for it (``pip install neorl-train "flwr>=1.42,<1.43"``).
+"""
+
+import dataclasses
+import importlib
+import json
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from neorl_core import InputError
+from neorl_train.federated._client import Client
+from neorl_train.federated._coordinator import Coordinator
+from neorl_train.federated._messages import Introduction, RoundStart, Update, n_bytes
+from neorl_train.federated._packing import (
+    packed_introduction,
+    packed_statistics,
+    unpacked_introduction,
+    unpacked_statistics,
+)
+from neorl_train.federated._parameters import Vector
+from neorl_train.federated._rounds import (
+    ANSWERED,
+    DEAD,
+    NOT_DRAWN,
+    NOT_FINITE,
+    RoundRecord,
+    worst_words,
+)
+from neorl_train.federated._settings import Federation, check_federation
+
+INTRODUCTION, MERGED, SETTINGS, ROUND, SITE, ROWS = (
+    "introduction",
+    "merged",
+    "settings",
+    "round",
+    "site",
+    "rows",
+)
+MOST_BYTES = 512 * 1024 * 1024
+
+
+def serve_federation(
+    settings: Federation,
+    names: Sequence[str],
+    address: str,
+    *,
+    seed: int = 0,
+    round_timeout: float | None = None,
+    certificates: tuple[bytes, bytes, bytes] | None = None,
+    watch: Callable[[RoundRecord], None] = lambda record: None,
+    say: Callable[[str], None] = print,
+) -> Vector:
+    """Serves all rounds of a federation, and returns the common parameters.
+
+    Waits until every named site has joined. A site that fails or does not answer within the timeout
+    is left out of that round, as in the engine inside one process, whose sums these are. One that
+    joins again under its name goes on with the rounds that are left.
+
+    Args:
+        settings: Settings of the federation; those of the sites must equal them.
+        names: Names of the sites, in the order of their numbers.
+        address: Where to listen, such as ``"127.0.0.1:8080"``.
+        seed: Seed of the federation.
+        round_timeout: Seconds that a round waits for its answers; for ever by default.
+        certificates: Certificate of the authority, of the server, and its key, for encryption.
+        watch: Told what happened after every round.
+        say: Told what a person should read.
+
+    Raises:
+        InputError: If Flower is missing, settings need another engine, sites do not fit each
+            other, or too few of them answer in several rounds in a row.
+    """
+    flower = _flower()
+    check_federation(settings, list(names))
+    _require_served(settings)
+    strategy = Rounds(flower, settings, names, seed, watch, say)
+    # Flower logs what a strategy raises and goes on; it is raised where the caller sees it.
+    flower.start_server(
+        server_address=address,
+        config=flower.ServerConfig(
+            num_rounds=settings.federation.rounds, round_timeout=round_timeout
+        ),
+        strategy=strategy,
+        grpc_max_message_length=MOST_BYTES,
+        certificates=certificates,
+    )
+    if strategy.fault is not None:
+        raise strategy.fault
+    return strategy.vector
+
+
+def join_federation(
+    client: Client, address: str, *, root_certificates: bytes | None = None
+) -> None:
+    """Joins a federation as one site, and returns when its rounds are over.
+
+    The parameters are then those of the last round that this site was told of.
+
+    Args:
+        client: The site, whose data stay in this process.
+        address: Where the server listens.
+        root_certificates: Certificate of the authority, for encryption; without one the messages
+            travel as they are.
+
+    Raises:
+        InputError: If Flower is missing, or the server has other settings than this site.
+    """
+    flower = _flower()
+    answers = _answers(flower)(client)
+    flower.start_client(
+        server_address=address,
+        client=answers.to_client(),
+        grpc_max_message_length=MOST_BYTES,
+        root_certificates=root_certificates,
+        insecure=root_certificates is None,
+    )
+
+
+def _flower() -> Any:
+    """Flower's names that are used, imported when they are."""
+    try:
+        client, common, server = (
+            importlib.import_module(f"flwr.{part}") for part in ("client", "common", "server")
+        )
+        return types.SimpleNamespace(
+            start_client=client.start_client,
+            NumPyClient=client.NumPyClient,
+            start_server=server.start_server,
+            ServerConfig=server.ServerConfig,
+            FitIns=common.FitIns,
+            GetPropertiesIns=common.GetPropertiesIns,
+            GetParametersIns=common.GetParametersIns,
+            to_parameters=common.ndarrays_to_parameters,
+            to_arrays=common.parameters_to_ndarrays,
+        )
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            "sites as processes need Flower 1.42, which is not installed; make an environment for "
+            'it with `pip install neorl-train "flwr>=1.42,<1.43"`'
+        ) from error
+
+
+def _require_served(settings: Federation) -> None:
+    for name, chosen in (
+        ('federation.rule = "gossip"', settings.federation.rule == "gossip"),
+        ("messages.secure_sum", settings.messages.secure_sum),
+    ):
+        if chosen:
+            raise InputError(
+                f"{name} is not served over Flower; use the engine inside one process, "
+                "`neorl-train federate`"
+            )
+
+
+def _answers(flower: Any) -> type:
+    """The site's side of Flower's protocol."""
+
+    class Answers(flower.NumPyClient):
+        def __init__(self, client: Client) -> None:
+            self._client, self._begun, self._next = client, False, 0
+
+        def get_properties(self, config: Mapping[str, Any]) -> dict[str, Any]:
+            return {INTRODUCTION: packed_introduction(self._client.introduce())}
+
+        def get_parameters(self, config: Mapping[str, Any]) -> list[np.ndarray]:
+            return [self._begin(config)]
+
+        def fit(self, parameters: list[np.ndarray], config: Mapping[str, Any]) -> Any:
+            if not self._begun:
+                self._begin(config)
+            round_ = int(config[ROUND])
+            if self._next == 0 and round_ > 0:
+                self._client.restart(round_)
+            self._next = round_ + 1
+            update = self._client.work(RoundStart(round_, parameters[0]))()
+            told = {SITE: update.site, ROUND: update.round, ROWS: update.rows}
+            return list(update.arrays), update.rows, told
+
+        def _begin(self, config: Mapping[str, Any]) -> Vector:
+            theirs, ours = str(config[SETTINGS]), _settings_text(self._client.settings)
+            if theirs != ours:
+                raise InputError(
+                    f"the server has the settings {theirs}, this site has {ours}; give both the "
+                    "same file"
+                )
+            self._begun = True
+            return self._client.begin(unpacked_statistics(bytes(config[MERGED])))
+
+    return Answers
+
+
+class Rounds:
+    """The server's side, as Flower asks a strategy: every sum is the coordinator's."""
+
+    def __init__(
+        self,
+        flower: Any,
+        settings: Federation,
+        names: Sequence[str],
+        seed: int,
+        watch: Callable[[RoundRecord], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self.flower = flower
+        self.settings, self.names, self.seed = settings, tuple(names), seed
+        self.watch, self.say = watch, say
+        self.vector: Vector = np.zeros(0, np.float32)
+        self.fault: Exception | None = None
+        self.coordinator: Any = None
+        self.failed, self.config, self.by_proxy = 0, {}, {}
+
+    def initialize_parameters(self, client_manager: Any) -> Any:
+        """Waits for all sites, merges their statistics and asks one for the beginning."""
+        client_manager.wait_for(len(self.names))
+        try:
+            given = self._introductions(client_manager)
+            self.coordinator = Coordinator(self.settings, given, seed=self.seed)
+            merged = packed_statistics(self.coordinator.merged())
+            self.config = {MERGED: merged, SETTINGS: _settings_text(self.settings)}
+            first = next(iter(client_manager.all().values()))
+            asked = self.flower.GetParametersIns(config=self.config)
+            got = first.get_parameters(asked, timeout=None, group_id=0)
+            (self.vector,) = self.flower.to_arrays(got.parameters)
+        except (InputError, KeyError, ValueError) as error:
+            self.fault = error
+        return self.flower.to_parameters([self.vector])
+
+    def _introductions(self, client_manager: Any) -> list[Introduction]:
+        found = {}
+        for key, proxy in client_manager.all().items():
+            asked = self.flower.GetPropertiesIns(config={})
+            answer = proxy.get_properties(asked, timeout=None, group_id=0)
+            one = unpacked_introduction(bytes(answer.properties[INTRODUCTION]))
+            if one.site in found:
+                raise InputError(f"two sites joined as {one.site}; give each its own name")
+            found[one.site] = one
+            self.by_proxy[key] = one.site
+        missing = [name for name in self.names if name not in found]
+        if missing:
+            raise InputError(f"site {missing[0]} did not join; {', '.join(found) or 'nobody'} did")
+        return [found[name] for name in self.names]
+
+    def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> Any:
+        """Tells the sites that are drawn the number of the round and the parameters."""
+        if self.fault is not None:
+            return []
+        drawn = set(self.coordinator.drawn(server_round - 1))
+        config = {**self.config, ROUND: server_round - 1}
+        told = self.flower.FitIns(self.flower.to_parameters([self.vector]), config)
+        return [
+            (proxy, told)
+            for key, proxy in client_manager.all().items()
+            # One that joined again is known by its name when it answers.
+            if self.by_proxy.get(key) is None or self.by_proxy[key] in drawn
+        ]
+
+    def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
+        """Combines what they answered."""
+        del failures
+        try:
+            self._combine(server_round - 1, results)
+        except InputError as error:
+            self.fault = error
+        return self.flower.to_parameters([self.vector]), {}
+
+    def _combine(self, round_: int, results: Any) -> None:
+        if self.fault is not None:
+            return
+        drawn, size = self.coordinator.drawn(round_), len(self.vector)
+        outcomes = {name: DEAD if name in drawn else NOT_DRAWN for name in self.names}
+        updates: dict[str, Update] = {}
+        for _, answer in results:
+            told, arrays = answer.metrics, tuple(self.flower.to_arrays(answer.parameters))
+            update = Update(str(told[SITE]), int(told[ROUND]), int(told[ROWS]), arrays)
+            refused = self.coordinator.reason_to_refuse(update, round_, size)
+            outcomes[update.site] = f"refused: {refused}" if refused else ANSWERED
+            if not refused:
+                updates[update.site] = update
+        # In the order of the names, whoever answered first: sums of floats depend on it.
+        updates = {name: updates[name] for name in self.names if name in updates}
+        record = RoundRecord(
+            round_, outcomes, {}, False,
+            bytes_up=sum(n_bytes(one) for one in updates.values()),
+            bytes_down=4 * size * len(results), bytes_plain=4 * size * len(updates),
+        )  # fmt: skip
+        if self.coordinator.enough(list(updates)):
+            changes = {n: self.coordinator.decoded(one, size) for n, one in updates.items()}
+            value, lost = self.coordinator.combine(round_, changes, size)
+            outcomes.update(dict.fromkeys(lost, NOT_FINITE))
+            if np.isfinite(value).all():
+                self.vector = self.vector + value
+                change = float(np.linalg.norm(value))
+                record = record._replace(counted=True, change=change)
+        self.watch(record)
+        self.failed = 0 if record.counted else self.failed + 1
+        if not record.counted:
+            self.say(f"round {round_}: too few sites answered ({worst_words(record)})")
+        if self.failed >= self.settings.federation.patience:
+            raise InputError(
+                f"no round has counted since round {round_ - self.failed + 1}: "
+                f"{worst_words(record)}; bring the sites back and serve again"
+            )
+
+    def evaluate(self, server_round: int, parameters: Any) -> None:
+        """Nothing: policies are judged by the sites."""
+        return None
+
+    def configure_evaluate(self, server_round: int, parameters: Any, client_manager: Any) -> Any:
+        """Nobody."""
+        return []
+
+    def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
+        """Nothing."""
+        return None, {}
+
+
+def _settings_text(settings: Federation) -> str:
+    return json.dumps(dataclasses.asdict(settings), sort_keys=True)

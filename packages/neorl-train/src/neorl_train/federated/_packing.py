@@ -1,0 +1,54 @@
+"""Introductions and statistics as bytes: JSON in front, numbers behind."""
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+
+from neorl_core import DataStatistics, FieldStatistics, spec_from_dict, spec_to_dict
+from neorl_train.federated._messages import Introduction
+
+
+def packed_introduction(one: Introduction) -> bytes:
+    """An introduction as bytes: JSON in front, numbers behind."""
+    head = {"site": one.site, "rows": one.rows, "spec": spec_to_dict(one.spec)}
+    text = json.dumps(head).encode()
+    return len(text).to_bytes(8, "big") + text + packed_statistics(one.statistics)
+
+
+def unpacked_introduction(data: bytes) -> Introduction:
+    """The introduction of :func:`packed_introduction`."""
+    length = int.from_bytes(data[:8], "big")
+    head = json.loads(data[8 : 8 + length])
+    statistics = unpacked_statistics(data[8 + length :])
+    return Introduction(head["site"], head["rows"], spec_from_dict(head["spec"]), statistics)
+
+
+def packed_statistics(statistics: DataStatistics | None) -> bytes:
+    """Statistics as the bytes of a NumPy archive; none as no bytes."""
+    if statistics is None:
+        return b""
+    arrays = {
+        f"{name}.{part}": np.asarray(value)
+        for name, field in statistics._asdict().items()
+        if field is not None
+        for part, value in field._asdict().items()
+    }
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
+    return buffer.getvalue()
+
+
+def unpacked_statistics(data: bytes) -> DataStatistics | None:
+    """The statistics of :func:`packed_statistics`."""
+    if not data:
+        return None
+    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        found = dict(archive)
+    fields: dict[str, Any] = {
+        name: FieldStatistics(*(found[f"{name}.{part}"] for part in FieldStatistics._fields))
+        for name in DataStatistics._fields
+        if f"{name}.count" in found
+    }
+    return DataStatistics(**fields)
