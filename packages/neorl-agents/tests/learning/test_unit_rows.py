@@ -150,3 +150,28 @@ def test_centred_rewards_are_those_of_a_log_without_its_mean(problem):
         np.testing.assert_allclose(mine.reward, expected.rows.reward, atol=2e-5)
         if expected.mc_return is not None:
             np.testing.assert_allclose(mine.mc_return, expected.mc_return, atol=3e-4)
+
+
+@pytest.mark.parametrize("sampler", [NSteps(3, 0.9), RowsWithReturns(0.9)])
+def test_an_early_end_is_worth_the_same_where_rewards_are_centred(problem, sampler):
+    """A plant may end episodes although no logged row was: every target is off by one constant."""
+    discount, mean = 0.9, jnp.float32(40.0)
+    plain = prepare(problem.spec, problem.statistics, "none")
+    batch = as_batch(sampler.tables(jax.device_get(problem.log)))
+    rows, centred = (
+        unit_rows(maps, batch, discount=discount)
+        for maps in (plain, replace(plain, reward_offset=mean))
+    )
+    assert np.any(rows.terminated) and not np.all(rows.terminated)
+    value, constant = 7.0, float(mean) / (1 - discount)
+
+    def target(rows, value):
+        return rows.reward + rows.discount * np.where(rows.terminated, 0, value)
+
+    np.testing.assert_allclose(
+        target(centred, value - constant), target(rows, value) - constant, atol=2e-4
+    )
+    if rows.mc_return is not None:  # what Cal-QL compares its values with
+        known = np.isfinite(rows.mc_return)
+        off = np.asarray(rows.mc_return - constant)[known]
+        np.testing.assert_allclose(np.asarray(centred.mc_return)[known], off, atol=2e-4)

@@ -7,8 +7,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_agents.controllers._estimator import times
-
 TO_BOUNDARY = 0.995
 """How far towards the nearest limit a step goes."""
 
@@ -64,8 +62,8 @@ class QuadraticProgram(eqx.Module):
     def _solved(self, g: Array, limits: Array) -> Solution:
         free = -jnp.linalg.solve(self.h, g)
         if not len(limits):
-            return Solution(free, limits, jnp.max(jnp.abs(times(self.h, free) + g)))
-        slack = limits - times(self.rows, free)
+            return Solution(free, limits, jnp.max(jnp.abs(_times(self.h, free) + g)))
+        slack = limits - _times(self.rows, free)
         apart = jnp.maximum(1, -jnp.min(slack))
         start = _Point(free, jnp.maximum(slack, apart), jnp.full_like(limits, 1) * apart)
         first = (start, start, self._error(start, g, limits))
@@ -83,27 +81,27 @@ class QuadraticProgram(eqx.Module):
 
     def _error(self, point: "_Point", g: Array, limits: Array) -> Array:
         x, s, z = point
-        curved, held = times(self.h, x), times(self.rows.T, z)
+        curved, held = _times(self.h, x), _times(self.rows.T, z)
         size = 1 + jnp.max(jnp.abs(g)) + jnp.max(jnp.abs(curved))
         slope = jnp.max(jnp.abs(curved + g + held)) / size
-        value = times(self.rows, x)
+        value = _times(self.rows, x)
         size = 1 + jnp.max(jnp.abs(value)) + jnp.max(jnp.abs(self.yielding * z))
         over = jnp.max(jnp.abs(value + s - self.yielding * z - limits)) / size
         return jnp.maximum(jnp.maximum(slope, over), jnp.mean(s * z))
 
     def _step(self, point: "_Point", g: Array, limits: Array) -> "_Point":
         x, s, z = point
-        rest = times(self.h, x) + g + times(self.rows.T, z)
-        over = times(self.rows, x) + s - self.yielding * z - limits
+        rest = _times(self.h, x) + g + _times(self.rows.T, z)
+        over = _times(self.rows, x) + s - self.yielding * z - limits
         weight = 1 / (s / z + self.yielding)
-        system = self.h + times(self.rows.T, weight[:, None] * self.rows)
+        system = self.h + _times(self.rows.T, weight[:, None] * self.rows)
         factor = jax.scipy.linalg.cho_factor((system + system.T) / 2, lower=True)
 
         def direction(product: Array) -> _Point:
             short = over - product / z
-            right = -rest - times(self.rows.T, weight * short)
+            right = -rest - _times(self.rows.T, weight * short)
             dx = jax.scipy.linalg.cho_solve(factor, right)
-            dz = weight * (times(self.rows, dx) + short)
+            dz = weight * (_times(self.rows, dx) + short)
             return _Point(dx, (-product - s * dz) / z, dz)
 
         mean = jnp.mean(s * z)
@@ -122,6 +120,16 @@ class _Point(NamedTuple):
     x: Array
     s: Array
     z: Array
+
+
+def _times(matrix: Array, other: Array) -> Array:
+    """A product whose dtype is that of its factors, also under a ``vmap`` from outside.
+
+    ``vmap`` of a ``scan`` batches the body after :func:`jax.enable_x64` has been left, and a
+    product that names float64 as its result, as ``jnp.matmul`` does, is made float32 there.
+    """
+    inner = (((1,), (0,)), ((), ()))
+    return jax.lax.dot_general(matrix, other, inner, precision="highest")
 
 
 def _in_dtype(dtype: Any, tree: Any) -> Any:

@@ -88,7 +88,7 @@ def unit_rows(
     return UnitRows(
         obs=_seen(preparation, rows.obs),
         action=_inside(preparation, rows.action),
-        reward=of(rows.reward, partial(_reward_in_units, own, following)),
+        reward=of(rows.reward, partial(_reward_in_units, own, following, rows.terminated)),
         cost=of(rows.cost, _cost_in_units),
         next_obs=of(rows.next_obs, _seen),
         next_action=_next_action(preparation, rows),
@@ -159,11 +159,19 @@ def _require_shapes(preparation: Preparation, batch: Transition) -> None:
 
 
 def _reward_in_units(
-    own: Array, following: Array, preparation: Preparation, reward: Array
+    own: Array, following: Array, terminated: Any, preparation: Preparation, reward: Array
 ) -> Array:
-    """The reward, or the discounted sum of several, without the mean of each."""
-    offset = preparation.reward_offset * _summed(own, 1 - following)
-    return (reward - offset) / preparation.reward_unit
+    """The reward, or the discounted sum of several, without the mean of each.
+
+    The last one of an episode that the plant ended is also without the mean of every step that it
+    would have had: rewards are centred where no logged row is terminated, but a plant on which the
+    learner is fine-tuned may end one. So every value is ``offset / (1 - discount)`` below that of
+    rewards that are not centred, and ending early is worth nothing, as there.
+    """
+    taken = _summed(own, 1 - following)
+    if terminated is not None:
+        taken = jnp.where(terminated, _summed(own, 1.0), taken)
+    return (reward - preparation.reward_offset * taken) / preparation.reward_unit
 
 
 def _summed(own: Array, part: Array | float) -> Array:
@@ -180,7 +188,8 @@ def _cost_in_units(preparation: Preparation, cost: Array) -> Array:
 
 
 def _return_in_units(own: Array, preparation: Preparation, returns: Array) -> Array:
-    # Rewards are centred where nothing is terminated, and a truncated episode goes on for ever.
+    # A truncated episode goes on for ever with the log's mean reward, and one that the plant ended
+    # misses the mean of every later step, so that both are off by the same.
     offset = preparation.reward_offset * _summed(own, 1.0)
     # While an episode goes on its return is not known; a masked row may hold anything.
     scaled = (returns - offset) / preparation.reward_unit

@@ -85,7 +85,8 @@ def prepare(
 
     Where no row of the split is terminated, a constant in the reward changes no policy's rank, but
     puts every value ``1 / (1 - discount)`` times as far from zero, where short trainings do not
-    reach. ``centred`` takes the mean reward off there, which changes the problem in nothing else.
+    reach. ``centred`` takes the mean reward off there, which changes the problem in nothing else:
+    a row that a plant terminates later, online, is without the mean of every step it cuts off.
     Where a row is terminated, or it is not known whether one is, nothing is taken off: it would
     change what ending an episode is worth.
 
