@@ -126,7 +126,107 @@ def scipy_grid(*, tiny: bool) -> tuple[Callable[[], Any], int]:
     return work, n
 
 
+def neorl2_double_mass(*, tiny: bool) -> tuple[Callable[[], Any], int]:
+    """NeoRL-2's DMSD."""
+    return _neorl2("dmsd", "DoubleMassSpringDamperEnv", 100 if tiny else 2000)
+
+
+def neorl2_pipeline(*, tiny: bool) -> tuple[Callable[[], Any], int]:
+    """NeoRL-2's Pipeline."""
+    return _neorl2("pipline", "PipelineEnv", 100 if tiny else 5000)
+
+
+def _neorl2(module: str, kind: str, n: int) -> tuple[Callable[[], Any], int]:
+    """A plant of NeoRL-2's wheel, which lacks its rewards: theirs cost nothing here."""
+    import importlib
+    import types
+
+    import numpy as np
+
+    rewards = ("neorl2.envs.reward", *(f"neorl2.envs.reward.{x}_reward" for x in REWARDS))
+    for name in rewards:
+        stand_in: Any = types.ModuleType(name)
+        stand_in.get_reward = lambda *_: 0.0
+        sys.modules.setdefault(name, stand_in)
+    env = getattr(importlib.import_module(f"neorl2.envs.{module}"), kind)()
+    actions = np.random.default_rng(0).uniform(-1, 1, (n, *env.action_space.shape))
+
+    def work() -> Any:
+        env.reset()
+        for action in actions:
+            last = env.step(action)
+            if last[2] or last[3]:
+                env.reset()
+        return last
+
+    return work, n
+
+
+def sustaingym_building(*, tiny: bool) -> tuple[Callable[[], Any], int]:
+    """SustainGym's small office in Tucson: five zones and an attic, its own weather file."""
+    import contextlib
+    import io
+
+    from sustaingym.envs.building import (  # pyright: ignore[reportMissingImports]
+        BuildingEnv,
+        ParameterGenerator,
+    )
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        env: Any = BuildingEnv(ParameterGenerator("OfficeSmall", "Hot_Dry", "Tucson"))
+    n = 20 if tiny else 500
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(n)]
+
+    def work() -> Any:
+        env.reset(seed=0)
+        return [env.step(action) for action in actions][-1]
+
+    return work, n
+
+
+def mujoco_arm(*, tiny: bool) -> tuple[Callable[[], Any], int]:
+    """The arm's seven links under random torques: 25 steps of MuJoCo's 2 ms are one of ours."""
+    import mujoco  # pyright: ignore[reportMissingImports]
+    import numpy as np
+
+    sys.path.append(str(ORACLES))
+    from mujoco_arm import model  # pyright: ignore[reportMissingImports]
+
+    n = 5 if tiny else 200
+    arm = model()
+    data = mujoco.MjData(arm)
+    inside = round(0.05 / arm.opt.timestep)
+    torques = np.random.default_rng(0).uniform(-5, 5, (n, arm.nv))
+
+    def work() -> Any:
+        mujoco.mj_resetData(arm, data)
+        for torque in torques:
+            data.qfrc_applied[:] = torque
+            mujoco.mj_step(arm, data, inside)
+        return data.qpos
+
+    return work, n
+
+
+REWARDS = ("dmsd", "pipeline")
 PEERS = (
+    Peer(
+        *("DMSD-v0", "neorl2", "the same equations; its reward is left out there", 50.0),
+        build=neorl2_double_mass,
+    ),
+    Peer(
+        *("Pipeline-v0", "neorl2", "the same equations; its reward is left out there", 50.0),
+        build=neorl2_pipeline,
+    ),
+    Peer(
+        *("HVACControl-v0", "sustaingym", "six zones, linear and sampled once as ours", 50.0),
+        build=sustaingym_building,
+    ),
+    Peer(
+        *("RobotAssembly-v0", "mujoco", "the same links without contact and sensors", 50.0),
+        build=mujoco_arm,
+    ),
     Peer(
         *("PowerGrid-v0", "scipy", "the same machines and network in float64, no noise", 200.0),
         build=scipy_grid,

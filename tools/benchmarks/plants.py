@@ -11,6 +11,7 @@ about six minutes on two quiet cores:
 
     hatch run benchmark-plants:run
     hatch run benchmark-plants:run --only CSTR-v0 --rounds 3
+    hatch run benchmark-plants:sources    four plants beside their sources, at N = 1024 alone
     hatch run benchmark-plants:run --tiny --out /tmp/plants.json    that it runs, no figures
 """
 
@@ -29,7 +30,7 @@ from _rounds import RESULTS, machine, summary, write
 
 VERSIONS = (
     *("jax", "jaxlib", "numpy", "scipy", "pcgym", "casadi", "or-gym"),
-    "industrial-benchmark-python",
+    *("industrial-benchmark-python", "mujoco", "neorl2", "sustaingym"),
 )
 SIZES = (1, 64, 1024, 4096)
 REFERENCE = 1024
@@ -56,7 +57,7 @@ def main() -> int:
     os.environ.pop("NEORL_COMPILATION_CACHE", None)
     rows, missing, failures = [], {}, []
     for name, env in _plants().items():
-        if arguments.only and arguments.only != name:
+        if arguments.only and name not in arguments.only:
             continue
         try:
             row, ours = _plant(name, env, arguments)
@@ -104,7 +105,7 @@ def _plants() -> dict[str, Any]:
 
 def _plant(name: str, env: Any, arguments: argparse.Namespace) -> tuple[dict[str, Any], Ours]:
     """What was found of a plant, and its batch that is compared with peers."""
-    sizes = SIZES[:2] if arguments.tiny else SIZES
+    sizes = SIZES[:2] if arguments.tiny else (REFERENCE,) if arguments.peers else SIZES
     reference = sizes[-1] if arguments.tiny else REFERENCE
     found, batches = {}, {}
     for size in sizes:
@@ -203,17 +204,19 @@ def _against(
     except Exception as error:  # Whatever an import of others may raise.
         missing[peer.name] = f"{type(error).__name__}: {error}"
         return None
-    ratios, speeds = [], []
+    ratios, speeds, by_processor = [], [], []
     for _ in range(1 if arguments.tiny else arguments.rounds):
-        mine, other = _timed(ours.work)[0], _timed(theirs)[0]
+        (mine, my_work), (other, other_work) = _timed(ours.work), _timed(theirs)
         speeds.append(steps / other)
         ratios.append(ours.steps / mine / speeds[-1])
+        by_processor.append(ours.steps / max(my_work, 1e-9) / (steps / max(other_work, 1e-9)))
     middle = statistics.median(ratios)
     print(f"{peer.plant}: {middle:,.0f} times {peer.name} (goal {peer.goal:g})", flush=True)
     return {
         "peer": peer.name,
         "what": peer.what,
         "ratio": summary(ratios),
+        "ratio_of_processor_time": summary(by_processor),
         "peer_per_second": summary(speeds),
         "goal": peer.goal,
         "missed": not arguments.tiny and middle < peer.goal,
@@ -234,7 +237,8 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=5, help="rounds of every size (5)")
-    parser.add_argument("--only", help="one plant")
+    parser.add_argument("--only", nargs="+", help="some plants")
+    parser.add_argument("--peers", action="store_true", help="only N = 1024, beside the peers")
     parser.add_argument("--tiny", action="store_true", help="one round of small batches")
     parser.add_argument("--out", type=Path, default=RESULTS / "plants.json")
     return parser.parse_args()

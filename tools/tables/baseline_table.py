@@ -44,18 +44,6 @@ SPREAD, SHIFTED = 0.15, 0.3
 SEED, SEARCH_SEED, COMPARED_SEED = 20_000, 20_001, 20_002
 
 
-CHANGED = {
-    "CSTR-v0": "a better reference",
-    "PowerGrid-v0": "a better reference",
-    "RobotAssembly-v0": "a trip costs 100 in place of 20, another mode of test",
-    "SteelAnnealing-v0": "smaller losses, a finer integration, a milder mode of test",
-    "SupplyChain-v0": "stocks have their worth in the reward",
-    "WaterTreatment-v0": "the reward is the cost of treatment, larger washes, retuned controllers",
-}
-"""What changed in plants after stored tables were measured. Whoever measures the tables of a plant
-anew takes it out; once it is empty the notes are gone from all pages."""
-
-
 def main() -> int:
     """Measures the plants asked for, writes what was found and prints it."""
     arguments = _arguments()
@@ -300,25 +288,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--modes", action="store_true", help="only the mode of test, of results")
     parser.add_argument("--check", action="store_true", help="compare with what is stored")
     return parser.parse_args()
-
-
-def note_on_changes(plant: str = "") -> str:
-    """The sentence for a table of one plant, or of all; empty where nothing changed."""
-    if plant:
-        change = CHANGED.get(plant)
-        return (
-            f"*Measured before the plant changed ({change}); not measured again yet.*"
-            if change
-            else ""
-        )
-    if not CHANGED:
-        return ""
-    changes = "; ".join(f"{name}: {change}" for name, change in CHANGED.items())
-    return (
-        "*Some plants have changed since these numbers were measured; theirs have not been "
-        f"measured again yet.* {changes}. Since then, too, learners take the mean off the rewards "
-        "of a log without a terminated row."
-    )
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ Kinds of policies, each searched by the cross-entropy method for the score (retu
 penalties): constants that drift (start and slope of every channel), bang-bang in 24 pieces, open
 loop in 24 pieces, a linear law of all standardised readings and time (begun by imitating the
 reference), and the reference plus such a law (begun at nothing). What a search ends with is judged
-on 100 other episodes, beside the ordinary controller, the reference and the best constant of the
-baselines. The searches are small, so head-room is a lower bound.
+on 100 other episodes, beside the ordinary controller, the reference and the best constant, whose
+rows are those of ``tools/baselines/NAME.json``. The searches are small, so head-room is a lower
+bound.
 
 A kind without readings that comes near the reference is a plant that does not pay for control; one
 that trips and ranks high, a plant that pays for ending early; a law far above the reference, a
@@ -31,11 +32,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from baseline_table import RESULTS, ROOT, SEARCH_SEED, SEED, row_of, stored_constant
+from baseline_table import RESULTS, ROOT, SEARCH_SEED, SEED, row_of
 from neorl_core import highs, lows
 from neorl_core.control import ConstantPolicy
 from neorl_envs import environment_names, make
-from neorl_envs.scoring import run_episode, score_episodes, scores
+from neorl_envs.scoring import EpisodeScores, run_episode, score_episodes, scores
 
 FOUND = RESULTS / "head_room"
 PAGE = ROOT / "docs/pages/explanation/plant-evidence.md"
@@ -141,17 +142,12 @@ def searched(env: Any, build: Build, start: np.ndarray, width: float, size: Any)
     """The best numbers of a search; noise is common to all candidates of a generation."""
     generations, population, episodes = size
     rng = np.random.default_rng(SEARCH_SEED)
-
-    @jax.jit
-    def run(x: Any, keys: Any) -> Any:
-        return jax.vmap(lambda one: score_episodes(env, build(one), keys))(x)
-
     mean, sd, best = start, np.full(start.size, width), start
     for generation in range(generations):
         keys = jax.random.split(jax.random.key(SEARCH_SEED + generation), episodes)
         x = rng.normal(mean, sd, (population, start.size))
         x[0], x[1] = mean, best
-        found = run(jnp.asarray(x, jnp.float32), keys)
+        found = _all_scored(env, jax.vmap(build)(jnp.asarray(x, jnp.float32)), keys)
         each = (jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(population))
         worth = np.nan_to_num([scores(env, one).mean() for one in each], nan=-np.inf)
         elite = x[np.argsort(-worth)[: max(int(ELITE * population), 3)]]
@@ -161,23 +157,25 @@ def searched(env: Any, build: Build, start: np.ndarray, width: float, size: Any)
     return mean
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def _all_scored(env: Any, policies: Any, keys: Any) -> EpisodeScores:
+    """The episodes of every candidate; one program for all kinds of one form."""
+    return jax.vmap(lambda policy: score_episodes(env, policy, keys))(policies)
+
+
 def measured(name: str, size: tuple[int, int, int]) -> dict[str, Any]:
     """All kinds of one plant, judged on the same other episodes."""
     env: Any = make(name)
     keys = jax.random.split(jax.random.key(SEED), JUDGED)
-    tunings = env.tunings()
-    policies = {
-        tuning: tunings[tuning] for tuning in dict.fromkeys((next(iter(tunings)), env.reference))
-    }
-    constant = stored_constant(RESULTS / f"{name}.json")
-    if constant:
-        policies["best constant"] = ConstantPolicy(jnp.asarray(constant["action"], jnp.float32))
+    baselines = json.loads((RESULTS / f"{name}.json").read_text())
+    known = {row["policy"]: row for row in baselines["rows"]}
+    beside = dict.fromkeys((next(iter(env.tunings())), env.reference, "best constant"))
+    rows = [known[policy] for policy in beside]
     for kind, (build, start, width) in kinds(env).items():
         begun = time.process_time()
-        best = searched(env, build, start, width, size)
-        policies[kind] = build(jnp.asarray(best, jnp.float32))
+        best = build(jnp.asarray(searched(env, build, start, width, size), jnp.float32))
+        rows.append(row_of(kind, env, score_episodes(env, best, keys)))
         print(f"{name}, {kind}: {time.process_time() - begun:.0f} processor s", flush=True)
-    rows = [row_of(kind, env, score_episodes(env, p, keys)) for kind, p in policies.items()]
     return {
         "plant": name,
         "unit": env.reward_unit,
@@ -188,9 +186,12 @@ def measured(name: str, size: tuple[int, int, int]) -> dict[str, Any]:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """One row a plant: scores, and how often the limit that is broken most often was not kept."""
+    """One row a plant: scores, and how often the limit that is broken most often was not kept.
+
+    The size of a search is its generations, the candidates of one and the episodes of each.
+    """
     kinds = ("best constant", "drift", "bang-bang", "open loop", "linear law", "reference and law")
-    head = ["Plant (unit)", "ordinary", "reference", *kinds, "generations"]
+    head = ["Plant (unit)", "ordinary", "reference", *kinds, "size"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for result in results:
         rows = {row["policy"]: row for row in result["rows"]}
@@ -198,7 +199,7 @@ def table(results: list[dict[str, Any]]) -> str:
         chosen = [ordinary, rows[result["reference"]], *(rows.get(kind) for kind in kinds)]
         cells = [_cell(row) if row else "" for row in chosen]
         name = f"{result['plant']} ({result['unit']})"
-        lines.append(f"| {' | '.join([name, *cells, str(result['size'][0])])} |")
+        lines.append(f"| {' | '.join([name, *cells, ' x '.join(map(str, result['size']))])} |")
     return "\n".join(lines)
 
 
@@ -212,7 +213,9 @@ def page(text: str) -> str:
     """The evidence page with the table as the results have it."""
     before, _, rest = text.partition(BEGIN)
     results = [json.loads(path.read_text()) for path in sorted(FOUND.glob("*.json"))]
-    return f"{before}{BEGIN}\n\n{table(results)}\n\n{END}{rest.partition(END)[2]}"
+    left = [name for name in sorted(environment_names()) if not (FOUND / f"{name}.json").exists()]
+    note = f"\n\nNot searched on the plant as it is: {', '.join(left)}." if left else ""
+    return f"{before}{BEGIN}\n\n{table(results)}{note}\n\n{END}{rest.partition(END)[2]}"
 
 
 def main() -> int:

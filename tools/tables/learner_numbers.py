@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from baseline_table import note_on_changes
 from learning_page import (
     OFFICIAL,
     PUBLISHED,
@@ -16,9 +15,12 @@ from learning_page import (
     ROOT,
     WITHOUT_PLANT,
     between,
+    log_name,
+    missing,
     over_cloning,
     read_cells,
     read_controllers,
+    trips,
 )
 
 PAGES = {
@@ -60,7 +62,10 @@ def section(page: str) -> str:
         for name in PAGES[page]
         if (row := _row(path, name))
     ]
-    heads = "| learner | log | seeds | mean ± deviation of seeds | less BC [95 %] | controller |"
+    heads = (
+        "| learner | log | updates | seeds | mean ± deviation of seeds | less BC [95 %] | trips |"
+    )
+    heads += " controller |"
     published = [f"`{name}` {PUBLISHED[name]}" for name in PAGES[page] if name in PUBLISHED]
     said = (
         f"\n\nPublished for NeoRL-2's DMSD (best ± its deviation / median / worst of a grid of "
@@ -68,10 +73,9 @@ def section(page: str) -> str:
         if published
         else ""
     )
-    return (
-        "\n".join([TEXT, "", note_on_changes(), "", heads, "|---|---|---|---|---|---|", *rows])
-        + said
-    )
+    left = missing(PAGES[page])
+    note = [left, ""] if left else []
+    return "\n".join([TEXT, "", *note, heads, "|" + "---|" * 8, *rows]) + said
 
 
 def _row(path: Path, name: str) -> str:
@@ -81,17 +85,21 @@ def _row(path: Path, name: str) -> str:
     runs = {key: [one["scores"] for one in cells[key]] for key in {name, "bc"} & set(cells)}
     means = [float(np.mean(run)) for run in runs[name]]
     spread = f" ± {between(runs[name])}" if len(means) > 1 else ""
-    log = "NeoRL-2 DMSD, official" if path.stem == OFFICIAL else path.stem.replace("-v0-", ", ")
+    old = "*" if path.stem == OFFICIAL and name != "bc" else ""
+    log = f"{log_name(path)}{old}"
     controllers = read_controllers(path)
     best = max(controllers, key=lambda key: float(np.mean(controllers[key])))
-    row = [f"`{name}`", log, str(len(means)), f"{np.mean(means):.4g}{spread}"]
-    row += [over_cloning(name, runs), f"{best} {np.mean(controllers[best]):.4g}"]
+    updates = f"{cells[name][0]['updates']:,}"
+    row = [f"`{name}`", log, updates, str(len(means)), f"{np.mean(means):.4g}{spread}"]
+    row += [over_cloning(name, runs), trips(cells[name])]
+    row += [f"{best} {np.mean(controllers[best]):.4g}"]
     return f"| {' | '.join(row)} |"
 
 
-TEXT = """Return less the plant's penalties on 200 episodes, without a guard, last networks; 10,000
-updates of 128 rows with networks of 64 (on the official log 100,000), nothing tuned to a plant;
-NeoRL-2's tasks are normalised. All settings, and the other learners beside them:
+TEXT = """Return less the plant's penalties on the same episodes for all policies, without a guard;
+last networks; batches of 128 rows, networks of 64, nothing tuned to a plant; NeoRL-2's tasks are
+normalised. *Trips* is the share of episodes that the plant ended. A log with a star was learned
+before the mean was taken off its rewards. All settings, and the other learners beside them:
 [Learners compared](../explanation/learners-compared.md). Made by
 `tools/tables/learner_numbers.py`."""
 

@@ -4,6 +4,7 @@ Usage:
     python tools/tables/learning_page.py
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +13,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from baseline_table import note_on_changes
 from cell_table import read_table
 from learner_settings import changed_settings
 from neorl_agents import ALGORITHMS
 from neorl_core.statistics import crossed_interval, student_interval
+from neorl_envs import environment_names
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/benchmarks/results/learning"
@@ -34,6 +35,8 @@ PUBLISHED = {
     "edac": "78.7 ± 2.3 / 73.7 / 69.2",
 }
 
+COMPARED = ("bc", "td3_bc", "iql", "awac", "xql", "rebrac", "cql", "cal_ql", "sac_n", "edac")
+
 Cells = dict[str, list[dict[str, Any]]]
 
 
@@ -46,14 +49,14 @@ def page() -> str:
     tables = sorted(RESULTS.glob("*.jsonl"))
     own = [path for path in tables if SIMULATED in path.stem]
     official = RESULTS / f"{OFFICIAL}.jsonl"
-    parts = [HEAD, "## NeoRL-2 DMSD, the official log", OFFICIAL_TEXT, table(official, PUBLISHED)]
-    parts += [_settings(official), OTHER_TEXT, other_settings()]
+    parts = [HEAD, "## NeoRL-2 DMSD, the official log", OFFICIAL_TEXT, NOT_CENTRED]
+    parts += [table(official, PUBLISHED), _settings(official), OTHER_TEXT, other_settings()]
     for path in tables:
         if WITHOUT_PLANT in path.stem:
-            parts += ["## NeoRL-2 Simglucose, the official log", WITHOUT_TEXT, beside_the_log(path)]
-            parts += [_settings(path)]
+            parts += ["## NeoRL-2 Simglucose, the official log", WITHOUT_TEXT, NOT_CENTRED]
+            parts += [beside_the_log(path), _settings(path)]
     if own:
-        parts += ["## The plants' own logs", note_on_changes(), OWN_TEXT, _wins(own)]
+        parts += ["## The plants' own logs", OWN_TEXT, _wins(own), missing()]
     for path in own:
         name, _, quality = path.stem.rpartition("-")
         parts += [f"### {name}, {quality}", table(path), _settings(path)]
@@ -71,13 +74,15 @@ def table(path: Path, published: dict[str, str] | None = None) -> str:
     runs = {name: [one["scores"] for one in found] for name, found in cells.items()}
     runs |= {name: [x] for name, x in read_controllers(path).items()}
     heads = ["policy", "seeds", "mean", "deviation of seeds", f"IQM [{LEVEL:.0%} interval]"]
-    heads += ["less BC [95 % interval]", "mean in test"]
+    heads += ["less BC [95 % interval]", "trips", "mean in test"]
+    tripped = read_table(path).also.get("controller_trips", {})
     if published:
         heads.append("published best / median / worst")
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for name, scores in sorted(runs.items(), key=lambda item: -np.mean(np.concatenate(item[1]))):
         row = [name, str(len(scores)), f"{np.mean(scores):.4g}", between(scores)]
-        row += [_iqm_text(scores), over_cloning(name, runs), _in_test(cells.get(name, []))]
+        row += [_iqm_text(scores), over_cloning(name, runs)]
+        row += [trips(cells.get(name, []), tripped.get(name)), _in_test(cells.get(name, []))]
         if published:
             row.append(published.get(name, ""))
         lines.append("| " + " | ".join(row) + " |")
@@ -151,6 +156,31 @@ def between(runs: list[list[float]]) -> str:
     return f"{np.std([np.mean(run) for run in runs], ddof=1):.3g}" if len(runs) > 1 else ""
 
 
+def trips(found: list[dict[str, Any]], controller: float | None = None) -> str:
+    """The share of a policy's episodes that tripped; nothing where it was not recorded."""
+    known = [one["trips"] for one in found if "trips" in one]
+    known = known or [] if controller is None else [controller]
+    return f"{100 * np.mean(known):.3g} %" if known else ""
+
+
+def missing(learners: Sequence[str] = COMPARED) -> str:
+    """Which learners have no row on which of the plants' own logs."""
+    without: dict[str, list[str]] = {}
+    for plant, quality in itertools.product(sorted(environment_names()), ("medium", "mixed")):
+        path = RESULTS / f"{plant}-{quality}.jsonl"
+        cells = read_cells(path)
+        left = ", ".join(f"`{name}`" for name in learners if name not in cells)
+        if left:
+            without.setdefault(left, []).append(log_name(path))
+    said = "; ".join(f"{text} on {', '.join(logs)}" for text, logs in without.items())
+    return f"Not measured on plants and learners as they are: {said}." if said else ""
+
+
+def log_name(path: Path) -> str:
+    """How a page calls the log of a table."""
+    return "NeoRL-2 DMSD, official" if path.stem == OFFICIAL else path.stem.replace("-v0-", " ")
+
+
 def _in_test(found: list[dict[str, Any]]) -> str:
     runs = [one["test_mode"] for one in found if "test_mode" in one]
     return f"{np.mean(runs):.4g}" if runs else ""
@@ -179,9 +209,17 @@ def _settings(path: Path) -> str:
     """What is not the learner's default, once for all learners that share it."""
     groups: dict[str, list[str]] = {}
     for name, found in read_cells(path).items():
-        groups.setdefault(_changed(found[0]), []).append(f"`{name}`")
+        groups.setdefault(_changed(found[0]) + _when(found[0]), []).append(f"`{name}`")
     said = "; ".join(f"{', '.join(names)}: {text}" for text, names in groups.items())
-    return f"Settings other than the defaults: {said}." if said else ""
+    failed = [one for one in read_table(path).cells if one.get("failure")]
+    words = ", ".join(f"`{one['algorithm']}` with seed {one['seed']}" for one in failed)
+    diverged = f" Diverged: {words}." if failed else ""
+    return f"Settings other than the defaults: {said}.{diverged}" if said else ""
+
+
+def _when(result: dict[str, Any]) -> str:
+    episodes = f", {len(result['scores'])} episodes" if "scores" in result else ""
+    return f"{episodes}, measured {result.get('date', 'by 2026-11-23')}"
 
 
 def _changed(result: dict[str, Any]) -> str:
@@ -211,9 +249,13 @@ HEAD = """# Learners compared
 Made by `tools/tables/learning_page.py` from the cells that `tools/tables/learning_table.py` has
 stored (one table for every log in `tools/benchmarks/results/learning`). Every score is the return
 of an episode less the plant's declared penalties, which the training reward has taken off too, over
-200 episodes that all policies share. Learners act without a guard. *In test* is the same with the
-plant's constants of the mode of test. *Deviation of seeds* is the standard deviation of the seeds'
-means. Last networks, never the best of a run."""
+episodes that all policies of a table share. Learners act without a guard. *Trips* is the share of
+those episodes that the plant ended. *In test* is the mean with the plant's constants of the mode of
+test. *Deviation of seeds* is the standard deviation of the seeds' means. Last networks, never the
+best of a run. Below each table: updates, settings, episodes, the date, and runs that diverged."""
+
+NOT_CENTRED = """*These rows are from before learners took the mean off the rewards of a log without
+a terminated row, as this one is; only those of `bc` are as they would be now.*"""
 
 OFFICIAL_TEXT = """Normalised by NeoRL-2's references; scored on `DMSD-v0`, which is that task
 restated step for step. Published are the levels over that benchmark's own grid of settings, which
@@ -234,8 +276,11 @@ which was not trained on (root mean square in half ranges), and how many of thei
 a hundredth of half the range of a bound, beside those of the log itself."""
 
 OWN_TEXT = """100,000 rows of the qualities `mixed` and `medium`, collected with seed 0; nothing is
-tuned to a plant. First, on how many logs the interval of the difference to behaviour cloning
-(paired by seed and episode, for fresh seeds and episodes) lies above or below zero."""
+tuned to a plant. Rows are of the plants and learners as they are: what was measured before a plant
+changed, or before rewards were centred where that makes a difference, has been taken out. Tables
+of few updates and three seeds tell large differences alone. First, on how many logs the interval
+of the difference to behaviour cloning (paired by seed and episode, for fresh seeds and episodes)
+lies above or below zero."""
 
 
 if __name__ == "__main__":

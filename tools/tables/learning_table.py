@@ -8,17 +8,19 @@ Usage:
     python tools/tables/learning_page.py            the page of all tables
 
 A cell is an algorithm with a seed. The log's table, ``LOG.jsonl``, holds its returns of all
-episodes, the last training metrics and what it was made of; a cell that is there is left out, so
-that a run that was cut short goes on where it stopped. With ``--other NAME`` a cell of other
-settings than the table's goes to ``learning_settings.jsonl``. Scores are returns less the plant's
-declared penalties, which the training reward has taken off too; for the tasks of NeoRL-2 they are
-normalised by its references. Tunings of the plant stand in the same table. A log without a plant
-(Simglucose) is trained on but not scored, for there is no simulator of it here: with ``--held-out``
-the policies' actions are compared with those of a log that was not trained on.
+episodes, how many of them tripped, the last training metrics, the date and what it was made of; a
+cell that is there is left out, so that a run that was cut short goes on where it stopped. With
+``--other NAME`` a cell of other settings than the table's goes to ``learning_settings.jsonl``.
+Scores are returns less the plant's declared penalties, which the training reward has taken off too;
+for the tasks of NeoRL-2 they are normalised by its references. Tunings of the plant stand in the
+same table. A log without a plant (Simglucose) is trained on but not scored, for there is no
+simulator of it here: with ``--held-out`` the policies' actions are compared with those of a log
+that was not trained on.
 """
 
 import argparse
 import dataclasses
+import functools
 import json
 import time
 from collections.abc import Sequence
@@ -75,8 +77,7 @@ def main() -> None:
     if not args.table:
         data = _training_data(args, env)
         for algorithm in args.algorithms:
-            for seed in args.seeds:
-                _cell(args, env, data, path, algorithm, seed)
+            _cells(args, env, data, path, algorithm)
         if env is not None and not args.other:
             _controllers(args, env, path)
     if not args.other:
@@ -154,62 +155,96 @@ class _Last(Watcher):
     """Keeps the last metrics, and says how far it is."""
 
     def __init__(self, updates: int) -> None:
-        self.metrics: dict[str, float] = {}
+        self.metrics: list[dict[str, float]] = []
         self._updates, self._begun = updates, time.monotonic()
 
     def chunk(self, step: int, metrics: list[dict[str, float]]) -> None:
-        self.metrics = metrics[0]
+        self.metrics = metrics
         if step % 5_000 == 0:
             rate = step / (time.monotonic() - self._begun)
             print(f"  {step} of {self._updates}, {rate:.0f}/s", flush=True)
 
 
-def _cell(
-    args: argparse.Namespace, env: Any, data: TrainingData, path: Path, name: str, seed: int
-) -> None:
+def _cells(args: argparse.Namespace, env: Any, data: TrainingData, path: Path, name: str) -> None:
+    """All seeds of a learner that the table does not have, trained by one program."""
     learner = _learner(args, name)
-    asked = {"updates": args.updates, "hyperparameters": flat_settings(learner)}
-    called = {"name": f"{args.other}-{seed}"} if args.other else {}
+    known = _known(args, path, name, learner)
+    seeds = tuple(seed for seed in args.seeds if seed not in known)
+    if not seeds:
+        print(f"{path.name} has all seeds of {name}", flush=True)
+        return
+    print(f"{path.stem}: {name}, seeds {seeds}", flush=True)
+    try:
+        _stored(args, env, data, path, name, learner, seeds)
+    except InputError:  # what diverged is a result too, and no other seed's
+        for seed in seeds:
+            try:
+                _stored(args, env, data, path, name, learner, (seed,))
+            except InputError as error:
+                _add(args, path, {"algorithm": name, "seed": seed, "failure": str(error)}, learner)
+
+
+def _known(args: argparse.Namespace, path: Path, name: str, learner: Any) -> set[int]:
+    """The seeds of a learner that the table has; refuses a table of other settings."""
+    known = set()
     for stored in read_table(path).cells:
-        if stored["algorithm"] != name or called.get("name") != stored.get("name"):
+        if stored["algorithm"] != name:
+            continue
+        if args.other and stored.get("name") != f"{args.other}-{stored['seed']}":
             continue
         alike = same_settings(learner, stored["hyperparameters"])
         if not alike or stored["updates"] != args.updates:
             raise SystemExit(f"{path}: {name} has other updates or settings there; give --out")
-        if stored["seed"] == seed:
-            print(f"{path.name} has {name}, seed {seed}", flush=True)
-            return
-    print(f"{path.stem}: {name}, seed {seed}", flush=True)
+        known.add(stored["seed"])
+    return known
+
+
+def _stored(
+    args: argparse.Namespace,
+    env: Any,
+    data: TrainingData,
+    path: Path,
+    name: str,
+    learner: Any,
+    seeds: tuple[int, ...],
+) -> None:
+    """Trains seeds side by side and stores a cell of each."""
     watcher = _Last(args.updates)
     begun = time.monotonic()
     plan = Plan(args.updates, args.chunk, args.updates)
-    trained, failure = None, ""
-    try:
-        trained = train(learner, data, (seed,), plan, watcher=watcher)
-    except InputError as error:  # what diverged is a result too
-        failure = str(error)
-    seconds = time.monotonic() - begun
-    line = {"kind": "chunk", "algorithm": name, "seed": seed, "metrics": watcher.metrics}
-    result = {
-        **called,
-        "algorithm": name,
-        "seed": seed,
-        **asked,
-        "failure": failure,
-        "data": Path(args.data).name
-        if args.data
-        else f"{args.quality}, {args.steps} steps, seed 0",
-        "metrics": watcher.metrics,
-        "signs": training_signs([line]),
-        "seconds": round(seconds, 1),
+    trained = train(learner, data, seeds, plan, watcher=watcher)
+    seconds = (time.monotonic() - begun) / len(seeds)
+    for seed, policy, metrics in zip(seeds, trained.policies, watcher.metrics, strict=True):
+        line = {"kind": "chunk", "algorithm": name, "seed": seed, "metrics": metrics}
+        result = {
+            "algorithm": name,
+            "seed": seed,
+            "failure": "",
+            "metrics": metrics,
+            "signs": training_signs([line]),
+            "seconds": round(seconds, 1),
+        }
+        if env is not None:
+            result["scores"], result["trips"] = _scores(args, env, policy)
+            tested, result["test_trips"] = _scores(args, _in_test(env), policy)
+            result["test_mode"] = float(f"{np.mean(tested):.6g}")
+        elif args.held_out:
+            result["held_out"] = _beside_the_log(policy, read_dataset(args.held_out))
+        _add(args, path, result, learner)
+
+
+def _add(args: argparse.Namespace, path: Path, result: dict[str, Any], learner: Any) -> None:
+    """Adds a cell to the table with what it was made of."""
+    own = f"{args.quality}, {args.steps} steps, seed 0"
+    made = {
+        "updates": args.updates,
+        "hyperparameters": flat_settings(learner),
+        "data": Path(args.data).name if args.data else own,
+        "date": time.strftime("%Y-%m-%d"),
     }
-    if env is not None and trained is not None:
-        result["scores"] = _scores(args, env, trained.policies[0])
-        tested = _scores(args, _in_test(env), trained.policies[0])
-        result["test_mode"] = float(f"{np.mean(tested):.6g}")
-    elif trained is not None and args.held_out:
-        result["held_out"] = _beside_the_log(trained.policies[0], read_dataset(args.held_out))
-    add_cell(path, result, ("name",) if args.other else ("algorithm", "seed"))
+    called = {"name": f"{args.other}-{result['seed']}"} if args.other else {}
+    order = ("name",) if args.other else ("algorithm", "seed")
+    add_cell(path, {**called, **result, **made}, order)
 
 
 def _learner(args: argparse.Namespace, name: str) -> Any:
@@ -242,6 +277,7 @@ def _beside_the_log(policy: Any, log: Dataset) -> dict[str, float]:
     }
 
 
+@functools.cache
 def _in_test(env: Any) -> Any:
     """The plant with the constants of the mode of test."""
     return shifted(env, test_mode(env.name))
@@ -250,17 +286,22 @@ def _in_test(env: Any) -> Any:
 def _controllers(args: argparse.Namespace, env: Any, path: Path) -> None:
     if "controllers" not in read_table(path).also:
         found = {name: _scores(args, env, policy) for name, policy in env.tunings().items()}
-        add_also(path, "controllers", found)
+        add_also(path, "controllers", {name: each for name, (each, _) in found.items()})
+        add_also(path, "controller_trips", {name: trips for name, (_, trips) in found.items()})
 
 
-def _scores(args: argparse.Namespace, env: Any, policy: Any) -> list[float]:
-    """One score for every episode, normalised where the task has published references."""
+def _scores(args: argparse.Namespace, env: Any, policy: Any) -> tuple[list[float], float]:
+    """A score of every episode and the share that tripped.
+
+    Scores are normalised where the task has published references.
+    """
     keys = jax.random.split(jax.random.key(1), args.episodes)
-    found = scores(env, score_episodes(env, policy, keys))
+    episodes = jax.device_get(score_episodes(env, policy, keys))
+    found = scores(env, episodes)
     ends = NEORL2_RETURNS.get(env.name.partition("-")[0])
     if ends is not None:
         found = np.asarray(normalised_score(jnp.asarray(found), low=ends[0], high=ends[1]))
-    return [float(f"{x:.6g}") for x in found]
+    return [float(f"{x:.6g}") for x in found], float(np.mean(episodes.trip))
 
 
 if __name__ == "__main__":

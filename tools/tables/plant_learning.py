@@ -20,7 +20,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from baseline_table import note_on_changes
 from neorl_envs import environment_names
 from neorl_train import verdict
 from neorl_train.results import PolicyRow, ResultTables, read_evaluation
@@ -118,9 +117,18 @@ def verdicts(tables: ResultTables) -> dict[str, dict[str, int]]:
 def page() -> str:
     """The page of all stored results."""
     results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-    missing = sorted({*environment_names()} - {result["plant"] for result in results})
-    note = [f"\nNot measured yet: {', '.join(missing)}."] if missing else []
+    note = [f"\n{text}" for text in [_missing(results)] if text]
     return "\n".join([HEAD, *note, *(part for result in results for part in section(result)), ""])
+
+
+def _missing(results: list[dict[str, Any]]) -> str:
+    """Which plants, and which learners on the others, have no rows."""
+    left = [name for name in environment_names() if name not in {r["plant"] for r in results}]
+    parts = [f"the plants {', '.join(left)}"] if left else []
+    for result in results:
+        without = [f"`{name}`" for name in ALGORITHMS if name not in result["verdicts"]]
+        parts += [f"{', '.join(without)} on {result['plant']}"] if without else []
+    return f"Not measured yet: {'; '.join(parts)}." if parts else ""
 
 
 HEAD = f"""# Learning on every plant
@@ -130,9 +138,9 @@ quality, penalties and limits; {SEEDS} seeds an algorithm, {STARTS} paired episo
 default settings, nothing tuned to a plant. Learned policies act behind their guard; returns are
 means over episodes, with the range of the seeds' means for learners and 95 % intervals for the
 others. A cost is its mean per episode and, behind the slash, the share of episodes over its
-limit. A plant whose verdict is *do not deploy* is a result like any other.
-
-{note_on_changes()}""".rstrip()
+limit. A plant whose verdict is *do not deploy* is a result like any other. Verdicts are those of
+the rule when the plant was measured, before it counted trips. Rows are of the plants and learners
+as they are; where a plant changed, or rewards have been centred since, they are taken out."""
 
 
 def section(result: dict[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from baseline_table import RESULTS, note_on_changes, table
+from baseline_table import RESULTS, table
 from neorl_envs import environment_names, make
 from neorl_envs._command.describe import penalty
 from neorl_envs.blocks._constants import named_constants
@@ -159,10 +159,10 @@ def _baselines(env: Any) -> list[str]:
 def _identified(env: Any, costs: list[str]) -> list[str]:
     """Controllers that were fitted on the plant's own log."""
     path = RESULTS / "classical" / f"{env.name}.json"
-    if not path.exists():
-        return []
-    result = json.loads(path.read_text())
     lines = ["## Identified from the log", ""]
+    if not path.exists():
+        return [*lines, "LQG and MPC have not been measured on this plant as it is.", ""]
+    result = json.loads(path.read_text())
     reasons = {row.get("reason") for row in result["rows"]}
     if not result["episodes"]:
         return [*lines, f"LQG and MPC do not apply: {reasons.pop()}.", ""]
@@ -176,8 +176,6 @@ def _identified(env: Any, costs: list[str]) -> list[str]:
     )
     head = ["", f"return [{env.reward_unit}]", "score", *costs, *(f"kept {c}" for c in costs)]
     head = [*head, "trips"]
-    if note_on_changes(env.name):
-        lines += ["", note_on_changes(env.name)]
     lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in result["rows"]:
         if "reason" in row:
