@@ -91,7 +91,7 @@ class FittedQEvaluation(BaseLearner):
     ) -> tuple[LearnerState, Metrics]:
         """One gradient step; the key is ignored."""
         rows, maps = single(rows), state.preparation
-        # Without the offset that learners of policies may take off: a value is in the log's rewards.
+        # With the offset that learners of policies take off: a value is in the log's rewards.
         left = jnp.where(self.discount < 1, 1 - self.discount, 1)
         taken = jnp.where(rows.terminated, 1 / left, 1)
         earned = (rows.reward + taken * maps.reward_offset / maps.reward_unit)[:, None]
