@@ -18,7 +18,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tools" / "constraints.txt"
-OWN_PINS = {"benchmark-core", "benchmark-latency", "benchmark-learners", "benchmark-plants"}
+OWN_PINS = {
+    "benchmark-core",
+    "benchmark-latency",
+    "benchmark-learners",
+    "benchmark-plants",
+    "flower",
+}
 """Environments that pin their own versions, for peers that nothing else here needs."""
 HEADER = "# Written by `hatch run constraints:update` for all environments.\n"
 
