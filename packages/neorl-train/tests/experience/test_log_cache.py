@@ -1,6 +1,5 @@
-from neorl_agents import ALGORITHMS
 from neorl_envs import read_dataset
-from neorl_train.configuration import config_type
+from neorl_train.configuration import DataConfig
 from neorl_train.experience import collected_log, complete_log
 
 
@@ -13,18 +12,18 @@ def test_a_damaged_log_of_an_environment_is_collected_again(tmp_path, monkeypatc
         return make_log()
 
     monkeypatch.setattr("neorl_train.experience._log_cache.collect_log", collect)
-    config = config_type(ALGORITHMS)()
+    of = DataConfig(steps=300), tmp_path
     first, second = tmp_path / "first.h5", tmp_path / "second.h5"
-    collected_log(config, first, said.append)
-    intact = complete_log(config, first, said.append).content_hash
+    collected_log(*of, first, said.append)
+    intact = complete_log(*of, first, said.append).content_hash
     assert (len(calls), said) == (1, [])
     data = first.read_bytes()
     first.write_bytes(data[: len(data) * 2 // 3])  # in place: the cached log is the same file
-    collected_log(config, second, said.append)
+    collected_log(*of, second, said.append)
     assert len(calls) == 1
-    assert complete_log(config, second, said.append).content_hash == intact
+    assert complete_log(*of, second, said.append).content_hash == intact
     assert len(calls) == 2
     assert any("damaged" in line and line.endswith("collecting it again") for line in said)
-    collected_log(config, tmp_path / "third.h5", said.append)
+    collected_log(*of, tmp_path / "third.h5", said.append)
     assert read_dataset(tmp_path / "third.h5").content_hash == intact
     assert len(calls) == 2

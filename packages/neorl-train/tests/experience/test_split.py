@@ -62,11 +62,11 @@ def test_a_log_in_its_file_gives_what_it_gives_in_memory(make_log, tmp_path):
     path = write_dataset(tmp_path / "log.h5", make_log(n_cost=1, episodes=200))
     config = dataclasses.replace(configured(held_out=0.3), penalty={"cost_0": 2.0})
     small = dataclasses.replace(config, data=dataclasses.replace(config.data, memory="30kB"))
-    assert is_streamed(small, path)
-    assert not is_streamed(config, path)
+    assert is_streamed(small.data, path)
+    assert not is_streamed(config.data, path)
     dataset = read_dataset(path)
     inside = training_experience(config, dataset, dataset.spec, path)
-    outside = training_experience(small, read_log(small, path), dataset.spec, path)
+    outside = training_experience(small, read_log(small.data, path), dataset.spec, path)
     assert isinstance(outside.training, StreamedData)
     assert outside.dataset.content_hash == inside.dataset.content_hash
     assert outside.training.n_rows == inside.training.n_rows
@@ -97,4 +97,4 @@ def test_only_the_dataset_file_stays_on_the_disk(shared_data):
     with pytest.raises(
         InputError, match=r"more than data\.memory = 1MB, and only the dataset file"
     ):
-        read_log(config, path)
+        read_log(config.data, path)

@@ -9,7 +9,7 @@ from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
 from neorl_train.configuration._classical import settings_of, task_of
 from neorl_train.configuration._sections import Config
-from neorl_train.experience._split import sample_of, training_episodes
+from neorl_train.experience._split import training_sample
 
 DOUBTS = "doubts"
 
@@ -37,7 +37,7 @@ def fitted_controllers(
         return {}, []
     reference = None if environment is None else environment.tunings()[environment.reference]
     task = task_of(classical, dataset.spec, reference)
-    part = dataset.select_episodes(sample_of(config, dataset, training_episodes(config, dataset)))
+    part = training_sample(config.data, dataset)
     policies, words = {}, []
     for name in classical.controllers:
         try:

@@ -66,13 +66,13 @@ def fit_run_critics(
     expected = record.get("dataset", {}).get("content_hash", dataset.content_hash)
     if expected != dataset.content_hash:
         raise InputError(f"{path} is not the log that this run began with; restore it")
-    check_split(config, dataset)
+    check_split(config.data, dataset)
     spec = resolved.spec
     parts = [
         dataclasses.replace(
-            dataset.select_episodes(sample_of(config, dataset, episodes)), spec=spec
+            dataset.select_episodes(sample_of(config.data, dataset, episodes)), spec=spec
         )
-        for episodes in both_parts(config, dataset)
+        for episodes in both_parts(config.data, dataset)
     ]
     training, held_out = parts
     for sentence in still_actions(data_statistics(training), spec):

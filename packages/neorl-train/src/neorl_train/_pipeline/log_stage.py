@@ -24,17 +24,17 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
         InputError: If the log is gone, damaged beyond repair, or another than the run began with.
     """
     config, directory, reporter = run.config, session.directory, session.reporter
-    path = run.source.log_file(directory.dataset)
+    path, runs = run.source.log_file(directory.dataset), Path(config.output.directory)
     if isinstance(run.source, PlantSource) and not config.data.steps:
         return None
     if isinstance(run.source, PlantSource):
         reporter.stage(f"collecting {config.data.steps} steps of {run.source.name}")
         run.kind.take_log(run, directory)
         with session.timings.stage("collect or copy the log"):
-            collected_log(config, directory.dataset, reporter.say)
+            collected_log(config.data, runs, directory.dataset, reporter.say)
     reporter.stage(f"reading {path.name}")
     with session.timings.stage("read the log"):
-        dataset = run.dataset or complete_log(config, path, reporter.say)
+        dataset = run.dataset or complete_log(config.data, runs, path, reporter.say)
     _record(run, session, dataset, path)
     if not np.asarray(dataset.transitions.terminated).any():
         reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
@@ -64,6 +64,6 @@ def _record(run: ResolvedRun, session: Session, dataset: Dataset, path: Path) ->
             "content_hash": dataset.content_hash,
             "rows": dataset.n_rows,
             "episodes": dataset.n_episodes,
-            "streamed": is_streamed(run.config, path),
+            "streamed": is_streamed(run.config.data, path),
         }
     )

@@ -32,7 +32,7 @@ from neorl_train.configuration._monitors import (
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._padded import padded_episodes
-from neorl_train.experience._split import sample_of, training_episodes
+from neorl_train.experience._split import training_sample
 
 LEAST_STRETCH = 100
 """Steps: five times as many as the moving mean of a drift monitor weighs."""
@@ -144,7 +144,7 @@ def monitor_records(
 
 def _rows(config: Config, dataset: Dataset) -> np.ndarray:
     """Observations that training sees, as many as memory has room for, without lost readings."""
-    part = dataset.select_episodes(sample_of(config, dataset, training_episodes(config, dataset)))
+    part = training_sample(config.data, dataset)
     columns: Any = part.transitions
     obs = np.asarray(columns.obs)
     return obs[np.asarray(columns.mask) & np.isfinite(obs).all(axis=1)]

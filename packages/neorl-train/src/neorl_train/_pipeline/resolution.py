@@ -30,7 +30,7 @@ from neorl_train.configuration._limits import (
 )
 from neorl_train.configuration._monitors import given_watches
 from neorl_train.configuration._retuning import BEST, INCUMBENT, check_retuning
-from neorl_train.configuration._sections import Config, hyperparameters
+from neorl_train.configuration._sections import Config, batch_sizes, hyperparameters
 from neorl_train.configuration._untrained import untrained_notes
 from neorl_train.experience._source import (
     FileSource,
@@ -108,8 +108,8 @@ def resolved(config: Config) -> Resolved:
     )
     penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
     if dataset is not None:
-        check_split(config, dataset)
-        check_batches(config, training_rows(config, dataset))
+        check_split(config.data, dataset)
+        check_batches(batch_sizes(config), training_rows(config.data, dataset))
     given_watches(config.monitors, spec)  # refused by name before anything is written
     constraints = hard_constraints(limits, spec)
     in_force = _words(limits, spec)
@@ -145,8 +145,8 @@ def _log(config: Config, source: RunSource) -> Dataset | None:
     """The log of a file; that of a plant is collected when the run is carried out."""
     if not isinstance(source, FileSource):
         return None
-    dataset = read_log(config, source.path)
-    if is_streamed(config, source.path):
+    dataset = read_log(config.data, source.path)
+    if is_streamed(config.data, source.path):
         for name in config.training.algorithms:
             require_single_rows(name, hyperparameters(config, name))
     return dataset

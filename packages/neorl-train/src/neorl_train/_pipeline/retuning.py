@@ -25,7 +25,7 @@ from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
 from neorl_train.configuration._retuning import BEST, RESIDUAL, RETUNED
 from neorl_train.configuration._sections import Config
-from neorl_train.experience._split import sample_of, training_episodes
+from neorl_train.experience._split import training_sample
 from neorl_train.results._wording import number
 from neorl_train.verdicts._trial import LogPrediction
 
@@ -73,7 +73,7 @@ def retuning_of(
     """
     name, seed = config.retuning.controller, config.retuning.seed
     known = dict(controllers) | ({} if environment is None else environment.tunings())
-    part = dataset.select_episodes(sample_of(config, dataset, training_episodes(config, dataset)))
+    part = training_sample(config.data, dataset)
     own = _own_episodes(part, name)
     facts = _facts(config, environment, spec)
     try:

@@ -214,6 +214,11 @@ def hyperparameters(config: Config, name: str) -> Any:
     return getattr(config.algorithms, name)
 
 
+def batch_sizes(config: Config) -> dict[str, int]:
+    """Rows of a batch of every learner that is trained, by its name."""
+    return {name: hyperparameters(config, name).batch_size for name in config.training.algorithms}
+
+
 def config_to_dict(config: Config) -> dict[str, Any]:
     """Plain nested dictionaries, ready for TOML or JSON; only the algorithms that are trained.
 

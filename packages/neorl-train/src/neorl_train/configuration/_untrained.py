@@ -73,7 +73,7 @@ def untrained_notes(config: Config, usual: Any) -> list[str]:
     notes = []
     for name in _names(config.algorithms):
         ours, theirs = hyperparameters(config, name), getattr(usual, name)
-        changed = _changed(ours, theirs)
+        changed = changed_fields(ours, theirs)
         if changed and name not in config.training.algorithms:
             notes.append(
                 f"algorithms.{name} has {', '.join(changed)}, but this run does not train {name}, "
@@ -82,13 +82,13 @@ def untrained_notes(config: Config, usual: Any) -> list[str]:
     return notes
 
 
-def _changed(ours: Any, theirs: Any, where: str = "") -> list[str]:
+def changed_fields(ours: Any, theirs: Any, where: str = "") -> list[str]:
     """Dotted names of the fields that differ, those of nested settings one by one."""
     found = []
     for field in _names(ours):
         mine, its = getattr(ours, field), getattr(theirs, field)
         if dataclasses.is_dataclass(mine):
-            found += _changed(mine, its, f"{where}{field}.")
+            found += changed_fields(mine, its, f"{where}{field}.")
         elif mine != its:
             found.append(f"{where}{field}")
     return found

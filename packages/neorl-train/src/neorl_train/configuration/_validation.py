@@ -14,6 +14,7 @@ from neorl_train.configuration._memory import memory_bytes
 from neorl_train.configuration._monitors import check_monitors, supervision_of
 from neorl_train.configuration._retuning import check_candidate
 from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
+from neorl_train.configuration._untrained import changed_fields
 
 MOST_STARTS = 100_000
 """More episodes are a slip of the hand: an evaluation keeps them all in memory."""
@@ -56,8 +57,11 @@ def validate(config: Config) -> None:
     ):
         in_range = all(0 <= seed < 2**31 for seed in seeds)
         _require(in_range, f"{name} must be from 0 to 2^31 - 1, got {', '.join(map(str, seeds))}")
+    usual = type(config.algorithms)()
     for name in known:
-        _validate_hyperparameters(name, hyperparameters(config, name))
+        learner = hyperparameters(config, name)
+        if name in training.algorithms or changed_fields(learner, getattr(usual, name)):
+            _validate_hyperparameters(name, learner)
     for name in training.algorithms:
         _validate_length(name, hyperparameters(config, name), training)
     _validate_counts(config)
@@ -74,7 +78,7 @@ def validate(config: Config) -> None:
 
 
 def _validate_hyperparameters(name: str, algorithm: Any) -> None:
-    """Also of a learner that is not trained: a file serves more than one run."""
+    """Also of a learner that is configured and not trained: a file serves more than one run."""
     try:
         algorithm.validate()
     except ValueError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 from neorl_core import InputError, Spec
 from neorl_core.infrastructure.command_line import one_line
 from neorl_envs import Dataset
-from neorl_train.configuration._sections import Config
+from neorl_train.configuration._sections import Config, batch_sizes
 from neorl_train.experience._source import is_streamed
 from neorl_train.experience._split import both_parts, check_batches, check_split, sample_of
 from neorl_train.experience._streamed import StreamedData, streamed_data
@@ -44,17 +44,17 @@ def training_experience(
         InputError: If the log cannot be split, every row of the training part is masked, or a
             batch is larger than it.
     """
-    check_split(config, dataset)
+    check_split(config.data, dataset)
     prices = tuple(config.penalty.get(channel.name, 0.0) for channel in spec.cost)
     try:
-        used, rest = both_parts(config, dataset)
-        if path is not None and is_streamed(config, path):
-            held_out = dataset.select_episodes(sample_of(config, dataset, rest))
+        used, rest = both_parts(config.data, dataset)
+        if path is not None and is_streamed(config.data, path):
+            held_out = dataset.select_episodes(sample_of(config.data, dataset, rest))
             training = streamed_data(path, dataset=dataset, episodes=used, prices=prices, spec=spec)
         else:
             held_out = dataset.select_episodes(rest)
             training = training_data(dataset.select_episodes(used), prices=prices, spec=spec)
     except ValueError as error:
         raise InputError(f"{config.data.source}: {one_line(error)}") from error
-    check_batches(config, training.n_rows)
+    check_batches(batch_sizes(config), training.n_rows)
     return Experience(dataset, held_out, training)

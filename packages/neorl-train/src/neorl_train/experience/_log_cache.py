@@ -14,17 +14,20 @@ from neorl_core.infrastructure import replacing
 from neorl_core.infrastructure.command_line import one_line
 from neorl_envs import Dataset, collect_log, make, write_dataset
 from neorl_envs.plants import PLANTS
-from neorl_train.configuration._sections import Config
+from neorl_train.configuration._sections import DataConfig
 from neorl_train.experience._changed_plant import changed_plant
 from neorl_train.experience._source import data_keys, read_log
 from neorl_train.runs._names import LOG_CACHE
 
 
-def collected_log(config: Config, run_dataset: Path, say: Callable[[str], None]) -> None:
+def collected_log(
+    data: DataConfig, runs: Path, run_dataset: Path, say: Callable[[str], None]
+) -> None:
     """Puts the environment's log into a run, from the cache of the runs' folder if it is there.
 
     Args:
-        config: Configuration whose source is an environment.
+        data: Its source is an environment.
+        runs: Folder of all runs.
         run_dataset: Path of the destination; kept if it is there.
         say: Called with one line that names where the log came from.
 
@@ -33,12 +36,12 @@ def collected_log(config: Config, run_dataset: Path, say: Callable[[str], None])
     """
     if run_dataset.exists():
         return
-    cached = _cached_log(config)
+    cached = _cached_log(data, runs)
     if not cached.exists():
         cached.parent.mkdir(parents=True, exist_ok=True)
-        env = changed_plant(config.data.source, config.data.constants)
-        key, _ = data_keys(config)
-        write_dataset(cached, collect_log(env, n_steps=config.data.steps, key=key))
+        env = changed_plant(data.source, data.constants)
+        key, _ = data_keys(data)
+        write_dataset(cached, collect_log(env, n_steps=data.steps, key=key))
     else:
         say(f"log taken from {cached}")
     with replacing(run_dataset) as copy:
@@ -48,11 +51,14 @@ def collected_log(config: Config, run_dataset: Path, say: Callable[[str], None])
             shutil.copyfile(cached, copy)
 
 
-def complete_log(config: Config, run_dataset: Path, say: Callable[[str], None]) -> Dataset:
+def complete_log(
+    data: DataConfig, runs: Path, run_dataset: Path, say: Callable[[str], None]
+) -> Dataset:
     """Reads the log that was collected for a run; a damaged one is collected again, for it can be.
 
     Args:
-        config: Configuration whose source is an environment.
+        data: Its source is an environment.
+        runs: Folder of all runs.
         run_dataset: Path where :func:`collected_log` put it.
         say: Called with one line if it was damaged.
 
@@ -61,19 +67,19 @@ def complete_log(config: Config, run_dataset: Path, say: Callable[[str], None]) 
         OSError: If it cannot be written.
     """
     try:
-        return read_log(config, run_dataset)
+        return read_log(data, run_dataset)
     except InputError as error:
         say(f"{one_line(error)}: collecting it again")
     # The same file under two names: the next run would meet the damage too.
-    for damaged in (run_dataset, _cached_log(config)):
+    for damaged in (run_dataset, _cached_log(data, runs)):
         damaged.unlink(missing_ok=True)
-    collected_log(config, run_dataset, say)
-    return read_log(config, run_dataset)
+    collected_log(data, runs, run_dataset, say)
+    return read_log(data, run_dataset)
 
 
-def _cached_log(config: Config) -> Path:
+def _cached_log(data: DataConfig, runs: Path) -> Path:
     """Its name is a digest of all that the log is a function of, the code included."""
-    source = config.data.source
+    source = data.source
     module = type(make(source)).__module__
     code = hashlib.sha256()
     for package in dict.fromkeys(("neorl_core", "neorl_envs", module.partition(".")[0])):
@@ -82,14 +88,14 @@ def _cached_log(config: Config) -> Path:
     inputs = {
         "source": source,
         "origin": PLANTS.origin(source),
-        "steps": config.data.steps,
-        "seed": config.data.seed,
-        "constants": config.data.constants,
+        "steps": data.steps,
+        "seed": data.seed,
+        "constants": data.constants,
         "code": code.hexdigest(),
         "jax": metadata.version("jax"),
     }
     name = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:24]
-    return Path(config.output.directory) / LOG_CACHE / f"{name}.h5"
+    return runs / LOG_CACHE / f"{name}.h5"
 
 
 def _code(package: str) -> list[Path]:

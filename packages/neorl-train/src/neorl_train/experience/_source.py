@@ -17,7 +17,7 @@ from neorl_envs.datasets import require_content_hash
 from neorl_envs.ingest import log_suffixes, reader_name
 from neorl_envs.plants import Plant
 from neorl_train.configuration._memory import PEAK, stays_on_disk
-from neorl_train.configuration._sections import Config
+from neorl_train.configuration._sections import Config, DataConfig
 from neorl_train.experience._changed_plant import changed_plant
 
 
@@ -87,26 +87,26 @@ def source_named(name: str, constants: Mapping[str, float] = MappingProxyType({}
     raise InputError(f"{fault}; a plant of your own is installed with an entry point neorl.plants")
 
 
-def is_streamed(config: Config, path: Path) -> bool:
+def is_streamed(data: DataConfig, path: Path) -> bool:
     """Whether the log of a run stays in its file, since memory is too small for it."""
     try:
-        return stays_on_disk(config.data.memory, path.stat().st_size)
+        return stays_on_disk(data.memory, path.stat().st_size)
     except OSError:  # a folder of Minari has no size; whoever reads says what is missing
         return False
 
 
-def read_log(config: Config, path: Path) -> Dataset:
+def read_log(data: DataConfig, path: Path) -> Dataset:
     """The log of a run: in memory, or mapped where that is too small; its hash is checked.
 
     Raises:
         InputError: If it cannot be read, or is of a format that cannot be mapped.
     """
-    if not is_streamed(config, path):
+    if not is_streamed(data, path):
         return read_dataset(path)
     if reader_name(path) not in ("neorl", ""):
         raise InputError(
             f"{path}: in memory it takes about {PEAK * path.stat().st_size / 1e9:.3g} GB, more "
-            f"than data.memory = {config.data.memory}, and only the dataset file can stay on the "
+            f"than data.memory = {data.memory}, and only the dataset file can stay on the "
             "disk; convert it once: write_dataset(new, read_dataset(old)), or raise data.memory"
         )
     dataset = read_dataset(path, memory_map=True)
@@ -152,7 +152,7 @@ def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]
     return {name: declared[name] for name in names}
 
 
-def data_keys(config: Config) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+def data_keys(data: DataConfig) -> tuple[PRNGKeyArray, PRNGKeyArray]:
     """The keys of the collection and of the split."""
-    collect, split = jax.random.split(jax.random.key(config.data.seed))
+    collect, split = jax.random.split(jax.random.key(data.seed))
     return collect, split

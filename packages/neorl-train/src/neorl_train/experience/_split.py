@@ -1,5 +1,7 @@
 """Which episodes are trained on, and whether they are enough."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from jaxtyping import Int
 
@@ -7,52 +9,52 @@ from neorl_core import InputError
 from neorl_envs import Dataset
 from neorl_envs.datasets import split_indices
 from neorl_train.configuration._memory import SAMPLE, memory_bytes
-from neorl_train.configuration._sections import Config, hyperparameters
+from neorl_train.configuration._sections import DataConfig
 from neorl_train.experience._source import data_keys
 
 
-def check_split(config: Config, dataset: Dataset) -> None:
+def check_split(data: DataConfig, dataset: Dataset) -> None:
     """Refuses a log of which fewer than two episodes would be held out, or trained on.
 
     Raises:
         InputError: Saying which fraction would do.
     """
     n = dataset.n_episodes
-    held_out = n - min(max(round((1 - config.data.held_out) * n), 1), n - 1)
+    held_out = n - min(max(round((1 - data.held_out) * n), 1), n - 1)
     if n < 4:
         raise InputError(
-            f"{config.data.source} has too few episodes ({n}); two must be left to "
+            f"{data.source} has too few episodes ({n}); two must be left to "
             "train on and two to hold out; a long record is cut into episodes by length in "
             "[episodes] of its plant.toml, and `neorl-envs convert`"
         )
     if not 2 <= held_out <= n - 2:
         raise InputError(
-            f"data.held_out = {config.data.held_out} of {n} episodes is {held_out}; at least two "
+            f"data.held_out = {data.held_out} of {n} episodes is {held_out}; at least two "
             f"must be held out and two left, so choose from {2 / n:.2g} to {1 - 2 / n:.2g}"
         )
 
 
-def training_rows(config: Config, dataset: Dataset) -> int:
+def training_rows(data: DataConfig, dataset: Dataset) -> int:
     """Number of rows that training sees: those of the training part that are not masked."""
-    used, mask = training_episodes(config, dataset), np.asarray(dataset.transitions.mask)
+    used, mask = training_episodes(data, dataset), np.asarray(dataset.transitions.mask)
     return int(np.add.reduceat(mask, dataset.episode_starts, dtype=np.int64)[used].sum())
 
 
-def training_episodes(config: Config, dataset: Dataset) -> Int[np.ndarray, " episode"]:
+def training_episodes(data: DataConfig, dataset: Dataset) -> Int[np.ndarray, " episode"]:
     """Numbers of the episodes that are trained on, ascending."""
-    return both_parts(config, dataset)[0]
+    return both_parts(data, dataset)[0]
 
 
 def both_parts(
-    config: Config, dataset: Dataset
+    data: DataConfig, dataset: Dataset
 ) -> tuple[Int[np.ndarray, " training"], Int[np.ndarray, " held_out"]]:
     """Numbers of the episodes that are trained on, and of those that are held out."""
-    _, key = data_keys(config)
-    return split_indices(dataset.n_episodes, 1 - config.data.held_out, key)
+    _, key = data_keys(data)
+    return split_indices(dataset.n_episodes, 1 - data.held_out, key)
 
 
 def sample_of(
-    config: Config, dataset: Dataset, episodes: Int[np.ndarray, " episode"]
+    data: DataConfig, dataset: Dataset, episodes: Int[np.ndarray, " episode"]
 ) -> Int[np.ndarray, " chosen"]:
     """As many of some episodes, evenly spread, as fit into a twentieth of ``data.memory``.
 
@@ -62,7 +64,7 @@ def sample_of(
     columns = [column for _, column in dataset.columns() if len(column) == dataset.n_rows]
     row = sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in columns)
     size = row * dataset.episode_lengths[episodes]
-    most = memory_bytes(config.data.memory) / SAMPLE
+    most = memory_bytes(data.memory) / SAMPLE
     if size.sum() <= most:
         return episodes
     count = int(len(episodes) * most / size.sum())
@@ -71,18 +73,22 @@ def sample_of(
     return episodes[spread[: max(fitting, 2)]]
 
 
-def check_batches(config: Config, rows: int) -> None:
+def training_sample(data: DataConfig, dataset: Dataset) -> Dataset:
+    """The episodes that are trained on, as many of them as memory has room for."""
+    return dataset.select_episodes(sample_of(data, dataset, training_episodes(data, dataset)))
+
+
+def check_batches(batch_sizes: Mapping[str, int], rows: int) -> None:
     """Refuses a batch of more rows than there are to train on, long before memory runs out.
 
     Args:
-        config: Configuration, validated.
+        batch_sizes: Rows of a batch of every learner that is trained, by its name.
         rows: Number of rows that training sees.
 
     Raises:
         InputError: Naming the algorithm and both numbers.
     """
-    for name in config.training.algorithms:
-        size = hyperparameters(config, name).batch_size
+    for name, size in batch_sizes.items():
         if size > rows:
             raise InputError(
                 f"a batch of {name} has {size} rows, and there are {rows} to train on; start a run "
