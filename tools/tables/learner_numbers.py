@@ -88,11 +88,11 @@ def _row(path: Path, name: str) -> str:
     old = "*" if path.stem == OFFICIAL and name != "bc" else ""
     log = f"{log_name(path)}{old}"
     controllers = read_controllers(path)
-    best = max(controllers, key=lambda key: float(np.mean(controllers[key])))
+    best = max(controllers, key=lambda key: float(np.mean(controllers[key])), default="")
     updates = f"{cells[name][0]['updates']:,}"
     row = [f"`{name}`", log, updates, str(len(means)), f"{np.mean(means):.4g}{spread}"]
     row += [over_cloning(name, runs), trips(cells[name])]
-    row += [f"{best} {np.mean(controllers[best]):.4g}"]
+    row += [f"{best} {np.mean(controllers[best]):.4g}" if best else ""]
     return f"| {' | '.join(row)} |"
 
 
