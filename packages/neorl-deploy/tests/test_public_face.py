@@ -11,6 +11,7 @@ NAMESPACES = (
     "dashboard",
     "export",
     "loop",
+    "mlflow_model",
     "opcua",
     "runtime",
     "serving",

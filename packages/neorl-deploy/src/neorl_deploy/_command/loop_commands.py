@@ -77,6 +77,9 @@ def add_loop_commands(commands, add) -> None:
     http.add_argument("--name", default="policy", help="name of the model (policy)")
     http.add_argument("--token-file", type=Path, help="a token that clients must send")
     http.add_argument("--rate", type=float, default=200.0, help="requests a second (200)")
+    model = add(commands, "mlflow", _mlflow, "write a folder that MLflow loads as a model")
+    model.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
+    model.add_argument("--out", type=Path, default=Path("model"), help="default model")
     for command in (init, serve, shadow, http):
         command.add_argument(
             "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
@@ -261,6 +264,14 @@ def _shadow(options: argparse.Namespace) -> int:
     if options.html is not None:
         _write_draft(options.html, still_page(folder, bundle))
         print(one_line(f"Page: {options.html}"))
+    return 0
+
+
+def _mlflow(options: argparse.Namespace) -> int:
+    from neorl_deploy.mlflow_model import write_mlflow_model
+
+    folder = write_mlflow_model(options.bundle, options.out)
+    print(one_line(f"{folder}: mlflow.pyfunc.load_model({str(folder)!r})"))
     return 0
 
 

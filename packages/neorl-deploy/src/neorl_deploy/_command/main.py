@@ -37,6 +37,7 @@ examples:
   neorl-deploy mode closed-loop --by "shift leader: trial of 14 May"
   neorl-deploy serve line2.bundle tags.toml --http 8001
   neorl-deploy shadow loop line2.bundle --html shadow.html
+  neorl-deploy mlflow line2.bundle --out model
   neorl-deploy http line2.bundle --port 8000
 
 exit codes: 0 done; 2 bad input; 3 do not deploy (only where --require-deploy asks)

@@ -1,0 +1,142 @@
+"""The folder of an MLflow model around a bundle, and what its loader makes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neorl_deploy._errors import DeployError
+from neorl_deploy.bundle._read import Bundle, read_bundle
+from neorl_deploy.runtime._load import load_bundle
+
+DATA, LOADER = "policy.bundle", "neorl_deploy.mlflow_model"
+SENT = "last_sent_"
+"""What stands before the name of an actuator in the column of what it received last."""
+
+
+def write_mlflow_model(bundle: str | os.PathLike[str], out: str | os.PathLike[str]) -> Path:
+    """Writes a folder that ``mlflow.pyfunc.load_model`` loads and ``mlflow models serve`` serves.
+
+    It holds the bundle as it is, and one description. MLflow calls the loader of this package,
+    which verifies the bundle and has it answer its test vectors before it acts; nothing is
+    unpickled, and no code comes with the model.
+
+    Args:
+        bundle: Directory of a bundle; it is verified first.
+        out: Folder to write; it must not exist.
+
+    Returns:
+        The folder.
+
+    Raises:
+        DeployError: If the bundle is not intact, or the folder exists or cannot be written.
+    """
+    sealed, folder = read_bundle(bundle), Path(out)
+    try:
+        folder.mkdir(parents=True)
+        shutil.copytree(sealed.path, folder / DATA)
+        version = metadata.version("neorl-deploy")
+        extra = "" if "numpy" in sealed.manifest.forms else "[jax]"
+        (folder / "requirements.txt").write_text(f"neorl-deploy{extra}=={version}\n")
+        (folder / "MLmodel").write_text(json.dumps(_description(sealed), indent=2) + "\n")
+    except FileExistsError:
+        raise DeployError(f"{folder} is there already; name another place") from None
+    except OSError as error:
+        raise DeployError(f"cannot write {folder}: {error.strerror}") from error
+    return folder
+
+
+def _description(bundle: Bundle) -> dict[str, Any]:
+    """``MLmodel``, which is YAML and so may be JSON."""
+    manifest = bundle.manifest
+    columns = [{"type": "double", "name": c.name, "required": True} for c in manifest.obs]
+    columns += [
+        {"type": "double", "name": SENT + c.name, "required": False} for c in manifest.action
+    ]
+    loader = {
+        "loader_module": LOADER,
+        "data": DATA,
+        "python_version": platform.python_version(),
+    }
+    return {
+        "flavors": {"python_function": loader},
+        "metadata": {"bundle": f"sha256:{bundle.digest}", "verdict": manifest.verdict},
+        "model_uuid": uuid.uuid4().hex,
+        "signature": {"inputs": json.dumps(columns), "outputs": None, "params": None},
+        "utc_time_created": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
+    }
+
+
+def _load_pyfunc(path: str) -> BundleModel:
+    """What MLflow calls; verified, and proved on this machine, before it acts."""
+    form = "numpy" if "numpy" in read_bundle(path).manifest.forms else "stablehlo"
+    runtime = load_bundle(path, form=form)
+    runtime.release("a model of MLflow: nothing is written to a plant")
+    return BundleModel(runtime)
+
+
+class BundleModel:
+    """Decides rows that do not depend on one another, each as the first step of an episode.
+
+    Args:
+        runtime: A loaded bundle, used by this model alone from then on.
+    """
+
+    def __init__(self, runtime: Any) -> None:
+        runtime.reset()
+        self._runtime, self._fresh, self._lock = runtime, runtime.words, threading.Lock()
+
+    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> list[dict]:
+        """Actions of rows.
+
+        Args:
+            model_input: A data frame, or a list of mappings: a column for every observation, NaN
+                where it is missing; and, where it is known, ``last_sent_`` and the name for what
+                every actuator received last.
+            params: None are known.
+
+        Returns:
+            For every row the action by channel, and the names of the guard's flags as ``flags``.
+
+        Raises:
+            DeployError: If a column is missing or unknown, or holds what is no number.
+        """
+        if params:
+            raise DeployError(f"this model takes no parameters, got {', '.join(params)}")
+        rows = model_input.to_dict("records") if hasattr(model_input, "to_dict") else model_input
+        with self._lock:
+            return [self._decided(row) for row in rows]
+
+    def _decided(self, row: Any) -> dict[str, Any]:
+        runtime = self._runtime
+        names = [c.name for c in runtime.manifest.obs]
+        actuators = [c.name for c in runtime.manifest.action]
+        known = {*names, *(SENT + name for name in actuators)}
+        if not isinstance(row, Mapping) or not set(names) <= set(row) <= known:
+            given = sorted(map(str, row)) if isinstance(row, Mapping) else row
+            raise DeployError(f"a row has the columns {', '.join(sorted(known))}, got {given!r}")
+        runtime.go_on_from(self._fresh)
+        ages = np.zeros(len(names)) if runtime.manifest.max_age else None
+        sent = _numbers([row.get(SENT + name) for name in actuators])
+        decision = runtime.step(_numbers([row[name] for name in names]), sent, ages=ages)
+        values = zip(actuators, map(float, decision.action), strict=True)
+        return {**dict(values), "flags": list(runtime.flag_names(decision.flags))}
+
+
+def _numbers(values: Sequence[Any]) -> np.ndarray:
+    try:
+        return np.array([math.nan if value is None else float(value) for value in values])
+    except (TypeError, ValueError) as error:
+        raise DeployError(f"a row holds what is no number: {error}") from error
