@@ -258,6 +258,7 @@ def _leave_policies(
         "fine_tunes": run.kind.fine_tunes,
         "penalty": plain["penalty"],
         "source": run.config.data.source,
+        "constants": run.config.data.constants,
         "dataset_hash": _content_hash(experience),
         "config_hash": record["config_hash"],
         "run": record["id"],

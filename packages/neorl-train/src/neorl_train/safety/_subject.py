@@ -27,6 +27,7 @@ class Subject:
         fallbacks: Fallbacks by name.
         settings: Monitors and supervisor.
         source: Name of the plant, or file of the log, that it was trained on.
+        constants: Factors on the constants of that plant.
         run: Directory of the run.
     """
 
@@ -37,6 +38,7 @@ class Subject:
     fallbacks: dict[str, Policy]
     settings: GuardSettings
     source: str
+    constants: dict[str, float]
     run: Path
 
 
@@ -75,6 +77,7 @@ def read_subject(path: Path, policy: str = "") -> Subject:
         fallbacks=fallbacks,
         settings=settings,
         source=str(artefact.metadata.get("source", "")),
+        constants=dict(artefact.metadata.get("constants", {})),
         run=run,
     )
 

@@ -122,7 +122,8 @@ def _assessed(subject: Subject, options: SafetyOptions) -> Assessment:
         "level": options.level,
     }
     name = options.plant or ("" if options.data else subject.source)
-    environment = source_named(name).simulator() if name else None
+    constants = subject.constants if name == subject.source else {}
+    environment = source_named(name, constants).simulator() if name else None
     if environment is not None:
         _require_same(subject, environment.spec, name)
         key = jax.random.key(options.seed)

@@ -110,7 +110,8 @@ def carry_federation(
             continue
         reporter.say(f"site {name}: {run.path}")
         try:
-            carry_on(dataclasses.replace(site, kind=kind), run, reporter, timings)
+            own_timings = Timings()  # its record holds them, and those of this site alone
+            carry_on(dataclasses.replace(site, kind=kind), run, reporter, own_timings)
         except InterruptedRunError as error:
             raise InterruptedRunError(error.signal_number, continue_line(folder)) from None
     sites = {name: run for name, (run, _) in runs.items()}
