@@ -75,6 +75,7 @@ def test_it_learns_without_a_log_and_is_judged_beside_the_controllers(straight: 
     assert float(np.ravel(policy.obs.offset)[0]) == 1.0
 
 
+@pytest.mark.nightly
 def test_its_bundle_replays_a_log_that_is_recorded_afterwards(
     command, straight: Path, installed: Path
 ) -> None:

@@ -61,6 +61,7 @@ def stored(folder: Path) -> Checkpoints:
     return Checkpoints(folder, identity={"run": "a"}, interval=10, keep=2, say=pytest.fail)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["Lagrangian", "ActorCritic", "Imagined"])
 def test_it_keeps_the_laws_of_learners(outsider: Any, name: str) -> None:
     for law in algorithm_laws(lambda: small(outsider, name)).values():
@@ -72,7 +73,13 @@ def log(outsider: Any) -> Any:
     return collect_log(outsider.Tank(), n_steps=600, key=jax.random.key(0), spread=0.1)
 
 
-@pytest.mark.parametrize(("name", "limits"), [("Lagrangian", (1, 1)), ("Imagined", (1, 3))])
+@pytest.mark.parametrize(
+    ("name", "limits"),
+    [
+        pytest.param("Lagrangian", (1, 1), marks=pytest.mark.nightly),
+        ("Imagined", (1, 3)),
+    ],
+)
 def test_interrupted_it_resumes_to_the_bit(
     outsider: Any, log: Any, name: str, limits: tuple[int, ...], tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
@@ -24,11 +25,15 @@ from machine import browser as browser
 from machine import shared_data as shared_data
 from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure._compiled_programs import VARIABLE as CACHE_VARIABLE
+from neorl_core.testing import configure_tests
 from network import refuse_connections
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 REFERENCE = 0.0035
 STRICT = {"neorl-core", "neorl-envs", "neorl-safety"}
+EXAMPLES, EXAMPLES_OF_CORE = 30, 10
+"""Of a property; of core fewer, since every example of its table holds three samples."""
+
 MOST_PROGRAMS = 600, 1_500
 """Compiled programs that a process keeps beyond a file, and beyond a test.
 
@@ -38,6 +43,7 @@ mappings, of which Linux gives a process 65,530.
 
 _compilations = 0
 _cleared_at = 0
+_settled: Path | None = None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,14 +77,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.path not in slow)
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: looking through it for garbage took seconds a time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """After each file, what was compiled goes to the other processes, and theirs comes here.
-
-    Mixed dtypes raise in ``STRICT`` packages alone: optax, which the others use, mixes them.
-    """
-    strict = not STRICT.isdisjoint(item.path.parts)
-    jax.config.update("jax_numpy_dtype_promotion", "strict" if strict else "standard")
+    """After each file, what was compiled goes to the other processes, and theirs comes here."""
+    _settle(item.path)
     item.stash[_START] = (_compilations, _processor_seconds())
     done = yield
     if nextitem is None or nextitem.path != item.path:
@@ -121,6 +129,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"{compilations.total():6d} {seconds.total():8.1f}  in all")
 
 
+def _settle(path: Path) -> None:
+    """Gives a file the settings of its package, whichever others were collected or ran before.
+
+    Mixed dtypes raise in ``STRICT`` packages alone: optax, which the others use, mixes them.
+    """
+    global _settled
+    if path == _settled:
+        return
+    _settled = path
+    strict = not STRICT.isdisjoint(path.parts)
+    configure_tests(examples=EXAMPLES_OF_CORE if "neorl-core" in path.parts else EXAMPLES)
+    jax.config.update("jax_numpy_dtype_promotion", "strict" if strict else "standard")
+
+
 def _keep_programs() -> None:
     """Our commands, started by a test, share this process's folder; plain JAX writes nowhere."""
     programs = keep_compiled_programs()
@@ -130,22 +152,18 @@ def _keep_programs() -> None:
 
 
 def _compile_quickly() -> None:
-    """Compiles with few optimisations in this process: most of core's tests is compiling.
+    """Compiles with few optimisations here and in processes that tests start.
 
-    Processes that tests start compile as users do, and so does all with ``--nightly``. XLA reads
-    its flags when the first device is asked for.
+    Most of the tests is compiling. With ``--nightly`` all compile as users do, and so do the lines
+    of the README in environments of their own. XLA reads its flags when the first device is asked
+    for.
     """
     jax.config.update("jax_disable_most_optimizations", True)
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
     # XLA ends the process for a flag that it does not know, and newer ones do not know this one.
-    if jax.__version_info__ >= (0, 11):
-        return
-    before = os.environ.get("XLA_FLAGS")
-    os.environ["XLA_FLAGS"] = f"{before or ''} --xla_cpu_use_fusion_emitters=false"
-    jax.devices()
-    if before is None:
-        del os.environ["XLA_FLAGS"]
-    else:
-        os.environ["XLA_FLAGS"] = before
+    if jax.__version_info__ < (0, 11):
+        before = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{before} --xla_cpu_use_fusion_emitters=false".strip()
 
 
 _START = pytest.StashKey[tuple[int, float]]()

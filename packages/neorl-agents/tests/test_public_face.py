@@ -13,6 +13,7 @@ import neorl_agents
 MODULES = [m.name for m in pkgutil.walk_packages(neorl_agents.__path__, "neorl_agents.")]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
     module = importlib.import_module(name)

@@ -13,6 +13,7 @@ from neorl_core import graphs, returns, statistics
 LONG = 1000
 
 
+@pytest.mark.nightly
 def test_ones_are_summed_beyond_256():
     """By hand, not by the same program in another dtype."""
     ones = jnp.ones(LONG, jnp.bfloat16)

@@ -114,6 +114,7 @@ def test_scope_rl_intervals():
     np.testing.assert_allclose(student, record["intervals"]["student"], rtol=1e-10)
 
 
+@pytest.mark.nightly
 def test_flower():
     record = stored("flower")
     updates = {name: np.asarray(record[name]) for name in ("weight", "bias")}

@@ -43,6 +43,7 @@ def of_matrices(name):
 COMPILED = ("lq_regulator, q", "finite_horizon_regulator, terminal")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", DEFINITE)
 def test_a_matrix_that_is_not_semidefinite_gives_nan(name):
     call = of_matrices(name)
@@ -60,6 +61,7 @@ def test_a_matrix_that_is_not_semidefinite_gives_nan(name):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(judged(uneven)))
 
 
+@pytest.mark.nightly
 def test_a_matrix_is_judged_apart_from_the_others_and_from_the_slope():
     call = of_matrices("discrete_riccati, r")
     batch = jax.jit(jax.vmap(call))(jnp.stack([EYE, MISJUDGED["negative"]]))
@@ -71,6 +73,7 @@ def test_a_matrix_is_judged_apart_from_the_others_and_from_the_slope():
     np.testing.assert_allclose(slope[0, 0], nearby, rtol=1e-3)
 
 
+@pytest.mark.nightly
 def test_a_wide_semidefinite_matrix_is_not_taken_for_rounding():
     wide = jnp.ones((60, 60))
     call = jax.jit(

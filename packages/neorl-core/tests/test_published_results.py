@@ -261,6 +261,7 @@ def test_edac_linear_critics_give_the_sum_of_cosines():
     assert diversity_of(jnp.asarray(weights, jnp.float32)) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.nightly
 def test_edac_identical_critics_give_their_number_and_orthogonal_ones_zero():
     assert diversity_of(jnp.tile(jnp.asarray([[0.2, -3.0]]), (10, 1))) == pytest.approx(
         10, abs=1e-4

@@ -123,6 +123,7 @@ class TestReBRAC:
         learner, state = started(ReBRAC)
         return learner, state, in_units(learner)
 
+    @pytest.mark.nightly
     def test_without_penalties_it_is_td3(self, case):
         learner, state, rows = case
         free = replace(learner, actor_weight=np.array(0.0), critic_weight=np.array(0.0))

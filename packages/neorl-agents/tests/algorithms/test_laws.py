@@ -20,7 +20,8 @@ PLACES = {
     for field in fields(settings)
 }
 SAFE = {name for name in ALGORITHMS if ALGORITHMS[name].keeps_limits}
-NIGHT = SAFE - {"td3_bc_lag"}
+# Of learners that share their equations, by day one of each kind.
+NIGHT = (SAFE - {"td3_bc_lag"}) | {"cal_ql", "sac_n"}
 EVERY = {name: partial(sized, ALGORITHMS[name](), **SMALL) for name in ALGORITHMS}
 LEARNERS = {name: make for name, make in EVERY.items() if name not in NIGHT}
 LEARNERS["bc_gaussian_filtered"] = partial(
@@ -51,7 +52,11 @@ def laws_of(learners):
 
 
 # These laws compile an update of another form; by day those of a few kinds of learners do.
-DEAR = ("-a_sweep_by_vmap_is_its_single_runs", "-masked_rows_are_inert")
+DEAR = (
+    "-a_sweep_by_vmap_is_its_single_runs",
+    "-masked_rows_are_inert",
+    "-masked_rows_are_in_no_loss",
+)
 WHOLE = {"bc", "td3_bc", "iql", "bc_gru"}
 ALL = laws_of(LEARNERS)
 LAWS = {

@@ -89,6 +89,7 @@ def goes_to_the_bounds(unit, sign):
     assert np.abs(unit[right]).mean() > 0.7
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in DAILY else pytest.mark.nightly) for name in LEARNERS],

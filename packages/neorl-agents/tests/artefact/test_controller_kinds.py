@@ -74,6 +74,7 @@ def test_a_controller_comes_back_to_the_bit(kind, fitted, tmp_path):
     assert again.tobytes() == artefact.parity_actions.tobytes()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["smith_predictor", "predictive", "residual"])
 def test_a_controller_runs_as_an_exported_program(kind, fitted):
     policy = fitted[1][kind]

@@ -29,6 +29,7 @@ def log(data):
     return dmsd_log(data / "neorl2/DMSD-high-100000-train.npz")
 
 
+@pytest.mark.nightly
 def test_the_exact_system_is_found_in_the_official_file(log):
     report = LQG(effort=EFFORT, longest_delay=1, orders=1).fit(log, DMSD_SPEC, DMSD_TASK).report
     assert (report["order"], report["delay"]) == (1, [0, 0])

@@ -50,6 +50,7 @@ def test_another_fit_of_the_same_form_uses_the_same_program(name, pairs):
     no_recompile(first_actions, (one, obs), (two, 2 * obs))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_batch_is_its_rows_and_the_carry_keeps_its_form(name, pairs):
     policy = pairs[name][0]

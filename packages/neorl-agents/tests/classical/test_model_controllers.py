@@ -121,6 +121,7 @@ def test_no_offset_remains_after_a_load_and_with_a_wrong_model(coupled, coupled_
     assert np.all(np.abs(actions) <= 1.0)
 
 
+@pytest.mark.nightly
 def test_an_integrating_loop_with_dead_time_and_load_has_no_offset(integrator):
     policy = LQG(**SMALL).fit(integrator.log(6, 80), integrator.spec, integrator.task).policy
     states, _, _ = integrator.run(policy, 120, load=np.array([-0.1]))

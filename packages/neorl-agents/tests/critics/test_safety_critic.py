@@ -63,6 +63,7 @@ def test_the_risk_of_a_policy_is_that_of_dynamic_programming(quantity):
     assert not found.report["calibrated"]
 
 
+@pytest.mark.nightly
 def test_the_risk_of_the_log_is_near_the_exact_one_and_grows_with_the_horizon(fitted):
     expected = chain.exact(5, "violation", (0.5, 0.5))
     curves = asked(horizon_curve, fitted.critic)[:, 0].reshape(5, 2, 5)
@@ -73,6 +74,7 @@ def test_the_risk_of_the_log_is_near_the_exact_one_and_grows_with_the_horizon(fi
     np.testing.assert_array_equal(asked(largest_risk, fitted.critic), risks.ravel())
 
 
+@pytest.mark.nightly
 def test_it_is_calibrated_on_fresh_episodes(fitted):
     found = assess_safety_critic(
         fitted.critic, chain.episodes(300, seed=9), chain.SPEC, replicates=100
@@ -97,6 +99,7 @@ def test_it_is_calibrated_on_fresh_episodes(fitted):
     assert 0.3 < found["rate"] < 0.7
 
 
+@pytest.mark.nightly
 def test_units_change_nothing_and_masked_rows_are_inert(fitted):
     log, spec = chain.episodes(400, seed=0), chain.SPEC
     factor, part = np.float32(2.0**-9), np.float32(2.0**7)

@@ -124,6 +124,7 @@ def test_a_learner_with_costs_is_given_them_in_units_and_trains(problem):
     assert int(state.updates) == 600
 
 
+@pytest.mark.nightly
 def test_what_was_fitted_before_is_context_and_stays_as_it_is(problem):
     learner = sized(Costly(), **SMALL)
     fit = learner.fits()["clone"]

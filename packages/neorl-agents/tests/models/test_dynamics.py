@@ -144,6 +144,7 @@ def test_the_loss_of_a_gaussian_model_is_the_log_likelihood_of_scipy(in_numpy):
     np.testing.assert_allclose(loss, total, rtol=1e-5)
 
 
+@pytest.mark.nightly
 def test_a_gaussian_model_knows_noise_ends_costs_and_the_plants_units():
     log = linear_log(2048, ends=True)
     model = sized(DynamicsModel(), hidden=(32,), members=3, predicts_costs=True)
@@ -162,6 +163,7 @@ def test_a_gaussian_model_knows_noise_ends_costs_and_the_plants_units():
         assert np.mean(step.terminated) == pytest.approx(float(ends), abs=0.1)
 
 
+@pytest.mark.nightly
 def test_members_agree_on_the_log_and_differ_off_it():
     log = linear_log()
     model = sized(DynamicsModel(variant="deterministic"), hidden=(32,), members=5)

@@ -146,6 +146,7 @@ def test_with_the_logged_actions_an_episode_is_repeated(plant):
             assert truncated.tolist() == [False] * (SPEC.horizon - 1) + [True]
 
 
+@pytest.mark.nightly
 def test_another_controller_meets_the_same_noise_and_load(plant):
     """The linear part against the simulator itself, from the same start with the same draws."""
     gain = 20.0
@@ -220,6 +221,7 @@ def test_declared_rewards_and_costs_take_the_place_of_learned_ones(model):
     np.testing.assert_allclose(step.reward, ROWS.outcome[STARTS[1], 0], rtol=1e-4)
 
 
+@pytest.mark.nightly
 def test_a_plant_that_ends_its_episodes_is_learned_and_one_that_does_not_never_ends():
     """Episodes end where the level leaves 3: the chance of an end follows the level."""
     rng = np.random.default_rng(1)
@@ -242,6 +244,7 @@ def test_a_plant_that_ends_its_episodes_is_learned_and_one_that_does_not_never_e
     assert chance[1] < 0.1
 
 
+@pytest.mark.nightly
 def test_the_history_is_as_long_as_the_plant_needs_it():
     """A plant with a dead time of three steps needs three past actions, a plain one needs none."""
     rng = np.random.default_rng(2)

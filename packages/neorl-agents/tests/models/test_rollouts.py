@@ -109,6 +109,7 @@ def test_every_row_is_the_models_answer_and_rollouts_are_chained(problem):
     assert float(memory.ended) == pytest.approx(rows.terminated.mean())
 
 
+@pytest.mark.nightly
 def test_batches_hold_the_stated_share_of_the_log_and_the_length_of_a_chunk_is_no_part(problem):
     rollouts = ModelRollouts(
         Log(), Countdown(), steps=2, starts=8, capacity=64, share=0.25, cycle=2

@@ -63,9 +63,9 @@ def learner(kind):
 @pytest.mark.parametrize(
     "law",
     [
-        "actions_stay_in_their_box",
+        pytest.param("actions_stay_in_their_box", marks=pytest.mark.nightly),
         "every_leaf_is_a_strong_array_and_keeps_its_form",
-        "masked_rows_are_inert",
+        pytest.param("masked_rows_are_inert", marks=pytest.mark.nightly),
         "other_values_compile_nothing",
         "a_one_step_task_is_learned",
     ],
@@ -76,7 +76,9 @@ def test_a_learner_keeps_the_laws_with_a_module_of_equinox(registered, law):
     check()
 
 
-@pytest.mark.parametrize("kind", [IQL, SACN, BC])
+@pytest.mark.parametrize(
+    "kind", [IQL, *(pytest.param(kind, marks=pytest.mark.nightly) for kind in (SACN, BC))]
+)
 def test_its_policy_acts_alike_when_it_is_read_back(kind, problem, tmp_path):
     algorithm = learner(kind)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
@@ -88,6 +90,7 @@ def test_its_policy_acts_alike_when_it_is_read_back(kind, problem, tmp_path):
     np.testing.assert_array_equal(policy_actions(again, obs), policy_actions(policy, obs))
 
 
+@pytest.mark.nightly
 def test_the_output_is_that_of_the_module_row_by_row():
     widths = (5, 8, 3)
     network = init_network(widths, KEY, kind=NAME, output=tanh)

@@ -22,7 +22,10 @@ class TestMLP:
             network(jnp.asarray(x[0, 0])), in_numpy(network, x[0, 0]), atol=1e-5
         )
 
-    @pytest.mark.parametrize("outputs", [1, 2, 3, 4, 5, 9])
+    @pytest.mark.parametrize(
+        "outputs",
+        [1, 4, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 3, 5, 9))],
+    )
     @pytest.mark.parametrize("variant", ["eager", "jit", "vmap", "jit of vmap"])
     def test_batches_have_the_values_and_gradients_of_their_rows(self, outputs, variant, in_numpy):
         network = init_mlp((3, 8, 5, outputs), KEY)

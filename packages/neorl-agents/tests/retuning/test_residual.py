@@ -76,6 +76,7 @@ def refined():
     return plants, refine(plants, law(0.3), 0, QUICK)
 
 
+@pytest.mark.nightly
 def test_the_network_brings_a_good_part_of_what_the_regulator_would(refined):
     """On the true plant, which nothing here has seen."""
     _, done = refined

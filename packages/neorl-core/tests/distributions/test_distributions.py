@@ -30,6 +30,7 @@ def test_gaussian_draws():
     assert abs(np.corrcoef(draws.T)[0, 1]) < 5 / np.sqrt(N)
 
 
+@pytest.mark.nightly
 def test_tanh_gaussian_draws_and_their_densities():
     draws, log_p = jax.vmap(tanh_gaussian_sample, (None, None, 0))(MEAN, LOG_STD, KEYS)
     draws = np.asarray(draws)

@@ -27,6 +27,7 @@ def drawn(sample, *parameters, **box):
     return np.asarray(draw(KEYS), np.float64)
 
 
+@pytest.mark.nightly
 def test_beta_draws():
     a, b = jnp.asarray([0.5, 8.0]), jnp.asarray([0.25, 3.0])
     draws = drawn(beta_sample, a, b, low=2.0, high=6.0)
@@ -39,6 +40,7 @@ def test_beta_draws():
         assert stats.kstest(shares, "uniform").pvalue > LEAST
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("mean", "log_std"),
     [(0.25, -1.0), (-0.9, -2.0), (3.0, 0.0), (-4.0, -0.5), (0.5, 6.0), (-60.0, 4.0), (9.0, -0.5)],

@@ -24,6 +24,7 @@ def entropy_by_quadrature(mean, std):
     return np.log(std) + 0.5 * (1 + np.log(2 * np.pi)) + sum(pieces)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("wide", [False, True])
 def test_the_entropy_of_a_tanh_gaussian_has_the_error_it_states(wide):
     cases = [
@@ -41,6 +42,7 @@ def test_the_entropy_of_a_tanh_gaussian_has_the_error_it_states(wide):
         assert abs(value - exact) < (1e-9 * (1 + size) if wide else 1e-6 * size), (centre, width)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("log_std", [-30.0, -50.0, -88.0, -100.0, -300.0])
 def test_the_entropy_of_a_narrow_tanh_gaussian_is_that_of_its_tangent(log_std):
     """``log s + (1 + log 2 pi) / 2 + log(1 - tanh(mean)^2)``, and slopes of one and ``-2 tanh``."""

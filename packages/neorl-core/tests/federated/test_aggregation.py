@@ -114,6 +114,7 @@ def test_rules_that_choose_by_distance_bear_one_more_that_is_alone(name):
         assert result > 0.9 if name == "multi-krum" else result <= max(multiple, 1.0), attack
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["median", "trimmed", "geometric"])
 def test_with_one_more_than_half_of_them_a_point_far_away_wins(name):
     rule, bound, _ = RULES[name]
@@ -261,6 +262,7 @@ def test_the_distances_of_many_coordinates_are_those_of_all_their_blocks():
     np.testing.assert_array_equal(krum(updates, num_byzantine=1).value, updates[best])
 
 
+@pytest.mark.nightly
 def test_when_no_client_is_usable_the_result_says_so():
     nothing = jnp.full((7, 2), jnp.nan)
     centre = jnp.ones(2)
@@ -282,6 +284,7 @@ def test_when_no_client_is_usable_the_result_says_so():
     np.testing.assert_array_equal(private(nothing).value, private(jnp.zeros((7, 2))).value)
 
 
+@pytest.mark.nightly
 def test_the_noise_of_the_private_mean_has_the_stated_size():
     updates = np.zeros((10, 20_000), np.float32)
     updates[3, 0] = np.inf
@@ -304,6 +307,7 @@ def test_clipping_keeps_the_direction():
     assert np.isnan(clip_update(jnp.asarray([jnp.nan, 1.0]), clip_norm=1.0)).any()
 
 
+@pytest.mark.nightly
 def test_leaves_keep_their_own_dtype():
     updates = {"a": jnp.ones((7, 2), jnp.bfloat16), "b": jnp.ones((7, 3), jnp.float32)}
     for rule in (
@@ -340,6 +344,7 @@ def test_no_client_moves_a_private_mean_by_more_than_its_share():
         np.testing.assert_allclose(exact, np.asarray([2.0, 4.0]) / n, rtol=1e-6)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_sums_of_short_floats_are_taken_in_float32(dtype):
     """Weights of 3e4 and updates of 6e4 are float16, their sums are not."""

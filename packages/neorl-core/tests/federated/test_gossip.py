@@ -40,6 +40,7 @@ def random_links(clients):
     return links | links.T | ring
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "mixing",
     [ring_mixing(16), star_mixing(7), metropolis_mixing(random_links(12))],

@@ -73,6 +73,7 @@ def test_gradients_do_not_see_padding_either():
     np.testing.assert_allclose(small, large, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_a_graph_of_nothing_has_outputs_of_zero():
     nothing = pad_graph(jnp.zeros((0, 3)), [], [], node_count=4, edge_count=2)
     assert isinstance(nothing, PaddedGraph)

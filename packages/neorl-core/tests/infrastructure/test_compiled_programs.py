@@ -48,6 +48,7 @@ def run(shared: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=clean)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="no limit on file size on this system")
 def test_a_process_killed_while_it_writes_an_entry_harms_no_other(tmp_path):
     assert run(tmp_path, "killed").returncode == -signal.SIGXFSZ

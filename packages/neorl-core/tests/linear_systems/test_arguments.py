@@ -94,6 +94,7 @@ def test_numbers_that_are_not_positive_are_named():
         delay_residuals(*log, longest=1, ridge=-1.0)
 
 
+@pytest.mark.nightly
 def test_a_cross_term_enters_the_gain():
     with jax.enable_x64(True):
         regulator = lq_regulator(A, B, Q, R, cross=CROSS)
@@ -112,6 +113,7 @@ def test_a_cross_term_enters_the_gain():
         np.testing.assert_allclose(plan.cost_to_go[step], x, rtol=1e-10)
 
 
+@pytest.mark.nightly
 def test_the_wider_of_two_dtypes_is_kept():
     narrow, wide = np.float32, np.float64
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
@@ -176,6 +178,7 @@ def test_no_delay_is_a_longest_delay_too():
     np.testing.assert_allclose(left, np.zeros((1, 3)), atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_the_counts_of_a_model_are_whole_numbers():
     rng = np.random.default_rng(1)
     obs, action = rng.normal(size=(9, 2)), rng.normal(size=(9, 1))

@@ -75,6 +75,7 @@ def test_riccati_is_solved_up_to_large_systems_and_slow_loops():
     np.testing.assert_allclose(slow, 5e-11 + np.sqrt(1e-10 + 25e-22), rtol=1e-6)
 
 
+@pytest.mark.nightly
 def test_a_long_horizon_is_an_endless_one():
     q, r = np.eye(4), np.eye(2)
     plan = finite_horizon_regulator(MASSES, FORCES, q, r, 0 * q, horizon=400)
@@ -159,6 +160,7 @@ NO_SOLUTION = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("why", NO_SOLUTION)
 def test_what_has_no_solution_is_nan_eager_and_compiled(why):
     for call in (lq_regulator, jax.jit(lq_regulator)):
@@ -181,6 +183,7 @@ def test_a_defective_mode_on_the_circle_is_not_lost_in_rounding():
     assert float(spectral_radius(np.asarray([[1.0, 1.0], [-1.0, -1.0]], np.float32))) == 0
 
 
+@pytest.mark.nightly
 def test_a_step_of_the_hold_is_the_solution_of_the_differential_equation():
     """An undamped oscillator under a constant force turns on a circle around ``force``."""
     rate, dt = 3.0, 0.4

@@ -113,6 +113,7 @@ def error(got, want):
     return np.max(np.abs(got - want) / root[:, None] / root)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("size", "dtype"), CASES)
 def test_what_is_given_is_right_and_little_is_not_given(size, dtype):
     names, exact, solutions = plants(*size)
@@ -146,6 +147,7 @@ def cheap_inputs(effort):
     return [part.astype(np.float32) for part in (a, b, same[0], effort * same[1])]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("effort", [1e-4, 1e-5, 1e-6])
 def test_cheap_inputs_in_float32_are_right_or_not_given(effort):
     """By doubling alone, float32 gave 180 % too much at 1e-6, and gains that do not stabilise."""
@@ -170,6 +172,7 @@ def sharing(effort):
 
 
 # The gain alone is lost, by and by; with it goes that of the filter, the dual.
+@pytest.mark.nightly
 @pytest.mark.parametrize(("effort", "least"), [(1e-3, 0.9), (1e-5, 0.1), (1e-6, 0.0)])
 def test_inputs_that_share_an_output_get_the_right_gain_or_none(effort, least):
     a, b, q, r = sharing(effort)
@@ -229,6 +232,7 @@ def slopes(call, args, direction):
     return ours, (ends[0] - ends[1]) / (2 * step)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [plain, of_one_output, without_state_cost, without_effort])
 def test_gradients_are_the_slopes_of_the_solution_of_scipy(kind):
     rng = np.random.default_rng(3)
@@ -245,6 +249,7 @@ def test_gradients_are_the_slopes_of_the_solution_of_scipy(kind):
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
+@pytest.mark.nightly
 def test_a_filter_in_si_units_is_that_of_scipy_eager_and_compiled():
     """The integrating disturbance of offset-free control, of which little is known a period."""
     a, c = np.asarray([[0.9, 0.1], [0.0, 1.0]]), np.asarray([[1.0, 0.0]])
@@ -257,6 +262,7 @@ def test_a_filter_in_si_units_is_that_of_scipy_eager_and_compiled():
         np.testing.assert_allclose(estimator.covariance, p, rtol=2e-3)
 
 
+@pytest.mark.nightly
 def test_costs_of_a_level_and_a_pressure_are_weighed_by_their_ranges():
     """Bryson's weights: metres beside pascals."""
     a, b = np.asarray([[1.0, 1e-6], [0.0, 1.0]]), np.asarray([[0.0], [1e4]])
@@ -268,6 +274,7 @@ def test_costs_of_a_level_and_a_pressure_are_weighed_by_their_ranges():
         np.testing.assert_allclose(regulator.gain, gain, rtol=1e-3)
 
 
+@pytest.mark.nightly
 def test_a_noise_of_small_units_is_judged_like_any_other():
     a, c = 0.5 * np.eye(2), np.eye(2)
     odd = np.asarray([[1e-6, 9e-6], [0.0, 1e-6]])

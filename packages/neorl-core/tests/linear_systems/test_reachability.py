@@ -52,6 +52,7 @@ def shares(judge, a, b):
     return [float(np.mean(answers)) for answers in judge(a, b)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("n", [3, 6, 10])
 def test_hidden_modes_are_found_and_others_are_not_suspected(n):
     """Kalman's matrix called 8 of 300 such pairs controllable at up to six states."""
@@ -72,6 +73,7 @@ def test_hidden_modes_are_found_in_float32():
             assert abs(share - expected) <= 0.05
 
 
+@pytest.mark.nightly
 def test_eager_and_compiled_judge_alike_and_of_nan_nothing_is_true():
     a, b = batch(6, 1, False, 1, np.float32)
     for function in (controllable, stabilisable):

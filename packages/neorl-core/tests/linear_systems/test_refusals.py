@@ -61,6 +61,7 @@ def test_every_input_is_tried_late():
     assert left[2, 0] < 1e-4 < 0.1 < left[1, 0]
 
 
+@pytest.mark.nightly
 def test_noise_of_the_process_may_be_none_in_a_direction():
     estimator = kalman_filter(0.5 * TWO, TWO, np.diag([1.0, 0.0]), TWO)
     np.testing.assert_allclose(estimator.gain[1], [0.0, 0.0], atol=1e-7)

@@ -71,6 +71,7 @@ def test_it_is_the_least_squares_of_all_that_was_measured():
     )
 
 
+@pytest.mark.nightly
 def test_a_lost_measurement_leaves_the_prediction():
     for broken in (jnp.nan, jnp.inf, -jnp.inf):
         lost = kalman_update(start("float32"), jnp.full(1, broken), C, V)

@@ -148,6 +148,7 @@ def test_magic_is_as_good_as_the_better_of_model_and_weights():
     assert weighted < blended < 0.3 * model
 
 
+@pytest.mark.nightly
 def test_the_longest_part_of_magic_is_the_weighted_doubly_robust_estimate():
     data = one_log(jax.random.key(4), 80, 1.0)
     found = jax.jit(functools.partial(magic, discount=DISCOUNT))(data, jax.random.key(5))
@@ -179,6 +180,7 @@ def test_policies_that_agree_need_no_weights():
     assert float(effective_sample_size(jnp.sum(log.log_ratio, axis=1))) == 80
 
 
+@pytest.mark.nightly
 def test_weights_of_nothing_are_reported():
     never = LoggedTrajectories(jnp.full((3, 2), -jnp.inf), jnp.ones((3, 2)))
     assert np.isnan(wis(never, discount=1.0))
@@ -303,6 +305,7 @@ def test_what_lies_outside_the_range_is_flagged_under_jit():
     assert np.isnan(jax.jit(hcope_lower_bound)(-bad, threshold=1.0))
 
 
+@pytest.mark.nightly
 def test_a_return_of_zero_is_zero_under_any_weight():
     huge = LoggedTrajectories(jnp.asarray([1000.0, 0.0]), jnp.zeros(2))
     log = huge._replace(q_value=jnp.zeros(2), value=jnp.zeros(2))
@@ -325,6 +328,7 @@ def test_a_return_of_zero_is_zero_under_any_weight():
         np.testing.assert_allclose(slope.reward, expected, rtol=1e-6)
 
 
+@pytest.mark.nightly
 def test_estimates_of_short_floats_are_computed_in_float32():
     """200 steps of the very numbers: the rest is one rounding of the result."""
     rng = np.random.default_rng(11)
@@ -353,6 +357,7 @@ def test_estimates_of_short_floats_are_computed_in_float32():
     np.testing.assert_allclose(float(got.estimate), float(want.estimate), rtol=2**-8)
 
 
+@pytest.mark.nightly
 def test_lists_are_taken_as_arrays_are():
     log = LoggedTrajectories([[0.1, 0.2], [0.3, 0.1]], [[1.0, 2.0], [3.0, 4.0]], [[1, 1], [1, 0]])
     log = log._replace(q_value=[[1.0, 1.0]] * 2, value=[[0.5, 0.5]] * 2)

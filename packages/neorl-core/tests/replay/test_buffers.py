@@ -56,6 +56,7 @@ def test_an_empty_push_changes_nothing():
     chex.assert_trees_all_equal(again, buffer)
 
 
+@pytest.mark.nightly
 def test_an_empty_buffer_and_a_tree_without_weight_are_flagged():
     _, slots = ring_sample(ring_buffer(EXAMPLE, capacity=3), KEY, batch=2)
     assert slots.tolist() == [-1, -1]
@@ -69,6 +70,7 @@ def test_an_empty_buffer_and_a_tree_without_weight_are_flagged():
     assert sample_priorities(healed, KEY, batch=2).items.tolist() == [0, 1]
 
 
+@pytest.mark.nightly
 def test_items_out_of_range_change_nothing():
     tree = set_priorities(priority_tree(4), jnp.arange(4), jnp.ones(4))
     same = set_priorities(tree, jnp.asarray([-1, 4, 100]), jnp.full(3, 9.0))
@@ -103,6 +105,7 @@ def test_uniform_draws_from_a_ring_are_uniform():
     assert stats.chisquare(np.bincount(slots, minlength=5)).pvalue > 1e-3
 
 
+@pytest.mark.nightly
 def test_weights_undo_the_priorities():
     """Weighted by ``(n p)^-1``, a prioritised mean estimates the plain one."""
     values, priorities = jnp.arange(8.0), jnp.arange(1.0, 9.0)

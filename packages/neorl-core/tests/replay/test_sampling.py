@@ -18,6 +18,7 @@ def test_draws_are_uniform():
     assert stats.chisquare(np.bincount(np.ravel(rows), minlength=37)).pvalue > 1e-3
 
 
+@pytest.mark.nightly
 def test_a_position_is_a_number_however_the_steps_are_grouped():
     for function in (batch_indices, epoch_indices):
         together = jax.vmap(lambda step, f=function: f(KEY, step, 50, 8))(jnp.arange(20))
@@ -25,6 +26,7 @@ def test_a_position_is_a_number_however_the_steps_are_grouped():
             np.testing.assert_array_equal(together[step], function(KEY, step, 50, 8))
 
 
+@pytest.mark.nightly
 def test_draws_are_the_same_in_double_precision():
     single = [function(KEY, 3, 10**6, 5) for function in (batch_indices, epoch_indices)]
     with jax.enable_x64(True):
@@ -43,6 +45,7 @@ def test_epochs_have_orders_of_their_own():
     assert not np.array_equal(orders[1], orders[2])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("n", [1, 2, 3, 64, 65, 256, 257, 1000])
 def test_shuffles_are_exact_for_every_n(n):
     images = jax.jit(functools.partial(shuffled_position, KEY, n=n))(np.arange(n))
@@ -59,6 +62,7 @@ def test_every_order_of_a_few_positions_is_equally_likely(n, orders):
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "dtype",
     ["int8", *(pytest.param(d, marks=pytest.mark.nightly) for d in ("uint8", "int16", "uint32"))],
@@ -98,6 +102,7 @@ BATCH = [613, 296, 874, 67, 678, 606]
 EPOCH = [66, 587, 642, 269, 32, 462]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("draw", [batch_indices, epoch_indices])
 def test_steps_outside_their_range(draw):
     """Known ones raise with the range; traced ones give no row."""

@@ -38,6 +38,7 @@ def variance_of_the_stationary_mean(series, block):
     return (covariance[0] + 2 * np.sum(weights * covariance[1:])) / n
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("blocks", "exact"),
     [

@@ -48,6 +48,7 @@ def test_the_number_of_scores_is_that_of_exact_arithmetic():
             conformal_sample_size(wrong)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("n", "miscoverage"),
     [(10**7 - 2, "0.05"), (10**6 - 1, "0.3"), (10**6, "0.001"), (10**6 - 2, "0.7")],

@@ -29,6 +29,7 @@ def error(level):
     return 3 * np.sqrt(level * (1 - level) / DATASETS)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("spreads", SPREADS)
 @pytest.mark.parametrize(
     "shape", [(8, 8), *(pytest.param(n, marks=pytest.mark.nightly) for n in ((4, 64), (3, 100)))]

@@ -32,6 +32,7 @@ def assert_nominal(covered: np.ndarray, level: float) -> None:
     assert abs(covered.mean() - level) <= error, covered.mean()
 
 
+@pytest.mark.nightly
 def test_student_intervals_of_normal_samples_cover_exactly():
     samples = jax.random.normal(jax.random.key(0), (4000, 5)) * 3 + 7
     intervals = jax.vmap(functools.partial(student_interval, level=LEVEL))(samples)
@@ -131,6 +132,7 @@ def limits_of_counts(k, n, level):
 
 @pytest.mark.parametrize("level", [0.05, 0.5, 0.9, 0.95, 0.999, 0.999999])
 # SciPy's inverse is itself no nearer than 2e-8; its forward tails are.
+@pytest.mark.nightly
 @pytest.mark.parametrize(("wide", "excess"), [(False, 2e-5), (True, 3e-8)])
 def test_exact_limits_are_never_narrower_than_the_exact_ones(level, wide, excess):
     k, n = counts_over_ten_decades()

@@ -110,6 +110,7 @@ def mean_without_the_first(samples):
     return jnp.mean(samples[1:])
 
 
+@pytest.mark.nightly
 def test_large_samples_are_resampled_in_blocks():
     samples = np.random.default_rng(1).normal(size=3000)
     replicates = bootstrap_replicates(samples, KEY, resamples=1000)
@@ -139,6 +140,7 @@ def test_paired_tests_equal_scipys(alternative):
     np.testing.assert_allclose(ours.p_value, theirs.pvalue, rtol=1e-10)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shift", [-7.0, 0.02, 7.0])
 @pytest.mark.parametrize("n", [5, 150, 20_000])
 def test_the_t_test_keeps_the_digits_of_small_tails_in_float32(n, shift):
@@ -221,6 +223,7 @@ def test_ranks_are_scipys():
     assert np.isnan(ranks(jnp.asarray(unranked))).all()
 
 
+@pytest.mark.nightly
 def test_sorting_by_bits_is_sorting():
     values = np.random.default_rng(12).normal(size=(3, 50)) * 10.0 ** np.arange(-20, 30)
     values[:, :4] = [[0.0, -0.0, np.inf, -np.inf]]
@@ -250,6 +253,7 @@ def test_what_is_left_out_is_as_documented():
     np.testing.assert_allclose(paired_difference_interval(first, second)[1:], expected, rtol=1e-9)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("test", [paired_t_test, wilcoxon_test, sign_flip_test])
 def test_equal_policies_are_told_apart_no_more_often_than_the_level(test):
     first, second = jax.random.normal(KEY, (2, 2000, 10))

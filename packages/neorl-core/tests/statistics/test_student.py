@@ -11,6 +11,7 @@ from neorl_core.statistics._student import student_quantile, student_upper_tail
 DEGREES = np.asarray([0.2, 0.5, 1, 1.5, 4, 30, 100, 190, 1e3, 9.9e3, 1.1e4, 1e8])
 
 
+@pytest.mark.nightly
 def test_quantiles_of_few_degrees_and_far_tails():
     p = np.asarray([1e-12, 1e-6, 0.025, 0.3, 0.4999, 0.6, 0.975, 1 - 1e-9, 1 - 1e-12])[:, None]
     p, degrees = np.broadcast_arrays(p, DEGREES)
@@ -32,6 +33,7 @@ def test_quantiles_at_the_ends_and_in_the_middle():
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("wide", "rtol"), [(True, 1e-9), (False, 3e-4)])
 def test_tails_keep_their_digits(wide, rtol):
     t = np.asarray([1e-4, 0.01, 0.3, 1.0, 3.0, 8.0, 30.0])[:, None]

@@ -43,6 +43,7 @@ def test_a_level_that_is_rounded_reaches_its_step():
     assert float(weighted_quantile(jnp.arange(100.0), quantile=jnp.float32(0.07))) == 6
 
 
+@pytest.mark.nightly
 def test_a_quantile_of_short_floats_is_counted_too():
     values = (jnp.arange(1000) / 1000).astype(jnp.bfloat16)
     for weights in (None, jnp.ones(1000, jnp.bfloat16)):
@@ -55,6 +56,7 @@ def test_a_quantile_of_short_floats_is_counted_too():
         np.testing.assert_allclose(float(found), 0.2495, rtol=0.01)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "spread", [*(pytest.param(s, marks=pytest.mark.nightly) for s in (0.0, 3.0)), 1.0]
 )
@@ -73,6 +75,7 @@ def test_tails_of_many_weighted_samples_equal_those_in_double(spread):
         np.testing.assert_allclose(lowest(*given, p), expected, rtol=1e-5)
 
 
+@pytest.mark.nightly
 def test_what_lies_beyond_the_tail_may_be_infinite():
     samples = jnp.asarray([1.0, jnp.inf, 2.0])
     assert float(conditional_value_at_risk(samples, tail=0.3)) == 1

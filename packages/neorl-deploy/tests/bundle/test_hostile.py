@@ -126,7 +126,7 @@ def mutants(exported, rng, count):
         yield files
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [100, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_no_resealed_mutant_raises_anything_but_one_line(bundle, exported, capsys, count):
     rng, refused, before = np.random.default_rng(count), 0, {}
     for files in mutants(exported, rng, count):

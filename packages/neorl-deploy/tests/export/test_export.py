@@ -103,6 +103,7 @@ def test_the_exported_program_acts_as_the_guarded_policy(finished_run, runtime, 
         sent = np.asarray(action)
 
 
+@pytest.mark.nightly
 def test_rounding_of_a_controller_that_cancels_large_numbers_is_no_difference(
     run_directory, pid, spec, log_columns, tmp_path
 ):
@@ -126,6 +127,7 @@ def test_the_same_run_gives_the_same_bundle(exported, finished_run, tmp_path):
     assert b".py" not in again.files["policy.stablehlo"], "paths of this machine are in the program"
 
 
+@pytest.mark.nightly
 def test_another_policy_of_the_run_can_be_chosen(finished_run, tmp_path, exported):
     options = ExportOptions(out=tmp_path / "b.bundle", policy="policies/iql-1.safetensors")
     chosen = export_run(finished_run, options)
@@ -139,6 +141,7 @@ def test_another_policy_of_the_run_can_be_chosen(finished_run, tmp_path, exporte
         export_run(finished_run, gated)
 
 
+@pytest.mark.nightly
 def test_a_bundle_may_serve_several_platforms(finished_run, tmp_path):
     options = ExportOptions(out=tmp_path / "b.bundle", platforms=("cpu", "cuda"))
     assert export_run(finished_run, options).manifest.platforms == ("cpu", "cuda")

@@ -189,6 +189,7 @@ def test_a_program_that_does_not_run_elsewhere_is_not_written(bundle):
         prove_parity(bundle)
 
 
+@pytest.mark.nightly
 def test_a_full_disk_leaves_nothing_behind(run_directory):
     code = f"""
 import resource, sys

@@ -42,6 +42,7 @@ def test_the_report_of_dmsd_says_that_nothing_terminated(shared_data) -> None:
     assert report["duplicate_rows"] == 0
 
 
+@pytest.mark.nightly
 def test_the_report_of_simglucose_finds_what_is_known_of_it(shared_data) -> None:
     dataset = read_dataset(shared_data("neorl2", "Simglucose-high-100000-train.npz"))
     report = dataset_report(dataset)

@@ -52,6 +52,7 @@ def test_recorded_actions_are_what_the_plant_received(env: ChemicalReactor, log:
         np.testing.assert_array_equal(replay(state, padded)[: len(action)], action)
 
 
+@pytest.mark.nightly
 def test_a_longer_log_begins_with_the_shorter_one(env: ChemicalReactor, log: Dataset) -> None:
     short = collect_log(env, n_steps=1, key=jax.random.key(3))
     assert short.n_episodes == 4
@@ -63,6 +64,7 @@ def test_a_longer_log_begins_with_the_shorter_one(env: ChemicalReactor, log: Dat
     assert other.content_hash != short.content_hash
 
 
+@pytest.mark.nightly
 def test_a_log_of_several_blocks_is_one_compiled_program(env: ChemicalReactor) -> None:
     """The program is called block by block; neither block, length nor key makes another one."""
     called, collect = [], _collect._collect_block
@@ -103,6 +105,7 @@ def test_bad_requests_are_refused(env: ChemicalReactor) -> None:
         collect_log(env, {}, key=jax.random.key(0))
 
 
+@pytest.mark.nightly
 def test_qualities_say_who_acts_and_what_operators_add(env: ChemicalReactor) -> None:
     acting = {name: quality(env, name) for name in ("random", "medium", "mixed", "expert")}
     assert [list(found.controllers) for found in acting.values()] == [
@@ -146,6 +149,7 @@ def test_any_policies_take_turns_and_modes_signals_and_set_points_are_recorded(
     assert same.sum() > 0.8 * (free & late & feeding).sum()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_log_of_100_000_rows_is_safe_and_tells_the_tunings_apart(env: ChemicalReactor) -> None:
     log = collect_log(env, n_steps=100_000, key=jax.random.key(0))

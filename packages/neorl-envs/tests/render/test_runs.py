@@ -13,6 +13,7 @@ from neorl_envs import Dataset
 from neorl_envs.render import animate, compare, picture
 
 
+@pytest.mark.nightly
 def test_an_animation_grows_in_fixed_axes(env: Any, log: Dataset, tmp_path: Path) -> None:
     path = animate(
         env.spec, log.episode(0), tmp_path / "run.gif", bands=env.bands(), frames=4, fps=10

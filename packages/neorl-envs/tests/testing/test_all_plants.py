@@ -1,5 +1,6 @@
 """Every plant keeps every law."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -16,9 +17,15 @@ from neorl_envs.testing import LAWS, check_environment
 WITHOUT_CHANCE = ("DMSD-v0", "Pipeline-v0")
 # As their pages say: set points are the task, and in the benchmark noise is the plant.
 CHANCE_WHEN_CLEAN = ("CSTR-v0", "IndustrialBenchmark-v0")
+# Two thirds of what all plants cost: by night; by day the tests of each see to what it does.
+LARGE = ("PowerGrid-v0", "RobotAssembly-v0", "SteelAnnealing-v0", "WaterTreatment-v0")
 
 
-@pytest.mark.parametrize("name", environment_names())
+def by_day(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(n, marks=pytest.mark.nightly) if n in LARGE else n for n in names]
+
+
+@pytest.mark.parametrize("name", by_day(environment_names()))
 def test_a_plant_keeps_the_laws(name: str) -> None:
     found = check_environment(make(name), eager=False)
     assert len(found) == len(LAWS)  # and whether it is a plant, less the eager one

@@ -48,6 +48,7 @@ def test_returns_and_costs_are_those_of_the_closed_form(toy):
         assert not episodes.trip.any()
 
 
+@pytest.mark.nightly
 def test_the_level_reaches_every_interval_and_no_estimate(toy, noisy):
     policies = {
         "good-0": toy.proportional(0.5),

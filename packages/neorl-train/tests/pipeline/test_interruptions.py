@@ -246,6 +246,7 @@ def test_a_full_disk_is_one_line_and_the_run_continues(folder, straight, size):
         assert _result(run) == straight
 
 
+@pytest.mark.nightly
 def test_a_damaged_checkpoint_is_passed_over(folder, straight):
     run = folder / "damaged" / "0001"
     shutil.copytree(folder / "straight" / "0001", run)

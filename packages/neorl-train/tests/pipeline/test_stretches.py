@@ -7,10 +7,10 @@ from neorl_safety.monitoring import Watch, describe_watch, drift_monitor
 from neorl_train._pipeline.monitors import LEAST_STRETCH, stretch_of
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_stretches_are_the_longest_of_which_the_episodes_hold_enough(seed):
     rng = np.random.default_rng(seed)
-    for _ in range(50):
+    for _ in range(25):
         lengths = rng.integers(1, 30_000, rng.integers(1, 30))
         needed = int(rng.integers(1, 120))
         found = stretch_of(lengths, needed)

@@ -26,6 +26,7 @@ def check(log):
     return check_plant_model(log, "tank.h5", QUICK, controllers=CSTR.tunings())
 
 
+@pytest.mark.nightly
 def test_every_controller_of_the_log_is_replayed_in_its_own_episodes(check, log):
     assert {one.name for one in check.replayed} == set(log.attributes["behaviours"])
     assert sum(one.episodes for one in check.replayed) == len(check.free.lengths) == 8

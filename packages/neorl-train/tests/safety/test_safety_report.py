@@ -113,6 +113,7 @@ def test_the_metrics_are_those_of_an_evaluation_of_the_same_episodes(setting, fo
     assert one.shutdowns.value == pytest.approx(trips.mean())
 
 
+@pytest.mark.nightly
 def test_one_by_one_gives_the_same_numbers_as_side_by_side(setting, found):
     """Row N22: sequential and vmapped evaluation agree: counts, and numbers but for rounding."""
     alone = assess_on_plant(**{**setting, "at_once": 1})

@@ -42,7 +42,9 @@ def logged(count, rng):
     return LoggedTrajectories(arrays[0], arrays[1], None, arrays[2], arrays[3])
 
 
-@pytest.mark.parametrize("estimator", [wpdis, weighted_doubly_robust])
+@pytest.mark.parametrize(
+    "estimator", [pytest.param(wpdis, marks=pytest.mark.nightly), weighted_doubly_robust]
+)
 def test_the_estimate_is_that_of_the_exact_values(estimator):
     found = bootstrapped(estimator, logged(20_000, np.random.default_rng(0)), DISCOUNT, 0, 0.95)
     assert found.low < found.value < found.high

@@ -219,6 +219,7 @@ def test_learners_move_and_their_schedules_begin_anew(tuned, offline, kind):
     assert int(new.updates) == PLAN.updates // kind().batches_per_update
 
 
+@pytest.mark.nightly
 def test_the_unit_of_the_reward_changes_no_policy(iql, plant, offline):
     """Log, plant and penalties in another unit: were the scale not applied to online rewards too,
     the critics would be told targets 8,192 times too large.

@@ -51,7 +51,7 @@ def test_a_schedule_takes_the_length_of_the_plan(make_notes, line_data):
     )
 
 
-@pytest.mark.parametrize("name", ["td3_bc", "cal_ql"])
+@pytest.mark.parametrize("name", ["td3_bc", pytest.param("cal_ql", marks=pytest.mark.nightly)])
 def test_blocks_of_real_learners_are_one_training(make_notes, line_data, name):
     """Up to rounding: in this suite's quick compilation a short loop is rounded otherwise."""
     algorithm = sized(ALGORITHMS[name](), hidden=(8, 8), batch_size=16)
@@ -147,6 +147,7 @@ def test_the_state_is_given_away_and_a_snapshot_outlives_it(make_line, line_data
     assert tree_digest(parallel.snapshot()) == tree_digest(after)
 
 
+@pytest.mark.nightly
 def test_the_number_of_devices_is_not_part_of_the_result():
     """Four seeds on one, two and four devices of a process of its own, and on two threads."""
     program = """

@@ -59,6 +59,7 @@ def test_it_keeps_the_environment_contract(env: ChemicalReactor) -> None:
     assert all(isinstance(leaf, jax.Array) and not leaf.weak_type for leaf in leaves)
 
 
+@pytest.mark.nightly
 def test_single_jit_and_a_thousand_at_once_agree_from_equal_states(worlds: Any) -> None:
     params, state, action, keys = worlds
     rows = [jax.tree.map(lambda leaf: leaf[:3], each) for each in (params, state, action)]
@@ -260,6 +261,7 @@ def heated(reaction_heat: jax.Array, action: jax.Array) -> jax.Array:
     return ENV.step(params, state, action, jax.random.key(0))[1].obs[0]
 
 
+@pytest.mark.nightly
 def test_gradients_are_finite_and_reaction_heat_heats() -> None:
     heats = np.float32([900.0, 950.0, 1000.0])
     by_heat, _ = finite_grad(heated, heats, np.tile(ACTION, (3, 1)))
@@ -297,7 +299,8 @@ def test_bad_arguments_are_refused_before_tracing(env: ChemicalReactor) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_episodes", [200, pytest.param(1000, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("n_episodes", [200, 1000])
 def test_the_reference_pid_keeps_every_limit_and_bad_policies_do_not(
     env: ChemicalReactor, episodes: Any, n_episodes: int
 ) -> None:

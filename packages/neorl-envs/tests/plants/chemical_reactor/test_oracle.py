@@ -102,6 +102,7 @@ def hundred_steps_under_pid(env: ChemicalReactor, params: Any, pid: PID) -> Bala
     return jax.lax.scan(step, carry, jax.random.split(jax.random.key(0), 100))[1]
 
 
+@pytest.mark.nightly
 def test_float32_stays_within_a_millikelvin_of_float64_under_pid(env: ChemicalReactor) -> None:
     pid = env.tunings()[env.reference]
     single = hundred_steps_under_pid(env, env.default_params("clean"), pid)

@@ -130,6 +130,7 @@ def test_own_records_take_the_place_of_the_weather(env: HVACControl) -> None:
         short.with_records(params, temperature=np.where(series > 0, np.nan, series))
 
 
+@pytest.mark.nightly
 def test_controllers_rank_as_they_should(env: HVACControl, totals: Any) -> None:
     check_ranks(env, totals, 100)
 

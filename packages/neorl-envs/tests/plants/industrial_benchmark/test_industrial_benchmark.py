@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from neorl_core.control import UniformPolicy
 from neorl_envs.plants import IndustrialBenchmark
@@ -105,6 +106,7 @@ def replayed(setpoint: float, seed: int) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.nightly
 def test_scheduled_steering_beats_fixed_steering_which_beats_chance(episodes: Any) -> None:
     keys = jax.random.split(jax.random.key(2), 40)
     policies = {**ENV.tunings(), "uniform": UniformPolicy(-jnp.ones(3), jnp.ones(3))}

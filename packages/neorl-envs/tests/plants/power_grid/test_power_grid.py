@@ -133,6 +133,7 @@ def test_an_outage_is_drawn_apart_from_the_loads() -> None:
     np.testing.assert_allclose(found.wander.std(axis=0), c.load_sd, rtol=4 / np.sqrt(2 * 5000))
 
 
+@pytest.mark.nightly
 def test_the_reference_keeps_what_a_bad_policy_breaks(env: PowerGrid, totals: Any) -> None:
     check_ranks(env, totals, 24)
 

@@ -24,6 +24,7 @@ def test_channels_are_the_declared_ones(env: RobotAssembly) -> None:
         RobotAssembly(fidelity="toy")
 
 
+@pytest.mark.nightly
 def test_the_search_inserts_where_the_push_fails_and_a_fast_push_breaks_the_force_limit(
     env: RobotAssembly, totals: Any
 ) -> None:
@@ -39,6 +40,7 @@ def test_the_search_inserts_where_the_push_fails_and_a_fast_push_breaks_the_forc
     assert push.score.mean() < search.score.mean() - 30
 
 
+@pytest.mark.nightly
 def test_giving_up_costs_more_than_standing_still(env: RobotAssembly, totals: Any) -> None:
     """Every joint driven to an end trips, and scores less than 300 steps without a move."""
     full = np.diag(highs(env.spec.action)).astype(np.float32)
@@ -66,6 +68,7 @@ def test_scores_over_a_thousand_episodes(env: RobotAssembly, totals: Any) -> Non
     assert np.mean(totals(fast, tunings["spiral search"], 200).steps < 300) >= 0.85
 
 
+@pytest.mark.nightly
 def test_hostile_demands_stay_finite_and_a_bad_posture_collides(
     env: RobotAssembly, kept_at: Any
 ) -> None:

@@ -131,6 +131,7 @@ def test_demand_has_poissons_distribution() -> None:
     assert wrong.mean() < 0.01  # float32, at the steps of the distribution
 
 
+@pytest.mark.nightly
 def test_controllers_rank_as_they_should(env: SupplyChain, totals: Any) -> None:
     check_ranks(env, totals, 200)
 
@@ -158,6 +159,7 @@ def test_no_constant_order_does_as_well(env: SupplyChain, constant_scores: Any) 
     assert constant_scores(env, 500, 32).max() < 12.5
 
 
+@pytest.mark.nightly
 def test_stocks_are_worth_what_they_have_cost(env: SupplyChain) -> None:
     """By hand: a unit bought, made and sent on is an exchange; only holding costs are lost."""
     params = env.default_params("clean")
@@ -199,6 +201,7 @@ class CutOff(eqx.Module):
         return self.inner.sent(carry[0], action), carry[1] + 1
 
 
+@pytest.mark.nightly
 def test_selling_off_before_the_last_day_does_not_pay(env: SupplyChain, totals: Any) -> None:
     """Raw materials end on day 40, factories ten days later, the shop with its lead times."""
     reference = env.tunings()[env.reference]

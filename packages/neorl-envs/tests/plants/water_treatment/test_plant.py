@@ -33,6 +33,7 @@ def test_channels_are_the_declared_ones(env: WaterTreatment) -> None:
     assert env.spec.horizon * env.spec.dt == 2 * 86400
 
 
+@pytest.mark.nightly
 def test_reference_keeps_both_limits_and_the_bad_policy_breaks_both(
     env: WaterTreatment, totals: Any
 ) -> None:
@@ -50,6 +51,7 @@ def test_saving_caustic_is_what_breaks_the_ph(env: WaterTreatment, totals: Any) 
     assert found.kept_each[:, 0].mean() <= 0.05
 
 
+@pytest.mark.nightly
 def test_the_return_pays_for_control(env: WaterTreatment, totals: Any) -> None:
     """A constant that the review liked as well as the reference, and one that only spills."""
     reference = totals(env, env.tunings()[env.reference], 48)
@@ -101,6 +103,7 @@ def test_scores_over_a_thousand_episodes(env: WaterTreatment, totals: Any) -> No
     assert best < reference.score.mean() - 0.5
 
 
+@pytest.mark.nightly
 def test_hostile_demands_stay_finite_and_in_range(env: WaterTreatment, kept_at: Any) -> None:
     demands = [[np.inf] * 4, [-np.inf] * 4, [np.nan] * 4, [80, 0, 10, 0.7]]
     states = kept_at(env, demands, 600, lambda state, _: state.plant)
