@@ -7,7 +7,6 @@ from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float
 
 from neorl_core._internal.checks import checked_whole, require_length, require_scalar
 from neorl_core._internal.float_widths import is_half_precision, widened
-from neorl_core._internal.two_part_sums import add_two_parts
 
 
 class Moments(NamedTuple):
@@ -130,12 +129,12 @@ def update_moments(
     require_scalar("mask", mask)
     keep = jnp.asarray(mask, bool)
     one = keep.astype(moments.count.dtype)
-    count, count_rest = add_two_parts(moments.count, one, moments.rest[0])
+    count, count_rest = _add_two_parts(moments.count, one, moments.rest[0])
     delta = jnp.where(keep, (sample - moments.mean) - moments.rest[1], 0)
     step = delta / jnp.maximum(count, 1)
-    mean, mean_rest = add_two_parts(moments.mean, step, moments.rest[1])
+    mean, mean_rest = _add_two_parts(moments.mean, step, moments.rest[1])
     spread = jnp.where(keep, delta * ((sample - mean) - mean_rest), 0)
-    m2, m2_rest = add_two_parts(moments.m2, spread, moments.rest[2])
+    m2, m2_rest = _add_two_parts(moments.m2, spread, moments.rest[2])
     return Moments(count, mean, m2, jnp.stack([count_rest, mean_rest, m2_rest]))
 
 
@@ -173,13 +172,13 @@ def merge_moments(first: Moments, second: Moments) -> Moments:
     for moments in (first, second):
         _require_counting(moments)
     rest = first.rest + second.rest
-    count, count_rest = add_two_parts(first.count, second.count, rest[0])
+    count, count_rest = _add_two_parts(first.count, second.count, rest[0])
     fraction = second.count / jnp.maximum(count, 1)
     delta = (second.mean - first.mean) + (second.rest[1] - first.rest[1])
-    mean, mean_rest = add_two_parts(first.mean, delta * fraction, first.rest[1])
+    mean, mean_rest = _add_two_parts(first.mean, delta * fraction, first.rest[1])
     # In this order no square overflows that is then multiplied by zero.
     between = delta * (delta * (first.count * fraction))
-    m2, m2_rest = add_two_parts(first.m2, second.m2 + between, rest[2])
+    m2, m2_rest = _add_two_parts(first.m2, second.m2 + between, rest[2])
     return Moments(count, mean, m2, jnp.stack([count_rest, mean_rest, m2_rest]))
 
 
@@ -213,3 +212,21 @@ def _require_counting(moments: Moments) -> Moments:
             "cannot count beyond 256; make them with empty_moments(shape) and do not cast them"
         )
     return moments
+
+
+def _add_two_parts(first: Array, second: Array, rest: Array) -> tuple[Array, Array]:
+    """The nearest float to ``first + second + rest`` and what that leaves out.
+
+    A float32 sum of ones stops at 2^24; with the part that rounding leaves out it goes on to 2^48.
+
+    Args:
+        first: A float.
+        second: What is added to it.
+        rest: What rounding left out of both so far, small beside them.
+    """
+    total = first + second
+    added = total - first
+    lost = (first - (total - added)) + (second - added) + rest
+    lost = jnp.where(jnp.isfinite(total), lost, 0)
+    result = total + lost
+    return result, jnp.where(jnp.isfinite(total), lost - (result - total), 0)

@@ -1,5 +1,7 @@
 """Return, length and costs of the running episode in the information of every step."""
 
+import collections
+import functools
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -7,7 +9,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_core import Environment, Step
 from neorl_envs.wrappers._base import Wrapper
-from neorl_envs.wrappers._information import extended
 
 
 class EpisodeStatisticsState(NamedTuple):
@@ -57,7 +58,7 @@ class EpisodeStatistics(Wrapper):
         total = state.total + jnp.asarray(step.reward, state.total.dtype)
         cost = state.cost + jnp.asarray(step.cost, state.cost.dtype)
         new = EpisodeStatisticsState(inner, total, cost, state.length + 1)
-        info = extended(
+        info = _extended(
             step.info, episode_return=total, episode_cost=cost, episode_length=new.length
         )
         return new, step._replace(info=info)
@@ -78,3 +79,21 @@ def episode_statistics(env: Environment) -> EpisodeStatistics:
         2
     """
     return EpisodeStatistics(env)
+
+
+def _extended(info: Any, **more: Array) -> Any:
+    """``Step.info`` with further fields; the empty tuple has none of its own.
+
+    Raises:
+        ValueError: If a field is there already.
+    """
+    own: dict[str, Any] = dict(info._asdict()) if hasattr(info, "_asdict") else {}
+    twice = sorted(set(own) & set(more))
+    if twice:
+        raise ValueError(f"the information has a field {twice[0]!r} already; wrap once")
+    return _kind((*own, *more))(*own.values(), *more.values())
+
+
+@functools.cache
+def _kind(fields: tuple[str, ...]) -> Any:
+    return collections.namedtuple("Information", fields)
