@@ -34,7 +34,7 @@ STRICT = {"neorl-core", "neorl-envs", "neorl-safety"}
 EXAMPLES, EXAMPLES_OF_CORE = 30, 10
 """Of a property; of core fewer, since every example of its table holds three samples."""
 
-MOST_PROGRAMS = 600, 1_500
+MOST_PROGRAMS = 600, 1_200
 """Compiled programs that a process keeps beyond a file, and beyond a test.
 
 A thousand take about a gigabyte, of which a process may have three; and each takes several memory
