@@ -15,7 +15,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import jax
 import pytest
@@ -25,15 +24,11 @@ from machine import browser as browser
 from machine import shared_data as shared_data
 from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure._compiled_programs import VARIABLE as CACHE_VARIABLE
-from neorl_core.testing import configure_tests
 from network import refuse_connections
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 REFERENCE = 0.0035
 STRICT = {"neorl-core", "neorl-envs", "neorl-safety"}
-EXAMPLES, EXAMPLES_OF_CORE = 30, 10
-"""Of a property; of core fewer, since every example of its table holds three samples."""
-
 MOST_PROGRAMS = 600, 1_200
 """Compiled programs that a process keeps beyond a file, and beyond a test.
 
@@ -43,7 +38,6 @@ mappings, of which Linux gives a process 65,530.
 
 _compilations = 0
 _cleared_at = 0
-_settled: Path | None = None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -85,8 +79,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """After each file, what was compiled goes to the other processes, and theirs comes here."""
-    _settle(item.path)
+    """After each file, what was compiled goes to the other processes, and theirs comes here.
+
+    Mixed dtypes raise in ``STRICT`` packages alone: optax, which the others use, mixes them.
+    """
+    strict = not STRICT.isdisjoint(item.path.parts)
+    jax.config.update("jax_numpy_dtype_promotion", "strict" if strict else "standard")
     item.stash[_START] = (_compilations, _processor_seconds())
     done = yield
     if nextitem is None or nextitem.path != item.path:
@@ -129,20 +127,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"{compilations.total():6d} {seconds.total():8.1f}  in all")
 
 
-def _settle(path: Path) -> None:
-    """Gives a file the settings of its package, whichever others were collected or ran before.
-
-    Mixed dtypes raise in ``STRICT`` packages alone: optax, which the others use, mixes them.
-    """
-    global _settled
-    if path == _settled:
-        return
-    _settled = path
-    strict = not STRICT.isdisjoint(path.parts)
-    configure_tests(examples=EXAMPLES_OF_CORE if "neorl-core" in path.parts else EXAMPLES)
-    jax.config.update("jax_numpy_dtype_promotion", "strict" if strict else "standard")
-
-
 def _keep_programs() -> None:
     """Our commands, started by a test, share this process's folder; plain JAX writes nowhere."""
     programs = keep_compiled_programs()
@@ -164,6 +148,7 @@ def _compile_quickly() -> None:
     if jax.__version_info__ < (0, 11):
         before = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{before} --xla_cpu_use_fusion_emitters=false".strip()
+    jax.devices()
 
 
 _START = pytest.StashKey[tuple[int, float]]()

@@ -192,6 +192,7 @@ ROWS = [
         sample=series(1, elements=MODEST),
         options=KIND,
         oracle=ratios,
+        exempt={"slope": "the oracle searches for the maximiser: its small differences are noise"},
         laws=[young],
         edges=[
             Edge((np.asarray([0.0, -1.0, -80.0, 2.0]),), {"divergence": kind})
