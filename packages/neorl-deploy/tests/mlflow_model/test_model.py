@@ -113,11 +113,14 @@ def test_mlflow_registers_loads_and_serves_it(folder, model, tmp_path, monkeypat
 
 
 def asked(address, body):
+    """The answer, once the server has started: on a busy machine MLflow alone takes a minute."""
     request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
-    for _ in range(120):
+    for _ in range(600):
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            raise AssertionError(error.read()) from error
         except (urllib.error.URLError, ConnectionError):
             time.sleep(0.5)
-    raise AssertionError("the server did not answer in a minute")
+    raise AssertionError("the server did not answer in five minutes")
