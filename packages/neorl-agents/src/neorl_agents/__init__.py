@@ -17,6 +17,8 @@ from neorl_agents.algorithms.constrained._cpq import CPQ as CPQ
 from neorl_agents.algorithms.constrained._fisor import FISOR as FISOR
 from neorl_agents.algorithms.constrained._iql_lag import IQLLag as IQLLag
 from neorl_agents.algorithms.constrained._td3_bc_lag import TD3BCLag as TD3BCLag
+from neorl_agents.algorithms.online._ppo import PPO as PPO
+from neorl_agents.algorithms.online._reinforce import Reinforce as Reinforce
 from neorl_agents.algorithms.online._sac import SAC as SAC
 from neorl_agents.algorithms.online._td3 import TD3 as TD3
 from neorl_agents.artefact._artefact import PolicyArtefact as PolicyArtefact
@@ -38,6 +40,7 @@ __all__ = [
     "EDAC",
     "FISOR",
     "IQL",
+    "PPO",
     "SAC",
     "SACN",
     "TD3",
@@ -55,6 +58,7 @@ __all__ = [
     "LearnerState",
     "PolicyArtefact",
     "ReBRAC",
+    "Reinforce",
     "TD3BCLag",
     "load_policy",
     "save_policy",

@@ -83,6 +83,8 @@ class Networks(eqx.Module):
     def _network(self, spec: Spec, beside: int, n_out: int, key: Any, options: Any) -> Network:
         encoding = self.encoding(spec)
         widths = (encoding.width + beside, *self.hidden, n_out)
+        if self.encoder == "none":
+            options = {**options, **NETWORKS.find(self.kind).options_of(spec)}
         return init_network(widths, key, kind=self.kind, encoding=encoding, **options)
 
 

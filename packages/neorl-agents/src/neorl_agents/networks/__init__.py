@@ -2,7 +2,9 @@
 
 from neorl_agents.networks._activations import ACTIVATIONS as ACTIVATIONS
 from neorl_agents.networks._activations import Activation as Activation
+from neorl_agents.networks._activations import activation_name as activation_name
 from neorl_agents.networks._activations import identity as identity
+from neorl_agents.networks._activations import largest as largest
 from neorl_agents.networks._activations import relu as relu
 from neorl_agents.networks._activations import tanh as tanh
 from neorl_agents.networks._critics import first_q_value as first_q_value
@@ -18,6 +20,15 @@ from neorl_agents.networks._gaussian_heads import GaussianActor as GaussianActor
 from neorl_agents.networks._gaussian_heads import gaussian_log_prob as gaussian_log_prob
 from neorl_agents.networks._gaussian_heads import squashed_mean as squashed_mean
 from neorl_agents.networks._gaussian_heads import squashed_parameters as squashed_parameters
+from neorl_agents.networks._graph_layers import GraphAttention as GraphAttention
+from neorl_agents.networks._graph_layers import GraphConvolution as GraphConvolution
+from neorl_agents.networks._graph_layers import init_graph_attention as init_graph_attention
+from neorl_agents.networks._graph_layers import init_graph_convolution as init_graph_convolution
+from neorl_agents.networks._graph_layout import GraphLayout as GraphLayout
+from neorl_agents.networks._graph_layout import graph_layout as graph_layout
+from neorl_agents.networks._graph_layout import pooled_scaling as pooled_scaling
+from neorl_agents.networks._graph_network import GraphNetwork as GraphNetwork
+from neorl_agents.networks._graph_network import init_graph_network as init_graph_network
 from neorl_agents.networks._gru import GRU as GRU
 from neorl_agents.networks._gru import init_gru as init_gru
 from neorl_agents.networks._implicit_quantiles import NoisyAffine as NoisyAffine
@@ -29,7 +40,6 @@ from neorl_agents.networks._kinds import NETWORKS as NETWORKS
 from neorl_agents.networks._kinds import ModuleNetwork as ModuleNetwork
 from neorl_agents.networks._kinds import Network as Network
 from neorl_agents.networks._kinds import NetworkKind as NetworkKind
-from neorl_agents.networks._kinds import activation_name as activation_name
 from neorl_agents.networks._kinds import module_kind as module_kind
 from neorl_agents.networks._kinds import network_static as network_static
 from neorl_agents.networks._kinds import network_template as network_template
@@ -57,6 +67,10 @@ __all__ = [
     "Encoder",
     "Encoding",
     "GaussianActor",
+    "GraphAttention",
+    "GraphConvolution",
+    "GraphLayout",
+    "GraphNetwork",
     "HeaviestComponent",
     "Initialiser",
     "ModuleNetwork",
@@ -70,19 +84,25 @@ __all__ = [
     "ensemble",
     "first_q_value",
     "gaussian_log_prob",
+    "graph_layout",
     "heaviest_component",
     "identity",
     "init_critics",
+    "init_graph_attention",
+    "init_graph_convolution",
+    "init_graph_network",
     "init_gru",
     "init_mlp",
     "init_network",
     "init_quantile_network",
+    "largest",
     "layer_norm",
     "mixture_outputs",
     "mixture_parameters",
     "module_kind",
     "network_static",
     "network_template",
+    "pooled_scaling",
     "q_values",
     "relu",
     "sampled_q_values",

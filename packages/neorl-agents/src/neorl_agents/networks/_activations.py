@@ -28,6 +28,13 @@ def identity(x: Array) -> Array:
     return x
 
 
+def largest(x: Array) -> Array:
+    """1 at the first of the largest numbers along the last axis, -1 at all others; no gradient."""
+    chosen = jnp.argmax(x, axis=-1, keepdims=True)
+    places = jax.lax.broadcasted_iota(chosen.dtype, x.shape, x.ndim - 1)
+    return jnp.where(places == chosen, 1, -1).astype(x.dtype)
+
+
 def _check_activation(name: str, entry: Any) -> None:
     if not callable(entry):
         raise TypeError(f"expected a function of an array, got a {type(entry).__name__}")
@@ -43,7 +50,7 @@ def _check_activation(name: str, entry: Any) -> None:
 ACTIVATIONS: Registry[Activation] = Registry(
     "neorl.activations",
     "activation",
-    {"relu": relu, "tanh": tanh, "identity": identity},
+    {"relu": relu, "tanh": tanh, "identity": identity, "largest": largest},
     _check_activation,
 )
 """The activations by the name that an artefact stores; a mapping that others add to.
@@ -52,3 +59,18 @@ A distribution adds its own by the entry points ``neorl.activations``, a script 
 ``ACTIVATIONS.register("swish", jax.nn.swish)``. All are named at module level: a lambda per
 instance would retrace every compiled function that sees it.
 """
+
+
+def activation_name(activation: Any) -> str:
+    """The name by which a file says an activation.
+
+    Raises:
+        ValueError: If it has none.
+    """
+    for name, entry in ACTIVATIONS.items():
+        if entry is activation:
+            return name
+    raise ValueError(
+        f"activation {activation!r} cannot be stored by name; use one of {', '.join(ACTIVATIONS)}, "
+        "or give it a name with neorl_agents.networks.ACTIVATIONS.register"
+    )

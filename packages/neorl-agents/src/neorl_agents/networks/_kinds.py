@@ -1,7 +1,7 @@
 """Kinds of networks by name: how one is made, written down and read back."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -10,8 +10,21 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.networks._activations import ACTIVATIONS, Activation, identity
+from neorl_agents.networks._activations import (
+    ACTIVATIONS,
+    Activation,
+    activation_name,
+    identity,
+)
+from neorl_agents.networks._graph_layout import graph_layout
+from neorl_agents.networks._graph_network import (
+    GraphNetwork,
+    graph_static,
+    graph_template,
+    init_graph_network,
+)
 from neorl_agents.networks._mlp import MLP, init_mlp
+from neorl_core import Spec
 from neorl_core.infrastructure import Registry
 
 
@@ -38,6 +51,15 @@ class Network(Protocol):
         ...
 
 
+def no_options(spec: Spec) -> dict[str, Any]:
+    """A kind that reads a row of numbers needs to know nothing of the channels."""
+    return {}
+
+
+def _graph_options(spec: Spec) -> dict[str, Any]:
+    return {"layout": graph_layout(spec)}
+
+
 class NetworkKind(NamedTuple):
     """How networks of one kind are made, written down and read back.
 
@@ -49,12 +71,15 @@ class NetworkKind(NamedTuple):
             ``"widths"`` are the lengths of the layers.
         template: Function from that JSON to a network whose arrays have the right shapes and
             dtypes; their values are not looked at.
+        options_of: Function from the channels of a plant to further options of ``init``; none by
+            default.
     """
 
     init: Callable[..., Any]
     owns: Callable[[Any], bool]
     static: Callable[[Any], dict[str, Any]]
     template: Callable[[dict[str, Any]], Any]
+    options_of: Callable[[Spec], dict[str, Any]] = no_options
 
 
 Make = Callable[[tuple[int, ...], PRNGKeyArray], eqx.Module]
@@ -176,21 +201,6 @@ def _mlp_template(static: dict[str, Any]) -> MLP:
     )
 
 
-def activation_name(activation: Any) -> str:
-    """The name by which a file says an activation.
-
-    Raises:
-        ValueError: If it has none.
-    """
-    for name, entry in ACTIVATIONS.items():
-        if entry is activation:
-            return name
-    raise ValueError(
-        f"activation {activation!r} cannot be stored by name; use one of {', '.join(ACTIVATIONS)}, "
-        "or give it a name with neorl_agents.networks.ACTIVATIONS.register"
-    )
-
-
 def _check_kind(name: str, entry: Any) -> None:
     parts = [getattr(entry, part, None) for part in NetworkKind._fields]
     if not all(callable(part) for part in parts):
@@ -200,18 +210,32 @@ def _check_kind(name: str, entry: Any) -> None:
         )
 
 
+def _graph_kind(name: str) -> NetworkKind:
+    return NetworkKind(
+        partial(init_graph_network, kind=name),
+        lambda network: isinstance(network, GraphNetwork) and network.kind == name,
+        graph_static,
+        partial(graph_template, name),
+        _graph_options,
+    )
+
+
 NETWORKS: Registry[NetworkKind] = Registry(
     "neorl.networks",
     "network kind",
     {
         "mlp": NetworkKind(
             init_mlp, lambda network: isinstance(network, MLP), _mlp_static, _mlp_template
-        )
+        ),
+        "gcn": _graph_kind("gcn"),
+        "gat": _graph_kind("gat"),
     },
     _check_kind,
 )
 """Every kind of network by the name that configurations and files use; others add to it.
 
+``"mlp"`` is a perceptron. ``"gcn"`` and ``"gat"`` pass messages by graph convolution and by graph
+attention, on a plant whose channels name nodes and edges (:func:`graph_layout`).
 A distribution adds its own by the entry points ``neorl.networks``, a script by
 ``NETWORKS.register("residual", module_kind(residual))``.
 """

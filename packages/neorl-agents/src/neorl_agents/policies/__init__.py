@@ -2,6 +2,7 @@
 
 from neorl_agents.policies._history_policy import HistoryCarry as HistoryCarry
 from neorl_agents.policies._history_policy import HistoryPolicy as HistoryPolicy
+from neorl_agents.policies._network_policy import CategoricalPolicy as CategoricalPolicy
 from neorl_agents.policies._network_policy import GaussianPolicy as GaussianPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy as NetworkPolicy
 from neorl_agents.policies._network_policy import SquashedGaussianPolicy as SquashedGaussianPolicy
@@ -15,6 +16,7 @@ from neorl_agents.policies._residual_policy import ResidualPolicy as ResidualPol
 
 __all__ = [
     "REWARD_SCALES",
+    "CategoricalPolicy",
     "GaussianPolicy",
     "HistoryCarry",
     "HistoryPolicy",

@@ -133,6 +133,37 @@ class SquashedGaussianPolicy(eqx.Module):
         return self.parameters.sent(carry, action)
 
 
+class CategoricalPolicy(eqx.Module):
+    """Draws of one action channel of all, which gets its high end, the others their low end.
+
+    Attributes:
+        logits: The network between its maps; one output for every action channel.
+    """
+
+    logits: NetworkPolicy | HistoryPolicy
+
+    def initial_carry(self) -> Any:
+        """What the network's policy remembers."""
+        return self.logits.initial_carry()
+
+    def __call__(
+        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[Any, Float[Array, " act"]]:
+        """A fresh draw for one observation, both in physical units.
+
+        Raises:
+            ValueError: If there is no key.
+        """
+        inner = self.logits
+        carry, outputs = inner.unit(carry, obs)
+        chosen = jax.random.categorical(_given(key), outputs)
+        return carry, jnp.where(jnp.arange(len(outputs)) == chosen, inner.high, inner.low)
+
+    def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
+        """Tells the network's policy."""
+        return self.logits.sent(carry, action)
+
+
 def _given(key: PRNGKeyArray | None) -> PRNGKeyArray:
     if key is None:
         raise ValueError("this policy draws its actions: give it a key, policy(carry, obs, key)")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_agents.networks import ActingNetwork
+from neorl_agents.networks import ActingNetwork, pooled_scaling
 from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_core import (
@@ -80,7 +80,10 @@ def prepare(
     ``(max - min) / 1000`` of the returns of the episodes for ``"return_range"`` (as implicit
     Q-learning was published with); where that is zero but for rounding, by the size of the mean
     reward, and by 1 where that is zero too. A channel that hardly moves in the data is scaled by a
-    thousandth of its measuring range. A cost is divided by its standard deviation; one that never
+    thousandth of its measuring range. Nodes of one kind of a graph share their scaling
+    (:func:`neorl_agents.networks.pooled_scaling`).
+
+    A cost is divided by its standard deviation; one that never
     varies by its limit, and by 1 where that is zero too.
 
     Where no row of the split is terminated, a constant in the reward changes no policy's rank, but
@@ -103,6 +106,7 @@ def prepare(
     """
     f32 = jnp.float32
     mean, std = (jnp.asarray(x, f32) for x in (statistics.obs.mean, statistics.obs.std))
+    mean, std = pooled_scaling(spec, mean, std)
     # In float64: a narrow range far from zero has a width of zero in float32.
     span = np.subtract(highs(spec.obs), lows(spec.obs))
     one = jnp.ones((), f32)

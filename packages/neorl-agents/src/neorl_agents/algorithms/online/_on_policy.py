@@ -1,0 +1,173 @@
+"""What learners from fresh rollouts share: how actions are drawn, the value, the advantages."""
+
+from typing import Any, Literal, NamedTuple, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.learning import LearnerState, Networks, UnitRows
+from neorl_agents.networks import (
+    Network,
+    largest,
+    squashed_mean,
+    squashed_parameters,
+)
+from neorl_agents.policies import (
+    CategoricalPolicy,
+    HistoryPolicy,
+    NetworkPolicy,
+    SquashedGaussianPolicy,
+    network_policy,
+)
+from neorl_core import Spec
+from neorl_core.distributions import (
+    categorical_entropy,
+    categorical_log_prob,
+    diagonal_gaussian_entropy,
+    tanh_gaussian_log_prob,
+)
+from neorl_core.returns import segment_generalised_advantages
+
+ActionKind = Literal["squashed", "choice"]
+"""``"squashed"``: a tanh-Gaussian over all channels. ``"choice"``: one channel is chosen, which
+gets the high end of its range, and all others get their low end; for plants that act on the largest
+channel alone, such as LoadBalance."""
+
+ACTION_KINDS: tuple[ActionKind, ...] = get_args(ActionKind)
+
+LOG_STD_RANGE = (-5.0, 1.0)
+
+
+class ScaledValue(eqx.Module):
+    """A value ``mean + scale network(obs)``, so that the network learns numbers of size one.
+
+    No gradient reaches ``mean`` and ``scale``: they follow the returns of the rollouts.
+
+    Attributes:
+        network: From observations to one number.
+        mean: Mean of the returns so far, in the unit of the reward.
+        scale: Their deviation, positive.
+    """
+
+    network: Network
+    mean: Float[Array, ""]
+    scale: Float[Array, ""]
+
+    def __call__(self, obs: Float[Array, "row obs"]) -> Float[Array, " row"]:
+        """The value, in the unit of the reward."""
+        return self.mean + self.scale * self.network(obs)[..., 0]
+
+    def loss(self, obs: Float[Array, "row obs"], returns: Float[Array, " row"]) -> Float[Array, ""]:
+        """Half the mean square of the distance from the returns, in units of the scale."""
+        mean, scale = jax.lax.stop_gradient((self.mean, self.scale))
+        return jnp.mean(jnp.square(self.network(obs)[..., 0] - (returns - mean) / scale)) / 2
+
+    def following(self, returns: Float[Array, " row"], part: Float[Array, ""]) -> "ScaledValue":
+        """The value with mean and scale moved towards those of a rollout by ``part``."""
+        mean = self.mean + part * (jnp.mean(returns) - self.mean)
+        square = jnp.square(self.scale)
+        square = square + part * (jnp.mean(jnp.square(returns - mean)) - square)
+        return ScaledValue(self.network, mean, jnp.sqrt(jnp.maximum(square, 1e-8)))
+
+
+class Estimates(NamedTuple):
+    """What a rollout is worth to the networks that made it, axes ``(row,)``.
+
+    Attributes:
+        advantage: How much more followed than the value said; mean 0 and deviation 1 if scaled.
+        returns: What the value is trained on.
+        log_prob: Log-probability of the actions when they were drawn.
+    """
+
+    advantage: Float[Array, " row"]
+    returns: Float[Array, " row"]
+    log_prob: Float[Array, " row"]
+
+
+def fresh_actor(networks: Networks, spec: Spec, key: PRNGKeyArray, kind: ActionKind) -> Network:
+    """A network whose last layer begins small, so that all actions are about as likely."""
+    count = spec.n_action * (2 if kind == "squashed" else 1)
+    return networks.of_obs(spec, count, key, initialiser="orthogonal", last_bound=1e-2)
+
+
+def fresh_value(networks: Networks, spec: Spec, key: PRNGKeyArray) -> ScaledValue:
+    """A value whose scale is one until the first rollout."""
+    network = networks.of_obs(spec, 1, key, initialiser="orthogonal")
+    return ScaledValue(network, jnp.zeros((), jnp.float32), jnp.ones((), jnp.float32))
+
+
+def log_prob_and_entropy(
+    actor: Network, rows: UnitRows, kind: ActionKind
+) -> tuple[Float[Array, " row"], Float[Array, " row"]]:
+    """Log-probability of the actions, and entropy; of a squashed Gaussian that before squashing."""
+    if kind == "choice":
+        logits = actor(rows.obs)
+        chosen = jnp.argmax(rows.action, axis=-1)
+        return categorical_log_prob(chosen, logits), categorical_entropy(logits)
+    mean, log_std = squashed_parameters(actor, rows.obs, LOG_STD_RANGE)
+    return tanh_gaussian_log_prob(rows.action, mean, log_std), diagonal_gaussian_entropy(log_std)
+
+
+def estimates(
+    actor: Network,
+    value: ScaledValue,
+    rows: UnitRows,
+    *,
+    discount: Any,
+    lam: Any,
+    kind: ActionKind,
+) -> Estimates:
+    """Generalised advantages of every episode of a rollout ``(step, env, ...)``, its rows flat.
+
+    A time limit is no end: the value of the step's own next observation follows it.
+    """
+    flat, shape = as_rows(rows), rows.reward.shape
+    now, after = value(flat.obs), value(flat.next_obs)
+
+    def of_one(*series: Array) -> Array:
+        return segment_generalised_advantages(*series, discount=discount, lam=lam)
+
+    series = (
+        rows.reward, now.reshape(shape), after.reshape(shape), rows.terminated, rows.truncated,
+    )  # fmt: skip
+    advantage = jax.vmap(of_one, in_axes=1, out_axes=1)(*series).reshape(-1)
+    log_prob, _ = log_prob_and_entropy(actor, flat, kind)
+    return jax.tree.map(jax.lax.stop_gradient, Estimates(advantage, now + advantage, log_prob))
+
+
+def standardised(advantage: Float[Array, " row"]) -> Float[Array, " row"]:
+    """Mean 0 and deviation 1."""
+    away = advantage - jnp.mean(advantage)
+    return away / (jnp.std(advantage) + 1e-8)
+
+
+def following_part(state: LearnerState, part: Any) -> Float[Array, ""]:
+    """How far mean and scale of the value follow a rollout: all the way the first one."""
+    return jnp.where(state.updates == 0, 1.0, part)
+
+
+def as_rows(rows: UnitRows) -> UnitRows:
+    """A rollout ``(step, env, ...)`` as one batch of rows."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
+
+
+def best_policy(
+    state: LearnerState, actor: Network, kind: ActionKind
+) -> NetworkPolicy | HistoryPolicy:
+    """The deterministic policy: the mean, or the likeliest choice."""
+    if kind == "choice":
+        actor = actor.first_outputs(actor.n_outputs, output=largest)
+        return network_policy(state.preparation, actor)
+    return network_policy(state.preparation, squashed_mean(actor))
+
+
+def drawing_policy(
+    state: LearnerState, actor: Network, kind: ActionKind
+) -> SquashedGaussianPolicy | CategoricalPolicy:
+    """Draws of the trained policy."""
+    drawn_from = network_policy(state.preparation, actor)
+    if kind == "choice":
+        return CategoricalPolicy(drawn_from)
+    return SquashedGaussianPolicy(drawn_from, LOG_STD_RANGE)

@@ -1,0 +1,141 @@
+"""REINFORCE with a baseline."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.algorithms.online._on_policy import (
+    ACTION_KINDS,
+    ActionKind,
+    Estimates,
+    ScaledValue,
+    as_rows,
+    best_policy,
+    drawing_policy,
+    estimates,
+    following_part,
+    fresh_actor,
+    fresh_value,
+    log_prob_and_entropy,
+    standardised,
+)
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    Networks,
+    Steps,
+    UnitRows,
+    require_choice,
+    require_count,
+    require_number,
+)
+from neorl_agents.networks import Network
+from neorl_agents.policies import (
+    CategoricalPolicy,
+    HistoryPolicy,
+    NetworkPolicy,
+    SquashedGaussianPolicy,
+)
+from neorl_core import Spec
+
+
+class Reinforce(BaseLearner):
+    """REINFORCE: the gradient of ``log pi(a|s)`` weighted by what followed, less a baseline.
+
+    One update is one gradient step of each on a rollout of the present policy:
+
+    ``mean -log pi(a|s) A - entropy_weight H`` and ``mean (V(s) - G)^2 / 2``, with ``G`` the
+    discounted return that followed in the rollout (where the rollout is cut or a time limit came,
+    the value follows), and ``A`` the difference ``G - V(s)`` with mean 0 and deviation 1 over the
+    rollout. The value is in units of the deviation of the returns so far. Both by Adam behind a
+    clip of the norm at 1.
+
+    Attributes:
+        discount: Discount of the reward per step, in [0, 1].
+        actor_learning_rate: Learning rate of the actor.
+        value_learning_rate: Learning rate of the baseline.
+        entropy_weight: Weight of the entropy.
+        follow: Part by which mean and scale of the value follow those of each rollout, in (0, 1].
+        actions: ``"squashed"`` for a tanh-Gaussian, ``"choice"`` where one channel of all is
+            chosen; static.
+        rollout: Steps of every episode for one update; static.
+
+    Source: Williams, Simple statistical gradient-following algorithms, Machine Learning 8 (1992).
+    """
+
+    discount: float = 0.99
+    actor_learning_rate: float = 1e-3
+    value_learning_rate: float = 3e-3
+    entropy_weight: float = 0.0
+    follow: float = 0.05
+    actions: ActionKind = eqx.field(static=True, default="squashed")
+    rollout: int = eqx.field(static=True, default=200)
+    networks: Networks = Networks(hidden=(64, 64))
+    steps: Steps = Steps(optimiser="sac", reward_scale="none")
+
+    reads: ClassVar[tuple[str, ...]] = (
+        "obs", "action", "reward", "next_obs", "terminated", "truncated",
+    )  # fmt: skip
+    rates: ClassVar[Mapping[str, str]] = {
+        "actor": "actor_learning_rate",
+        "value": "value_learning_rate",
+    }
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "entropy_weight", low=0)
+        require_number(self, "follow", low=0, high=1, open_low=True)
+        require_choice(self, "actions", ACTION_KINDS)
+        require_count(self, "rollout")
+
+    def source(self, given: Any) -> Any:
+        """Fresh rollouts."""
+        return given.rollouts(self.rollout)
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """An actor and its baseline."""
+        actor_key, value_key = jax.random.split(key)
+        actor = fresh_actor(self.networks, spec, actor_key, self.actions)
+        return {"actor": actor, "value": fresh_value(self.networks, spec, value_key)}, {}
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One gradient step of the baseline, and one of the actor with the one from before."""
+        actor, value = state.parameters["actor"], state.parameters["value"]
+        about = estimates(actor, value, rows, discount=self.discount, lam=1.0, kind=self.actions)
+        flat = as_rows(rows)
+        value = value.following(about.returns, following_part(state, self.follow))
+        state = state.with_parameters(value=value)
+        state, value_loss, _ = self.descend(state, "value", _value_loss, flat, about.returns)
+        state, loss, entropy = self.descend(state, "actor", self.actor_loss, flat, about)
+        return state, {"actor_loss": loss, "value_loss": value_loss, "entropy": entropy}
+
+    def actor_loss(
+        self, actor: Network, rows: UnitRows, about: Estimates
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Loss of the actor, and its mean entropy."""
+        log_prob, entropy = log_prob_and_entropy(actor, rows, self.actions)
+        entropy = jnp.mean(entropy)
+        loss = -jnp.mean(log_prob * standardised(about.advantage))
+        return loss - self.entropy_weight * entropy, entropy
+
+    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
+        """The mean of the trained policy, or its likeliest choice, in physical units."""
+        return best_policy(state, state.parameters["actor"], self.actions)
+
+    def explore(self, state: LearnerState) -> SquashedGaussianPolicy | CategoricalPolicy:
+        """Draws of the trained policy, in physical units."""
+        return drawing_policy(state, state.parameters["actor"], self.actions)
+
+
+def _value_loss(
+    value: ScaledValue, rows: UnitRows, returns: Float[Array, " row"]
+) -> tuple[Float[Array, ""], Array]:
+    loss = value.loss(rows.obs, returns)
+    return loss, loss

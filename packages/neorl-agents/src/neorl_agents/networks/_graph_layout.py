@@ -1,0 +1,227 @@
+"""Which channels of a plant are features of which node or edge, read from their names."""
+
+import functools
+import re
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_core import InputError, Spec, highs, lows
+
+NODE = re.compile(r"([A-Za-z_]+)(\d+)\.(\w+)")
+EDGE = re.compile(r"([A-Za-z_]+)(\d+)-(\d+)\.(\w+)")
+MASK = "there"
+"""The feature that says whether a node or an edge is there."""
+
+NONE = -1
+"""In place of a column that a node or an edge does not have."""
+
+Columns = tuple[tuple[int, ...], ...]
+
+
+class GraphLayout(NamedTuple):
+    """How a row of channels is a graph: whole numbers alone, so that it is static and hashable.
+
+    Nodes are numbered in the order in which their channels come. A feature that only some nodes
+    have is zero at the others. Outputs are the action channels.
+
+    Attributes:
+        n_obs: Number of observation channels.
+        n_action: Number of action channels.
+        node_columns: For every node the channel of each feature.
+        node_masks: For every node the channel that says whether it is there.
+        edge_columns: For every edge the channel of each feature.
+        edge_masks: For every edge the channel that says whether it is there.
+        senders: The node that each edge leaves.
+        receivers: The node that each edge enters.
+        shared: Channels of the whole plant, which every node is given.
+        node_actions: Of every action at a node: its number, the node, which of its kind it is.
+        edge_actions: Likewise at an edge.
+        other_actions: Numbers of the actions of the whole plant.
+    """
+
+    n_obs: int
+    n_action: int
+    node_columns: Columns
+    node_masks: tuple[int, ...]
+    edge_columns: Columns
+    edge_masks: tuple[int, ...]
+    senders: tuple[int, ...]
+    receivers: tuple[int, ...]
+    shared: tuple[int, ...]
+    node_actions: Columns
+    edge_actions: Columns
+    other_actions: tuple[int, ...]
+
+    @property
+    def n_nodes(self) -> int:
+        """Declared number of nodes."""
+        return len(self.node_columns)
+
+    @property
+    def n_edges(self) -> int:
+        """Declared number of edges."""
+        return len(self.senders)
+
+    def with_actions(self) -> "GraphLayout":
+        """The layout of a row of observations and actions: an action is a feature of its place."""
+        first = self.n_obs
+        return self._replace(
+            n_obs=first + self.n_action,
+            node_columns=_widened(self.node_columns, self.node_actions, first),
+            edge_columns=_widened(self.edge_columns, self.edge_actions, first),
+            shared=(*self.shared, *(first + i for i in self.other_actions)),
+        )
+
+
+def graph_layout(spec: Spec) -> GraphLayout:
+    """The graph that the names of the channels of a plant say.
+
+    ``tank3.level`` is the feature ``level`` of the node ``tank3``, ``pipe2-3.flow`` the feature
+    ``flow`` of the edge from the node numbered 2 to that numbered 3. The feature ``there`` says
+    whether the node or edge is there. Other names are of the whole plant. Nodes of several kinds
+    are numbered apart, so that an edge finds its ends: no two kinds have a node of one number.
+
+    Args:
+        spec: Channels of the plant.
+
+    Returns:
+        The layout; the same object for equal specifications.
+
+    Raises:
+        InputError: If no channel names a node, an edge has an end of which no channel says
+            anything, or two kinds of nodes share a number.
+    """
+    return _layout(spec)
+
+
+@functools.lru_cache(maxsize=64)
+def _layout(spec: Spec) -> GraphLayout:
+    nodes, edges = _places(spec, NODE), _places(spec, EDGE)
+    if not nodes:
+        raise InputError(
+            "no channel names a node, as tank3.level does, so the plant is no graph; use a network "
+            "kind that reads plain rows, such as mlp"
+        )
+    numbers = {number: i for i, (_, number) in enumerate(nodes)}
+    if len(numbers) < len(nodes):
+        kinds = sorted({kind for kind, _ in nodes})
+        raise InputError(
+            f"nodes of the kinds {', '.join(kinds)} share a number, so that the ends of an edge "
+            "are not clear; number all nodes of the plant apart"
+        )
+    for kind, sender, receiver in edges:
+        for end in (sender, receiver):
+            if end not in numbers:
+                raise InputError(
+                    f"the edge {kind}{sender}-{receiver} ends at the node {end}, which no channel "
+                    "names; give that node a channel"
+                )
+    plain = tuple(
+        i for i, channel in enumerate(spec.obs)
+        if not NODE.fullmatch(channel.name) and not EDGE.fullmatch(channel.name)
+    )  # fmt: skip
+    of_nodes, of_edges = _columns(spec.obs, NODE, nodes), _columns(spec.obs, EDGE, edges)
+    at_nodes, at_edges = _actions(spec, NODE, nodes), _actions(spec, EDGE, edges)
+    placed = {number for number, _, _ in (*at_nodes, *at_edges)}
+    return GraphLayout(
+        n_obs=spec.n_obs,
+        n_action=spec.n_action,
+        node_columns=of_nodes[0],
+        node_masks=of_nodes[1],
+        edge_columns=of_edges[0],
+        edge_masks=of_edges[1],
+        senders=tuple(numbers[sender] for _, sender, _ in edges),
+        receivers=tuple(numbers[receiver] for _, _, receiver in edges),
+        shared=plain,
+        node_actions=at_nodes,
+        edge_actions=at_edges,
+        other_actions=tuple(i for i in range(spec.n_action) if i not in placed),
+    )
+
+
+def pooled_scaling(
+    spec: Spec, mean: Float[Array, " obs"], std: Float[Array, " obs"]
+) -> tuple[Float[Array, " obs"], Float[Array, " obs"]]:
+    """Mean and deviation with one number for each feature of nodes or edges of one kind.
+
+    So that a network which treats nodes alike is given them alike: the mean over the nodes, and
+    the deviation of all their rows together. Channels that say whether something is there are
+    mapped from their range to [-1, 1]. Other channels stay as they are.
+
+    Args:
+        spec: Channels of the plant.
+        mean: Mean of every observation channel.
+        std: Deviation of every observation channel.
+    """
+    group, masks = _groups(spec)
+    if len(set(group)) == len(group) and not any(masks):
+        return mean, std
+    matrix = np.eye(max(group) + 1, dtype=np.float32)[list(group)]
+    average, spread = jnp.asarray(matrix / matrix.sum(axis=0)), jnp.asarray(matrix)
+    pooled = spread @ (mean @ average)
+    square = spread @ ((jnp.square(std) + jnp.square(mean - pooled)) @ average)
+    low, high = (jnp.asarray(ends(spec.obs), mean.dtype) for ends in (lows, highs))
+    there = jnp.asarray(masks)
+    return (
+        jnp.where(there, (low + high) / 2, pooled),
+        jnp.where(there, (high - low) / 2, jnp.sqrt(square)),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _groups(spec: Spec) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """For every observation channel the number of its feature, and whether it is a mask."""
+    names, masks = [], []
+    for channel in spec.obs:
+        found = _place(channel.name, NODE) or _place(channel.name, EDGE)
+        names.append(found[1] if found else f"{channel.name} alone")
+        masks.append(bool(found and found[2]))
+    numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    return tuple(numbers[name] for name in names), tuple(masks)
+
+
+def _place(name: str, pattern: re.Pattern[str]) -> Any:
+    """Kind with the numbers, and the feature; nothing where the name is of another form."""
+    found = pattern.fullmatch(name)
+    if found is None:
+        return None
+    kind, *numbers, feature = found.groups()
+    return (kind, *map(int, numbers)), f"{kind}.{feature}", feature == MASK
+
+
+def _places(spec: Spec, pattern: re.Pattern[str]) -> list[Any]:
+    names = [channel.name for channel in (*spec.obs, *spec.action)]
+    return list(dict.fromkeys(found[0] for name in names if (found := _place(name, pattern))))
+
+
+def _columns(
+    channels: Any, pattern: re.Pattern[str], places: list[Any]
+) -> tuple[Columns, tuple[int, ...]]:
+    at, masks, features = {}, {}, {}
+    for i, channel in enumerate(channels):
+        found = _place(channel.name, pattern)
+        if found and found[2]:
+            masks[found[0]] = i
+        elif found:
+            at[found[0], found[1]] = i
+            features[found[1]] = None
+    columns = tuple(tuple(at.get((place, name), NONE) for name in features) for place in places)
+    return columns, tuple(masks.get(place, NONE) for place in places)
+
+
+def _actions(spec: Spec, pattern: re.Pattern[str], places: list[Any]) -> Columns:
+    number = {place: i for i, place in enumerate(places)}
+    found = [_place(channel.name, pattern) for channel in spec.action]
+    kinds = list(dict.fromkeys(one[1] for one in found if one))
+    return tuple((i, number[one[0]], kinds.index(one[1])) for i, one in enumerate(found) if one)
+
+
+def _widened(columns: Columns, actions: Columns, first: int) -> Columns:
+    kinds = 1 + max((kind for _, _, kind in actions), default=NONE)
+    more = [[NONE] * kinds for _ in columns]
+    for number, place, kind in actions:
+        more[place][kind] = first + number
+    return tuple((*old, *new) for old, new in zip(columns, more, strict=True))

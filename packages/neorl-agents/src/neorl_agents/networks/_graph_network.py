@@ -1,0 +1,332 @@
+"""Networks that read a row of channels as the graph that its layout says."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from neorl_agents.networks._activations import (
+    ACTIVATIONS,
+    Activation,
+    activation_name,
+    identity,
+)
+from neorl_agents.networks._graph_layers import (
+    GraphAttention,
+    GraphConvolution,
+    init_graph_attention,
+    init_graph_convolution,
+)
+from neorl_agents.networks._graph_layout import NONE, GraphLayout
+from neorl_agents.networks._mlp import MLP, init_mlp
+from neorl_core import InputError
+from neorl_core.graphs import PaddedGraph, pool_edges
+
+ABSENT = -30.0
+"""Output for an action at a node or an edge that is not there: the low end, by any squashing."""
+
+MOST_DENSE = 64
+"""Up to so many nodes matrices are faster than sums over edges."""
+
+LAYERS = {"gcn": init_graph_convolution, "gat": init_graph_attention}
+
+
+class GraphNetwork(eqx.Module):
+    """Layers of message passing, then one head for nodes, edges and the whole graph each.
+
+    A layer is ``relu(layer(h) + h S)``; what edges bring to their receivers is a feature of those
+    from the start. Heads are perceptrons with one hidden layer: of ``[h_i, pool]`` at a node, of
+    ``[h_sender, h_receiver, features, pool]`` at an edge, of ``pool`` for the whole, with ``pool``
+    the mean over the nodes that are there. Nodes of one plant are treated alike: renumbering them,
+    with the channels, permutes the actions and changes no value.
+
+    What is not there is blanked, whatever its channels hold, and its actions are ``ABSENT``. A
+    graph without nodes has a pool of zeros. Topologies within the layout are values: they compile
+    nothing.
+
+    Attributes:
+        layers: Message passing.
+        skips: ``S`` of every layer.
+        node_head: Of actions at nodes; ``None`` without any.
+        edge_head: Of actions at edges; ``None`` without any.
+        pool_head: Of outputs for the whole graph; ``None`` without any.
+        layout: Which channel is what; static.
+        kind: ``"gcn"`` or ``"gat"``; static.
+        widths: Lengths of input, layers and output that it was made with; static.
+        n_outputs: How many outputs count; static.
+        output: Function behind them; static.
+        dense: Whether matrices are used in place of sums over edges; static.
+    """
+
+    layers: tuple[GraphConvolution | GraphAttention, ...]
+    skips: tuple[Float[Array, "in out"], ...]
+    node_head: MLP | None
+    edge_head: MLP | None
+    pool_head: MLP | None
+    layout: GraphLayout = eqx.field(static=True)
+    kind: str = eqx.field(static=True)
+    widths: tuple[int, ...] = eqx.field(static=True)
+    n_outputs: int = eqx.field(static=True)
+    output: Activation = eqx.field(static=True, default=identity)
+    dense: bool = eqx.field(static=True, default=True)
+
+    def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
+        """The outputs for rows along the last axis; leading axes are a batch."""
+        rows = jax.vmap(self._one)(x.reshape(-1, x.shape[-1]))
+        return self.output(rows[:, : self.n_outputs].reshape(*x.shape[:-1], self.n_outputs))
+
+    def first_outputs(self, count: int, *, output: Activation | None = None) -> "GraphNetwork":
+        """The network of the first outputs alone; no weight goes away."""
+        behind = self.output if output is None else output
+        return replace(self, n_outputs=count, output=behind)
+
+    def _one(self, row: Float[Array, " in"]) -> Float[Array, " out"]:
+        layout = _layout_of(self.layout, self.widths[0])
+        seen = jnp.concatenate([row, jnp.zeros(1, row.dtype)])
+        nodes_there, edges_there = _there(layout, seen)
+        edges = _features(layout.edge_columns, seen, edges_there)
+        h = _node_features(layout, seen, edges, nodes_there, edges_there)
+        adjacency = _adjacency(layout, edges_there, row.dtype) if self.dense else None
+        for layer, skip in zip(self.layers, self.skips, strict=True):
+            if adjacency is None:
+                new = layer(_graph(layout, h, nodes_there, edges_there))
+            else:
+                new = layer.dense(h, adjacency, nodes_there)
+            h = jnp.where(nodes_there[:, None], jax.nn.relu(new + h @ skip), 0)
+        pool = jnp.sum(h, axis=0) / jnp.maximum(jnp.sum(nodes_there), 1).astype(h.dtype)
+        if self.widths[-1] % max(layout.n_action, 1) or not layout.n_action:
+            return self._require(self.pool_head)(pool)
+        return self._actions(layout, h, edges, pool, nodes_there, edges_there)
+
+    def _actions(
+        self, layout: GraphLayout, h: Array, edges: Array, pool: Array, nodes: Array, links: Array
+    ) -> Float[Array, " out"]:
+        """The outputs of every action, from the head of its place."""
+        each, parts = self.widths[-1] // layout.n_action, []
+        if layout.node_actions:
+            wide = jnp.concatenate([h, jnp.broadcast_to(pool[None, :], h.shape)], axis=1)
+            values = self._require(self.node_head)(wide)
+            parts.append(jnp.where(nodes[:, None], values, ABSENT).reshape(-1))
+        if layout.edge_actions:
+            values = self._at_edges(layout, h, edges, pool)
+            parts.append(jnp.where(links[:, None], values, ABSENT).reshape(-1))
+        if layout.other_actions:
+            parts.append(self._require(self.pool_head)(pool))
+        flat, order = jnp.concatenate(parts), _order(layout, each)
+        # A gather is slow backwards, and most plants need none.
+        whole = len(order) == flat.shape[0] and np.array_equal(order, np.arange(len(order)))
+        return flat if whole else flat[order]
+
+    def _at_edges(
+        self, layout: GraphLayout, h: Array, edges: Array, pool: Array
+    ) -> Float[Array, "edge out"]:
+        """The head on the ends of every edge, its first layer at the nodes where that is less."""
+        head, width = self._require(self.edge_head), h.shape[1]
+        weight, senders, receivers = head.weights[0], layout.senders, layout.receivers
+        leaving, entering = h @ weight[:width], h @ weight[width : 2 * width]
+        rest = edges @ weight[2 * width : -width] + (pool @ weight[-width:] + head.biases[0])[None]
+        if self.dense:
+            ends = [jnp.asarray(_one_hot(side, len(h)), h.dtype) for side in (senders, receivers)]
+            hidden = ends[0] @ leaving + ends[1] @ entering + rest
+        else:
+            hidden = leaving[np.asarray(senders)] + entering[np.asarray(receivers)] + rest
+        return head.activation(hidden) @ head.weights[1] + head.biases[1][None, :]
+
+    def _require(self, head: MLP | None) -> MLP:
+        assert head is not None  # made by init_graph_network wherever the layout asks for it
+        return head
+
+
+def init_graph_network(
+    widths: Sequence[int],
+    key: PRNGKeyArray,
+    *,
+    kind: str = "gcn",
+    layout: GraphLayout | None = None,
+    output: Activation = identity,
+    dense: bool | None = None,
+    last_bound: float | None = None,
+    **_: Any,
+) -> GraphNetwork:
+    """A graph network with fresh weights.
+
+    Where the number of outputs is a multiple of that of the actions, each action has as many
+    outputs at its own node or edge; else the outputs are of the whole graph. Inputs beyond the
+    observation are the actions, as critics are given them.
+
+    Args:
+        widths: Lengths of the input, of every layer and of the output.
+        key: Random key; consumed.
+        kind: ``"gcn"`` or ``"gat"``.
+        layout: Layout of the observation (:func:`graph_layout`).
+        output: Function behind the outputs.
+        dense: Whether matrices are used in place of sums over edges; up to 64 nodes by default,
+            and never where two edges join the same nodes in one direction.
+        last_bound: Weights and biases of the last layer of every head are drawn from ``U(-1, 1)``
+            times this.
+        **_: Other options of perceptrons, which graph networks do not have.
+
+    Returns:
+        The network, float32.
+
+    Raises:
+        InputError: If there is no layout, or the input is neither an observation nor an
+            observation and an action.
+    """
+    widths = tuple(int(width) for width in widths)
+    if layout is None:
+        raise InputError(
+            f"a network of kind {kind} reads a graph, and nothing says which channel is which node "
+            "or edge; train it on a plant whose channels name them, such as tank3.level, and with "
+            'networks.encoder = "none"'
+        )
+    whole = _layout_of(layout, widths[0])
+    hidden, n_out, n_action = widths[1:-1], widths[-1], whole.n_action
+    if not hidden:
+        raise InputError(f"a network of kind {kind} needs a layer; give networks.hidden a width")
+    keys = jax.random.split(key, 2 * len(hidden) + 3)
+    edge_width = _n_features(whole.edge_columns)
+    first = _n_features(whole.node_columns) + edge_width + len(whole.shared)
+    layers, skips = [], []
+    for i, (n_in, n_new) in enumerate(zip((first, *hidden), hidden, strict=False)):
+        layers.append(LAYERS[kind](n_in, n_new, keys[2 * i]))
+        skips.append(init_graph_convolution(n_in, n_new, keys[2 * i + 1]).weight)
+    last = hidden[-1]
+    head = partial(_head, last, last_bound)
+    placed = bool(n_action) and n_out % n_action == 0
+    each = n_out // n_action if placed else 0
+    at_nodes, at_edges = (
+        each * (1 + max((kind for _, _, kind in actions), default=NONE))
+        for actions in (whole.node_actions, whole.edge_actions)
+    )
+    of_all = each * len(whole.other_actions) if placed else n_out
+    alone = len(set(zip(whole.senders, whole.receivers, strict=True))) == whole.n_edges
+    return GraphNetwork(
+        layers=tuple(layers),
+        skips=tuple(skips),
+        node_head=head(2 * last, at_nodes, keys[-3]),
+        edge_head=head(3 * last + edge_width, at_edges, keys[-2]),
+        pool_head=head(last, of_all, keys[-1]),
+        layout=layout,
+        kind=kind,
+        widths=widths,
+        n_outputs=n_out,
+        output=output,
+        dense=(whole.n_nodes <= MOST_DENSE if dense is None else dense) and alone,
+    )
+
+
+def _head(last: int, bound: float | None, n_in: int, n_out: int, key: PRNGKeyArray) -> MLP | None:
+    return init_mlp((n_in, last, n_out), key, last_bound=bound) if n_out else None
+
+
+def _layout_of(layout: GraphLayout, n_in: int) -> GraphLayout:
+    """The layout of an observation, or of an observation and an action."""
+    if n_in == layout.n_obs:
+        return layout
+    if n_in == layout.n_obs + layout.n_action:
+        return layout.with_actions()
+    raise InputError(
+        f"a graph of {layout.n_obs} channels and {layout.n_action} actions has rows of "
+        f"{layout.n_obs} numbers, or {layout.n_obs + layout.n_action} with the actions, got {n_in}"
+    )
+
+
+def _order(layout: GraphLayout, each: int) -> np.ndarray:
+    """Where the outputs of every action stand among those of nodes, of edges and of the whole."""
+    order, begin = np.zeros((each, layout.n_action), int), 0
+    for actions, count in (
+        (layout.node_actions, layout.n_nodes), (layout.edge_actions, layout.n_edges)
+    ):  # fmt: skip
+        kinds = 1 + max((kind for _, _, kind in actions), default=NONE)
+        for number, place, kind in actions:
+            order[:, number] = begin + (place * each + np.arange(each)) * kinds + kind
+        begin += count * each * kinds
+    for i, number in enumerate(layout.other_actions):
+        order[:, number] = begin + np.arange(each) * len(layout.other_actions) + i
+    return order.reshape(-1)
+
+
+def _n_features(columns: tuple[tuple[int, ...], ...]) -> int:
+    return len(columns[0]) if columns else 0
+
+
+def _there(layout: GraphLayout, seen: Array) -> tuple[Bool[Array, " node"], Bool[Array, " edge"]]:
+    """Which nodes and edges are there; an edge needs both its ends."""
+    nodes, edges = (
+        jnp.ones(len(masks), jnp.bool_)  # a constant, so that what follows from it is one too
+        if set(masks) <= {NONE}
+        else jnp.asarray(np.asarray(masks) == NONE) | (seen[np.asarray(masks, np.int32)] > 0)
+        for masks in (layout.node_masks, layout.edge_masks)
+    )
+    senders, receivers = np.asarray(layout.senders, int), np.asarray(layout.receivers, int)
+    return nodes, edges & nodes[senders] & nodes[receivers]
+
+
+def _features(columns: tuple[tuple[int, ...], ...], seen: Array, there: Array) -> Array:
+    """Features of nodes or edges; zero for what is not there, whatever its channels hold."""
+    table = np.asarray(columns, np.int32).reshape(len(columns), -1)
+    return jnp.where(there[:, None], seen[table], 0)
+
+
+def _node_features(
+    layout: GraphLayout, seen: Array, edges: Array, nodes_there: Array, edges_there: Array
+) -> Float[Array, "node feature"]:
+    own = _features(layout.node_columns, seen, nodes_there)
+    parts = [own]
+    if edges.shape[1]:
+        parts.append(pool_edges(edges, _graph(layout, own, nodes_there, edges_there)))
+    if layout.shared:
+        shared = seen[np.asarray(layout.shared)]
+        parts.append(jnp.where(nodes_there[:, None], shared[None, :], 0))
+    return jnp.concatenate(parts, axis=1)
+
+
+def _graph(layout: GraphLayout, h: Array, nodes_there: Array, edges_there: Array) -> PaddedGraph:
+    senders, receivers = (
+        jnp.asarray(side, jnp.int32) for side in (layout.senders, layout.receivers)
+    )
+    return PaddedGraph(h, senders, receivers, nodes_there, edges_there)
+
+
+def _adjacency(layout: GraphLayout, there: Array, dtype: Any) -> Float[Array, "receiver sender"]:
+    """1 where an edge that is there goes from the sender to the receiver."""
+    which = np.full((layout.n_nodes, layout.n_nodes), layout.n_edges)
+    which[np.asarray(layout.receivers, int), np.asarray(layout.senders, int)] = np.arange(
+        layout.n_edges
+    )
+    return jnp.concatenate([there, jnp.zeros(1, jnp.bool_)])[which].astype(dtype)
+
+
+def _one_hot(places: tuple[int, ...], count: int) -> np.ndarray:
+    return np.eye(count, dtype=np.float32)[np.asarray(places, int)]
+
+
+def graph_static(network: GraphNetwork) -> dict[str, Any]:
+    """What of a graph network is no array, as plain JSON, its layout included."""
+    return {
+        "widths": list(network.widths),
+        "outputs": network.n_outputs,
+        "output": activation_name(network.output),
+        "dense": network.dense,
+        "layout": network.layout._asdict(),
+    }
+
+
+def graph_template(kind: str, static: dict[str, Any]) -> GraphNetwork:
+    """The network of :func:`graph_static`, with zeros for its arrays."""
+    layout = GraphLayout(**{name: _tuples(value) for name, value in static["layout"].items()})
+    make = partial(init_graph_network, kind=kind, layout=layout, dense=static["dense"])
+    shapes = eqx.filter_eval_shape(make, static["widths"], jax.random.key(0))
+    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return empty.first_outputs(int(static["outputs"]), output=ACTIVATIONS.find(static["output"]))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value

@@ -1,0 +1,231 @@
+"""PPO and REINFORCE against their equations in NumPy, and their defaults field by field."""
+
+from functools import partial
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from neorl_agents import PPO, Reinforce
+from neorl_agents.algorithms.online._on_policy import as_rows, estimates
+from neorl_agents.learning import Log, Networks, for_run, unit_rows
+from neorl_agents.optimisers import OPTIMISERS
+from neorl_agents.policies import CategoricalPolicy
+from neorl_core import Channel, InputError, Spec, Transition, as_arrays
+from neorl_core.statistics import range_statistics
+
+SPEC = Spec(
+    (Channel("x", "1", -1, 1), Channel("y", "1", -1, 1)),
+    tuple(Channel(f"a{i}", "1", 0, 2) for i in range(3)), (), dt=1.0, horizon=5,
+)  # fmt: skip
+KEY, STEPS, WORLDS = jax.random.key(0), 6, 2
+SMALL = Networks(hidden=(4,))
+
+
+def rollout(actions):
+    """Rows with a termination in one world and a time limit in the other."""
+    rng = np.random.default_rng(0)
+    shape = (STEPS, WORLDS)
+    if actions == "choice":
+        action = 2 * np.eye(3)[rng.integers(3, size=shape)]
+    else:
+        action = rng.uniform(0.2, 1.8, (*shape, 3))
+    ends = [np.zeros(shape, bool) for _ in range(2)]
+    ends[0][2, 0] = ends[1][3, 1] = True
+    draws = (rng.uniform(-1, 1, (*shape, 2)) for _ in range(2))
+    obs, after = (x.astype(np.float32) for x in draws)
+    reward = rng.normal(size=shape).astype(np.float32)
+    return Transition(
+        obs, action.astype(np.float32), reward, next_obs=after, terminated=ends[0],
+        truncated=ends[1],
+    )  # fmt: skip
+
+
+def begun(learner):
+    state = as_arrays(learner).init(SPEC, range_statistics(SPEC), KEY)
+    return state
+
+
+def perceptron(net, x):
+    x = np.asarray(x, float)
+    for i, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
+        x = x @ np.asarray(weight, float) + np.asarray(bias, float)
+        x = np.maximum(x, 0) if i + 1 < len(net.weights) else x
+    return x
+
+
+def scaled(state, obs):
+    return np.asarray(state.preparation.obs.to_scaled(jnp.asarray(obs)), float)
+
+
+def log_prob(actor, state, rows, actions):
+    out = perceptron(actor, scaled(state, rows.obs))
+    if actions == "choice":
+        logits = out - np.log(np.exp(out).sum(-1, keepdims=True))
+        picked = np.take_along_axis(logits, rows.action.argmax(-1)[..., None], -1)[..., 0]
+        return picked, -np.sum(np.exp(logits) * logits, -1)
+    mean, log_std = np.split(out, 2, axis=-1)
+    log_std = np.clip(log_std, -5, 1)
+    unit = rows.action.astype(float) - 1  # the range is [0, 2]
+    latent = np.arctanh(unit)
+    normal = -0.5 * ((latent - mean) / np.exp(log_std)) ** 2 - log_std - 0.5 * np.log(2 * np.pi)
+    entropy = np.sum(log_std + 0.5 * np.log(2 * np.pi * np.e), -1)
+    return np.sum(normal - np.log(1 - unit**2), -1), entropy
+
+
+def advantages(value, state, rows, discount, lam):
+    """Row by row, backwards, from the definition."""
+    now, after = (
+        float(value.mean) + float(value.scale) * perceptron(value.network, scaled(state, x))[..., 0]
+        for x in (rows.obs, rows.next_obs)
+    )
+    found = np.zeros((STEPS, WORLDS))
+    for world in range(WORLDS):
+        carried = 0.0
+        for t in reversed(range(STEPS)):
+            if rows.terminated[t, world] or rows.truncated[t, world]:
+                carried = 0.0
+            goes_on = 0.0 if rows.terminated[t, world] else discount * after[t, world]
+            difference = rows.reward[t, world] + goes_on - now[t, world]
+            carried = difference + discount * lam * carried
+            found[t, world] = carried
+    return found, found + now
+
+
+def normalised(x):
+    return (x - x.mean()) / (x.std() + 1e-8)
+
+
+@pytest.mark.parametrize("actions", ["choice", "squashed"])
+def test_one_update_of_ppo_is_its_equations(actions):
+    """One pass in one part: the ratio is one, so that the loss before the step is known."""
+    learner = PPO(
+        actions=actions, epochs=1, minibatches=1, networks=SMALL, entropy_weight=0.1,
+        decay_updates=10, rollout=STEPS,
+    )  # fmt: skip
+    state, rows = begun(learner), rollout(actions)
+    networks = state.parameters["networks"]
+    after, metrics = jax.jit(learner.update)(state, rows, KEY)
+    advantage, returns = advantages(networks.value, state, rows, 0.99, 0.95)
+    mean, scale = returns.mean(), returns.std()  # the first rollout sets both
+    _, entropy = log_prob(networks.actor, state, rows, actions)
+    out = perceptron(networks.value.network, scaled(state, rows.obs))[..., 0]
+    value_loss = np.mean((out - (returns - mean) / scale) ** 2) / 2
+    actor_loss = -np.mean(normalised(advantage))  # zero but for rounding
+    expected = actor_loss + 0.5 * value_loss - 0.1 * entropy.mean()
+    np.testing.assert_allclose(metrics["loss"], expected, rtol=1e-4)
+    np.testing.assert_allclose(metrics["entropy"], entropy.mean(), rtol=1e-4)
+    np.testing.assert_allclose(metrics["return_mean"], mean, rtol=1e-4)
+    np.testing.assert_allclose(metrics["return_scale"], scale, rtol=1e-4)
+    stepped = after.parameters["networks"]
+    np.testing.assert_allclose((stepped.value.mean, stepped.value.scale), (mean, scale), rtol=1e-4)
+    assert not np.array_equal(stepped.actor.weights[0], networks.actor.weights[0])
+
+
+def test_a_ratio_outside_the_clip_is_cut_as_in_the_paper():
+    learner, rows = PPO(actions="choice", networks=SMALL, decay_updates=10), rollout("choice")
+    state = begun(learner)
+    networks = state.parameters["networks"]
+    moved = jax.tree.map(lambda x: 60 * x + 0.3, networks.actor)
+    units = unit_rows(state.preparation, rows, discount=0.99)
+    about = estimates(*networks, units, discount=0.99, lam=0.95, kind="choice")
+    loss, metrics = learner.loss(networks._replace(actor=moved), as_rows(units), about)
+    before, _ = log_prob(networks.actor, state, rows, "choice")
+    now, _ = log_prob(moved, state, rows, "choice")
+    ratio = np.exp(now - before)
+    weight = normalised(advantages(networks.value, state, rows, 0.99, 0.95)[0])
+    clipped = np.clip(ratio, 0.8, 1.2)
+    assert np.any(ratio != clipped)
+    expected = np.mean(np.maximum(-ratio * weight, -clipped * weight))
+    np.testing.assert_allclose(metrics["actor_loss"], expected, rtol=1e-4, atol=1e-6)
+    assert np.isfinite(loss)
+
+
+@pytest.mark.parametrize("actions", ["choice", "squashed"])
+def test_the_gradient_of_reinforce_is_the_score_times_what_followed(actions):
+    learner, rows = Reinforce(actions=actions, networks=SMALL, rollout=STEPS), rollout(actions)
+    state = begun(learner)
+    _, metrics = jax.jit(learner.update)(state, rows, KEY)
+    actor, value = state.parameters["actor"], state.parameters["value"]
+    advantage, returns = advantages(value, state, rows, 0.99, 1.0)
+    picked, _ = log_prob(actor, state, rows, actions)
+    expected = -np.mean(picked * normalised(advantage))
+    np.testing.assert_allclose(metrics["actor_loss"], expected, rtol=1e-3, atol=1e-5)
+    out = perceptron(value.network, scaled(state, rows.obs))[..., 0]
+    units = (returns - returns.mean()) / returns.std()
+    np.testing.assert_allclose(metrics["value_loss"], np.mean((out - units) ** 2) / 2, rtol=1e-4)
+
+
+def test_the_defaults_of_ppo_are_those_of_the_recipes():
+    learner = PPO()
+    assert (learner.steps.optimiser, learner.learning_rate) == ("ppo", 2.5e-4)
+    assert for_run(learner, 700).decay_updates == 700
+    ours = OPTIMISERS["ppo"](jnp.asarray(2.5e-4))
+    table = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(2.5e-4, eps=1e-5))
+    parameters = {"w": jnp.asarray([1.0, -2.0]), "b": jnp.asarray(0.5)}
+    states = [chain.init(parameters) for chain in (ours, table)]
+    for size in (1e-6, 0.3, 40.0):
+        gradient = jax.tree.map(lambda x, size=size: size * x, parameters)
+        steps = []
+        for i, chain in enumerate((ours, table)):
+            step, states[i] = chain.update(gradient, states[i], parameters)
+            steps.append(step)
+        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), *steps)
+
+
+def test_the_rate_falls_to_zero_over_the_run():
+    learner = PPO(
+        actions="choice", networks=SMALL, decay_updates=2, epochs=1, minibatches=1, rollout=STEPS
+    )  # fmt: skip
+    state, rows, update = begun(learner), rollout("choice"), jax.jit(learner.update)
+    weights = [state.parameters["networks"].actor.weights[0]]
+    for _ in range(3):
+        state, _ = update(state, rows, KEY)
+        weights.append(state.parameters["networks"].actor.weights[0])
+    moved = [float(jnp.max(jnp.abs(b - a))) for a, b in pairwise(weights)]
+    assert min(moved[:2]) > 0
+    assert moved[2] == 0
+
+
+def test_a_choice_is_drawn_by_its_chance_and_the_policy_takes_the_likeliest():
+    learner = PPO(actions="choice", networks=SMALL, decay_updates=1)
+    state = begun(learner)
+    actor = state.parameters["networks"].actor
+    biases = (*actor.biases[:-1], jnp.asarray([0.0, 2.0, 1.0]))
+    zero = jax.tree.map(jnp.zeros_like, actor)
+    networks = state.parameters["networks"]._replace(
+        actor=type(actor)(zero.weights, biases, actor.activation, actor.output)
+    )
+    state = state.with_parameters(networks=networks)
+    obs = jnp.zeros(2)
+    np.testing.assert_array_equal(learner.policy(state)((), obs)[1], [0, 2, 0])
+    explore = learner.explore(state)
+    assert isinstance(explore, CategoricalPolicy)
+    draws = jax.vmap(lambda key: explore((), obs, key)[1])(jax.random.split(KEY, 4000))
+    chance = np.exp([0, 2, 1]) / np.exp([0, 2, 1]).sum()
+    np.testing.assert_allclose(np.mean(draws, axis=0) / 2, chance, atol=0.04)
+
+
+@pytest.mark.parametrize(
+    ("learner", "words"),
+    [
+        (PPO(clip=0.0), "PPO.clip"),
+        (PPO(actions="any"), "PPO.actions"),  # type: ignore[arg-type]
+        (PPO(minibatches=0), "PPO.minibatches"),
+        (Reinforce(follow=0.0), "Reinforce.follow"),
+    ],
+)
+def test_bad_hyperparameters_are_named(learner, words):
+    with pytest.raises(ValueError, match=words):
+        learner.validate()
+
+
+def test_a_log_and_a_rollout_that_cannot_be_cut_are_refused():
+    with pytest.raises(InputError, match="learns from rollouts of its own policy"):
+        PPO().source(Log())
+    learner = PPO(actions="choice", networks=SMALL, minibatches=5, decay_updates=1)
+    with pytest.raises(ValueError, match="12 rows cannot be cut into 5 equal minibatches"):
+        learner.update(begun(learner), rollout("choice"), KEY)
