@@ -10,7 +10,8 @@ from scipy.stats import binomtest
 
 from neorl_deploy import DeployError
 from neorl_deploy.loop import Authority, Mode, Plan, Rollout, Stage, read_plan
-from neorl_deploy.loop._rollout import Count, chance_of_more, draft_plan
+from neorl_deploy.loop._plan import draft_plan
+from neorl_deploy.loop._rollout import Count, chance_of_more
 from neorl_deploy.loop._serve import only_one, order, take_orders
 from neorl_deploy.runtime import Decision
 

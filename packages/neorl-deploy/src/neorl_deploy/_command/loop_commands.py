@@ -97,7 +97,7 @@ def add_form(command: argparse.ArgumentParser) -> None:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from neorl_deploy.loop._rollout import draft_plan
+    from neorl_deploy.loop._plan import draft_plan
     from neorl_deploy.loop._tag_draft import draft_tags
     from neorl_deploy.loop._tags import TODO
 
@@ -127,9 +127,10 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._connection import connect
     from neorl_deploy.loop._control import ControlLoop
     from neorl_deploy.loop._modes import Mode
+    from neorl_deploy.loop._plan import read_plan
     from neorl_deploy.loop._plant import SystemClock
     from neorl_deploy.loop._record import audit_log, recorder
-    from neorl_deploy.loop._rollout import Rollout, read_plan
+    from neorl_deploy.loop._rollout import Rollout
     from neorl_deploy.loop._serve import Watchdog, only_one, serve, take_orders
     from neorl_deploy.loop._tags import read_tags
     from neorl_deploy.runtime._load import load_bundle
@@ -153,7 +154,7 @@ def _serve(options: argparse.Namespace) -> int:
             trial=options.trial,
             record=recorder(log),
         )
-        rollout = None if plan is None else Rollout(plan, loop)
+        rollout = None if plan is None else Rollout(plan, loop, log)
         board = Board(runtime.manifest, None if rollout is None else lambda: _stands(rollout))
         dog = Watchdog(HANGS * runtime.manifest.dt)
         threading.Thread(target=dog.watch, args=(clock, ended), daemon=True).start()

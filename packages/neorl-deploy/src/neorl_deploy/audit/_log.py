@@ -41,6 +41,7 @@ class AuditLog:
         self._file = self._head_file = -1
         self._size = 0
         self._starts: dict[int, int] = {}
+        self._standing: dict[str, dict[str, Any]] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._go_on()
@@ -60,19 +61,31 @@ class AuditLog:
         """Whether the next record begins a new file."""
         return self._size > self._largest
 
-    def append(self, record: dict[str, Any], *, durable: bool = False) -> None:
+    def standing(self, kind: str) -> dict[str, Any] | None:
+        """The last standing record of a kind, of this process or an earlier one."""
+        return self._standing.get(kind)
+
+    def append(
+        self, record: dict[str, Any], *, durable: bool = False, standing: bool = False
+    ) -> None:
         """Appends one record.
 
         Args:
             record: JSON; ``n`` is added.
             durable: Whether to wait until it would survive a loss of power.
+            standing: Whether it holds until another of its kind. It never begins a file, and
+                every new file repeats it, so that rotation does not lose it.
 
         Raises:
             OSError: If it cannot be written; then nothing of it is in the log.
         """
-        if self.full:
+        if standing:
+            record = {**record, "standing": True}
+        elif self.full:
             self._begin_file()
         self._write({**record, "n": self._n}, durable=durable)
+        if standing:
+            self._standing[record["kind"]] = record
 
     def close(self) -> None:
         """Closes the files."""
@@ -91,6 +104,8 @@ class AuditLog:
                 self._head, self._n = digest, record["n"] + 1
                 if record["kind"] == "file":
                     self._starts[record["file"]] = record["n"]
+                elif record.get("standing"):
+                    self._standing[record["kind"]] = record
         except AuditError as error:
             tail = present[-1].read_bytes().rpartition(b"\n")[2]
             if not tail or "cut off" not in str(error):
@@ -118,6 +133,8 @@ class AuditLog:
         if before[0] >= 0:
             os.close(before[0])
         self._number, self._torn, self._starts[number] = number, "", start
+        for record in self._standing.values():
+            self._write({**record, "n": self._n}, durable=True)
         self._forget()
 
     def _forget(self) -> None:

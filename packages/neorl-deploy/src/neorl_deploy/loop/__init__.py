@@ -8,6 +8,8 @@ from neorl_deploy.loop._inputs import Judged as Judged
 from neorl_deploy.loop._modes import Mode as Mode
 from neorl_deploy.loop._modes import Situation as Situation
 from neorl_deploy.loop._modes import next_mode as next_mode
+from neorl_deploy.loop._plan import Plan as Plan
+from neorl_deploy.loop._plan import read_plan as read_plan
 from neorl_deploy.loop._plant import Clock as Clock
 from neorl_deploy.loop._plant import Instant as Instant
 from neorl_deploy.loop._plant import Plant as Plant
@@ -15,10 +17,8 @@ from neorl_deploy.loop._plant import PlantError as PlantError
 from neorl_deploy.loop._plant import Quality as Quality
 from neorl_deploy.loop._plant import Reading as Reading
 from neorl_deploy.loop._plant import SystemClock as SystemClock
-from neorl_deploy.loop._rollout import Plan as Plan
 from neorl_deploy.loop._rollout import Rollout as Rollout
 from neorl_deploy.loop._rollout import Stage as Stage
-from neorl_deploy.loop._rollout import read_plan as read_plan
 from neorl_deploy.loop._serve import serve as serve
 from neorl_deploy.loop._tag_draft import draft_tags as draft_tags
 from neorl_deploy.loop._tags import Input as Input

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import enum
+import hashlib
+import logging
 import math
-import re
-import tomllib
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from neorl_deploy._errors import DeployError
-from neorl_deploy.bundle._manifest import Manifest
+from neorl_deploy.audit._log import AuditLog
 from neorl_deploy.loop._authority import Authority
 from neorl_deploy.loop._control import ControlLoop
 from neorl_deploy.loop._cycle import Cycle
 from neorl_deploy.loop._modes import Mode
-from neorl_deploy.loop._tags import read_row
+from neorl_deploy.loop._plan import Plan
 
+LOGGER = logging.getLogger("neorl_deploy.loop")
 WHO = "the roll-out"
-DEFAULT_TURNS = 10
-EPISODES = re.compile(r"About (\d+) episodes of each")
-"""How a verdict "worth a trial" says the length of the trial."""
+RECORD = "rollout"
+"""Kind of the records of the audit log that say where a roll-out stands."""
 
 
 class Stage(enum.StrEnum):
@@ -42,111 +40,10 @@ class Stage(enum.StrEnum):
     """The turns are over and no rule was broken: a person decides on the rest."""
     FULL = "full"
     """The policy acts within the limits of its bundle, and is still watched."""
+    INTERRUPTED = "interrupted"
+    """The process ended in a stage: nothing is written until a person lets it go on."""
     ROLLED_BACK = "rolled back"
     """A rule was broken, or a person has taken over: only a person begins anew."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """A plan of a roll-out, as its file has it.
-
-    Attributes:
-        limits: Lowest and highest good value by observed channel; a step outside is a violation.
-        shadow_steps: Steps in shadow before the first turn.
-        turn_steps: Steps of every turn.
-        turns: Turns of the policy; as many of what runs today lie between them.
-        authority: Part of the range of every actuator by which the policy may lead it away, in a
-            turn, from where it was.
-        window: Steps over which the policy is judged once it has the full authority.
-        most_fallback: Part of the policy's steps in which its fallback may act.
-        chance: Largest chance, if the policy broke the limits no more often than what runs today,
-            of seeing as many violations as were seen, at which it is rolled back.
-        full: ``"ask"``, a person gives the full authority, or ``"automatic"``.
-        rollback: ``"fallback"``: the fallback of the bundle acts until a person asks anew; or
-            ``"shadow"``: nothing is written any more.
-    """
-
-    limits: dict[str, tuple[float, float]]
-    shadow_steps: int = 100
-    turn_steps: int = 50
-    turns: int = DEFAULT_TURNS
-    authority: float = 0.1
-    window: int = 200
-    most_fallback: float = 0.1
-    chance: float = 0.05
-    full: str = "ask"
-    rollback: str = "fallback"
-
-
-def draft_plan(manifest: Manifest) -> str:
-    """A plan as a file to be completed, from the verdict and the channels of a bundle.
-
-    A turn is one episode, and there are as many turns as the verdict "worth a trial" asks episodes
-    for; ten where it says none.
-    """
-    sentence = str(manifest.document["verdict"].get("sentence", ""))
-    found = EPISODES.search(sentence)
-    turns = int(found[1]) if found else DEFAULT_TURNS
-    lines = [
-        f"# Plan of a roll-out, drafted from the bundle of run {manifest.run}.",
-        f"turns = {turns}           # of the policy, in turns with what runs today"
-        + ("; as the verdict asks" if found else ""),
-        f"turn_steps = {manifest.horizon}      # an episode",
-        f"shadow_steps = {2 * manifest.horizon}",
-        "authority = 0.1      # part of an actuator's range, from where it was at the turn's begin",
-        "most_fallback = 0.1  # part of the policy's steps",
-        'full = "ask"         # or "automatic"',
-        'rollback = "fallback"  # or "shadow"',
-        "",
-        "# A step outside is a violation: write what is good, not what can be measured.",
-        "[limits]",
-        *(f'"{one.name}" = [{one.low!r}, {one.high!r}]  # {one.unit}' for one in manifest.obs),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def read_plan(path: Path, manifest: Manifest) -> Plan:
-    """Reads a plan and checks it against the bundle.
-
-    Args:
-        path: TOML file, drafted by ``neorl-deploy init --rollout``.
-        manifest: Manifest of the bundle.
-
-    Raises:
-        DeployError: If it cannot be read, or a number or a channel does not fit; one line.
-    """
-    try:
-        document = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise DeployError(f"cannot read the plan {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeError) as error:
-        raise DeployError(f"the plan {path} is not valid TOML: {error}") from error
-    limits = _limits(document.pop("limits", None), manifest, str(path))
-    plan = read_row({**document, "limits": limits}, Plan, str(path))
-    parts = {"authority": plan.authority, "most_fallback": plan.most_fallback}
-    parts["chance"] = plan.chance
-    for name, value in parts.items():
-        if not 0 < value <= 1:
-            raise DeployError(f"{path}: {name} is a part, above 0 and at most 1, got {value:g}")
-    for name, words in (("full", ("ask", "automatic")), ("rollback", ("fallback", "shadow"))):
-        if getattr(plan, name) not in words:
-            raise DeployError(f"{path}: {name} is {' or '.join(map(repr, words))}")
-    return plan
-
-
-def _limits(table: Any, manifest: Manifest, source: str) -> dict[str, tuple[float, float]]:
-    names = [one.name for one in manifest.obs]
-    if not isinstance(table, dict) or not table:
-        raise DeployError(f"{source}: [limits] says which values are good, and is missing")
-    limits = {}
-    for name, ends in table.items():
-        if name not in names:
-            raise DeployError(f"{source}, [limits]: the bundle observes no {name!r}")
-        pair = isinstance(ends, list) and len(ends) == 2
-        if not (pair and all(type(end) in (int, float) for end in ends) and ends[0] < ends[1]):
-            raise DeployError(f"{source}, [limits]: {name} is [lowest, highest], got {ends!r}")
-        limits[name] = (float(ends[0]), float(ends[1]))
-    return limits
 
 
 class Count(NamedTuple):
@@ -200,11 +97,18 @@ class Rollout:
     """Leads a loop through the stages of a plan; hand its :meth:`after` to :func:`serve`.
 
     A person begins it, and a person ends it by asking for any mode. What it asks for itself stands
-    in the audit log as asked by the roll-out. It begins anew, in shadow, with every process.
+    in the audit log as asked by the roll-out.
+
+    With an audit log it also records there, after every step that counts, where it stands, and the
+    next process takes it up from there, at most at the same stage. A stage that was under way is
+    interrupted until a person lets it go on, with its counts; full authority must be given anew;
+    rolled back stays rolled back. Of another bundle or plan nothing is taken up, except that a
+    roll-out of the same bundle that was rolled back stays so.
 
     Args:
         plan: The plan.
         loop: The loop; its authority belongs to the roll-out.
+        log: The audit log of the loop; ``None`` to begin anew with every process.
 
     Attributes:
         stage: Where it stands.
@@ -213,7 +117,7 @@ class Rollout:
         today: Counts of the turns, and of the shadow, of what runs today.
     """
 
-    def __init__(self, plan: Plan, loop: ControlLoop) -> None:
+    def __init__(self, plan: Plan, loop: ControlLoop, log: AuditLog | None = None) -> None:
         self.plan, self._loop = plan, loop
         self.stage, self.why = Stage.WAITING, "a person begins it"
         self.policy, self.today = Count(), Count()
@@ -223,17 +127,29 @@ class Rollout:
         self._width = np.array([plan.authority * (c.high - c.low) for c in channels])
         names = [one.name for one in loop.runtime.manifest.obs]
         self._rules = [(names.index(name), *ends) for name, ends in plan.limits.items()]
+        self._log, self._interrupted, self._first = log, Stage.WAITING, loop.target
+        self._of = {
+            "bundle": f"sha256:{loop.runtime.bundle.digest}",
+            "plan": hashlib.sha256(repr(plan).encode()).hexdigest(),
+        }
+        self._recorded: dict[str, Any] = {}
+        if log is not None and (last := log.standing(RECORD)) is not None:
+            self._take_up(last)
 
     def begin(self, by: str) -> None:
-        """A person begins it: shadow first.
+        """A person begins it, shadow first, or lets it go on where it was interrupted.
 
         Args:
             by: Who, and why; it is recorded.
         """
-        self.policy, self.today, self._turn = Count(), Count(), 0
-        self._go(Stage.SHADOW, f"begun by {by}")
-        self._left = self.plan.shadow_steps
-        self._loop.ask(Mode.SHADOW, f"{WHO}, begun by {by}")
+        if self.stage is Stage.INTERRUPTED:
+            self._go_on(by)
+        else:
+            self.policy, self.today, self._turn = Count(), Count(), 0
+            self._left = self.plan.shadow_steps
+            self._go(Stage.SHADOW, f"begun by {by}")
+        self._loop.ask(Mode.SHADOW, f"{WHO}, {self.why}")
+        self._record()
 
     def give_full(self, by: str) -> None:
         """A person gives the policy the full authority, once its turns are over.
@@ -248,19 +164,26 @@ class Rollout:
             raise ValueError(f"the roll-out stands at {self.stage}; full authority follows on it")
         self._full(by)
         self._loop.ask(Mode.CLOSED_LOOP, f"{WHO}, full authority given by {by}")
+        self._record()
 
     def after(self, cycle: Cycle) -> None:
-        """Counts a cycle, and goes on to the next stage, or back.
+        """Counts a cycle, goes on to the next stage, or back, and records where it stands.
 
         Args:
             cycle: The cycle that has ended.
         """
+        self._follow(cycle)
+        self._record()
+
+    def _follow(self, cycle: Cycle) -> None:
         if self.stage in (Stage.WAITING, Stage.PASSED, Stage.ROLLED_BACK):
             return
         acts = self.stage in (Stage.TRIAL_TURN, Stage.FULL)
         if why := self._ended(cycle, acts=acts):
             self._loop.authority = None
             self._go(Stage.ROLLED_BACK, why)
+            return
+        if self.stage is Stage.INTERRUPTED:
             return
         self._count(cycle, acts=acts)
         if acts and (why := self._broken()):
@@ -273,7 +196,10 @@ class Rollout:
         manifest = self._loop.runtime.manifest
         if cycle.decision.flags & manifest.flags.get("emergency_stop", 0):
             return "somebody pressed the emergency stop"
-        if self._loop.target is not (Mode.CLOSED_LOOP if acts else Mode.SHADOW):
+        expected = Mode.CLOSED_LOOP if acts else Mode.SHADOW
+        if self.stage is Stage.INTERRUPTED:
+            expected = self._first
+        if self._loop.target is not expected:
             return f"{self._loop.target} was asked for, or the loop let go: {cycle.reason}"
         return ""
 
@@ -354,3 +280,48 @@ class Rollout:
 
     def _go(self, stage: Stage, why: str) -> None:
         self.stage, self.why = stage, why
+
+    def _take_up(self, last: Mapping[str, Any]) -> None:
+        """Where the process before this one left it, or below."""
+        stage, turn = Stage(last["stage"]), last["turn"]
+        back = stage is Stage.ROLLED_BACK
+        if last["bundle"] != self._of["bundle"] or not (back or last["plan"] == self._of["plan"]):
+            self.why = f"the one before it, of another bundle or plan, stood at {stage}: begin anew"
+            return
+        self.policy, self.today = Count(*last["policy"]), Count(*last["today"])
+        self._turn, self._left, self._interrupted = turn, last["left"], stage
+        if back:
+            self._go(stage, last["why"])
+        elif stage in (Stage.PASSED, Stage.FULL):
+            self._go(Stage.PASSED, f"the process ended at {stage}: a person gives full authority")
+        elif stage is not Stage.WAITING:
+            self._go(Stage.INTERRUPTED, f"the process ended in {stage}, {self._left} steps left")
+
+    def _go_on(self, by: str) -> None:
+        """On where it was interrupted; a turn of the policy is run again whole, its counts stay."""
+        stage = self._interrupted
+        if stage is Stage.TRIAL_TURN:
+            self._turn, self._left, stage = self._turn - 1, 0, Stage.OWN_TURN
+        self._go(stage, f"gone on by {by}")
+
+    def _record(self) -> None:
+        """Where it stands, for the next process; a roll-out that cannot be recorded ends."""
+        full = self.stage is Stage.FULL and self._recorded.get("stage") == self.stage
+        if self._log is None or full or self.stage is Stage.INTERRUPTED:
+            return  # with full authority the counts begin anew after a restart
+        said = {"kind": RECORD, **self._of, "stage": str(self.stage), "why": self.why}
+        said |= {"policy": list(self.policy), "today": list(self.today)}
+        said |= {"turn": self._turn, "left": self._left}
+        if said == self._recorded or (not self._recorded and self.stage is Stage.WAITING):
+            return
+        try:
+            changed = said["stage"] != self._recorded.get("stage")
+            self._log.append(said, durable=changed, standing=True)
+        except OSError as error:
+            LOGGER.error("%s cannot be recorded: %s", WHO, error)
+            if self.stage is not Stage.ROLLED_BACK:
+                self._loop.authority = None
+                self._go(Stage.ROLLED_BACK, f"it cannot be recorded: {error}")
+                self._ask(Mode.SHADOW, self.why)
+        else:
+            self._recorded = said

@@ -1,0 +1,120 @@
+"""The plan of a roll-out: its file, a draft of it, and what it must say."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from neorl_deploy._errors import DeployError
+from neorl_deploy.bundle._manifest import Manifest
+from neorl_deploy.loop._tags import read_row
+
+DEFAULT_TURNS = 10
+EPISODES = re.compile(r"About (\d+) episodes of each")
+"""How a verdict "worth a trial" says the length of the trial."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A plan of a roll-out, as its file has it.
+
+    Attributes:
+        limits: Lowest and highest good value by observed channel; a step outside is a violation.
+        shadow_steps: Steps in shadow before the first turn.
+        turn_steps: Steps of every turn.
+        turns: Turns of the policy; as many of what runs today lie between them.
+        authority: Part of the range of every actuator by which the policy may lead it away, in a
+            turn, from where it was.
+        window: Steps over which the policy is judged once it has the full authority.
+        most_fallback: Part of the policy's steps in which its fallback may act.
+        chance: Largest chance, if the policy broke the limits no more often than what runs today,
+            of seeing as many violations as were seen, at which it is rolled back.
+        full: ``"ask"``, a person gives the full authority, or ``"automatic"``.
+        rollback: ``"fallback"``: the fallback of the bundle acts until a person asks anew; or
+            ``"shadow"``: nothing is written any more.
+    """
+
+    limits: dict[str, tuple[float, float]]
+    shadow_steps: int = 100
+    turn_steps: int = 50
+    turns: int = DEFAULT_TURNS
+    authority: float = 0.1
+    window: int = 200
+    most_fallback: float = 0.1
+    chance: float = 0.05
+    full: str = "ask"
+    rollback: str = "fallback"
+
+
+def draft_plan(manifest: Manifest) -> str:
+    """A plan as a file to be completed, from the verdict and the channels of a bundle.
+
+    A turn is one episode, and there are as many turns as the verdict "worth a trial" asks episodes
+    for; ten where it says none.
+    """
+    sentence = str(manifest.document["verdict"].get("sentence", ""))
+    found = EPISODES.search(sentence)
+    turns = int(found[1]) if found else DEFAULT_TURNS
+    lines = [
+        f"# Plan of a roll-out, drafted from the bundle of run {manifest.run}.",
+        f"turns = {turns}           # of the policy, in turns with what runs today"
+        + ("; as the verdict asks" if found else ""),
+        f"turn_steps = {manifest.horizon}      # an episode",
+        f"shadow_steps = {2 * manifest.horizon}",
+        "authority = 0.1      # part of an actuator's range, from where it was at the turn's begin",
+        "most_fallback = 0.1  # part of the policy's steps",
+        'full = "ask"         # or "automatic"',
+        'rollback = "fallback"  # or "shadow"',
+        "",
+        "# A step outside is a violation: write what is good, not what can be measured.",
+        "[limits]",
+        *(f'"{one.name}" = [{one.low!r}, {one.high!r}]  # {one.unit}' for one in manifest.obs),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def read_plan(path: Path, manifest: Manifest) -> Plan:
+    """Reads a plan and checks it against the bundle.
+
+    Args:
+        path: TOML file, drafted by ``neorl-deploy init --rollout``.
+        manifest: Manifest of the bundle.
+
+    Raises:
+        DeployError: If it cannot be read, or a number or a channel does not fit; one line.
+    """
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise DeployError(f"cannot read the plan {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeError) as error:
+        raise DeployError(f"the plan {path} is not valid TOML: {error}") from error
+    limits = _limits(document.pop("limits", None), manifest, str(path))
+    plan = read_row({**document, "limits": limits}, Plan, str(path))
+    parts = {"authority": plan.authority, "most_fallback": plan.most_fallback}
+    parts["chance"] = plan.chance
+    for name, value in parts.items():
+        if not 0 < value <= 1:
+            raise DeployError(f"{path}: {name} is a part, above 0 and at most 1, got {value:g}")
+    for name, words in (("full", ("ask", "automatic")), ("rollback", ("fallback", "shadow"))):
+        if getattr(plan, name) not in words:
+            raise DeployError(f"{path}: {name} is {' or '.join(map(repr, words))}")
+    return plan
+
+
+def _limits(table: Any, manifest: Manifest, source: str) -> dict[str, tuple[float, float]]:
+    names = [one.name for one in manifest.obs]
+    if not isinstance(table, dict) or not table:
+        raise DeployError(f"{source}: [limits] says which values are good, and is missing")
+    limits = {}
+    for name, ends in table.items():
+        if name not in names:
+            raise DeployError(f"{source}, [limits]: the bundle observes no {name!r}")
+        pair = isinstance(ends, list) and len(ends) == 2
+        if not (pair and all(type(end) in (int, float) for end in ends) and ends[0] < ends[1]):
+            raise DeployError(f"{source}, [limits]: {name} is [lowest, highest], got {ends!r}")
+        limits[name] = (float(ends[0]), float(ends[1]))
+    return limits
