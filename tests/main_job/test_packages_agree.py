@@ -1,8 +1,11 @@
 """What one package writes and another reads without sharing code."""
 
 import json
+import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,11 +13,13 @@ import pytest
 
 from neorl_agents import load_policy
 from neorl_deploy.bundle import read_bundle
+from neorl_deploy.loop._rollout import EPISODES
 from neorl_deploy.runtime import Runtime
 from neorl_deploy.shadow import read_log
 from neorl_envs import read_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_safety.guards import guard
+from neorl_train.verdicts._trial import POWER, _plan
 
 pytestmark = pytest.mark.slow
 
@@ -85,3 +90,13 @@ def test_a_bundle_is_what_its_page_says(checkout: Path, workplace: Path, finishe
     assert {field for cell in cells for field in re.findall(r"`(\w+)`", cell)} == {*manifest}
     assert manifest["constraint_words"]
     assert manifest["provenance"]["fallback"]["words"]
+
+
+def test_the_words_of_the_verdict_say_how_many_episodes_a_trial_takes():
+    found: Any = SimpleNamespace(
+        prediction=SimpleNamespace(low=0.5), scale=1.5, incumbent="the PID in use"
+    )
+    tables: Any = SimpleNamespace(reward_unit="EUR")
+    said = EPISODES.search(_plan(tables, found))
+    assert said is not None
+    assert int(said[1]) == math.ceil(2 * (POWER * 1.5 / 0.5) ** 2)
