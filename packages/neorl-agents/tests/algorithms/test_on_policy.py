@@ -99,7 +99,9 @@ def normalised(x):
     return (x - x.mean()) / (x.std() + 1e-8)
 
 
-@pytest.mark.parametrize("actions", ["choice", "squashed"])
+@pytest.mark.parametrize(
+    "actions", ["choice", pytest.param("squashed", marks=pytest.mark.nightly)]
+)
 def test_one_update_of_ppo_is_its_equations(actions):
     """One pass in one part: the ratio is one, so that the loss before the step is known."""
     learner = PPO(
@@ -176,6 +178,7 @@ def test_the_defaults_of_ppo_are_those_of_the_recipes():
         jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), *steps)
 
 
+@pytest.mark.nightly
 def test_the_rate_falls_to_zero_over_the_run():
     learner = PPO(
         actions="choice", networks=SMALL, decay_updates=2, epochs=1, minibatches=1, rollout=STEPS

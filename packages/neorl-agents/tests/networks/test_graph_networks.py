@@ -202,6 +202,7 @@ def test_what_is_not_there_is_blank_and_its_actions_are_at_the_low_end():
     assert all(abs(action[name]) < 1 for name in ("tank0.feed", "pipe3-0.valve", "pressure"))
 
 
+@pytest.mark.nightly
 def test_a_graph_without_nodes_gives_finite_numbers():
     x = rows(count=1)
     for i in range(4):
@@ -220,7 +221,7 @@ def test_another_topology_is_the_same_program():
     assert not np.array_equal(first == ABSENT, second == ABSENT)
 
 
-@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("kind", ["gcn", pytest.param("gat", marks=pytest.mark.nightly)])
 def test_a_network_is_written_down_and_read_back(kind):
     net = Networks(hidden=(8, 8), kind=kind).of_obs(SPEC, 2 * N_ACT, KEY)
     half = net.first_outputs(N_ACT, output=tanh)
