@@ -99,9 +99,7 @@ def normalised(x):
     return (x - x.mean()) / (x.std() + 1e-8)
 
 
-@pytest.mark.parametrize(
-    "actions", ["choice", pytest.param("squashed", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("actions", ["choice", pytest.param("squashed", marks=pytest.mark.nightly)])
 def test_one_update_of_ppo_is_its_equations(actions):
     """One pass in one part: the ratio is one, so that the loss before the step is known."""
     learner = PPO(
