@@ -1,19 +1,22 @@
-"""A second plant: raw counts of a card, behind certificates, encryption and a password."""
+"""A second plant: an evaporator in raw counts of a card, behind certificates and a password."""
 
 import asyncio
 import contextlib
+import math
 import socket
 import threading
 import time
 from typing import Any
 
 import asyncua
+import numpy as np
 import pytest
 from asyncua import ua as protocol
 from asyncua.crypto.cert_gen import setup_self_signed_certificate
 from asyncua.crypto.permission_rules import User, UserRole
 from asyncua.server.user_managers import UserManager
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from scipy.integrate import solve_ivp
 
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
@@ -41,9 +44,16 @@ class OneUser(UserManager):
 
 
 class Evaporator:
-    """An evaporator's card: whole counts, a valve and a jacket that obey at once."""
+    """An evaporator of acetone behind its card: whole counts, a valve and a jacket that obey.
+
+    Its level follows the valve of its outlet, its temperature the jacket, and its pressure the
+    temperature; whatever the loop has written acts until it writes again.
+    """
+
+    INFLOW, DRAIN, LAG, LIFT = 1.1e-3, 2e-5, 240.0, 30.0
 
     def __init__(self, folder):
+        self.level, self.temperature = 1.0, 330.0
         with contextlib.closing(socket.socket()) as held:
             held.bind(("127.0.0.1", 0))
             self.address = f"opc.tcp://127.0.0.1:{held.getsockname()[1]}/"
@@ -86,6 +96,24 @@ class Evaporator:
 
     def count(self, name):
         return self.call(self.nodes[name].read_value())
+
+    def show(self):
+        """Puts the state on the card; Antoine's constants are those of NIST, 259 to 508 K."""
+        pressure = 10 ** (4.42448 - 1312.253 / (self.temperature - 32.445))
+        values = {"LT": self.level, "TT": self.temperature, "PT": pressure}
+        for name, value in values.items():
+            low, high = RANGES[name]
+            self.measure(name, round(min(max((value - low) / (high - low), 0.0), 1.0) * FULL))
+
+    def advance(self, seconds):
+        """Lets time pass, by the closed form of both linear equations for held actuators."""
+        held = {}
+        for name in ("VALVE", "JACKET"):
+            low, high = RANGES[name]
+            held[name] = low + (high - low) * self.count(name) / FULL
+        self.level += seconds * (self.INFLOW - self.DRAIN * held["VALVE"])
+        goal = held["JACKET"] + self.LIFT
+        self.temperature = goal + (self.temperature - goal) * math.exp(-seconds / self.LAG)
 
     def measure(self, name, count):
         stamp = ua.uatypes.datetime.fromtimestamp(time.time(), ua.uatypes.timezone.utc)
@@ -144,21 +172,40 @@ def secured(folder):
     }
 
 
-def test_a_second_plant_is_controlled_in_counts_behind_certificates(plant, tags, secured, runtime):
+def test_the_loop_closes_over_the_server_of_a_second_plant(plant, tags, secured, runtime):
     connected = OpcUaPlant(tags, plant.address, **secured)
     runtime._carry, runtime._events = runtime._initial, Events()
     loop = ControlLoop(runtime, tags, connected, SystemClock())
     loop.ask(Mode.CLOSED_LOOP, "the test")
+    period = runtime.manifest.dt
+    cycles, states = [], []
     with contextlib.closing(connected):
-        for step in range(8):
-            for name in RANGES.keys() - {"VALVE", "JACKET"}:
-                plant.measure(name, FULL // 2 + step)
-            cycle = loop.step()
-    assert cycle.mode is Mode.CLOSED_LOOP
-    assert cycle.measured.obs == pytest.approx([1.0, 340.0, 3.25], rel=1e-3)
+        for _ in range(30):
+            plant.show()
+            states.append((plant.level, plant.temperature))
+            cycles.append(loop.step())
+            plant.advance(period)
+    assert {cycle.mode for cycle in cycles[5:]} == {Mode.CLOSED_LOOP}
+    cycle = cycles[-1]
     for name, value in zip(("VALVE", "JACKET"), cycle.decision.action, strict=True):
         low, high = RANGES[name]
         assert plant.count(name) == round((float(value) - low) / (high - low) * FULL)
+
+    def rates(_, state, valve, jacket):
+        level = plant.INFLOW - plant.DRAIN * valve
+        return [level, (jacket + plant.LIFT - state[1]) / plant.LAG]
+
+    state, closed = states[6], cycles[6:]  # from what the loop decided the plant follows, by SciPy
+    for cycle, reached in zip(closed, states[6:], strict=True):
+        assert state == pytest.approx(reached, abs=0.02)
+        assert cycle.measured.obs[:2] == pytest.approx(reached, abs=0.01)
+        acting = tuple(map(float, cycle.decision.action))
+        state = solve_ivp(rates, (0.0, period), state, args=acting, rtol=1e-8).y[:, -1]
+    moved = np.abs(np.array(states[-1]) - states[6])
+    assert moved[0] > 0.005
+    assert moved[1] > 0.5
+    temperatures, pressures = np.array([cycle.measured.obs[1:] for cycle in closed]).T
+    assert np.corrcoef(temperatures, pressures)[0, 1] > 0.99
 
 
 @pytest.mark.parametrize(
