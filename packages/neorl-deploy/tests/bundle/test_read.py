@@ -171,7 +171,7 @@ def test_what_is_no_bundle_is_refused(tmp_path, exported):
         (("constraint_words",), "none", "constraint_words is no list of sentences"),
         (("constraint_words",), [1], "constraint_words is no list of sentences"),
         (("provenance", "fallback", "words"), 1, "does not say what the fallback is"),
-        (("provenance", "policy"), {}, "is malformed: KeyError"),
+        (("provenance", "policy"), {}, "is malformed: it lacks"),
         (("signature",), {"algorithm": "none", "public_key": ""}, "unknown kind"),
         (("constraints", "version"), 9, "manifest and constraints.json disagree"),
         (("verdict", "candidate"), "x", "manifest and verdict.json disagree"),

@@ -17,8 +17,9 @@ from neorl_core import InputError
 from neorl_core.testing import configure_tests
 from neorl_envs import write_dataset
 from neorl_train._command.federation_options import read_federation
-from neorl_train._pipeline.federation.job import new_federation
+from neorl_train._pipeline.federation.job import carry_federation, new_federation
 from neorl_train._process.progress import Reporter
+from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import DataConfig
 from neorl_train.experience._changed_plant import changed_plant
 from neorl_train.results import read_evaluation
@@ -73,6 +74,14 @@ def test_sites_take_the_shared_sections_and_their_own(tmp_path):
     assert again.to_dict() == plan.to_dict()
 
 
+def test_the_help_explains_the_penalty_and_the_flags(capsys):
+    with pytest.raises(SystemExit):
+        read_federation(["--help"], ALGORITHMS)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Reward taken off per unit of each cost" in shown
+    assert "print no progress" in shown
+
+
 def test_words_without_a_file_are_sites():
     words = ["a/log.h5", "b/log.h5", "CSTR-v0", "--penalty", "x", "1"]
     plan = read_federation(words, ALGORITHMS)[1]
@@ -114,6 +123,20 @@ def test_a_site_with_another_plant_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"site west has 6 observed channels .* site north has 3"):
         new_federation(plan, text, Reporter(quiet=True))
     assert not (tmp_path / "federations").exists()
+
+
+def test_a_log_that_does_not_fit_is_refused_with_the_name_of_its_site(
+    tmp_path, make_log, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    write_dataset(tmp_path / "one.h5", make_log(n_cost=0))
+    write_dataset(tmp_path / "two.h5", make_log(n_cost=0))
+    words = ["one.h5", "two.h5", "--data.held-out", "0.001"]
+    _, plan, text, _ = read_federation(words, ALGORITHMS)
+    quiet = Reporter(quiet=True)
+    folder = new_federation(plan, text, quiet)
+    with pytest.raises(InputError, match=r"site one: data.held_out = 0.001"):
+        carry_federation(folder, plan, quiet, Timings())
 
 
 def test_constants_of_a_plant_are_changed_by_name_and_checked():

@@ -1,6 +1,7 @@
 """From the words after ``neorl-train federate`` to the plan of a federation."""
 
 import dataclasses
+import inspect
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.options import FLAGS, Flags
+from neorl_train._command.options import FLAGS, Flags, with_flags
 from neorl_train.configuration._sections import Config, config_to_dict, config_type
 from neorl_train.configuration._toml import dump_toml, updated
 from neorl_train.configuration._untrained import refuse_untrained, require_importable
@@ -65,7 +66,7 @@ def read_federation(
     while words and not words[0].startswith("-"):
         named.append(words.pop(0))
     folder, document = _document(named, words)
-    kind = _federation_type(type(base))
+    kind = _federation_type(with_flags(type(base)))
     default, sites, faults = _from_document(document, kind(**_fields(base)), named)
     options = parse_options(
         kind, words, program="neorl-train federate", default=default, description=USAGE,
@@ -143,9 +144,15 @@ def _federation_type(base: type[Config]) -> type:
         for name, section in SECTIONS.items()
     ]
     made = dataclasses.make_dataclass("FederationOptions", sections, bases=(base,), frozen=True)
-    made.__doc__ = "All that a federation is a function of.\n\nAttributes:\n" + "\n".join(
-        f"    {name}: {(section.__doc__ or '').partition(chr(10))[0]}"
-        for name, section in SECTIONS.items()
+    # The sections of a federation follow the attributes that the class of a run describes.
+    made.__doc__ = "\n".join(
+        [
+            inspect.cleandoc(base.__doc__ or ""),
+            *(
+                f"    {name}: {(section.__doc__ or '').partition(chr(10))[0]}"
+                for name, section in SECTIONS.items()
+            ),
+        ]
     )
     return made
 

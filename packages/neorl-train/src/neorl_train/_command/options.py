@@ -93,7 +93,7 @@ def read_run_options(arguments: list[str], algorithms: Mapping[str, type]) -> tu
     first = next((i for i, word in enumerate(words) if word not in FLAGS), None)
     if first is not None and not words[first].startswith("-"):
         default = _with_first_word(words.pop(first), default)
-    kind = _with_flags(type(default))
+    kind = with_flags(type(default))
     options = parse_options(
         kind,
         words,
@@ -172,7 +172,7 @@ def _with_fitting_chunk(config: Config) -> Config:
     return dataclasses.replace(config, training=dataclasses.replace(training, chunk=chunk))
 
 
-def _with_flags(kind: type[Config]) -> type[Config]:
+def with_flags(kind: type[Config]) -> type[Config]:
     """The configuration with the flags as options beside its sections, for one parser of both."""
     import tyro
 

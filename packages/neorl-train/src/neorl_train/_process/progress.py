@@ -90,7 +90,8 @@ class Reporter:
             return ""
         rate = gained / elapsed
         left = max(self._total - done, 0) / rate
-        return f"{rate:,.0f} {self._unit}  {left:.0f} s left"
+        shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+        return f"{shown} {self._unit}  {left:.0f} s left"
 
 
 def _live_bar(stream: TextIO, *, known: bool) -> Any:

@@ -36,8 +36,8 @@ def command(arguments: list[str]) -> None:
 
     print_evaluation(again.evaluation, again.verdict)
     print(
-        f"This is evaluation {again.earlier + 1} of the run, on starts of seed {again.seed}; the "
-        f"run itself answered {again.first!r}. Report them all: one that was picked for its answer "
-        "proves nothing."
+        f"Counting its own, the run now has {again.earlier + 1} evaluations; this one is on starts "
+        f"of seed {again.seed}, and the run itself answered {again.first!r}. Report them all: one "
+        "that was picked for its result proves nothing."
     )
     print(f"results: {again.path}")

@@ -159,7 +159,11 @@ def _logs(
     data = {}
     for name, (directory, run) in runs.items():
         session = Session(directory, reporter, stop, timings)
-        experience = read_experience(run, session)
+        reporter.say(f"site {name}")
+        try:
+            experience = read_experience(run, session)
+        except InputError as error:
+            raise InputError(f"site {name}: {error}") from error
         if experience is None or not isinstance(experience.training, TrainingData):
             raise InputError(
                 f"site {name}: sites train on a log in memory; set data.steps above 0, or raise "
