@@ -17,6 +17,7 @@ from neorl_core import InputError
 from neorl_core.testing import configure_tests
 from neorl_envs import write_dataset
 from neorl_train._command.federation_options import read_federation
+from neorl_train._pipeline.federation import job
 from neorl_train._pipeline.federation.job import carry_federation, new_federation
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
@@ -125,17 +126,22 @@ def test_a_site_with_another_plant_leaves_nothing_behind(tmp_path, monkeypatch):
     assert not (tmp_path / "federations").exists()
 
 
-def test_a_log_that_does_not_fit_is_refused_with_the_name_of_its_site(
+def test_a_log_that_cannot_be_read_is_refused_with_the_name_of_its_site(
     tmp_path, make_log, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    write_dataset(tmp_path / "one.h5", make_log(n_cost=0))
-    write_dataset(tmp_path / "two.h5", make_log(n_cost=0))
-    words = ["one.h5", "two.h5", "--data.held-out", "0.001"]
+    for name in ("one", "two"):
+        write_dataset(tmp_path / f"{name}.h5", make_log(n_cost=0))
+    words = ["one.h5", "two.h5", "--algorithms.td3-bc.steps.batch-size", "8"]
     _, plan, text, _ = read_federation(words, ALGORITHMS)
     quiet = Reporter(quiet=True)
     folder = new_federation(plan, text, quiet)
-    with pytest.raises(InputError, match=r"site one: data.held_out = 0.001"):
+
+    def refuse(run, session):
+        raise InputError("the log is too short")
+
+    monkeypatch.setattr(job, "read_experience", refuse)
+    with pytest.raises(InputError, match=r"^site one: the log is too short"):
         carry_federation(folder, plan, quiet, Timings())
 
 

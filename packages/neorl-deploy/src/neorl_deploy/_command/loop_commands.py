@@ -106,7 +106,12 @@ def _init(options: argparse.Namespace) -> int:
     _write_draft(options.out, text)
     if options.rollout is not None:
         _write_draft(options.rollout, draft_plan(bundle.manifest))
-        print(one_line(f"{options.rollout}: write the limits that count as good"))
+        print(
+            one_line(
+                f"{options.rollout}: its [limits] are the measuring ranges, which a plant hardly "
+                "leaves; replace them by the limits that count as good"
+            )
+        )
     left = text.count(f'"{TODO}"')
     print(one_line(f"{options.out}: {left} entries to complete (marked {TODO})"))
     return 0

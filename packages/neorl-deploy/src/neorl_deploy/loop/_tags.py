@@ -271,7 +271,7 @@ def _check(tags: TagMap, manifest: Manifest, source: str) -> None:
         where = f"{source}, {row.channel}"
         addresses = (row.tag, row.read_back) if isinstance(row, Output) else (row.tag,)
         if TODO in addresses or "" in addresses:
-            raise DeployError(f"{where}: no tag is written yet")
+            raise DeployError(f"{where}: no tag is written yet; complete every TODO")
         if not math.isfinite(row.scale) or row.scale == 0 or not math.isfinite(row.offset):
             raise DeployError(f"{where}: scale must be finite and not zero, offset finite")
         if isinstance(row, Output):
