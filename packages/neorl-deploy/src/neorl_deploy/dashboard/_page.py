@@ -20,7 +20,7 @@ HOLE = "/*DATA*/null/*END*/"
 
 
 def live_page() -> str:
-    """The page that asks its own server for ``state.json``; it asks nobody else for anything."""
+    """The page that asks its own server for ``state.json``; it loads nothing from elsewhere."""
     return (
         importlib.resources.files("neorl_deploy.dashboard").joinpath("page.html").read_text("utf-8")
     )

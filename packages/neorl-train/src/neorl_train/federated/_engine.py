@@ -89,9 +89,9 @@ def federate(
         secret: Four whole numbers below 2^32 that decide the noise of privacy; drawn from the
             operating system by default, and kept in the checkpoints.
         checkpoints: To resume from and save to, once a round; closed before this returns.
-        watch: Told what happened after every round.
-        say: Told what a person should read.
-        stop: Asked once a round; true ends the training.
+        watch: Called after every round with its record.
+        say: Called with lines that a person should read.
+        stop: Called once a round; training ends when it returns true.
 
     Returns:
         Policies and parameters of all sites, and the rounds.
@@ -162,7 +162,7 @@ def federation_checkpoints(
         folder: Where they are kept.
         identity: What the federation is, as plain JSON.
         keep: How many are kept.
-        say: Told of damaged ones.
+        say: Called with a line about each damaged one.
     """
     return Checkpoints(folder, identity=identity, interval=1, keep=keep, say=say)
 

@@ -69,8 +69,8 @@ def serve_federation(
         seed: Seed of the federation.
         round_timeout: Seconds that a round waits for its answers; for ever by default.
         certificates: Certificate of the authority, of the server, and its key, for encryption.
-        watch: Told what happened after every round.
-        say: Told what a person should read.
+        watch: Called after every round with its record.
+        say: Called with lines that a person should read.
 
     Raises:
         InputError: If Flower is missing, settings need another engine, sites do not fit each
@@ -100,7 +100,7 @@ def join_federation(
 ) -> None:
     """Joins a federation as one site, and returns when its rounds are over.
 
-    The parameters are then those of the last round that this site was told of.
+    The parameters are then those of the last round that the server sent to this site.
 
     Args:
         client: The site, whose data stay in this process.
@@ -243,7 +243,9 @@ class Rounds:
             self.by_proxy[key] = one.site
         missing = [name for name in self.names if name not in found]
         if missing:
-            raise InputError(f"site {missing[0]} did not join; {', '.join(found) or 'nobody'} did")
+            raise InputError(
+                f"site {missing[0]} did not join; {', '.join(found) or 'no other'} did"
+            )
         return [found[name] for name in self.names]
 
     def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> Any:

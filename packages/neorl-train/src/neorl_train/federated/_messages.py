@@ -26,7 +26,7 @@ class Introduction(NamedTuple):
 
 
 class RoundStart(NamedTuple):
-    """What a site is told when a round begins.
+    """What the server sends to a site when a round begins.
 
     Attributes:
         round: Number of the round, from 0.
