@@ -127,7 +127,7 @@ def test_workflows_run_the_same_scripts_with_pinned_actions_and_few_rights(
             for step in job["steps"]:
                 if "uses" in step:
                     assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"]), step
-                scripts = re.findall(r"hatch run (\w+)[^:\n]*:(\w+)", step.get("run", ""))
+                scripts = re.findall(r"hatch run ([\w-]+)[^:\n]*:(\w+)", step.get("run", ""))
                 for environment, script in scripts:
                     assert script in environments[environment]["scripts"], step
 
