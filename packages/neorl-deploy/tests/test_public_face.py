@@ -12,6 +12,7 @@ NAMESPACES = (
     "export",
     "loop",
     "mlflow_model",
+    "modbus",
     "opcua",
     "runtime",
     "serving",

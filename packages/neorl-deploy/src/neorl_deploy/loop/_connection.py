@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import ipaddress
+import math
 import sys
+import urllib.parse
 from importlib import metadata
 from typing import Any
 
@@ -37,6 +40,53 @@ def connect(tags: TagMap) -> Plant:
         return make(tags=tags, **settings)
     except TypeError as error:
         raise DeployError(f"[connection] of kind {kind!r}: {error}") from error
+
+
+def require_timeout(timeout: float) -> None:
+    """Refuses a timeout of a connection that is no time above zero.
+
+    Raises:
+        DeployError: If it is none.
+    """
+    if not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
+        raise DeployError(f"[connection]: timeout must be a time above zero, got {timeout!r}")
+
+
+def require_address(
+    address: str, example: str, *, trusted: bool, advice: str
+) -> urllib.parse.SplitResult:
+    """The parts of an address; one of another machine only where somebody has secured the way.
+
+    Args:
+        address: As the tag map has it.
+        example: An address of the same scheme, for the message.
+        trusted: Whether the way to another machine is secured, or known not to be.
+        advice: What to do about another machine, beside ``insecure = true``.
+
+    Raises:
+        DeployError: If it is none, or of another machine that is not trusted.
+    """
+    scheme = example.partition(":")[0]
+    try:
+        parts = urllib.parse.urlsplit(address)
+        valid = parts.scheme == scheme and bool(parts.hostname) and parts.port != 0
+    except (ValueError, TypeError, AttributeError):
+        parts, valid = urllib.parse.urlsplit(""), False
+    if not valid:
+        raise DeployError(f"[connection]: address is such as {example}, got {address!r}")
+    if not (trusted or _of_this_machine(parts.hostname or "")):
+        raise DeployError(
+            f"[connection]: {address} is another machine; {advice}, or write insecure = true and "
+            "know that anybody on the way can write your actuators"
+        )
+    return parts
+
+
+def _of_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _maker(kind: str) -> Any:

@@ -6,17 +6,16 @@ import asyncio
 import concurrent.futures
 import contextlib
 import datetime
-import ipaddress
 import math
 import threading
-import urllib.parse
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from neorl_deploy._errors import DeployError, missing_extra
+from neorl_deploy._errors import missing_extra
+from neorl_deploy.loop._connection import require_address, require_timeout
 from neorl_deploy.loop._plant import PlantError, Quality, Reading
 from neorl_deploy.loop._tags import TagMap
 
@@ -64,9 +63,13 @@ class OpcUaPlant:
             from asyncua import ua
         except ImportError as error:
             raise missing_extra("a connection of kind opcua", "opcua", error) from error
-        if not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
-            raise DeployError(f"[connection]: timeout must be a time above zero, got {timeout!r}")
-        _require_address(address, secure=bool(security), insecure=insecure)
+        require_timeout(timeout)
+        require_address(
+            address,
+            "opc.tcp://plant:4840",
+            trusted=bool(security) or insecure,
+            advice="give security and certificates",
+        )
         self._ua, self._asyncua, self.address = ua, asyncua, address
         self._timeout, self._security = float(timeout), security
         self._user, self._password_file = user, password_file
@@ -241,24 +244,6 @@ def _unfit(value: float, kind: str) -> str:
         if not low <= round(value) <= high:
             return f"{value:g} does not fit its type, {kind}"
     return ""
-
-
-def _require_address(address: str, *, secure: bool, insecure: bool) -> None:
-    parts = urllib.parse.urlsplit(address) if isinstance(address, str) else None
-    if parts is None or parts.scheme != "opc.tcp" or not parts.hostname:
-        raise DeployError(f"[connection]: address is such as opc.tcp://plant:4840, got {address!r}")
-    if not (secure or insecure or _of_this_machine(parts.hostname)):
-        raise DeployError(
-            f"[connection]: {address} is another machine; give security and certificates, or write "
-            "insecure = true and know that anybody on the way can write your actuators"
-        )
-
-
-def _of_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _seconds(stamp: datetime.datetime | None) -> float | None:
