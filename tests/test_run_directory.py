@@ -62,6 +62,8 @@ def test_the_names_of_files_agree(page: str) -> None:
         written.FINE_TUNING,
         written.CRITICS,
         CRITIC_FILES,
+        written.CRITIC_METRICS,
+        f"{written.EVALUATIONS}/NNNN/",
     }
     assert {*table(page, "Files")} == names
     for name in ADDED:
