@@ -18,6 +18,7 @@ from neorl_deploy import BundleError
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import _files, read_bundle
 from neorl_deploy.bundle._files import checksums
+from neorl_deploy.bundle._manifest import _forms
 
 DOCUMENTS = ("manifest.json", "constraints.json", "guard.json", "verdict.json", "evaluation.json")
 SURROGATE, HUGE, INFINITE = "lone \udc00", "<1e999>", "<inf>"
@@ -230,6 +231,12 @@ def test_fields_that_are_printed_must_be_there(bundle, change, message):
     with pytest.raises(BundleError, match=message) as error:
         read_bundle(bundle)
     assert "\n" not in str(error.value)
+
+
+def test_a_bundle_from_before_there_were_other_forms_has_none():
+    assert _forms({"platforms": ["cpu"]}) == ()
+    with pytest.raises(KeyError, match="without_numpy"):
+        _forms({"forms": []})
 
 
 def test_arrays_without_axes_and_odd_archives_are_refused(bundle, exported):

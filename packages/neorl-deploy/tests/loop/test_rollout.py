@@ -213,12 +213,19 @@ def test_a_draft_has_the_channels_and_the_length_that_the_verdict_asks(runtime, 
     manifest = runtime.manifest
     path = tmp_path / "rollout.toml"
     path.write_text(draft_plan(manifest))
+    with pytest.raises(DeployError, match="as wide as the measuring range"):
+        read_plan(path, manifest)
+
+    def completed(manifest):
+        return draft_plan(manifest).replace("[280.0, 400.0]", "[300.0, 350.0]")
+
+    path.write_text(completed(manifest))
     plan = read_plan(path, manifest)
-    assert plan.limits["temperature"] == (280.0, 400.0)
+    assert plan.limits["temperature"] == (300.0, 350.0)
     assert (plan.turn_steps, plan.turns) == (40, 10)
     verdict = {**manifest.document["verdict"], "sentence": "Run it. About 37 episodes of each show"}
     asked = dataclasses.replace(manifest, document={**manifest.document, "verdict": verdict})
-    path.write_text(draft_plan(asked))
+    path.write_text(completed(asked))
     assert read_plan(path, manifest).turns == 37
 
 

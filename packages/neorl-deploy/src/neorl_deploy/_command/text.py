@@ -56,7 +56,7 @@ def _form_lines(bundle: Bundle) -> Iterator[str]:
         if form in bundle.manifest.forms:
             size = sum(len(bundle.files[name]) for name in names) / 1024
             yield f"             {words[form]}: {', '.join(names)}, {size:.0f} KiB"
-    if why := bundle.manifest.document["programs"]["without_numpy"]:
+    if why := bundle.manifest.document["programs"].get("without_numpy"):
         yield f"             not for NumPy alone: {why}"
 
 

@@ -181,6 +181,8 @@ def _parsed(document: dict[str, Any]) -> Manifest:
 
 
 def _forms(programs: dict[str, Any]) -> tuple[str, ...]:
+    if not {"forms", "without_numpy"} & set(programs):
+        return ()  # a bundle from before there were other forms
     forms = tuple(str(name) for name in programs["forms"])
     if len(set(forms)) != len(forms) or not set(forms) <= set(FORMS):
         raise ValueError(f"forms are {', '.join(FORMS)}, got {', '.join(forms)}")

@@ -69,7 +69,8 @@ def draft_plan(manifest: Manifest) -> str:
         'full = "ask"         # or "automatic"',
         'rollback = "fallback"  # or "shadow"',
         "",
-        "# A step outside is a violation: write what is good, not what can be measured.",
+        "# A step outside is a violation. These are the measuring ranges: write what is good, or",
+        "# delete the line. A plan that narrows none of them is refused.",
         "[limits]",
         *(f'"{one.name}" = [{one.low!r}, {one.high!r}]  # {one.unit}' for one in manifest.obs),
     ]
@@ -117,4 +118,12 @@ def _limits(table: Any, manifest: Manifest, source: str) -> dict[str, tuple[floa
         if not (pair and all(type(end) in (int, float) for end in ends) and ends[0] < ends[1]):
             raise DeployError(f"{source}, [limits]: {name} is [lowest, highest], got {ends!r}")
         limits[name] = (float(ends[0]), float(ends[1]))
+    ranges = {one.name: (one.low, one.high) for one in manifest.obs}
+    if all(
+        low <= ranges[name][0] and high >= ranges[name][1] for name, (low, high) in limits.items()
+    ):
+        raise DeployError(
+            f"{source}, [limits]: every limit is as wide as the measuring range, so that no "
+            "violation could be seen; narrow those of the channels that tell good from bad"
+        )
     return limits
