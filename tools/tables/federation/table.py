@@ -259,7 +259,7 @@ def options() -> dict[str, Any]:
 WAYS: dict[str, dict[str, Any]] = {
     "as they are": {},
     "8 bits": {"messages": MessagesConfig(bits=8)},
-    "8 bits, largest tenth": {"messages": MessagesConfig(bits=8, kept=0.1)},
+    "8 bits, largest tenth": {"messages": MessagesConfig(bits=8, fraction=0.1)},
     "masked sums": {"messages": MessagesConfig(secure_sum=True)},
     "noise 1, clipped at 1": {"privacy": PrivacyConfig(1.0, 1.0)},
 }

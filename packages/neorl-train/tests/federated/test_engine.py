@@ -47,7 +47,7 @@ def test_one_round_is_the_weighted_mean_of_what_each_site_reaches_alone(run, sit
 def test_the_same_seed_gives_the_same_bits_and_a_resumed_run_too(run, clean, tmp_path):
     again = run()
     np.testing.assert_array_equal(again.parameters["site0"], clean.parameters["site0"])
-    options = {"messages": MessagesConfig(bits=8, kept=0.5), "rule": {"participation": 0.7}}
+    options = {"messages": MessagesConfig(bits=8, fraction=0.5), "rule": {"participation": 0.7}}
     whole = run(**options)
     for stop_after in (2,):
         keep = federation_checkpoints(tmp_path / str(stop_after), {"test": 1})
@@ -92,7 +92,7 @@ def test_a_site_that_sends_nan_is_left_out_of_the_mean_and_named(run):
 
 
 def test_a_site_that_claims_other_rows_later_is_refused_and_the_rest_go_on(run):
-    lied = run(faults=[Fault("site4", "lies", first=1, factor=1e6)])
+    lied = run(faults=[Fault("site4", "miscounts", first=1, factor=1e6)])
     assert lied.records[1].outcomes["site4"] == (
         "refused: it claims 120000000 rows, and claimed 120 before"
     )

@@ -31,12 +31,12 @@ PUBLISHED = Path(__file__).parent / "dp_accounting_epsilons.json"
 
 @settings(max_examples=60, deadline=None)
 @given(VECTORS, st.sampled_from([8, 16, 32]), st.sampled_from([0.1, 0.5, 1.0]))
-def test_compression_errs_by_no_more_than_it_promises(update, bits, kept):
-    small = compressed(update, bits=bits, kept=kept)
-    again = decompressed(small.arrays, size=len(update), bits=bits, kept=kept)
+def test_compression_errs_by_no_more_than_it_promises(update, bits, fraction):
+    small = compressed(update, bits=bits, fraction=fraction)
+    again = decompressed(small.arrays, size=len(update), bits=bits, fraction=fraction)
     np.testing.assert_array_equal(again, small.received)
     np.testing.assert_allclose(small.received + small.residual, update, rtol=1e-6, atol=1e-6)
-    count = len(update) if kept == 1 else max(1, int(np.ceil(kept * len(update))))
+    count = len(update) if fraction == 1 else max(1, int(np.ceil(fraction * len(update))))
     whole = float(np.sum(update.astype(np.float64) ** 2))
     sparse = np.sqrt(max(1 - count / len(update), 0.0) * whole)
     step = 0 if bits == 32 else np.abs(update).max() / (2 ** (bits - 1) - 1) / 2
@@ -44,7 +44,7 @@ def test_compression_errs_by_no_more_than_it_promises(update, bits, kept):
     assert np.linalg.norm(small.residual.astype(np.float64)) <= bound * (1 + 1e-4) + 1e-6
     sent = sum(array.nbytes for array in small.arrays)
     blocks = -(-count // 256)
-    expected = count * bits // 8 + (bits < 32) * 4 * blocks + (kept < 1) * 4 * count
+    expected = count * bits // 8 + (bits < 32) * 4 * blocks + (fraction < 1) * 4 * count
     assert sent == expected
 
 
@@ -53,7 +53,7 @@ def test_what_is_left_out_is_sent_later_so_that_sums_agree():
     total, received = np.zeros(300), np.zeros(300)
     for _ in range(200):
         update = rng.normal(size=300).astype(np.float32) + 0.5
-        small = compressed(update + residual, bits=8, kept=0.1)
+        small = compressed(update + residual, bits=8, fraction=0.1)
         residual, received, total = small.residual, received + small.received, total + update
     assert np.linalg.norm(total - received) < 0.2 * np.linalg.norm(total)
     np.testing.assert_allclose(received + residual, total, atol=1e-2)
@@ -63,7 +63,7 @@ def test_what_is_left_out_is_sent_later_so_that_sums_agree():
 @pytest.mark.parametrize("bits", [8, 32])
 def test_what_is_not_finite_stays_so_for_the_receiver(value, bits):
     update = np.full(300, value, np.float32)
-    assert not np.isfinite(compressed(update, bits=bits, kept=0.5).received).all()
+    assert not np.isfinite(compressed(update, bits=bits, fraction=0.5).received).all()
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_what_is_not_finite_stays_so_for_the_receiver(value, bits):
 )
 def test_a_message_of_another_form_is_refused_by_name(arrays_sent):
     with pytest.raises(InputError, match=r"the message holds .*expected float32\[3\]"):
-        decompressed(arrays_sent, size=3, bits=32, kept=1.0)
+        decompressed(arrays_sent, size=3, bits=32, fraction=1.0)
 
 
 @pytest.mark.parametrize("places", [[0, 0, 1], [0, 1, 30]])
 def test_coordinates_that_are_not_there_are_refused(places):
     sent = (np.ones(3, np.float32), np.asarray(places, np.uint32))
     with pytest.raises(InputError, match="coordinates that are not there"):
-        decompressed(sent, size=30, bits=32, kept=0.1)
+        decompressed(sent, size=30, bits=32, fraction=0.1)
 
 
 @settings(max_examples=15, deadline=None)

@@ -19,9 +19,10 @@ from neorl_train.federated._sites import SECTIONS, FederationPlan, federation_pl
 
 USAGE = """neorl-train federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
 
-Trains one policy at several sites that share no data: parameters alone travel. FILE.toml has the
-sections of a run, which all sites share, and one section [sites.NAME] for each site with what is
-its own, such as sites.NAME.data.source. Without a file, each SOURCE (a log or a plant) is a site.
+Trains one policy at several sites. No row of a log leaves its site: parameters travel, and once, to
+scale them alike, sums and ranges of the channels. FILE.toml has the sections of a run, which all
+sites share, and one section [sites.NAME] for each site with what is its own, such as
+sites.NAME.data.source. Without a file, each SOURCE (a log or a plant) is a site.
 FOLDER is that of an earlier federation, which is continued to the same bits. Every site becomes a
 run with evaluation, verdict and report, in which the policy stands beside training on that site
 alone and the plant's controllers.
@@ -30,7 +31,7 @@ examples:
   neorl-train federate north.h5 south.h5 east.h5 --penalty overheating 0.5
   neorl-train federate sites.toml --federation.rule median --federation.byzantine 1
   neorl-train federate sites.toml --privacy.noise-multiplier 5 --privacy.clip-norm 0.2
-  neorl-train federate sites.toml --messages.bits 8 --messages.kept 0.1
+  neorl-train federate sites.toml --messages.bits 8 --messages.fraction 0.1
   neorl-train federate federations/0001
 """
 

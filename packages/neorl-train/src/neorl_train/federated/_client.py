@@ -195,7 +195,7 @@ class Client:
         arrays: tuple[np.ndarray, ...] = (change,)
         if self._settings.compressed:
             whole = change + self._residual
-            small = compressed(whole, bits=messages.bits, kept=messages.kept)
+            small = compressed(whole, bits=messages.bits, fraction=messages.fraction)
             if np.isfinite(whole).all():
                 self._residual = small.residual
             self.last_error = tuple(float(np.linalg.norm(x)) for x in (small.residual, whole))

@@ -1,4 +1,4 @@
-"""Smaller messages: the largest coordinates, rounded numbers, and the error kept for next time."""
+"""Smaller messages: the largest coordinates, rounded; what is not sent is added to the next."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,10 +26,12 @@ class Compressed(NamedTuple):
     residual: Float[np.ndarray, " parameter"]
 
 
-def compressed(update: Float[np.ndarray, " parameter"], *, bits: int, kept: float) -> Compressed:
+def compressed(
+    update: Float[np.ndarray, " parameter"], *, bits: int, fraction: float
+) -> Compressed:
     """Keeps the largest coordinates of an update and rounds them to whole multiples of a scale.
 
-    Of ``d`` coordinates the ``k = ceil(kept d)`` of the largest magnitude are sent, so that
+    Of ``d`` coordinates the ``k = ceil(fraction d)`` of the largest magnitude are sent, so that
     ``|u - sparse(u)|^2 <= (1 - k / d) |u|^2``. Every block of 256 of them has the scale
     ``max |u| / (2^(bits - 1) - 1)``, to whose multiples its numbers are rounded: each is off by at
     most half a scale.
@@ -37,7 +39,7 @@ def compressed(update: Float[np.ndarray, " parameter"], *, bits: int, kept: floa
     Args:
         update: Float32, shape ``(parameter,)``.
         bits: 8, 16, or 32 for no rounding.
-        kept: Part of the coordinates that are sent, in (0, 1].
+        fraction: Part of the coordinates that are sent, in (0, 1].
 
     Returns:
         The arrays to send, what they decode to, and the rest.
@@ -46,20 +48,20 @@ def compressed(update: Float[np.ndarray, " parameter"], *, bits: int, kept: floa
     Dettmers et al., 8-bit optimizers via block-wise quantization, arXiv 2110.02861.
     """
     size, arrays, values = len(update), (), update
-    if kept < 1:
-        count = max(1, int(np.ceil(kept * size)))
+    if fraction < 1:
+        count = max(1, int(np.ceil(fraction * size)))
         # The earlier of two equal ones, so that the choice is one and the same everywhere.
         order = np.argsort(-np.abs(update), kind="stable")[:count]
         places = np.sort(order).astype(np.uint32)
         arrays, values = (places,), update[places]
     sent = (*_rounded(values, bits), *arrays)
-    received = decompressed(sent, size=size, bits=bits, kept=kept)
+    received = decompressed(sent, size=size, bits=bits, fraction=fraction)
     with np.errstate(invalid="ignore"):
         return Compressed(sent, received, update - received)
 
 
 def decompressed(
-    arrays: Sequence[np.ndarray], *, size: int, bits: int, kept: float
+    arrays: Sequence[np.ndarray], *, size: int, bits: int, fraction: float
 ) -> Float[np.ndarray, " parameter"]:
     """The update that the arrays of a message hold; zero where nothing was sent.
 
@@ -67,18 +69,18 @@ def decompressed(
         InputError: If they are not what :func:`compressed` sends of so many coordinates.
     """
     parts = list(arrays)
-    count = size if kept >= 1 else max(1, int(np.ceil(kept * size)))
+    count = size if fraction >= 1 else max(1, int(np.ceil(fraction * size)))
     wanted = [(np.float32, count)] if bits == 32 else [
         (_whole(bits), count), (np.float32, -(-count // BLOCK)),
     ]  # fmt: skip
-    wanted += [(np.uint32, count)] if kept < 1 else []
+    wanted += [(np.uint32, count)] if fraction < 1 else []
     found = [(part.dtype, part.shape) for part in parts]
     if found != [(np.dtype(kind), (length,)) for kind, length in wanted]:
         raise InputError(
             f"the message holds {_forms(found)}, expected "
             f"{_forms([(np.dtype(kind), (length,)) for kind, length in wanted])}"
         )
-    places = parts.pop() if kept < 1 else None
+    places = parts.pop() if fraction < 1 else None
     values = parts[0]
     if bits < 32:
         scales = np.repeat(parts[1], BLOCK)[:count]

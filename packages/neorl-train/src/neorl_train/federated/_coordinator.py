@@ -106,7 +106,9 @@ class Coordinator:
             InputError: If its arrays are of another form.
         """
         messages = self.settings.messages
-        return decompressed(update.arrays, size=size, bits=messages.bits, kept=messages.kept)
+        return decompressed(
+            update.arrays, size=size, bits=messages.bits, fraction=messages.fraction
+        )
 
     def shares(self, names: Sequence[str]) -> tuple[dict[str, float], list[str]]:
         """Weight of every site in a mean, and which claimed more than it may have."""

@@ -1,4 +1,4 @@
-"""Faults of sites, to rehearse what a federation does when one fails or lies."""
+"""Faults of sites, to rehearse what a federation does when one fails or reports false counts."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
 from neorl_train.federated._messages import Update
 
-FaultKind = Literal["dead", "late", "scaled", "flipped", "nan", "lies"]
+FaultKind = Literal["dead", "late", "scaled", "flipped", "nan", "miscounts"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Fault:
         site: Name of the site.
         kind: ``"dead"`` loses its state and does not answer; ``"late"`` answers when the round is
             over; ``"scaled"`` sends its update ``factor`` times, ``"flipped"`` that with the sign
-            turned, ``"nan"`` a NaN in every coordinate; ``"lies"`` claims ``factor`` times its
+            turned, ``"nan"`` a NaN in every coordinate; ``"miscounts"`` claims ``factor`` times its
             rows.
         first: First round with the fault, from 0.
         last: Last round with it; -1 for all that follow.
@@ -77,7 +77,7 @@ def altered(faults: Sequence[Fault], update: Update) -> Update:
                 first = (-first * np.float32(fault.factor)).astype(first.dtype)
             case "nan":
                 first = np.full_like(first, np.nan)
-            case "lies":
+            case "miscounts":
                 update = update._replace(rows=int(update.rows * fault.factor))
         if update.arrays:
             update = update._replace(arrays=(first, *rest))

@@ -110,14 +110,14 @@ class MessagesConfig:
             pairs.
         largest: Largest magnitude of a coordinate in a masked sum; larger ones are cut to it.
         bits: Bits of a number in an update: 32 as it is, 16 or 8 rounded.
-        kept: Part of the coordinates that are sent, the largest ones; the rest is added to the next
-            update.
+        fraction: Part of the coordinates that are sent, the largest ones; the rest is added to the
+            next update.
     """
 
     secure_sum: bool = False
     largest: float = 1.0
     bits: Literal[8, 16, 32] = 32
-    kept: float = 1.0
+    fraction: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Federation:
     @property
     def compressed(self) -> bool:
         """Whether a message holds less than the update."""
-        return self.messages.bits < 32 or self.messages.kept < 1
+        return self.messages.bits < 32 or self.messages.fraction < 1
 
 
 def sites_needed(rule: str, byzantine: int) -> int:
@@ -206,7 +206,7 @@ def _check_numbers(settings: Federation) -> None:
         ("federation.radius", federation.radius, math.inf),
         ("privacy.clip_norm", settings.privacy.clip_norm, math.inf),
         ("messages.largest", settings.messages.largest, math.inf),
-        ("messages.kept", settings.messages.kept, 1.0),
+        ("messages.fraction", settings.messages.fraction, 1.0),
     ):
         if not (0 < value <= high and math.isfinite(value)):
             raise InputError(f"{name} must be above 0 and at most {high:g}, got {value}")
@@ -250,7 +250,7 @@ def _check_together(settings: Federation, sites: int) -> None:
             "its promise is worked out for the mean alone",
         ),
         ("messages.secure_sum", messages.secure_sum, "a sum hides what other rules must look at"),
-        ("messages.kept and messages.bits", settings.compressed and rule == "gossip",
+        ("messages.fraction and messages.bits", settings.compressed and rule == "gossip",
          "its neighbours exchange parameters, which are not small"),
     ):  # fmt: skip
         if other and chosen:
@@ -258,12 +258,12 @@ def _check_together(settings: Federation, sites: int) -> None:
     if messages.secure_sum and settings.compressed:
         raise InputError(
             "messages.secure_sum sends every coordinate as a masked whole number: leave "
-            "messages.bits at 32 and messages.kept at 1"
+            "messages.bits at 32 and messages.fraction at 1"
         )
     if settings.private and settings.compressed:
         raise InputError(
             "privacy and compressed messages cannot be combined: an error that is fed back adds "
-            "what was clipped before; leave messages.bits at 32 and messages.kept at 1"
+            "what was clipped before; leave messages.bits at 32 and messages.fraction at 1"
         )
     if messages.secure_sum and sites < 3:
         raise InputError("messages.secure_sum needs three sites: of two, each knows the other's")
