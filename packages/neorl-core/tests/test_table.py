@@ -51,6 +51,9 @@ ELSEWHERE = {
     "infrastructure/test_lazy_names.py": {
         "test_a_name_comes_from_its_module_and_an_unknown_one_is_named": "lazy_names",
     },
+    "infrastructure/test_plain_data.py": {
+        "test_a_caller_may_bring_types_and_reasons_of_its_own": "Binder",
+    },
     "infrastructure/test_registry.py": {
         "test_its_own_entries_are_a_mapping": "Registry",
     },

@@ -13,6 +13,7 @@ from jaxtyping import Array
 from neorl_agents import ArtefactError, load_policy, save_policy
 from neorl_agents.artefact import POLICY_KINDS, PolicyKind, _artefact, _kinds
 from neorl_agents.networks import ACTIVATIONS, init_mlp
+from neorl_agents.networks import _activations as network_activations
 from neorl_agents.networks import _kinds as network_kinds
 from neorl_agents.policies import NetworkPolicy
 from neorl_core import Affine, InputError
@@ -62,7 +63,8 @@ def tables(monkeypatch):
         kinds, activations = copy_of(POLICY_KINDS), copy_of(ACTIVATIONS)
         monkeypatch.setattr(_kinds, "POLICY_KINDS", kinds)
         monkeypatch.setattr(_artefact, "POLICY_KINDS", kinds)
-        monkeypatch.setattr(network_kinds, "ACTIVATIONS", activations)
+        for module in (network_kinds, network_activations):
+            monkeypatch.setattr(module, "ACTIVATIONS", activations)
         return kinds, activations
 
     return anew
