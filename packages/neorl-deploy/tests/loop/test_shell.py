@@ -119,6 +119,8 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
     assert main(["verify", "loop", "--head", said.split()[-1]]) == 0
     assert "2 records in 1 files" in capsys.readouterr().out
     assert main(["init", str(exported), "--out", "other.toml", "--rollout", "rollout.toml"]) == 0
+    plan = (tmp_path / "rollout.toml").read_text()
+    (tmp_path / "rollout.toml").write_text(plan.replace("[280.0, 400.0]", "[300.0, 350.0]"))
     command = ["serve", str(exported), "tags.toml", "--steps", "1", "--rollout", "rollout.toml"]
     assert main([*command, "--form", "numpy", "--directory", "second"]) == 0
     assert main(["mode", "rollout", "--by", "shift leader", "--directory", "second"]) == 0
