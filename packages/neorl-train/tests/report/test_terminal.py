@@ -60,5 +60,5 @@ def test_a_refusal_names_the_clause(tmp_path, noisy):
     write_results(tmp_path, dataclasses.replace(noisy.evaluation, tables=worse), verdict(worse))
     text = printed(tmp_path)
     assert "DO NOT DEPLOY" in text
-    assert "  NOT the lower bound of its gain in return over steady" in text
+    assert "  FAIL the lower bound of its gain in return over steady" in text
     assert text.splitlines()[-1] == f"results: {tmp_path}"
