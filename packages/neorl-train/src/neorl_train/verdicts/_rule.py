@@ -78,7 +78,8 @@ class Verdict:
 
 def clause_lines(verdict: Verdict) -> list[str]:
     """One line for each clause, whether it holds or not."""
-    return [f"  {'ok  ' if clause.holds else 'FAIL'} {clause.sentence}" for clause in verdict.clauses]
+    marks = {True: "ok  ", False: "FAIL"}
+    return [f"  {marks[bool(clause.holds)]} {clause.sentence}" for clause in verdict.clauses]
 
 
 def verdict(tables: ResultTables) -> Verdict:
