@@ -1,6 +1,7 @@
 """A grid and a search: which runs they make, how they go on, and what they count."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,11 @@ def test_a_sweep_goes_on_and_counts_what_failed(tmp_path, ended):
     assert state.failed == failed
     assert len(state.finished) == 2
     assert _sweep.state_of(folder, cells, retry=True).left[0].name == cells[2].name
+    failed_before = create_run(folder, "", {"status": "finished", "sweep": {"cell": cells[2].name}})
+    resumed = _sweep.state_of(folder, cells)
+    assert resumed.failed == {}
+    assert failed_before.path in resumed.finished
+    shutil.rmtree(failed_before.path)
     fails.clear()
     again = _sweep.state_of(folder, cells, retry=True)
     assert _sweep.carry_out(again, folder, say=lambda _: None) == {}
@@ -155,6 +161,49 @@ def test_a_search_that_was_stopped_draws_what_it_would_have_drawn(tmp_path, ende
 def _folder(parent, name):
     (parent / name).mkdir()
     return parent / name
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_search_prefers_settings_by_the_plant_model(tmp_path, capsys):
+    """Cloning with a rate of 1e-9 has learned nothing; the plant itself is never asked."""
+    (tmp_path / "sweep.toml").write_text(
+        """
+        [search]
+        trials = 4
+        [search.space]
+        algorithms.bc.learning_rate = [1e-9, 1e-2]
+        [data]
+        source = "CSTR-v0"
+        steps = 8000
+        [training]
+        algorithms = ["bc"]
+        seeds = [0]
+        updates = 500
+        chunk = 100
+        [checkpoints]
+        interval = 500
+        [evaluation]
+        starts = 64
+        [output]
+        tracking = false
+        """
+    )
+    given = ["sweep", str(tmp_path / "sweep.toml"), "--output", str(tmp_path / "runs")]
+    assert main(given) == 0
+    said = capsys.readouterr().out
+    values = {}
+    for line in said.splitlines():
+        if line.startswith("trial "):
+            words = line.split(": ")
+            values.setdefault(words[1], set()).add(words[2])
+    rates = {words: [float(one.split()[0]) for one in found] for words, found in values.items()}
+    assert all(len(found) == 1 for found in rates.values()), "equal settings have equal values"
+    assert "--algorithms.bc.learning_rate 0.01" in said
+    best = rates["algorithms.bc.learning_rate 0.01"][0]
+    assert best == max(one for found in rates.values() for one in found)
+    assert main([*given, "--retry"]) == 2
+    assert "--retry is for a grid" in capsys.readouterr().err
 
 
 @pytest.mark.nightly

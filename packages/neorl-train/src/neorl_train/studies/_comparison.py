@@ -79,20 +79,17 @@ class Comparison:
     Attributes:
         level: Confidence level of all intervals.
         rows: Rows of every run, learners before controllers.
-        unfinished: Runs without results, each with its state in a sentence.
     """
 
     level: float
     rows: tuple[ComparedRow, ...]
-    unfinished: tuple[str, ...]
 
 
-def compare_runs(paths: Sequence[Path], *, skip_unfinished: bool = False) -> Comparison:
+def compare_runs(paths: Sequence[Path]) -> Comparison:
     """Reads the evaluations of several runs.
 
     Args:
         paths: Directories of the runs.
-        skip_unfinished: Whether a run without results is counted instead of refused.
 
     Returns:
         One row for each learner of each run, and for each controller of a plant with the same
@@ -106,24 +103,16 @@ def compare_runs(paths: Sequence[Path], *, skip_unfinished: bool = False) -> Com
     twice = [str(p) for p, run in zip(paths, runs, strict=True) if runs.count(run) > 1]
     if twice:
         raise InputError(f"{twice[0]} is given twice")
-    unfinished, finished = [], []
     for run in runs:
         record = run.record()
-        if record["status"] == FINISHED:
-            finished.append(run)
-        elif skip_unfinished:
-            unfinished.append(
-                f"{run.path.name}: {record['status']} {record.get('error', '')}".strip()
-            )
-        else:
+        if record["status"] != FINISHED:
             raise InputError(f"{run.path} is {record['status']}, not finished: {run.resume_line()}")
-    if not finished:
+    if not runs:
         raise InputError(
-            "there is no finished run to compare; name some, as `neorl-train compare runs/0001 "
-            "runs/0002`"
+            "there is no run to compare; name some, as `neorl-train compare runs/0001 runs/0002`"
         )
-    differing = _differing([_flat(run) for run in finished])
-    evaluations = [read_evaluation(run.path) for run in finished]
+    differing = _differing([_flat(run) for run in runs])
+    evaluations = [read_evaluation(run.path) for run in runs]
     levels = {one.tables.level for one in evaluations}
     if len(levels) > 1:
         raise InputError(
@@ -131,9 +120,9 @@ def compare_runs(paths: Sequence[Path], *, skip_unfinished: bool = False) -> Com
             "; compare runs with one evaluation.level"
         )
     rows: list[ComparedRow] = []
-    for run, evaluation, settings in zip(finished, evaluations, differing, strict=True):
+    for run, evaluation, settings in zip(runs, evaluations, differing, strict=True):
         rows += [row for row in _rows(run, evaluation, settings) if not _is_repeated(row, rows)]
-    return Comparison(levels.pop(), tuple(rows), tuple(unfinished))
+    return Comparison(levels.pop(), tuple(rows))
 
 
 def _is_repeated(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:

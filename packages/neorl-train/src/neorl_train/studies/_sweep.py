@@ -25,7 +25,7 @@ from neorl_train.studies._cells import Cell, plain
 
 SWEEP = "sweep"
 REFUSED = "refused.json"
-"""Cells that ended before they had a run directory, with the reason."""
+"""Cells that failed, with the reason; those that were refused have no run directory."""
 VERSION = 1
 SECONDS_TO_CONNECT = 10.0
 
@@ -91,9 +91,11 @@ def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> 
                 f"process {process} works on {runs[cell.name].path}; one command at a time may "
                 "carry out a sweep"
             )
-        if record["status"] == FAILED and not retry:
+        if record["status"] == FINISHED:
+            failed.pop(cell.name, None)  # resumed by hand since
+        elif record["status"] == FAILED and not retry:
             failed[cell.name] = record.get("error", "failed")
-        elif record["status"] != FINISHED and cell.name not in failed:
+        elif cell.name not in failed:
             left.append(cell)
     return SweepState(runs, failed, tuple(left))
 

@@ -89,14 +89,11 @@ def _all_tables(
 
 
 def _runs_title(comparison: Comparison) -> str:
-    title = (
-        f"Learners behind their guard, controllers as they are; mean with its "
+    return (
+        "Learners behind their guard, controllers as they are; mean with its "
         f"{confidence(comparison.level)} interval. The gain is paired with the incumbent of the "
         "run; with several seeds it speaks of the next training run."
     )
-    if comparison.unfinished:
-        title += f" Without results: {'; '.join(comparison.unfinished)}."
-    return title
 
 
 def _aggregate_title(level: float) -> str:

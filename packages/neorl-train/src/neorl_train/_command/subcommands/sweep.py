@@ -44,7 +44,7 @@ class SweepOptions:
         output: Folder of its runs and tables; empty takes sweeps/NAME, after the file.
         processes: Number of runs at once on this machine; a run trains its seeds on all cores.
         cluster: Address of a Ray cluster to spread runs over; empty uses this machine alone.
-        retry: Try again what failed.
+        retry: Try the cells of a grid that failed again.
         dry_run: Name the runs and stop.
     """
 
@@ -71,6 +71,11 @@ def command(arguments: list[str]) -> None:
 
     sweep = read_sweep(Path(name), Path(options.output) if options.output else None)
     if sweep.search is not None:
+        if options.retry:
+            raise InputError(
+                "--retry is for a grid; a search draws other settings where a trial failed, so "
+                "raise search.trials instead"
+            )
         _search(sweep, options)
         return
     cells = sweep.cells()
