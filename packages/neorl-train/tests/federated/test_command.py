@@ -195,7 +195,7 @@ def test_a_federation_that_is_killed_comes_to_the_same_policies(tmp_path, make_l
         assert process.poll() is None, process.stderr.read() if process.stderr else ""
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.communicate()  # waits, and closes the pipe
     again = subprocess.run(
         [*command, str(second), "--quiet"], cwd=tmp_path, capture_output=True, text=True,
         check=False,
