@@ -32,7 +32,7 @@ def test_a_run_is_judged_again_and_itself_left_as_it_was(tmp_path, monkeypatch, 
     capsys.readouterr()
     assert main(["evaluate", "runs/0001"]) == 0
     said = capsys.readouterr().out
-    assert "evaluation 2 of the run, on starts of seed 2" in said
+    assert "now has 2 evaluations; this one is on starts of seed 2" in said
     assert main(["evaluate", "runs/0001", "--starts", "12", "--candidate", "bc-1"]) == 0
     assert "seed 3" in capsys.readouterr().out
     assert main(["evaluate", "runs/0001", "--seed", "1"]) == 0

@@ -28,21 +28,6 @@ VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True)
-class FreshStarts:
-    """The starts of another evaluation.
-
-    Attributes:
-        starts: Number of paired episodes; 0 takes as many as the run.
-        seed: Seed of the starts; -1 takes one that no evaluation of this run has used.
-        candidate: Policy that is judged; empty takes the candidate of the run.
-    """
-
-    starts: int = 0
-    seed: int = -1
-    candidate: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
 class Again:
     """A further evaluation of a run.
 
@@ -63,7 +48,9 @@ class Again:
     first: str
 
 
-def evaluate_again(run: RunDirectory, fresh: FreshStarts) -> Again:
+def evaluate_again(
+    run: RunDirectory, *, starts: int = 0, seed: int = -1, candidate: str = ""
+) -> Again:
     """Evaluates the policies of a finished run on further starts of its simulated plant.
 
     The run's own evaluation, verdict and report stay as they are. What is new lies in a numbered
@@ -71,7 +58,9 @@ def evaluate_again(run: RunDirectory, fresh: FreshStarts) -> Again:
 
     Args:
         run: Directory of the run.
-        fresh: Which starts.
+        starts: Number of paired episodes; 0 takes as many as the run.
+        seed: Seed of the starts; -1 takes one that no evaluation of this run has used.
+        candidate: Policy that is judged; empty takes the candidate of the run.
 
     Returns:
         Results and verdict, which are on the disk too.
@@ -90,27 +79,26 @@ def evaluate_again(run: RunDirectory, fresh: FreshStarts) -> Again:
             "and fresh starts need one; compare policies on a log with "
             f"`neorl-train select {run.path.name}`"
         )
-    if fresh.starts < 0 or fresh.starts == 1:
-        raise InputError(f"starts must be at least 2, or 0 for those of the run: {fresh.starts}")
+    if starts < 0 or starts == 1:
+        raise InputError(f"starts must be at least 2, or 0 for those of the run: {starts}")
     settings, earlier = complete.config.evaluation, numbered(run.path / EVALUATIONS)
-    seed = fresh.seed
     if seed < 0:
         seed = 1 + max([settings.seed, *(_seed_of(path) for path in earlier)])
     first = json.loads((run.path / VERDICT).read_text(encoding="utf-8"))
     policies = _policies(run, record)
-    candidate = fresh.candidate or str(first["candidate"])
+    candidate = candidate or str(first["candidate"])
     if candidate not in policies:
         raise InputError(
             f"{run.path} has no policy {candidate}; it has {', '.join(policies)}; "
             "name one of them with --candidate"
         )
-    evaluation = _evaluated(run, complete, policies, candidate, seed, fresh.starts)
+    evaluation = _evaluated(run, complete, policies, candidate, seed, starts)
     decided = verdict(evaluation.tables)
     number = 1 + max((int(path.name) for path in earlier), default=0)
     path = run.path / EVALUATIONS / f"{number:04d}"
     path.mkdir(parents=True)
-    starts = {"seed": seed, "starts": evaluation.tables.n_starts, "candidate": candidate}
-    write_json(path / STARTS, {**head("starts", VERSION), **starts})
+    about = {"seed": seed, "starts": evaluation.tables.n_starts, "candidate": candidate}
+    write_json(path / STARTS, {**head("starts", VERSION), **about})
     write_results(path, evaluation, decided)
     return Again(path, evaluation, decided, seed, 1 + len(earlier), str(first["answer"]))
 

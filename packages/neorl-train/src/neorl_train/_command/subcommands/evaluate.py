@@ -1,11 +1,10 @@
 """``neorl-train evaluate RUN``: a finished run on fresh starts, without training again."""
 
+import dataclasses
 from pathlib import Path
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.studies._fresh_starts import FreshStarts, evaluate_again
 
 USAGE = """neorl-train evaluate RUN [--OPTION VALUE ...]
 
@@ -20,19 +19,43 @@ examples:
 """
 
 
+@dataclasses.dataclass(frozen=True)
+class EvaluateOptions:
+    """Which starts, and which policy is judged.
+
+    Attributes:
+        starts: Number of paired episodes; 0 takes as many as the run.
+        seed: Seed of the starts; -1 takes one that no evaluation of this run has used.
+        candidate: Policy that is judged; empty takes the candidate of the run.
+    """
+
+    starts: int = 0
+    seed: int = -1
+    candidate: str = ""
+
+
 def command(arguments: list[str]) -> None:
     """``neorl-train evaluate RUN [--OPTION VALUE ...]``."""
     words = list(arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""
-    fresh = parse_options(FreshStarts, words, program="neorl-train evaluate RUN", description=USAGE)
+    options = parse_options(
+        EvaluateOptions, words, program="neorl-train evaluate RUN", description=USAGE
+    )
     if not name:
         raise InputError(
             "evaluate takes the directory of a finished run; for example "
             "`neorl-train evaluate runs/0001`"
         )
-    again = evaluate_again(RunDirectory(Path(name).absolute()), fresh)
-
     from neorl_train.report._terminal import print_evaluation
+    from neorl_train.runs._directory import RunDirectory
+    from neorl_train.studies._fresh_starts import evaluate_again
+
+    again = evaluate_again(
+        RunDirectory(Path(name).absolute()),
+        starts=options.starts,
+        seed=options.seed,
+        candidate=options.candidate,
+    )
 
     print_evaluation(again.evaluation, again.verdict)
     print(
