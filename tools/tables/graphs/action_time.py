@@ -69,7 +69,7 @@ def _timed(kind: str, plant: Any, obs: Any, calls: int) -> dict[str, Any]:
     networks = Networks(hidden=(32, 32), kind=kind)
     learner = for_run(PPO(actions="choice", networks=networks), 1)
     state = learner.init(plant.spec, range_statistics(plant.spec), jax.random.key(1))
-    policy = learner.policy(state)
+    policy: Any = learner.policy(state)
     act = jax.jit(lambda seen: policy(policy.initial_carry(), seen, None)[1])
     seen = np.asarray(obs)
     for _ in range(20):
