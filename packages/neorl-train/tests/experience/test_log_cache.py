@@ -7,7 +7,7 @@ def test_a_damaged_log_of_an_environment_is_collected_again(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     calls, said = [], []
 
-    def collect(env, *, n_steps, key):
+    def collect(env, controllers, *, plan, n_steps, key):
         calls.append(n_steps)
         return make_log()
 

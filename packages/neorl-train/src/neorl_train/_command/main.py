@@ -18,6 +18,10 @@ commands:
   evaluate RUN [--OPTION VALUE ...]        a finished run on fresh starts, without training again
   compare RUN RUN ... [--OPTION VALUE ...] several runs in one table: text, Markdown, LaTeX, CSV
   sweep SWEEP.toml [--OPTION VALUE ...]    a run for every combination of settings, or a search
+  benchmark [FILE.toml | FOLDER] [--OPTION VALUE ...]
+                                           learners x plants x logs x seeds, scored and resumable
+  baselines PLANT_OR_LOG [--OPTION VALUE ...]
+                                           the classical controllers in the same tables
   safety-report RUN                        violations and interventions, with and without the filter
   inspect RUN                              what a run is, how far it is, what it found
   list [RUNS]                              environments, algorithms and runs
@@ -38,6 +42,8 @@ examples:
   neorl-train federate north.h5 south.h5 east.h5
   neorl-train evaluate runs/0001 --starts 1000
   neorl-train compare runs/0001 runs/0002
+  neorl-train benchmark --plants CSTR-v0 DMSD-v0 --algorithms bc iql
+  neorl-train baselines CSTR-v0
   neorl-train list
 
 exit codes: 0 done, 1 a hard constraint was broken (safety-report), 2 bad input (one line says what
@@ -52,6 +58,8 @@ NAMES = (
     "evaluate",
     "compare",
     "sweep",
+    "benchmark",
+    "baselines",
     "safety-report",
     "inspect",
     "list",

@@ -7,13 +7,14 @@ from typing import Any, Protocol
 from neorl_core import Policy, Spec
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
+from neorl_envs.recording import BehaviourPolicy, behaviour_policies, quality
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import Config
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience
-from neorl_train.experience._source import RunSource
+from neorl_train.experience._source import PlantSource, RunSource
 from neorl_train.results._fine_tuning import Collected
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
@@ -46,6 +47,14 @@ class ResolvedRun:
         if self.environment is None:
             return self.spec
         return dataclasses.replace(self.spec, horizon=self.environment.spec.horizon)
+
+    @property
+    def behaviour(self) -> tuple[BehaviourPolicy, ...]:
+        """What fills the log of a plant, by its quality; empty where the log is a file."""
+        if self.environment is None or not isinstance(self.source, PlantSource):
+            return ()
+        controllers, plan = quality(self.environment, self.config.data.quality)
+        return tuple(behaviour_policies(self.environment, controllers, plan).values())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

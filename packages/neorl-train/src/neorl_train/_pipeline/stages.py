@@ -307,6 +307,7 @@ def _evaluate(
         policies,
         None if experience is None else experience.dataset,
         incumbent=settings.incumbent or None,
+        behaviour=run.behaviour,
         key=jax.random.key(settings.seed),
         n_starts=starts,
         **guarding,

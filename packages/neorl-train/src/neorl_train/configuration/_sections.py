@@ -21,6 +21,8 @@ from neorl_train.configuration._toml import updated
 
 USUAL_STEPS = 120_000
 """Steps of a log that is collected, where nothing else is said."""
+MIXED = "mixed"
+"""Quality of a log that is collected, where nothing else is said."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +33,9 @@ class DataConfig:
         source: Name of an environment, whose log is collected, or the path of a dataset file.
         steps: Least number of steps to collect under the plant's own controllers; of no effect for
             a file. By default (-1) 120,000, or none where learners are trained on the plant itself.
+        quality: Who fills the log that is collected: ``random`` (uniform actions), ``medium`` (the
+            plant's first tuning), ``mixed`` (all tunings) or ``expert`` (its reference, without
+            operators). Of no effect for a file.
         held_out: Fraction of the episodes that training does not see.
         seed: Seed of the collection and of the split.
         memory: Most memory that the log may take, as ``"2GB"``. One that needs more, about five
@@ -41,6 +46,7 @@ class DataConfig:
 
     source: str = "ChemicalReactor-v0"
     steps: int = -1
+    quality: str = MIXED
     held_out: float = 0.1
     seed: int = 0
     memory: str = "8GB"
@@ -262,5 +268,7 @@ def config_hash(config: Config) -> str:
     """
     plain = config_to_dict(config)
     decisive = {name: plain[name] for name in plain if name not in ("output", "checkpoints")}
+    if config.data.quality == MIXED:  # runs of before there was a choice keep their hash
+        decisive["data"] = {name: v for name, v in plain["data"].items() if name != "quality"}
     text = json.dumps(decisive, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

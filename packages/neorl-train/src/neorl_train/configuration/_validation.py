@@ -9,6 +9,7 @@ from neorl_agents.learning import unfinished_schedules
 from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL
+from neorl_envs.recording import QUALITIES
 from neorl_train.configuration._classical import check_classical
 from neorl_train.configuration._memory import memory_bytes
 from neorl_train.configuration._monitors import check_monitors, supervision_of
@@ -39,6 +40,8 @@ def validate(config: Config) -> None:
         data.steps == -1 or data.steps >= least,
         f"data.steps must be at least {least}, or -1 for the default, got {data.steps}",
     )
+    if data.quality not in QUALITIES:
+        raise unknown_name("data.quality", data.quality, QUALITIES)
     _require(0 < data.held_out < 1, f"data.held_out must be in (0, 1), got {data.held_out}")
     memory_bytes(data.memory)
     _require(bool(training.algorithms), f"training.algorithms is empty; known: {', '.join(known)}")

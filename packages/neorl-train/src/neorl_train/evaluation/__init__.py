@@ -12,6 +12,7 @@ from neorl_train.evaluation._rollout import Rollout as Rollout
 from neorl_train.evaluation._rollout import common_starts as common_starts
 from neorl_train.evaluation._rollout import rollouts as rollouts
 from neorl_train.evaluation._shadow import action_fits as action_fits
+from neorl_train.evaluation._simulated import evaluate_controllers as evaluate_controllers
 from neorl_train.evaluation._summary import policy_rows as policy_rows
 from neorl_train.evaluation._summary import pooled_rows as pooled_rows
 from neorl_train.evaluation._traces import select_starts as select_starts
@@ -26,6 +27,7 @@ __all__ = [
     "common_starts",
     "crossed_estimate",
     "episodes_of",
+    "evaluate_controllers",
     "fraction_estimates",
     "mean_estimates",
     "policy_rows",

@@ -54,7 +54,7 @@ def evaluate_offline(
     """What can be said without running a policy: statistics of the log, and shadow actions.
 
     Args:
-        policies: Learned policies by name.
+        policies: Learned policies by name; none compares the controllers alone.
         dataset: Complete log.
         held_out: Episodes of it that no policy was trained on.
         training: What the policies were trained on; classical imitators are fitted to
@@ -75,7 +75,8 @@ def evaluate_offline(
     spec = dataset.spec if spec is None else spec
     imitators = {**classical_imitators(training, spec), **(controllers or {})}
     candidate = next(iter(policies), "") if candidate is None else candidate
-    check_names(list(policies), candidate=candidate, taken=[LOG, *imitators])
+    if policies or candidate:
+        check_names(list(policies), candidate=candidate, taken=[LOG, *imitators])
     if dataset.n_episodes < 2:
         raise ValueError(
             f"the log has {dataset.n_episodes} episode; intervals need at least two episodes"

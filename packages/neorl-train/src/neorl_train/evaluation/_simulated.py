@@ -1,6 +1,7 @@
 """Every policy on the same starts, with and without guard, beside the plant's controllers."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from neorl_core import Environment, Policy, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
-from neorl_envs.recording import behaviour_policies
+from neorl_envs.recording import BehaviourPolicy, behaviour_policies
 from neorl_safety.constraints import ActionConstraints, AnyConstraints, action_constraints
 from neorl_safety.guards import GuardSettings, default_settings, guard_with
 from neorl_train.configuration._sections import EvaluationConfig
@@ -52,6 +53,7 @@ def evaluate(
     settings: GuardSettings | None = None,
     spec: Spec | None = None,
     controllers: Mapping[str, Policy] | None = None,
+    behaviour: Sequence[BehaviourPolicy] = (),
     key: PRNGKeyArray | None = None,
     n_starts: int = EvaluationConfig.starts,
     level: float = EvaluationConfig.level,
@@ -79,6 +81,8 @@ def evaluate(
             :func:`~neorl_safety.guards.guard` by default.
         spec: Channels with the cost limits of the run; those of the plant by default.
         controllers: Further classical controllers by name, such as fitted ones.
+        behaviour: What filled the log, in turns; all tunings of the plant with its operators by
+            default.
         key: Key of starts and noise; take one that nothing was developed on.
         n_starts: Number of paired episodes, two or more; 100 or more for a verdict.
         level: Confidence level of all intervals, of which the verdict takes the ends.
@@ -108,15 +112,15 @@ def evaluate(
     learners = [_Tested(n, "learner", False, (p,)) for n, p in policies.items()]
     beside = {**tunings, **fitted}
     plain = learners + [_Tested(n, "classical", False, (p,)) for n, p in beside.items()]
-    operated: Any = tuple(behaviour_policies(environment).values())
-    behaviour = _Tested(BEHAVIOUR, "behaviour", False, operated)
+    operated: Any = tuple(behaviour or behaviour_policies(environment).values())
+    logged = _Tested(BEHAVIOUR, "behaviour", False, operated)
     behind = [
         dataclasses.replace(
             one, guarded=True, policies=tuple(guard.guarded(p, spec) for p in one.policies)
         )
         for one in plain
     ]
-    tested = _one_kind([*plain, *behind, behaviour], spec)
+    tested = _one_kind([*plain, *behind, logged], spec)
     results = tuple(_result(environment, one, key, n_starts, spec) for one in tested)
     logs = () if dataset is None else (_recorded(dataset, spec),)
     tables = _tables(
@@ -126,6 +130,64 @@ def evaluate(
         tables=tables,
         results=(*results, *logs),
         traces=_traces(environment, spec, tested, results, key, candidate, reference),
+        bands=bands_of(environment),
+        imitation=(),
+        score=None,
+        source=source_of(dataset),
+    )
+
+
+def evaluate_controllers(
+    environment: Plant,
+    controllers: Mapping[str, Policy] | None = None,
+    dataset: Dataset | None = None,
+    *,
+    behaviour: Sequence[BehaviourPolicy] = (),
+    key: PRNGKeyArray | None = None,
+    n_starts: int = EvaluationConfig.starts,
+    level: float = EvaluationConfig.level,
+) -> Evaluation:
+    """Runs the controllers of a plant as they are, without learners and without guard.
+
+    The starts are those of :func:`evaluate` with the same key, so its rows can be put beside these.
+
+    Args:
+        environment: A plant, with its tunings, operators and random parameters.
+        controllers: Further policies by name, such as controllers that were fitted on a log.
+        dataset: The log, which is told beside them; ``None`` for none.
+        behaviour: What filled the log, in turns; all tunings of the plant with its operators by
+            default.
+        key: Key of starts and noise.
+        n_starts: Number of paired episodes, two or more.
+        level: Confidence level of all intervals.
+
+    Returns:
+        The results with their tables; the plant's first tuning is the reference of the gains.
+
+    Raises:
+        ValueError: If a policy bears the name of a tuning, the log is of another plant or
+            ``n_starts`` is below two.
+    """
+    tunings, fitted = environment.tunings(), controllers or {}
+    reference = next(iter(tunings))
+    name = str(getattr(environment, "name", type(environment).__name__))
+    check_names([reference, *fitted], candidate=reference, taken=[BEHAVIOUR, LOG])
+    check_names([reference, *fitted], candidate=reference, taken=list(tunings)[1:])
+    if dataset is not None:
+        check_spec(environment.spec, dataset.spec, name)
+    _require(reference, tunings, n_starts)
+    spec = environment.spec
+    key = jax.random.key(EvaluationConfig.seed) if key is None else key
+    operated: Any = tuple(behaviour or behaviour_policies(environment).values())
+    plain = [_Tested(n, "classical", False, (p,)) for n, p in {**tunings, **fitted}.items()]
+    tested = _one_kind([*plain, _Tested(BEHAVIOUR, "behaviour", False, operated)], spec)
+    results = tuple(_result(environment, one, key, n_starts, spec) for one in tested)
+    logs = () if dataset is None else (_recorded(dataset, spec),)
+    tables = _tables(name, environment, spec, results, logs, reference, reference, level, math.inf)
+    return Evaluation(
+        tables=tables,
+        results=(*results, *logs),
+        traces=(),
         bands=bands_of(environment),
         imitation=(),
         score=None,

@@ -5,15 +5,17 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure import replacing
 from neorl_core.infrastructure.command_line import one_line
 from neorl_envs import Dataset, collect_log, make, write_dataset
 from neorl_envs.plants import PLANTS
+from neorl_envs.recording import quality
 from neorl_train.configuration._sections import DataConfig
 from neorl_train.experience._changed_plant import changed_plant
 from neorl_train.experience._source import data_keys, read_log
@@ -41,7 +43,9 @@ def collected_log(
         cached.parent.mkdir(parents=True, exist_ok=True)
         env = changed_plant(data.source, data.constants)
         key, _ = data_keys(data)
-        write_dataset(cached, collect_log(env, n_steps=data.steps, key=key))
+        controllers, plan = quality(env, data.quality)
+        log = collect_log(env, controllers, plan=plan, n_steps=data.steps, key=key)
+        write_dataset(cached, log)
     else:
         say(f"log taken from {cached}")
     with replacing(run_dataset) as copy:
@@ -79,23 +83,35 @@ def complete_log(
 
 def _cached_log(data: DataConfig, runs: Path) -> Path:
     """Its name is a digest of all that the log is a function of, the code included."""
-    source = data.source
+    inputs = {
+        "steps": data.steps,
+        "quality": data.quality,
+        "seed": data.seed,
+        "constants": data.constants,
+    }
+    return runs / LOG_CACHE / f"{plant_digest(data.source, inputs)}.h5"
+
+
+def plant_digest(source: str, inputs: Mapping[str, Any]) -> str:
+    """A name for what a plant and some inputs decide: equal while code and versions are.
+
+    Args:
+        source: Name of the plant.
+        inputs: What else decides, as plain JSON.
+    """
     module = type(make(source)).__module__
     code = hashlib.sha256()
     for package in dict.fromkeys(("neorl_core", "neorl_envs", module.partition(".")[0])):
         for path in _code(package):
             code.update(path.read_bytes())
-    inputs = {
+    known = {
         "source": source,
         "origin": PLANTS.origin(source),
-        "steps": data.steps,
-        "seed": data.seed,
-        "constants": data.constants,
+        **inputs,
         "code": code.hexdigest(),
         "jax": metadata.version("jax"),
     }
-    name = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:24]
-    return runs / LOG_CACHE / f"{name}.h5"
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def _code(package: str) -> list[Path]:

@@ -9,7 +9,7 @@ REPORT = "report.html"
 CRITICS, CRITIC_METRICS = "critics.json", "critics/metrics.jsonl"
 EVALUATIONS, STARTS = "evaluations", "starts.json"
 
-LOG_CACHE = ".logs"
+LOG_CACHE, BASELINE_CACHE = ".logs", ".baselines"
 MLFLOW_DATABASE, MLFLOW_ARTIFACTS, MLFLOW_LOCK = "mlflow.db", "mlflow-artifacts", "mlflow.lock"
 
 RUNNING, INTERRUPTED, FAILED, FINISHED = "running", "interrupted", "failed", "finished"

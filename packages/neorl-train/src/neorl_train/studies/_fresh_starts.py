@@ -139,6 +139,7 @@ def _evaluated(
         settings=guard.settings,
         spec=complete.judged_spec,
         controllers=controllers,
+        behaviour=complete.behaviour,
         key=jax.random.key(seed),
         n_starts=starts or settings.starts,
         level=settings.level,

@@ -13,6 +13,7 @@ from neorl_train._pipeline.plant_model import known_log, policies_beside
 from neorl_train.configuration._configure import configure
 from neorl_train.results._results import group_of
 from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._names import FINISHED
 from neorl_train.selection._select import episodes_of
 from neorl_train.studies._cells import Cell, Search, SweepFile
 from neorl_train.studies._sweep import carry_out, state_of
@@ -145,6 +146,9 @@ def _try(
         if cell.name in failed:
             study.tell(number, state=optuna.trial.TrialState.FAIL)
             say(f"trial {number}: {cell.words()}: failed: {failed[cell.name]}")
+            continue
+        if cell.name not in runs or runs[cell.name].record()["status"] != FINISHED:
+            say(f"trial {number}: {cell.words()}: lost; the same command resumes it")
             continue
         value = objective(runs[cell.name])
         study.tell(number, value)

@@ -1,5 +1,6 @@
 """Carries a sweep out: a run for every cell, on this machine or on a Ray cluster, resumable."""
 
+import contextlib
 import dataclasses
 import importlib
 import json
@@ -19,7 +20,7 @@ from neorl_train._process.switches import prepare_process
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._configure import configure
 from neorl_train.runs._directory import RunDirectory, numbered
-from neorl_train.runs._lock import holder
+from neorl_train.runs._lock import file_lock, holder
 from neorl_train.runs._names import FAILED, FINISHED
 from neorl_train.studies._cells import Cell, plain
 
@@ -27,6 +28,7 @@ SWEEP = "sweep"
 REFUSED = "refused.json"
 """Cells that failed, with the reason; those that were refused have no run directory."""
 VERSION = 1
+SWEEP_LOCK = "sweep.lock"
 SECONDS_TO_CONNECT = 10.0
 
 
@@ -36,10 +38,12 @@ class Outcome(NamedTuple):
     Attributes:
         cell: Name of the cell.
         error: Reason why it failed, in one line; empty where it finished.
+        lost: Whether its process or machine ended under it: the same command resumes it.
     """
 
     cell: str
     error: str
+    lost: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +65,18 @@ class SweepState:
         """Run directories that can be compared."""
         done = [run for run in self.runs.values() if run.record()["status"] == FINISHED]
         return [run.path for run in done]
+
+
+@contextlib.contextmanager
+def one_command(directory: Path) -> Iterator[None]:
+    """Keeps a second command out of the folder of a sweep or a benchmark.
+
+    Raises:
+        InputError: If another process carries one out there; its number is named.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with file_lock(directory / SWEEP_LOCK, wait=False):
+        yield
 
 
 def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> SweepState:
@@ -141,10 +157,12 @@ def carry_out(
         outcomes = (run_cell(*job) for job in jobs)
     for count, outcome in enumerate(outcomes, start=1):
         ended = f"failed: {outcome.error}" if outcome.error else "finished"
+        if outcome.lost:
+            ended = f"lost, and resumed by the same command: {outcome.error}"
         say(f"[{count}/{len(jobs)}] {words[outcome.cell]}: {ended}")
-        if outcome.error:
+        if outcome.error and not outcome.lost:
             failed[outcome.cell] = outcome.error
-        else:
+        elif not outcome.lost:
             failed.pop(outcome.cell, None)
         _leave_refused(directory, failed)
     return failed
@@ -192,7 +210,7 @@ def _in_processes(jobs: Sequence[Any], processes: int) -> Iterator[Outcome]:
                 pool.shutdown(cancel_futures=True)
                 raise error
             lost = error is not None
-            yield Outcome(waiting[future], one_line(error)) if lost else future.result()
+            yield Outcome(waiting[future], one_line(error), True) if lost else future.result()
 
 
 def _on_cluster(jobs: Sequence[Any], address: str) -> Iterator[Outcome]:
@@ -224,8 +242,10 @@ def _on_cluster(jobs: Sequence[Any], address: str) -> Iterator[Outcome]:
             name = waiting.pop(done)
             try:
                 yield Outcome(*ray.get(done))
-            except faults.RayError as error:
+            except faults.RayTaskError as error:
                 yield Outcome(name, one_line(error))
+            except faults.RayError as error:  # its machine is gone
+                yield Outcome(name, one_line(error), True)
     finally:
         ray.shutdown()
 
@@ -246,7 +266,7 @@ def _require_listener(address: str) -> None:
 
 def _prepared_cell(*job: Any) -> tuple[str, str]:
     prepare_process()
-    cell, error = run_cell(*job)
+    cell, error, _ = run_cell(*job)
     return cell, error
 
 

@@ -18,6 +18,7 @@ examples:
   neorl-train compare runs/0001 runs/0002
   neorl-train compare runs/* --output table.md
   neorl-train compare runs/0001 runs/0002 --output table.tex
+  neorl-train compare runs/* --output page.html
   neorl-train compare runs/0001 --json
 """
 
@@ -27,7 +28,8 @@ class CompareOptions:
     """Where the table goes.
 
     Attributes:
-        output: File that is written: .txt, .md, .tex, .csv or .json; empty writes none.
+        output: File that is written: .txt, .md, .tex, .csv, .json, or .html and .png for pictures;
+            empty writes none.
         json: Print JSON in place of the table.
     """
 

@@ -67,7 +67,7 @@ def command(arguments: list[str]) -> None:
     if options.processes < 1:
         raise InputError(f"processes must be at least 1, got {options.processes}")
     from neorl_train.studies._cells import read_sweep
-    from neorl_train.studies._sweep import carry_out, state_of
+    from neorl_train.studies._sweep import carry_out, one_command, state_of
 
     sweep = read_sweep(Path(name), Path(options.output) if options.output else None)
     if sweep.search is not None:
@@ -88,13 +88,17 @@ def command(arguments: list[str]) -> None:
         for cell in cells:
             print(f"  {cell.words()}")
         return
-    failed = carry_out(state, sweep.directory, processes=options.processes, cluster=options.cluster)
-    _tables(sweep.directory, state_of(sweep.directory, cells).finished, list(failed.values()))
+    with one_command(sweep.directory):
+        state = state_of(sweep.directory, cells, retry=options.retry)
+        failed = carry_out(
+            state, sweep.directory, processes=options.processes, cluster=options.cluster
+        )
+        _tables(sweep.directory, state_of(sweep.directory, cells).finished, list(failed.values()))
 
 
 def _search(sweep: "SweepFile", options: SweepOptions) -> None:
     from neorl_train.studies._search import PredictedGain, best_trial, search
-    from neorl_train.studies._sweep import state_of
+    from neorl_train.studies._sweep import one_command, state_of
 
     assert sweep.search is not None
     print(
@@ -102,16 +106,17 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
     )
     if options.dry_run:
         return
-    cells = search(
-        sweep,
-        sweep.search,
-        PredictedGain(),
-        processes=options.processes,
-        cluster=options.cluster,
-    )
-    once = list({cell.name: cell for cell in cells}.values())
-    state = state_of(sweep.directory, once)
-    _tables(sweep.directory, state.finished, list(state.failed.values()))
+    with one_command(sweep.directory):
+        cells = search(
+            sweep,
+            sweep.search,
+            PredictedGain(),
+            processes=options.processes,
+            cluster=options.cluster,
+        )
+        once = list({cell.name: cell for cell in cells}.values())
+        state = state_of(sweep.directory, once)
+        _tables(sweep.directory, state.finished, list(state.failed.values()))
     best = best_trial(sweep.directory, sweep.search)
     if best is not None:
         settings = " ".join(f"--{name} {value}" for name, value in best[0].items())

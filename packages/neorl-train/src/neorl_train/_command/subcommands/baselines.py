@@ -1,0 +1,151 @@
+"""``neorl-train baselines PLANT|LOG``: what the classical controllers come to."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
+
+USAGE = """neorl-train baselines PLANT_OR_LOG [--OPTION VALUE ...]
+
+Of a plant: returns, costs and trips of its tunings, of uniform random actions and of what fills a
+log, on common starts, in the tables of `neorl-train benchmark`. Results are kept in
+baselines/.baselines, and found there while the plant's code and the versions are the same.
+Of a log: its own episodes and controllers fitted on it; they are run on the plant where the log is
+of a built-in one, else their actions are compared with the logged ones on held-out episodes.
+
+examples:
+  neorl-train baselines CSTR-v0
+  neorl-train baselines CSTR-v0 --starts 1000 --quality expert --output table.md
+  neorl-train baselines log.h5 --controllers pid lqg mpc
+  neorl-train baselines plant.h5 --json
+"""
+
+SUFFIXES = (".txt", ".md", ".tex", ".csv", ".json")
+
+
+@dataclasses.dataclass(frozen=True)
+class BaselineOptions:
+    """On which starts, and where the table goes.
+
+    Attributes:
+        starts: Number of paired episodes.
+        seed: Seed of the starts; the default of a run has the same ones.
+        level: Confidence level of all intervals.
+        quality: Quality of the log whose behaviour takes part, of a plant: random, medium, mixed
+            or expert.
+        controllers: Classical controllers to fit on a log, such as pid, lqg and mpc.
+        output: File that is written: .txt, .md, .tex, .csv or .json; empty writes none.
+        directory: Folder that keeps the results.
+        json: Print JSON in place of the table.
+    """
+
+    starts: int = 128
+    seed: int = 1
+    level: float = 0.95
+    quality: str = "mixed"
+    controllers: tuple[str, ...] = ()
+    output: str = ""
+    directory: str = "baselines"
+    json: bool = False
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train baselines PLANT_OR_LOG [--OPTION VALUE ...]``."""
+    words = list(arguments)
+    name = words.pop(0) if words and not words[0].startswith("-") else ""
+    options = parse_options(
+        BaselineOptions, words, program="neorl-train baselines PLANT_OR_LOG", description=USAGE
+    )
+    if not name:
+        raise InputError(
+            "baselines takes a plant or a log; for example `neorl-train baselines CSTR-v0`"
+        )
+    _check(options)
+    from neorl_envs import environment_names
+
+    if name in environment_names():
+        tables, rows, said = _of_plant(name, options)
+    else:
+        tables, rows, said = _of_log(Path(name), options)
+    _print(tables, rows, said, options)
+
+
+def _check(options: BaselineOptions) -> None:
+    from neorl_core.infrastructure import unknown_name
+    from neorl_envs.recording import QUALITIES
+
+    if options.starts < 2:
+        raise InputError(f"starts must be at least 2, got {options.starts}")
+    if not 0.5 < options.level < 1:
+        raise InputError(f"level must be above 0.5 and below 1, got {options.level}")
+    if options.seed < 0:
+        raise InputError(f"seed must not be negative, got {options.seed}")
+    if options.quality not in QUALITIES:
+        raise unknown_name("quality of a log", options.quality, QUALITIES)
+    suffix = Path(options.output).suffix
+    if options.output and suffix not in SUFFIXES:
+        raise unknown_name(f"ending of {options.output}:", suffix, SUFFIXES)
+
+
+def _of_plant(name: str, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
+    """Table, rows and what is said beside them."""
+    from neorl_train.studies._baselines import baseline_table, plant_baselines
+
+    if options.controllers:
+        raise InputError(
+            "--controllers are fitted on a log; record one with "
+            f"`neorl-envs collect {name} --out log.h5` and name it in place of the plant"
+        )
+    found, kept = plant_baselines(
+        name,
+        Path(options.directory),
+        starts=options.starts,
+        seed=options.seed,
+        level=options.level,
+        logged=options.quality,
+    )
+    table, rows = baseline_table(found, options.quality)
+    return [table], rows, [f"kept in {Path(options.directory).absolute()}"] if not kept else []
+
+
+def _of_log(path: Path, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
+    from neorl_train.studies._baselines import baseline_table, log_baselines, shadow_table
+
+    settings = {
+        "classical": {"controllers": options.controllers},
+        "evaluation": {
+            "starts": options.starts,
+            "seed": options.seed,
+            "level": options.level,
+        },
+    }
+    found, words = log_baselines(path, settings)
+    if found.tables.environment:
+        table, rows = baseline_table(found, path.name)
+        return [table], rows, words
+    return [shadow_table(found, path.name)], found, words
+
+
+def _print(tables: Any, rows: Any, said: list[str], options: BaselineOptions) -> None:
+    from neorl_core.infrastructure import head, write_text
+    from neorl_train.results._json import to_plain
+    from neorl_train.studies._benchmark_tables import rows_csv
+    from neorl_train.studies._formats import csv_text, rendered
+
+    run = isinstance(rows, tuple)
+    plain = {"rows": to_plain(rows)} if run else to_plain(rows)
+    content = json.dumps({**head("baselines", 1), **plain, "notes": said}, indent=1)
+    print(content if options.json else "\n".join([rendered(tables, ".txt"), *said]))
+    if not options.output:
+        return
+    path = Path(options.output)
+    if path.suffix == ".json":
+        text = content + "\n"
+    elif path.suffix == ".csv":
+        text = rows_csv(rows) if run else csv_text(tables[0].cells[0], tables[0].cells[1:])
+    else:
+        text = rendered(tables, path.suffix)
+    write_text(path, text)

@@ -1,0 +1,129 @@
+"""``neorl-train benchmark``: learners on plants, logs and seeds, beside the controllers."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
+
+USAGE = """neorl-train benchmark [FILE.toml | FOLDER] [--OPTION VALUE ...]
+
+Trains every learner on a log of every quality of every plant, with every seed, and scores the
+policies beside the plant's controllers: 0 as random actions, 100 as its reference controller. The
+grid is declared by a file with a section [benchmark], or by options; other sections of the file are
+those of a run and hold for all. A benchmark that was stopped or killed goes on with the same
+command, or by naming its FOLDER: runs that have finished are not trained again. A run that fails is
+counted and shown, and the others go on.
+
+The last score is that after the last update, on starts that nothing was chosen by. The best score
+is that of the best validation on the way, which would have cost online episodes to choose by; their
+number is stated. Tables are written as .txt, .md, .tex, .csv and .json, pictures as .html and .png.
+
+a file:
+  [benchmark]
+  plants = ["CSTR-v0", "DMSD-v0"]
+  qualities = ["medium", "mixed"]
+  algorithms = ["bc", "td3_bc", "iql"]
+  seeds = [0, 1, 2]
+  [training]
+  updates = 20000
+
+examples:
+  neorl-train benchmark benchmark.toml --dry-run
+  neorl-train benchmark benchmark.toml
+  neorl-train benchmark --plants CSTR-v0 --algorithms bc iql --seeds 0 1 --updates 5000
+  neorl-train benchmark benchmarks/benchmark --processes 2      (go on where it was stopped)
+  neorl-train benchmark benchmark.toml --cluster auto           (a Ray cluster; `local` starts one)
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchmarkOptions:
+    """The grid, where a file does not say it, and how it is carried out.
+
+    Attributes:
+        plants: Simulated plants.
+        qualities: Qualities of their logs: random, medium, mixed, expert; mixed by default.
+        algorithms: Learners; bc, td3_bc and iql by default.
+        seeds: Seeds of every learner; 0 1 2 3 by default.
+        separate_seeds: Make every seed a run of its own, so that one that diverges takes no other
+            with it; takes more time.
+        updates: Number of updates of every seed; 0 takes that of the file, else 30000.
+        steps: Least number of steps of every log; 0 takes that of the file, else 120000.
+        starts: Number of episodes behind a last score; 0 takes that of the file, else 128.
+        output: Folder of runs and tables; empty takes benchmarks/NAME, after the file.
+        processes: Number of runs at once on this machine; a run trains its seeds on all cores.
+        cluster: Address of a Ray cluster to spread runs over; empty uses this machine alone.
+        retry: Try runs that failed again.
+        dry_run: Name the runs and stop.
+        json: Print JSON in place of the tables.
+    """
+
+    plants: tuple[str, ...] = ()
+    qualities: tuple[str, ...] = ()
+    algorithms: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    separate_seeds: bool = False
+    updates: int = 0
+    steps: int = 0
+    starts: int = 0
+    output: str = ""
+    processes: int = 1
+    cluster: str = ""
+    retry: bool = False
+    dry_run: bool = False
+    json: bool = False
+
+    def given(self) -> dict[str, Any]:
+        """What a file would say, as far as it was typed."""
+        names = ("plants", "qualities", "algorithms", "seeds", "separate_seeds")
+        values = {name: getattr(self, name) for name in names}
+        values |= {
+            "training.updates": self.updates,
+            "data.steps": self.steps,
+            "evaluation.starts": self.starts,
+        }
+        return {name: value for name, value in values.items() if value}
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train benchmark [FILE.toml | FOLDER] [--OPTION VALUE ...]``."""
+    words = list(arguments)
+    name = words.pop(0) if words and not words[0].startswith("-") else ""
+    options = parse_options(
+        BenchmarkOptions, words, program="neorl-train benchmark", description=USAGE
+    )
+    for field in ("updates", "steps", "starts"):
+        if getattr(options, field) < 0:
+            raise InputError(f"{field} must not be negative, got {getattr(options, field)}")
+    from neorl_train.studies._benchmark_plan import benchmark_plan
+    from neorl_train.studies._benchmark_run import carry_out_benchmark, state_words
+
+    output = Path(options.output) if options.output else None
+    plan = benchmark_plan(Path(name) if name else None, options.given(), output)
+    cells = plan.cells()
+    if not options.json:
+        print(state_words(plan, cells, retry=options.retry))
+    if options.dry_run:
+        for cell in cells:
+            print(f"  {cell.words()}")
+        return
+    benchmark, files = carry_out_benchmark(
+        plan,
+        cells,
+        processes=options.processes,
+        cluster=options.cluster,
+        retry=options.retry,
+        say=(lambda _: None) if options.json else print,
+    )
+    if options.json:
+        from neorl_train.studies._benchmark_tables import benchmark_to_json
+
+        print(json.dumps(benchmark_to_json(benchmark), indent=1))
+        return
+    from neorl_train.studies._benchmark_tables import benchmark_text
+
+    print(benchmark_text(benchmark))
+    print(f"files: {files[0].absolute()}, {', '.join(path.suffix for path in files[1:])}")

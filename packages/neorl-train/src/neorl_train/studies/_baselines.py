@@ -1,0 +1,209 @@
+"""What a plant's classical controllers come to, kept so that it is worked out once."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_core import InputError, Policy, highs, lows
+from neorl_core.control import UniformPolicy
+from neorl_envs import Dataset, environment_names, make, read_dataset
+from neorl_envs.plants import Plant
+from neorl_envs.recording import behaviour_policies, quality
+from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train.configuration._configure import configure
+from neorl_train.configuration._sections import MIXED, Config
+from neorl_train.evaluation._logged import evaluate_offline
+from neorl_train.evaluation._simulated import evaluate_controllers
+from neorl_train.experience._log_cache import plant_digest
+from neorl_train.experience._split import both_parts, check_split
+from neorl_train.experience._training_data import training_data
+from neorl_train.results._episodes import Episodes
+from neorl_train.results._file import read_evaluation, write_evaluation
+from neorl_train.results._results import Evaluation
+from neorl_train.results._wording import confidence, decimals, percent, with_interval
+from neorl_train.runs._names import BASELINE_CACHE
+from neorl_train.studies._benchmark import BenchmarkRow, controller_rows
+from neorl_train.studies._benchmark_tables import task_cells
+from neorl_train.studies._formats import Table
+from neorl_train.studies._scores import Scale, scale_of
+
+RANDOM = "random actions"
+
+
+def plant_baselines(
+    plant: str,
+    folder: Path,
+    *,
+    starts: int,
+    seed: int,
+    level: float,
+    logged: str = MIXED,
+) -> tuple[Evaluation, bool]:
+    """The tunings of a plant, uniform random actions, and what fills a log, on common starts.
+
+    Args:
+        plant: Name of the plant.
+        folder: Folder whose ``.baselines`` keeps the results.
+        starts: Number of paired episodes.
+        seed: Seed of the starts; an evaluation of a run with the same seed has the same ones.
+        level: Confidence level of all intervals.
+        logged: Quality of the log whose behaviour takes part.
+
+    Returns:
+        The results, and whether they were there already.
+
+    Raises:
+        InputError: If the plant is unknown, or a kept file is damaged.
+    """
+    environment = _plant(plant)
+    inputs = {"starts": starts, "seed": seed, "level": level, "quality": logged, "version": 1}
+    kept = folder / BASELINE_CACHE / f"{plant}-{plant_digest(plant, inputs)}"
+    if kept.is_dir():
+        return read_evaluation(kept), True
+    controllers, plan = quality(environment, logged)
+    low, high = (jnp.asarray(ends(environment.spec.action)) for ends in (lows, highs))
+    found = evaluate_controllers(
+        environment,
+        {RANDOM: UniformPolicy(low, high)},
+        behaviour=tuple(behaviour_policies(environment, controllers, plan).values()),
+        key=jax.random.key(seed),
+        n_starts=starts,
+        level=level,
+    )
+    _keep(found, kept)
+    return found, False
+
+
+def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluation, list[str]]:
+    """The log's own episodes, and controllers that are fitted on it.
+
+    A log of a built-in plant is scored on that plant, its fitted controllers beside the tunings. Of
+    another log no controller can be run: the actions of each are compared with the logged ones on
+    held-out episodes.
+
+    Args:
+        path: Dataset file.
+        settings: Sections of a run's configuration: ``classical`` says which controllers are
+            fitted, ``evaluation`` how many starts there are.
+
+    Returns:
+        The results, and in words what was identified.
+
+    Raises:
+        InputError: If the file cannot be read, or a fit refuses the log or the loops.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: there is no such log or plant")
+    dataset = read_dataset(path)
+    config = configure(**{**settings, "data": {"source": str(path)}})
+    name = dataset.attributes.get("provenance", {}).get("environment", "")
+    environment = make(name) if name in environment_names() else None
+    if environment is not None and environment.spec != dataset.spec:
+        environment = None
+    controllers, words = fitted_controllers(config, dataset, environment)
+    if environment is None:
+        return _in_shadow(config, dataset, controllers), words
+    found = evaluate_controllers(
+        environment,
+        controllers,
+        dataset,
+        key=jax.random.key(config.evaluation.seed),
+        n_starts=config.evaluation.starts,
+        level=config.evaluation.level,
+    )
+    return found, words
+
+
+def scale_from(evaluation: Evaluation) -> Scale:
+    """The scale of a plant: its stored anchors, else random actions and reference as run here."""
+    plant = evaluation.tables.environment
+    try:
+        return scale_of(plant)
+    except InputError:
+        environment = _plant(plant)
+    costs = [channel.name for channel in environment.spec.cost]
+    episodes = {one.name: one.episodes for one in evaluation.results if not one.guarded}
+    best = environment.reference
+    bare = Scale(plant, dict(environment.penalty_weights()), 0.0, 1.0, best)
+
+    def mean(of: Episodes) -> float:
+        return float(np.mean(bare.of(of, costs))) / 100
+
+    return Scale(plant, bare.penalty, mean(episodes[RANDOM]), mean(episodes[best]), best)
+
+
+def _plant(name: str) -> Plant:
+    if name not in environment_names():
+        raise InputError(f"{name} is no simulated plant; `neorl-train list` names them")
+    return make(name)
+
+
+def _keep(found: Evaluation, kept: Path) -> None:
+    """Two commands at once leave the same content; whoever is second finds it there."""
+    partial = kept.with_name(f"{kept.name}.partial")
+    partial.mkdir(parents=True, exist_ok=True)
+    write_evaluation(partial, found)
+    if not kept.exists():
+        partial.rename(kept)
+
+
+def _in_shadow(config: Config, dataset: Dataset, controllers: Mapping[str, Policy]) -> Evaluation:
+    """How near the actions of controllers are to those of held-out episodes."""
+    check_split(config.data, dataset)
+    used, rest = both_parts(config.data, dataset)
+    return evaluate_offline(
+        {},
+        dataset=dataset,
+        held_out=dataset.select_episodes(rest),
+        training=training_data(dataset.select_episodes(used)),
+        controllers=controllers,
+        level=config.evaluation.level,
+    )
+
+
+def baseline_table(
+    found: Evaluation, quality_or_log: str
+) -> tuple[Table, tuple[BenchmarkRow, ...]]:
+    """The controllers of a plant as a table of a benchmark, and its rows."""
+    tables = found.tables
+    rows = controller_rows(
+        (tables.environment, quality_or_log), found, scale_from(found), tables.level
+    )
+    title = (
+        f"{tables.environment}, {quality_or_log}: controllers as they are on {tables.n_starts} "
+        f"common starts; mean with its {confidence(tables.level)} interval. Score: return less the "
+        "declared penalties, 0 as random actions, 100 as the plant's reference controller."
+    )
+    return Table(title, task_cells(rows)), rows
+
+
+def shadow_table(found: Evaluation, log: str) -> Table:
+    """A log without a simulator: its own episodes, and how near controllers are to its actions."""
+    tables = found.tables
+    (row,) = tables.rows
+    episodes = with_interval(row.returns, decimals([row.returns]))
+    costs = "".join(
+        f"; {cell.name} over its limit in {percent(cell.violating.value)} of the episodes"
+        for cell in row.costs
+    )
+    title = (
+        f"{log}: {row.n_episodes} episodes with a return of {episodes} {tables.reward_unit}"
+        f"{costs}. There is no simulator, so no controller was run: mean absolute difference of "
+        "its action to the logged one on held-out episodes with its "
+        f"{confidence(tables.level)} interval, and the part of the variance of the logged action "
+        "that it accounts for (R2)."
+    )
+    heads = ["controller", "action", "difference", "R2"]
+    cells = [
+        [
+            fit.policy,
+            fit.channel,
+            f"{with_interval(fit.difference, decimals([fit.difference]))} {fit.unit}",
+            f"{fit.explained:.2f}",
+        ]
+        for fit in found.imitation
+    ]
+    return Table(title, [heads, *cells])

@@ -1,0 +1,375 @@
+"""What a benchmark found: a row for each policy of each task, and the learners over all tasks."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_core.statistics import (
+    interquartile_mean,
+    performance_profile,
+    stratified_bootstrap_interval,
+)
+from neorl_train.results._results import Evaluation
+from neorl_train.results._tables import Estimate, ResultTables, Role
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._names import FINISHED
+from neorl_train.studies._scores import (
+    Measured,
+    Scale,
+    joined,
+    means_of,
+    measured,
+    measured_controllers,
+    over_seeds,
+)
+
+PROFILE = tuple(float(score) for score in range(-50, 151, 10))
+"""Normalised scores that a profile is read at."""
+_SEED = 20_260_101
+_NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("returns", "gain", "last", "best", "last_there", "over", "trips")),
+    **{"role": "learner", "seeds": 0, "each_seed": (), "worst_cost": ""},
+}
+"""The rest of the row of a learner of which no seed has finished."""
+
+Task = tuple[str, str]
+"""Name of a plant and quality of its log."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchmarkRow:
+    """One policy on one plant, trained on a log of one quality.
+
+    Attributes:
+        plant: Name of the plant.
+        quality: Quality of the log.
+        policy: Learner behind its guard, or controller as it is.
+        role: Role of the policy.
+        seeds: Number of seeds that finished; 1 for a controller.
+        failed: Number of seeds whose run failed.
+        unit: Unit of the return.
+        returns: Mean return; ``None`` where no seed has finished.
+        incumbent: Name of what runs today.
+        gain: Paired gain in return over it; ``None`` for itself.
+        last: Normalised score after the last update; 0 as random actions, 100 as the reference.
+        each_seed: The same of every seed that finished.
+        best: Normalised score at the best validation of each seed, on other starts and without
+            guard: what a choice by online evaluations would have shown. ``None`` for a controller
+            and where policies were not run on the plant while they trained.
+        last_there: Normalised score after the last update on those same starts.
+        worst_cost: Cost whose limit was broken in the most episodes; empty where there is none.
+        over: Part of the episodes over that limit, of the worst seed.
+        trips: Part of the episodes that the plant ended, of the worst seed.
+    """
+
+    plant: str
+    quality: str
+    policy: str
+    role: Role
+    seeds: int
+    failed: int
+    unit: str
+    returns: Estimate | None
+    incumbent: str
+    gain: Estimate | None
+    last: Estimate | None
+    each_seed: tuple[float, ...]
+    best: Estimate | None
+    last_there: Estimate | None
+    worst_cost: str
+    over: float | None
+    trips: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Overall:
+    """One learner, or one kind of controller, over all tasks of a benchmark.
+
+    Attributes:
+        policy: Learner, or ``"first tuning"``, ``"reference"`` and ``"logged behaviour"``.
+        role: Role of the policy.
+        tasks: Number of tasks that are complete.
+        failed: Number of seeds that failed in them; each counts as the worst score of its task.
+        last: Interquartile mean over tasks and seeds of the score after the last update.
+        best: The same of the best validation; ``None`` where it is not known.
+        profile: Part of the scores above each of :data:`PROFILE`.
+    """
+
+    policy: str
+    role: Role
+    tasks: int
+    failed: int
+    last: Estimate
+    best: Estimate | None
+    profile: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Learning:
+    """The learning curve of one learner on one task.
+
+    Attributes:
+        plant: Name of the plant.
+        quality: Quality of the log.
+        policy: Learner.
+        steps: Number of updates.
+        score: Mean over seeds of the normalised score, with Student's interval.
+    """
+
+    plant: str
+    quality: str
+    policy: str
+    steps: tuple[int, ...]
+    score: tuple[Estimate, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+    """A benchmark, complete or as far as it is.
+
+    Attributes:
+        level: Confidence level of all intervals.
+        rows: Rows of every task, learners before controllers.
+        overall: Learners and controllers over all tasks, best first.
+        learning: Learning curves.
+        runs: Number of runs by how they stand: ``finished``, ``failed`` and ``left``.
+        failures: A sentence for each run that failed.
+        starts: Number of paired episodes behind ``last``.
+        online: Number of episodes on the plant, for each seed, that a choice of ``best`` takes.
+    """
+
+    level: float
+    rows: tuple[BenchmarkRow, ...]
+    overall: tuple[Overall, ...]
+    learning: tuple[Learning, ...]
+    runs: dict[str, int]
+    failures: tuple[str, ...]
+    starts: int
+    online: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One run of a benchmark, carried out or not.
+
+    Attributes:
+        task: Plant and quality.
+        learner: Name of the learner.
+        seeds: Its seeds.
+        run: Directory; ``None`` where there is none yet.
+        error: Reason why it failed; empty where it did not.
+    """
+
+    task: Task
+    learner: str
+    seeds: tuple[int, ...]
+    run: RunDirectory | None
+    error: str
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has results."""
+        return self.run is not None and self.run.record()["status"] == FINISHED
+
+
+def benchmark_of(
+    entries: Sequence[Entry],
+    controllers: Mapping[Task, Evaluation],
+    scales: Mapping[str, Scale],
+    *,
+    level: float,
+    curve_starts: int,
+) -> Benchmark:
+    """Reads the runs of a benchmark.
+
+    Args:
+        entries: All runs, in order.
+        controllers: The controllers of every task on the starts of the runs.
+        scales: Scale of every plant.
+        level: Confidence level of all intervals.
+        curve_starts: Number of episodes of one validation while learners train.
+
+    Raises:
+        InputError: If a file of a run is damaged.
+    """
+    rows: list[BenchmarkRow] = []
+    curves: list[Learning] = []
+    by_task: dict[Task, dict[str, tuple[Measured | None, int, bool]]] = {}
+    validations = 0
+    for task in dict.fromkeys(entry.task for entry in entries):
+        scale, mine = scales[task[0]], [entry for entry in entries if entry.task == task]
+        policies: dict[str, tuple[Measured | None, int, bool]] = {}
+        for learner in dict.fromkeys(entry.learner for entry in mine):
+            own = [entry for entry in mine if entry.learner == learner]
+            done = [measured(e.run, learner, scale) for e in own if e.run and e.finished]
+            failed = sum(len(entry.seeds) for entry in own if entry.error)
+            complete = all(entry.finished or entry.error for entry in own)
+            policies[learner] = joined(done) if done else None, failed, complete
+        others = measured_controllers(controllers[task], scale)
+        policies |= {one.policy: (one, 0, True) for one in others}
+        rows += _rows(task, policies, others[0].tables, level)
+        by_task[task] = policies
+        for found, _, _ in policies.values():
+            if found is not None and len(found.steps):
+                validations = max(validations, len(found.steps))
+                curves.append(_learning(task, found, level))
+    return Benchmark(
+        level=level,
+        rows=tuple(rows),
+        overall=_overall(by_task, level),
+        learning=tuple(curves),
+        runs={
+            "finished": sum(entry.finished for entry in entries),
+            "failed": sum(bool(entry.error) for entry in entries),
+            "left": sum(not entry.finished and not entry.error for entry in entries),
+        },
+        failures=tuple(
+            f"{e.task[0]}, {e.task[1]} log, {e.learner}, seeds {_listed(e.seeds)}: {e.error}"
+            for e in entries
+            if e.error
+        ),
+        starts=next(iter(controllers.values())).tables.n_starts,
+        online=validations * curve_starts,
+    )
+
+
+def controller_rows(
+    task: Task, evaluation: Evaluation, scale: Scale, level: float
+) -> tuple[BenchmarkRow, ...]:
+    """The rows of a plant's controllers alone."""
+    found = measured_controllers(evaluation, scale)
+    policies = {one.policy: (one, 0, True) for one in found}
+    return tuple(_rows(task, policies, evaluation.tables, level))
+
+
+def _rows(
+    task: Task,
+    policies: Mapping[str, tuple[Measured | None, int, bool]],
+    tables: ResultTables,
+    level: float,
+) -> list[BenchmarkRow]:
+    known = {policy: found for policy, (found, _, _) in policies.items() if found is not None}
+    means = dict(zip(known, means_of(list(known.values()), level), strict=True))
+    rows = []
+    for policy, (found, failed, _) in policies.items():
+        shared: dict[str, Any] = {
+            "plant": task[0],
+            "quality": task[1],
+            "policy": policy,
+            "failed": failed,
+            "unit": tables.reward_unit,
+            "incumbent": tables.reference,
+        }
+        if found is None:
+            rows.append(BenchmarkRow(**shared, **_NOTHING))
+            continue
+        last, returns, gain = means[policy]
+        worst, over = _worst(found)
+        followed = found.curves.shape[1] > 0
+        trips = float(np.max(found.trips))
+        rows.append(
+            BenchmarkRow(
+                **shared,
+                role=found.role,
+                seeds=len(found.scores),
+                returns=returns,
+                gain=None if policy == tables.reference else gain,
+                last=last,
+                each_seed=tuple(map(float, found.scores.mean(axis=1))),
+                best=over_seeds(found.curves.max(axis=1), level) if followed else None,
+                last_there=over_seeds(found.curves[:, -1], level) if followed else None,
+                worst_cost=worst,
+                over=over,
+                trips=None if math.isnan(trips) else trips,
+            )
+        )
+    return rows
+
+
+def _worst(found: Measured) -> tuple[str, float | None]:
+    if not found.violated.shape[1]:
+        return "", None
+    each = found.violated.max(axis=0)
+    return found.tables.spec.cost[int(np.argmax(each))].name, float(each.max())
+
+
+def _learning(task: Task, found: Measured, level: float) -> Learning:
+    score = tuple(over_seeds(found.curves[:, i], level) for i in range(len(found.steps)))
+    return Learning(*task, found.policy, tuple(int(step) for step in found.steps), score)
+
+
+def _overall(
+    by_task: Mapping[Task, Mapping[str, tuple[Measured | None, int, bool]]], level: float
+) -> tuple[Overall, ...]:
+    """Learners and kinds of controllers over the tasks that are complete."""
+    groups: dict[str, list[tuple[Task, Measured | None, int]]] = {}
+    for task, policies in by_task.items():
+        for policy, (found, failed, complete) in policies.items():
+            for kind in _kinds(policy, found):
+                if complete:
+                    groups.setdefault(kind, []).append((task, found, failed))
+    worst = {
+        task: min([0.0, *(float(f.scores.mean(axis=1).min()) for f, _, _ in p.values() if f)])
+        for task, p in by_task.items()
+    }
+    every = [_one_overall(kind, parts, worst, level) for kind, parts in groups.items()]
+    return tuple(sorted(every, key=lambda one: -one.last.value))
+
+
+def _kinds(policy: str, found: Measured | None) -> list[str]:
+    """What a policy is called over several plants, whose tunings have names of their own."""
+    if found is None or found.role == "learner" or found.role == "behaviour":
+        return [policy]
+    first = ["first tuning"] if policy == found.tables.reference else []
+    return first + (["reference"] if policy == found.best_tuning else [])
+
+
+def _one_overall(
+    kind: str,
+    parts: Sequence[tuple[Task, Measured | None, int]],
+    worst: Mapping[Task, float],
+    level: float,
+) -> Overall:
+    columns, bests = [], []
+    for task, found, failed in parts:
+        own = [] if found is None else list(found.scores.mean(axis=1))
+        columns.append(own + [worst[task]] * failed)
+        if found is not None and found.curves.shape[1] and not failed:
+            bests.append(list(found.curves.max(axis=1)))
+    scores = _table(columns)
+    known: list[Role] = [found.role for _, found, _ in parts if found]
+    profile = performance_profile(scores.astype(np.float32), jnp.asarray(PROFILE))
+    complete = len(bests) == len(parts)
+    return Overall(
+        policy=kind,
+        role=known[0] if known else "learner",
+        tasks=len(parts),
+        failed=sum(failed for _, _, failed in parts),
+        last=_middle(scores, level),
+        best=_middle(_table(bests), level) if complete else None,
+        profile=tuple(map(float, profile)),
+    )
+
+
+def _table(columns: Sequence[Sequence[float]]) -> np.ndarray:
+    """Seeds by tasks; of tasks with more seeds the first, as many as the others have."""
+    seeds = min(map(len, columns))
+    return np.asarray([column[:seeds] for column in columns], np.float64).T
+
+
+def _middle(scores: np.ndarray, level: float) -> Estimate:
+    """Interquartile mean; seeds are drawn anew within each task."""
+    with jax.enable_x64(True):
+        if len(scores) < 2:
+            return Estimate(float(interquartile_mean(scores)), math.nan, math.nan)
+        found = stratified_bootstrap_interval(scores, jax.random.key(_SEED), level=level)
+        return Estimate(float(found.estimate), float(found.low), float(found.high))
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return " ".join(map(str, seeds))

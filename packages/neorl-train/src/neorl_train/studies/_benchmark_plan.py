@@ -1,0 +1,187 @@
+"""A declared benchmark: which learners, on which plants, from which logs, with which seeds."""
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from neorl_core import InputError
+from neorl_core.infrastructure import unknown_name, write_text
+from neorl_envs import environment_names
+from neorl_envs.recording import QUALITIES
+from neorl_train.configuration._toml import dump_toml
+from neorl_train.studies._cells import Cell, SweepFile
+
+SECTION = "benchmark"
+FILE = "benchmark.toml"
+"""In the folder of a benchmark: what it is, so that the folder alone continues it."""
+SET_BY_GRID = ("data.source", "data.quality", "training.algorithms", "training.seeds")
+OF_OTHER_PLANTS = ("data.constants", "limits.cost", "finetune.environment")
+"""What would make it another plant, so that its anchors and controllers no longer fit."""
+
+DEFAULTS: dict[str, Any] = {
+    "plants": (),
+    "qualities": ("mixed",),
+    "algorithms": ("bc", "td3_bc", "iql"),
+    "seeds": (0, 1, 2, 3),
+    "separate_seeds": False,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchmarkPlan:
+    """The grid of a benchmark.
+
+    Attributes:
+        plants: Names of simulated plants.
+        qualities: Qualities of the logs that learners are trained on.
+        algorithms: Names of the learners.
+        seeds: Seeds of every learner on every log.
+        separate_seeds: Whether every seed is a run of its own, so that one that diverges takes no
+            other with it; else the seeds of a learner on one log are one run.
+        base: Sections of the configuration that all runs share.
+        directory: Folder of runs and tables.
+    """
+
+    plants: tuple[str, ...]
+    qualities: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    seeds: tuple[int, ...]
+    separate_seeds: bool
+    base: dict[str, Any]
+    directory: Path
+
+    def cells(self) -> list[Cell]:
+        """One configuration for each run, in the order of plants, qualities and learners.
+
+        Raises:
+            InputError: If one is no valid configuration; the value is named.
+        """
+        seeds = [[seed] for seed in self.seeds] if self.separate_seeds else [list(self.seeds)]
+        grid = {
+            "data.source": list(self.plants),
+            "data.quality": list(self.qualities),
+            "training.algorithms": list(self.algorithms),
+            "training.seeds": seeds,
+        }
+        return SweepFile(self.base, grid, None, self.directory).cells()
+
+    def write(self) -> None:
+        """Leaves the plan in its folder."""
+        names = [field for field in DEFAULTS if field != "separate_seeds"]
+        grid: dict[str, Any] = {name: list(getattr(self, name)) for name in names}
+        grid["separate_seeds"] = self.separate_seeds
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_text(self.directory / FILE, dump_toml({SECTION: grid, **self.base}))
+
+
+def benchmark_plan(
+    path: Path | None, given: Mapping[str, Any], directory: Path | None = None
+) -> BenchmarkPlan:
+    """The plan of a file, of values, or of both: values override those of the file.
+
+    Args:
+        path: A TOML file with a section ``[benchmark]`` and, for what all runs share, sections of
+            a run's configuration; or the folder of a benchmark, which is continued.
+        given: Entries of ``[benchmark]``, and options of all runs by dotted name.
+        directory: Folder of runs and tables; by default that folder, else
+            ``benchmarks/NAME`` after the file.
+
+    Raises:
+        InputError: If the file cannot be read, a name is unknown, or nothing says which plants.
+    """
+    where, base = "the command line", {}
+    grid: dict[str, Any] = dict(DEFAULTS)
+    if path is not None:
+        if path.is_dir():
+            path, directory = path / FILE, directory or path
+        base, where = _read(path), str(path)
+        declared = base.pop(SECTION, None)
+        if not isinstance(declared, Mapping):
+            raise InputError(
+                f"{path} has no section [benchmark], such as `plants = ['CSTR-v0']` below it"
+            )
+        for name in declared:
+            if name not in DEFAULTS:
+                raise unknown_name(f"key in [benchmark] of {path}", name, DEFAULTS)
+        grid |= declared
+    grid |= {name: value for name, value in given.items() if name in DEFAULTS}
+    for name, value in given.items():
+        if name not in DEFAULTS:
+            section, _, key = name.partition(".")
+            base[section] = {**base.get(section, {}), key: value}
+    _check(grid, base, where)
+    if directory is None:
+        directory = Path("benchmarks") / ("benchmark" if path is None else path.stem)
+    return BenchmarkPlan(
+        **{name: tuple(grid[name]) for name in DEFAULTS if name != "separate_seeds"},
+        separate_seeds=bool(grid["separate_seeds"]),
+        base=base,
+        directory=directory,
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from None
+
+
+def _check(grid: Mapping[str, Any], base: Mapping[str, Any], where: str) -> None:
+    for name in ("plants", "qualities", "algorithms", "seeds"):
+        _check_list(f"{where}: benchmark.{name}", grid[name], int if name == "seeds" else str)
+    if not isinstance(grid["separate_seeds"], bool):
+        raise InputError(f"{where}: benchmark.separate_seeds must be true or false")
+    if not grid["plants"]:
+        raise InputError(
+            "a benchmark needs plants: give a TOML file with `plants` in [benchmark], or "
+            "`--plants CSTR-v0 DMSD-v0`"
+        )
+    for name in ("qualities", "algorithms", "seeds"):
+        if not grid[name]:
+            raise InputError(f"{where}: benchmark.{name} is empty")
+    _check_names(grid["plants"], grid["qualities"])
+    _check_sections(base, where)
+
+
+def _check_names(plants: Sequence[str], qualities: Sequence[str]) -> None:
+    for name in plants:
+        if name not in environment_names():
+            known = unknown_name("simulated plant", name, environment_names())
+            raise InputError(
+                f"{known}; a log alone has no episodes to score, so take `neorl-train sweep` for it"
+            )
+    for name in qualities:
+        if name not in QUALITIES:
+            raise unknown_name("quality of a log", name, QUALITIES)
+
+
+def _check_sections(base: Mapping[str, Any], where: str) -> None:
+    for name in SET_BY_GRID:
+        section, _, key = name.partition(".")
+        if key in base.get(section, {}):
+            raise InputError(f"{where}: {name} is set by [benchmark]; leave it out of [{section}]")
+    for name in OF_OTHER_PLANTS:
+        section, _, key = name.partition(".")
+        if key in base.get(section, {}):
+            raise InputError(
+                f"{where}: {name} changes the plant, and a benchmark scores plants as they are; "
+                "leave it out, or take `neorl-train sweep`"
+            )
+
+
+def _check_list(name: str, values: Any, kind: type) -> None:
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise InputError(f"{name} must be a list, got {values!r}")
+    for one in values:
+        if not isinstance(one, kind) or isinstance(one, bool):
+            raise InputError(f"{name} must be a list of {_WORDS[kind]}, got {one!r}")
+    if len(set(values)) < len(values):
+        raise InputError(f"{name} names a value twice: {list(values)}")
+
+
+_WORDS = {int: "whole numbers", str: "names"}

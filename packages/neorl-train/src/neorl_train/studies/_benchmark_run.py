@@ -1,0 +1,118 @@
+"""Carries a benchmark out and reads what it found."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from neorl_train.results._results import Evaluation
+from neorl_train.studies._baselines import plant_baselines, scale_from
+from neorl_train.studies._benchmark import Benchmark, Entry, Task, benchmark_of
+from neorl_train.studies._benchmark_plan import BenchmarkPlan
+from neorl_train.studies._benchmark_tables import write_benchmark
+from neorl_train.studies._cells import Cell
+from neorl_train.studies._pictures import write_benchmark_pictures
+from neorl_train.studies._sweep import SweepState, carry_out, one_command, state_of
+
+
+def state_words(plan: BenchmarkPlan, cells: Sequence[Cell], *, retry: bool = False) -> str:
+    """How far a benchmark is, in one line.
+
+    Raises:
+        InputError: If a run is damaged, or another process works on one.
+    """
+    state = state_of(plan.directory, cells, retry=retry)
+    return (
+        f"{len(cells)} runs in {plan.directory}: {len(state.finished)} finished, "
+        f"{len(state.failed)} failed, {len(state.left)} to do"
+    )
+
+
+def carry_out_benchmark(
+    plan: BenchmarkPlan,
+    cells: Sequence[Cell],
+    *,
+    processes: int = 1,
+    cluster: str = "",
+    retry: bool = False,
+    say: Callable[[str], None] = print,
+) -> tuple[Benchmark, list[Path]]:
+    """Runs what is left of a benchmark, and writes its tables and pictures.
+
+    Args:
+        plan: The grid.
+        cells: Its cells.
+        processes: Number of runs at once on this machine.
+        cluster: Address of a Ray cluster; empty uses this machine alone.
+        retry: Whether runs that failed are tried again.
+        say: Called with a line for each run that ends.
+
+    Returns:
+        What it found, and the files.
+
+    Raises:
+        InputError: If another command carries it out, a run is damaged or Ray cannot be reached.
+        StoppedError: After a signal; the same command goes on.
+    """
+    with one_command(plan.directory):
+        plan.write()
+        state = state_of(plan.directory, cells, retry=retry)
+        carry_out(state, plan.directory, processes=processes, cluster=cluster, say=say)
+        benchmark = read_benchmark(plan, cells, say=say)
+        files = write_benchmark(plan.directory, benchmark)
+        return benchmark, files + write_benchmark_pictures(plan.directory, benchmark)
+
+
+def read_benchmark(
+    plan: BenchmarkPlan, cells: Sequence[Cell], *, say: Callable[[str], None] = print
+) -> Benchmark:
+    """What the runs of a benchmark found so far, beside the controllers of its plants.
+
+    The controllers are run once for each plant and quality, on the starts of the runs, and kept.
+
+    Args:
+        plan: The grid.
+        cells: Its cells.
+        say: Called with a line for each plant whose controllers are run.
+
+    Raises:
+        InputError: If a file of a run is damaged.
+    """
+    state, evaluation = state_of(plan.directory, cells), cells[0].config.evaluation
+    controllers: dict[Task, Evaluation] = {}
+    for cell in cells:
+        task = _task(cell)
+        if task in controllers:
+            continue
+        found, kept = plant_baselines(
+            task[0],
+            plan.directory,
+            starts=evaluation.starts,
+            seed=evaluation.seed,
+            level=evaluation.level,
+            logged=task[1],
+        )
+        controllers[task] = found
+        if not kept:
+            say(f"controllers of {task[0]} and of its {task[1]} log: {evaluation.starts} episodes")
+    scales = {task[0]: scale_from(found) for task, found in controllers.items()}
+    return benchmark_of(
+        [_entry(cell, state) for cell in cells],
+        controllers,
+        scales,
+        level=evaluation.level,
+        curve_starts=evaluation.curve_starts,
+    )
+
+
+def _task(cell: Cell) -> Task:
+    return cell.config.data.source, cell.config.data.quality
+
+
+def _entry(cell: Cell, state: SweepState) -> Entry:
+    (learner,) = cell.config.training.algorithms
+    return Entry(
+        _task(cell),
+        learner,
+        cell.config.training.seeds,
+        state.runs.get(cell.name),
+        state.failed.get(cell.name, ""),
+    )

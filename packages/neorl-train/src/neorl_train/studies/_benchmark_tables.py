@@ -1,0 +1,183 @@
+"""A benchmark as tables: one of every task, one over all of them, and what stands behind both."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from neorl_core.infrastructure import head, write_text
+from neorl_train.results._json import to_plain
+from neorl_train.results._tables import Estimate
+from neorl_train.results._wording import (
+    DASH,
+    NBSP,
+    confidence,
+    decimals,
+    fixed,
+    interval,
+    percent,
+    signed,
+    with_interval,
+)
+from neorl_train.studies._benchmark import PROFILE, Benchmark, BenchmarkRow
+from neorl_train.studies._formats import Table, csv_text, ends, rendered
+
+VERSION = 1
+SHOWN = (0.0, 50.0, 100.0)
+"""Scores of the profile that the table over all tasks has."""
+
+
+def benchmark_text(benchmark: Benchmark) -> str:
+    """All tables and what did not finish, for the terminal."""
+    return "\n".join([rendered(benchmark_tables(benchmark), ".txt"), *notes(benchmark)])
+
+
+def benchmark_to_json(benchmark: Benchmark) -> dict[str, Any]:
+    """Everything as plain JSON; numbers that are not known are ``null``."""
+    return {
+        **head("benchmark", VERSION),
+        "thresholds": list(PROFILE),
+        **to_plain(benchmark),
+        "notes": notes(benchmark),
+    }
+
+
+def write_benchmark(folder: Path, benchmark: Benchmark) -> list[Path]:
+    """Writes the tables as text, Markdown, LaTeX, CSV and JSON.
+
+    Args:
+        folder: Folder of the benchmark.
+        benchmark: What it found.
+
+    Returns:
+        The files.
+
+    Raises:
+        OSError: If one cannot be written.
+    """
+    tables, told = benchmark_tables(benchmark), notes(benchmark)
+    content = {
+        ".txt": benchmark_text(benchmark) + "\n",
+        ".md": "\n".join([rendered(tables, ".md"), *(f"- {note}" for note in told), ""]),
+        ".tex": "\n".join([rendered(tables, ".tex"), *(f"% {note}" for note in told), ""]),
+        ".csv": rows_csv(benchmark.rows),
+        ".json": json.dumps(benchmark_to_json(benchmark), indent=1) + "\n",
+    }
+    for suffix, text in content.items():
+        write_text(folder / f"benchmark{suffix}", text)
+    return [folder / f"benchmark{suffix}" for suffix in content]
+
+
+def benchmark_tables(benchmark: Benchmark) -> list[Table]:
+    """The table over all tasks where there are several, then one of every task."""
+    tasks = list(dict.fromkeys((row.plant, row.quality) for row in benchmark.rows))
+    tables = [_overall_table(benchmark, len(tasks))] if len(tasks) > 1 else []
+    for plant, quality in tasks:
+        rows = [row for row in benchmark.rows if (row.plant, row.quality) == (plant, quality)]
+        title = (
+            f"{plant}, {quality} log: learners behind their guard, controllers as they are; mean "
+            f"with its {confidence(benchmark.level)} interval over {benchmark.starts} common "
+            "starts, and over seeds where there are several. Score: return less the declared "
+            "penalties, 0 as random actions, 100 as the plant's reference controller."
+        )
+        tables.append(Table(title, task_cells(rows)))
+    return tables
+
+
+def notes(benchmark: Benchmark) -> list[str]:
+    """Budget of online evaluations, how many runs there are, and each that failed."""
+    runs = benchmark.runs
+    lines = [
+        f"runs: {runs['finished']} finished, {runs['failed']} failed, {runs['left']} left",
+        f"online evaluations: the last score takes none to choose by and is measured in "
+        f"{benchmark.starts} episodes a policy; the best score takes {benchmark.online} episodes "
+        "on the plant for each seed to choose by, and is the score in those very episodes, "
+        "without guard: compare it with the last score there, not with the last score",
+    ]
+    return lines + [f"failed: {failure}" for failure in benchmark.failures]
+
+
+def task_cells(rows: Sequence[BenchmarkRow]) -> list[list[str]]:
+    """One task: a line for each policy."""
+    failed = any(row.failed for row in rows)
+    followed = any(row.best is not None for row in rows)
+    heads = ["policy", "seeds", *["failed"] * failed, "score, last"]
+    heads += ["score, best on the way", "last there"] * followed
+    heads += ["return", "gain over what runs today", "over a limit in", "trips"]
+    lines = [heads]
+    for row in rows:
+        digits = decimals([row.returns])
+        returns, gain = DASH, "runs today" if row.policy == row.incumbent else DASH
+        if row.returns is not None:
+            returns = f"{with_interval(row.returns, digits)} {row.unit}"
+        if row.gain is not None and math.isfinite(row.gain.value):
+            gain = f"{signed(row.gain.value, digits)}{NBSP}{interval(row.gain, digits)}"
+        over = DASH if row.over is None else f"{percent(row.over)} ({row.worst_cost})"
+        lines.append(
+            [
+                row.policy,
+                str(row.seeds) if row.role == "learner" else DASH,
+                *[str(row.failed) if row.role == "learner" else DASH] * failed,
+                _score(row.last),
+                *[_score(row.best), _score(row.last_there)] * followed,
+                returns,
+                gain,
+                over,
+                DASH if row.trips is None else percent(row.trips),
+            ]
+        )
+    return lines
+
+
+def rows_csv(rows: Sequence[BenchmarkRow]) -> str:
+    """Every number of the rows, with the ends of its interval."""
+    heads = [
+        *("plant", "quality", "policy", "role", "seeds", "failed", "unit"),
+        *("score_last", "score_last_low", "score_last_high"),
+        *("score_best", "score_best_low", "score_best_high"),
+        *("score_last_there", "score_last_there_low", "score_last_there_high"),
+        *("return", "return_low", "return_high", "incumbent", "gain", "gain_low", "gain_high"),
+        *("worst_cost", "over", "trips"),
+    ]
+    lines = [
+        [
+            *(row.plant, row.quality, row.policy, row.role, row.seeds, row.failed, row.unit),
+            *(*ends(row.last), *ends(row.best), *ends(row.last_there)),
+            *(*ends(row.returns), row.incumbent, *ends(row.gain), row.worst_cost),
+            *("" if row.over is None else row.over, "" if row.trips is None else row.trips),
+        ]
+        for row in rows
+    ]
+    return csv_text(heads, lines)
+
+
+def _overall_table(benchmark: Benchmark, tasks: int) -> Table:
+    title = (
+        "Interquartile mean of the score over plants, qualities and seeds; "
+        f"{confidence(benchmark.level)} interval by drawing seeds anew within each task; and the "
+        "part of the scores above a score. A seed that failed counts as the worst score that any "
+        "policy has on that task, random actions included. Limits are not part of it."
+    )
+    followed = any(one.best is not None for one in benchmark.overall)
+    heads = ["policy", "tasks", "failed seeds", "score, last"]
+    heads += [*["score, best on the way"] * followed, *(f"above {score:g}" for score in SHOWN)]
+    cells = [
+        [
+            one.policy,
+            f"{one.tasks} of {tasks}",
+            str(one.failed) if one.role == "learner" else DASH,
+            _score(one.last),
+            *[_score(one.best)] * followed,
+            *(percent(one.profile[PROFILE.index(score)]) for score in SHOWN),
+        ]
+        for one in benchmark.overall
+    ]
+    return Table(title, [heads, *cells])
+
+
+def _score(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return DASH
+    ends_known = math.isfinite(estimate.low)
+    return with_interval(estimate, 1) if ends_known else fixed(estimate.value, 1)

@@ -1,0 +1,238 @@
+"""Several runs in pictures: a page of tables and pictures, and the pictures alone as PNG."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from neorl_core import InputError
+from neorl_core.infrastructure import replacing, write_text
+from neorl_train.report._document import document
+from neorl_train.report._html import (
+    Column,
+    Html,
+    bullets,
+    figure,
+    joined,
+    paragraph,
+    table,
+    tag,
+)
+from neorl_train.report.figures import _style
+from neorl_train.report.figures._studies import Curves, Dots, Picture, Profiles, study_figure
+from neorl_train.results._wording import confidence
+from neorl_train.studies._aggregates import THRESHOLDS, LearnerAggregate
+from neorl_train.studies._benchmark import PROFILE, Benchmark
+from neorl_train.studies._benchmark_tables import benchmark_tables, notes
+from neorl_train.studies._comparison import Comparison
+from neorl_train.studies._formats import Table
+from neorl_train.studies._tables import comparison_tables
+
+DOTS_PER_INCH = 150
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """One picture with its words.
+
+    Attributes:
+        heading: Heading of its section.
+        caption: What it shows.
+        picture: What is drawn.
+    """
+
+    heading: str
+    caption: str
+    picture: Picture
+
+
+def write_benchmark_pictures(folder: Path, benchmark: Benchmark) -> list[Path]:
+    """The page of a benchmark, and its pictures as PNG where matplotlib is installed.
+
+    Args:
+        folder: Folder of the benchmark.
+        benchmark: What it found.
+
+    Returns:
+        The files.
+
+    Raises:
+        OSError: If one cannot be written.
+    """
+    shown, page = _of_benchmark(benchmark), folder / "benchmark.html"
+    learners = _learners(benchmark.rows)
+    tables = benchmark_tables(benchmark)
+    write_text(page, _page("Benchmark", tables, notes(benchmark), shown, learners))
+    if not _style.installed() or not shown:
+        return [page]
+    picture = folder / "benchmark.png"
+    _write_png(picture, shown, learners)
+    return [page, picture]
+
+
+def write_comparison_picture(
+    path: Path, comparison: Comparison, aggregates: Sequence[LearnerAggregate]
+) -> None:
+    """Compared runs as a page (``.html``) or as a picture alone (``.png``).
+
+    Raises:
+        InputError: If a PNG is asked for and matplotlib is missing, or no policy was run on a
+            plant, so that there is nothing to draw.
+        OSError: If it cannot be written.
+    """
+    shown = _of_comparison(comparison, aggregates)
+    panels = [one.picture if isinstance(one.picture, list) else [one.picture] for one in shown]
+    named = [
+        one.learners for listed in panels for one in listed if isinstance(one, Dots | Profiles)
+    ]
+    learners = tuple(dict.fromkeys(name for names in named for name in names))
+    if path.suffix == ".html":
+        tables = comparison_tables(comparison, aggregates)
+        write_text(path, _page("Runs side by side", tables, [], shown, learners))
+        return
+    if not _style.installed():
+        raise InputError(f'pictures need matplotlib: python -m pip install "{_style.EXTRA}"')
+    if not shown:
+        raise InputError(f"{path}: no policy was run on a plant, so there is nothing to draw")
+    _write_png(path, shown, learners)
+
+
+def _learners(rows: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(row.policy for row in rows if row.role == "learner"))
+
+
+def _write_png(path: Path, shown: Sequence[Shown], learners: Sequence[str]) -> None:
+    drawn = _style.styled(study_figure, [one.picture for one in shown], learners)
+    with replacing(path) as partial:
+        drawn.savefig(partial, format="png", dpi=DOTS_PER_INCH, facecolor="white")
+
+
+def _page(
+    title: str,
+    tables: Sequence[Table],
+    told: Sequence[str],
+    shown: Sequence[Shown],
+    learners: Sequence[str],
+) -> str:
+    header = [tag("p", "neorl", class_="over"), tag("h1", title)]
+    pictures = []
+    for number, one in enumerate(shown):
+        words, name = one.caption, f"picture{number}"
+        if _style.installed():
+            svg = _style.drawn(study_figure, [one.picture], learners, name=name, alt=words)
+            pictures.append((name, one.heading, figure(Html(svg), words)))
+    missing = []
+    if not _style.installed():
+        missing = [paragraph(f"Pictures need matplotlib: {_style.EXTRA}", class_="note")]
+    content = joined([*missing, *(_table(one) for one in tables), bullets(list(told))])
+    return document(title, header, [*pictures, ("tables", "Tables", content)])
+
+
+def _table(one: Table) -> Html:
+    heads, *rows = one.cells
+    columns = [Column(head, align="left" if i == 0 else "right") for i, head in enumerate(heads)]
+    return table(one.title, columns, rows)
+
+
+def _of_benchmark(benchmark: Benchmark) -> list[Shown]:
+    level, unit = confidence(benchmark.level), "score (0 random, 100 reference)"
+    tasks = list(dict.fromkeys((row.plant, row.quality) for row in benchmark.rows))
+    learners = _learners(benchmark.rows)
+    panels = []
+    for task in tasks:
+        values = {
+            row.policy: row.last
+            for row in benchmark.rows
+            if (row.plant, row.quality) == task and row.last is not None
+        }
+        panels.append(Dots(f"{task[0]}, {task[1]} log", unit, values, learners, 100.0))
+    shown = [
+        Shown(
+            "Scores",
+            f"Score after the last update with its {level} interval: learners behind their guard "
+            "(dots), controllers as they are (diamonds).",
+            panels,
+        )
+    ]
+    if len(tasks) > 1 and benchmark.overall:
+        over = {one.policy: one.last for one in benchmark.overall}
+        parts = {one.policy: one.profile for one in benchmark.overall}
+        shown += [
+            Shown(
+                "Over all tasks",
+                f"Interquartile mean over plants, qualities and seeds with its {level} interval; "
+                "of controllers, of which there is one a task, without.",
+                [Dots("interquartile mean", unit, over, learners, 100.0)],
+            ),
+            Shown(
+                "Performance profiles",
+                "Part of the scores of all tasks and seeds above each score; a seed that failed "
+                "counts as the worst of its task.",
+                Profiles(unit, PROFILE, parts, learners),
+            ),
+        ]
+    curves = []
+    for task in tasks:
+        mine = [one for one in benchmark.learning if (one.plant, one.quality) == task]
+        lines = {one.policy: (one.steps, one.score) for one in mine}
+        if lines:
+            curves.append(Curves(f"{task[0]}, {task[1]} log", "score", lines, 100.0))
+    if curves:
+        words = (
+            f"Mean over seeds while policies trained, with Student's {level} interval where there "
+            "are several; a few starts of their own, without guard."
+        )
+        shown.append(Shown("Learning curves", words, curves))
+    return shown
+
+
+def _of_comparison(comparison: Comparison, aggregates: Sequence[LearnerAggregate]) -> list[Shown]:
+    level, panels = confidence(comparison.level), []
+    for source in dict.fromkeys(row.source for row in comparison.rows):
+        rows = [r for r in comparison.rows if r.source == source and r.returns is not None]
+        names = [row.policy for row in rows]
+        values = {}
+        for row in rows:
+            name = row.policy if names.count(row.policy) == 1 else f"{row.policy} ({row.run})"
+            values[name] = row.returns
+        if rows:
+            today = [r.returns.value for r in rows if r.policy == r.incumbent and r.returns]
+            named = tuple(
+                name for name, row in zip(values, rows, strict=True) if row.role == "learner"
+            )
+            line = today[0] if today else math.nan
+            panels.append(Dots(source, f"return [{rows[0].unit}]", values, named, line))
+    if not panels:
+        return []
+    shown = [
+        Shown(
+            "Returns",
+            f"Mean return with its {level} interval: learners behind their guard (dots), "
+            "controllers as they are (diamonds); dashed, what runs today.",
+            panels,
+        )
+    ]
+    if aggregates:
+        unit = "gain over what runs today, in standard deviations of its return"
+        names = [_named(one) for one in aggregates]
+        over = {name: one.score for name, one in zip(names, aggregates, strict=True)}
+        parts = {name: one.profile for name, one in zip(names, aggregates, strict=True)}
+        shown += [
+            Shown(
+                "Over all plants",
+                f"Interquartile mean over plants and seeds with its {level} interval.",
+                [Dots("interquartile mean", unit, over, tuple(names), 0.0)],
+            ),
+            Shown(
+                "Performance profiles",
+                "Part of the scores of all plants and seeds above each score.",
+                Profiles(unit, THRESHOLDS, parts, tuple(names)),
+            ),
+        ]
+    return shown
+
+
+def _named(one: LearnerAggregate) -> str:
+    settings = ", ".join(one.settings.values())
+    return f"{one.learner} ({settings})" if settings else one.learner

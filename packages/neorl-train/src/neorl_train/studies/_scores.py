@@ -1,0 +1,239 @@
+"""The score of every policy of a benchmark: after the last update, and at its best on the way."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from neorl_core.statistics import student_interval
+from neorl_envs import make
+from neorl_envs.scoring import anchors
+from neorl_train.evaluation._estimates import crossed_estimate, mean_estimates
+from neorl_train.results._episodes import Episodes
+from neorl_train.results._file import read_evaluation
+from neorl_train.results._results import Evaluation, PolicyResult
+from neorl_train.results._tables import Estimate, ResultTables, Role
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._records import read_records
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """What returns of a plant are measured by: ``100 (score - random) / (reference - random)``.
+
+    The score is the return less the declared penalties.
+
+    Attributes:
+        plant: Name of the plant.
+        penalty: Penalty of every cost by name; a cost without one has no part in the score.
+        random: Mean score of uniform random actions.
+        reference: Mean score of the plant's reference controller.
+        best_tuning: Name of that controller.
+    """
+
+    plant: str
+    penalty: dict[str, float]
+    random: float
+    reference: float
+    best_tuning: str
+
+    def __call__(self, score: np.ndarray) -> np.ndarray:
+        """0 as random actions, 100 as the reference."""
+        return 100 * (score - self.random) / (self.reference - self.random)
+
+    def of(self, episodes: Episodes, costs: Sequence[str]) -> Float[np.ndarray, " episode"]:
+        """Normalised score of every episode."""
+        prices = np.asarray([self.penalty.get(name, 0.0) for name in costs])
+        return self(episodes.returns - episodes.cost_sum @ prices)
+
+
+def scale_of(plant: str) -> Scale:
+    """The scale of a plant, from its stored anchors.
+
+    Raises:
+        InputError: If there are none for that plant.
+    """
+    ends = anchors(plant)
+    env = make(plant)
+    penalty = dict(env.penalty_weights())
+    return Scale(plant, penalty, ends.random, ends.reference, env.reference)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """One policy on one plant, by all runs of a benchmark that have it.
+
+    Attributes:
+        policy: Learner, or controller.
+        role: Role of the policy.
+        tables: Tables of a run that has it.
+        seeds: Its seeds, as many as ``scores`` has rows; a controller has one row and no seed.
+        scores: Normalised score of every seed and start.
+        returns: Return of every seed and start.
+        gains: Return less that of what runs today, on the same start.
+        violated: Fraction of the episodes over each limit, by seed, shape ``(seed, cost)``.
+        trips: Fraction of the episodes that the plant ended, by seed; NaN where not known.
+        steps: Updates at which the policies were scored while they trained.
+        curves: Normalised score there, by seed; policies without guard, on other starts.
+        best_tuning: Name of the plant's reference controller.
+    """
+
+    policy: str
+    role: Role
+    tables: ResultTables
+    seeds: tuple[int, ...]
+    scores: np.ndarray
+    returns: np.ndarray
+    gains: np.ndarray
+    violated: np.ndarray
+    trips: np.ndarray
+    steps: np.ndarray
+    curves: np.ndarray
+    best_tuning: str
+
+
+def measured(run: RunDirectory, learner: str, scale: Scale) -> Measured:
+    """A learner of a finished run on a plant, behind its guard.
+
+    Args:
+        run: The run.
+        learner: Name of the learner.
+        scale: Scale of the plant.
+
+    Raises:
+        InputError: If a file of the run is damaged.
+    """
+    evaluation = read_evaluation(run.path)
+    own = [one for one in evaluation.results if one.group == learner and one.guarded]
+    own.sort(key=lambda one: _seed(one.name))
+    seeds = tuple(_seed(one.name) for one in own)
+    costs = [channel.name for channel in evaluation.tables.spec.cost]
+    steps, curves = _curves(run, learner, seeds, costs, scale)
+    return _measured(own, evaluation, scale, seeds, steps, curves)
+
+
+def measured_controllers(evaluation: Evaluation, scale: Scale) -> list[Measured]:
+    """Every controller of a plant as it is, the behaviour of its log, and its recorded episodes."""
+    plain = [one for one in evaluation.results if not one.guarded and one.role != "learner"]
+    nothing = np.zeros(0), np.zeros((1, 0))
+    return [_measured([one], evaluation, scale, (), *nothing) for one in plain]
+
+
+def _measured(
+    members: Sequence[PolicyResult],
+    evaluation: Evaluation,
+    scale: Scale,
+    seeds: tuple[int, ...],
+    steps: np.ndarray,
+    curves: np.ndarray,
+) -> Measured:
+    tables = evaluation.tables
+    costs = [channel.name for channel in tables.spec.cost]
+    today = next(r for r in evaluation.results if r.name == tables.reference and not r.guarded)
+    first = members[0]
+
+    def gain(episodes: Episodes) -> np.ndarray:
+        if not first.paired:  # recorded episodes have starts of their own
+            return np.full(episodes.count, math.nan)
+        return episodes.returns - today.episodes.returns
+
+    return Measured(
+        policy=first.group,
+        role=first.role,
+        tables=tables,
+        seeds=seeds,
+        scores=_stacked(members, lambda e: scale.of(e, costs)),
+        returns=_stacked(members, lambda e: e.returns),
+        gains=_stacked(members, gain),
+        violated=_stacked(members, lambda e: e.violated.mean(axis=0)),
+        trips=_stacked(members, lambda e: math.nan if e.trip is None else e.trip.mean()),
+        steps=steps,
+        curves=curves,
+        best_tuning=scale.best_tuning,
+    )
+
+
+def joined(parts: Sequence[Measured]) -> Measured:
+    """The same learner from several runs: their seeds one after the other."""
+    first = parts[0]
+    names = ("scores", "returns", "gains", "violated", "trips")
+    shortest = min(len(part.steps) for part in parts)
+    return dataclasses.replace(
+        first,
+        seeds=tuple(seed for part in parts for seed in part.seeds),
+        steps=first.steps[:shortest],
+        curves=np.concatenate([part.curves[:, :shortest] for part in parts]),
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
+    )
+
+
+def means_of(found: Sequence[Measured], level: float) -> list[tuple[Estimate, Estimate, Estimate]]:
+    """Mean score, return and gain of every policy.
+
+    With several seeds both seeds and starts count as drawn anew. Policies with one row and equally
+    many starts are drawn together.
+
+    Args:
+        found: Policies of one task.
+        level: Confidence level of the intervals.
+
+    Returns:
+        Score, return and gain; NaN where one is not known.
+    """
+    samples = [(one.scores, one.returns, one.gains) for one in found]
+    means: dict[int, tuple[Estimate, ...]] = {}
+    alone: dict[int, list[int]] = {}
+    for i, parts in enumerate(samples):
+        if len(parts[0]) == 1:
+            alone.setdefault(parts[0].shape[1], []).append(i)
+        else:
+            means[i] = tuple(crossed_estimate(part, level=level) for part in parts)
+    for members in alone.values():
+        columns = np.stack([part[0] for i in members for part in samples[i]], axis=1)
+        estimates = mean_estimates(columns, level=level)
+        for place, i in enumerate(members):
+            means[i] = tuple(estimates[3 * place : 3 * place + 3])
+    return [(means[i][0], means[i][1], means[i][2]) for i in range(len(found))]
+
+
+def over_seeds(values: Float[np.ndarray, " seed"], level: float) -> Estimate:
+    """Mean over seeds with Student's interval; the ends of a single seed are NaN."""
+    if len(values) < 2:
+        return Estimate(float(values[0]), math.nan, math.nan)
+    with jax.enable_x64(True):
+        found = student_interval(np.asarray(values, np.float64), level=level)
+        return Estimate(float(np.mean(values)), float(found.low), float(found.high))
+
+
+def _seed(name: str) -> int:
+    _, _, seed = name.rpartition("-")
+    return int(seed) if seed.isdecimal() else 0
+
+
+def _stacked(members: Iterable[PolicyResult], value: Any) -> np.ndarray:
+    return np.stack([np.asarray(value(one.episodes), np.float64) for one in members])
+
+
+def _curves(
+    run: RunDirectory,
+    learner: str,
+    seeds: Sequence[int],
+    costs: Sequence[str],
+    scale: Scale,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores while the policies trained; nothing where they were not run on the plant."""
+    points: dict[int, dict[int, float]] = {seed: {} for seed in seeds}
+    for line in read_records(run.metrics):
+        metrics = line["metrics"]
+        mine = line["kind"] == "validation" and line["algorithm"] == learner
+        if not mine or "plant_return" not in metrics or line["seed"] not in points:
+            continue
+        priced = sum(scale.penalty.get(name, 0.0) * metrics[f"plant_cost_{name}"] for name in costs)
+        points[line["seed"]][line["step"]] = metrics["plant_return"] - priced
+    common = sorted(set.intersection(*(set(one) for one in points.values())))
+    values = np.asarray([[points[seed][step] for step in common] for seed in seeds], np.float64)
+    return np.asarray(common), scale(values)
