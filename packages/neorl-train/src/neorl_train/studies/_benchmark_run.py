@@ -10,7 +10,7 @@ from neorl_train.studies._benchmark_plan import BenchmarkPlan
 from neorl_train.studies._benchmark_tables import write_benchmark
 from neorl_train.studies._cells import Cell
 from neorl_train.studies._pictures import write_benchmark_pictures
-from neorl_train.studies._sweep import SweepState, carry_out, one_command, state_of
+from neorl_train.studies._sweep import SweepState, carry_out, one_command, say_at_once, state_of
 
 
 def state_words(plan: BenchmarkPlan, cells: Sequence[Cell], *, retry: bool = False) -> str:
@@ -33,7 +33,7 @@ def carry_out_benchmark(
     processes: int = 1,
     cluster: str = "",
     retry: bool = False,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = say_at_once,
 ) -> tuple[Benchmark, list[Path]]:
     """Runs what is left of a benchmark, and writes its tables and pictures.
 
@@ -62,7 +62,7 @@ def carry_out_benchmark(
 
 
 def read_benchmark(
-    plan: BenchmarkPlan, cells: Sequence[Cell], *, say: Callable[[str], None] = print
+    plan: BenchmarkPlan, cells: Sequence[Cell], *, say: Callable[[str], None] = say_at_once
 ) -> Benchmark:
     """What the runs of a benchmark found so far, beside the controllers of its plants.
 

@@ -16,7 +16,7 @@ from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
 from neorl_train.selection._select import episodes_of
 from neorl_train.studies._cells import Cell, Search, SweepFile
-from neorl_train.studies._sweep import carry_out, state_of
+from neorl_train.studies._sweep import carry_out, say_at_once, state_of
 
 JOURNAL = "search.log"
 WARM_UP = 5
@@ -86,7 +86,7 @@ def search(
     *,
     processes: int = 1,
     cluster: str = "",
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = say_at_once,
 ) -> list[Cell]:
     """Tries settings until the number of trials is reached; a stopped search goes on.
 

@@ -116,13 +116,18 @@ def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> 
     return SweepState(runs, failed, tuple(left))
 
 
+def say_at_once(line: str) -> None:
+    """Prints a line that whoever reads a pipe or a file sees at once."""
+    print(line, flush=True)
+
+
 def carry_out(
     state: SweepState,
     directory: Path,
     *,
     processes: int = 1,
     cluster: str = "",
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = say_at_once,
 ) -> dict[str, str]:
     """Runs every cell that is left, and resumes those that were stopped.
 

@@ -116,7 +116,7 @@ def command(arguments: list[str]) -> None:
         processes=options.processes,
         cluster=options.cluster,
         retry=options.retry,
-        say=(lambda _: None) if options.json else print,
+        **({"say": _nothing} if options.json else {}),
     )
     if options.json:
         from neorl_train.studies._benchmark_tables import benchmark_to_json
@@ -127,3 +127,7 @@ def command(arguments: list[str]) -> None:
 
     print(benchmark_text(benchmark))
     print(f"files: {files[0].absolute()}, {', '.join(path.suffix for path in files[1:])}")
+
+
+def _nothing(line: str) -> None:
+    """Where JSON is asked for, nothing else is printed."""
