@@ -27,6 +27,7 @@ PAGES = {
     "awac": ("awac",),
     "bc": ("bc",),
     "cql": ("cql", "cal_ql"),
+    "fql": ("fql",),
     "iql": ("iql",),
     "rebrac": ("rebrac",),
     "sac-n-edac": ("sac_n", "edac"),

@@ -5,6 +5,7 @@ from neorl_agents.algorithms._bc import BC as BC
 from neorl_agents.algorithms._cql import CQL as CQL
 from neorl_agents.algorithms._cql import CalQL as CalQL
 from neorl_agents.algorithms._edac import EDAC as EDAC
+from neorl_agents.algorithms._fql import FQL as FQL
 from neorl_agents.algorithms._iql import IQL as IQL
 from neorl_agents.algorithms._rebrac import ReBRAC as ReBRAC
 from neorl_agents.algorithms._sac_n import SACN as SACN
@@ -39,6 +40,7 @@ __all__ = [
     "CQL",
     "EDAC",
     "FISOR",
+    "FQL",
     "IQL",
     "PPO",
     "SAC",

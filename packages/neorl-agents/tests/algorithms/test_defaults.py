@@ -36,6 +36,10 @@ PUBLISHED = {
     "sac_n": {"n_critics": 10, "temperature_learning_rate": 3e-4, **SOFT, **ALL, **THREE, **RATES},
     "xql": {"max_exponent": 7.0, "value_learning_rate": 3e-4, **ALL, **TWO, **RATES},
 }  # fmt: skip
+PUBLISHED["fql"] = {
+    "alpha": 10.0, "flow_steps": 10, "aggregate": "mean", "hidden": (512,) * 4, "batch_size": 256,
+    **ALL, **RATES,
+}  # fmt: skip
 PUBLISHED["td3_bc_lag"], PUBLISHED["iql_lag"] = PUBLISHED["td3_bc"], PUBLISHED["iql"]
 # Of OSRL, and of FISOR's authors; widths and batches are those of all learners here.
 PUBLISHED["cpq"] = {

@@ -1,8 +1,8 @@
 """A hundred updates in float64 equal those of the code that published results came from.
 
 The numbers are of CORL's classes (``tools/oracles/corl_updates.py``) and of published JAX code
-(``tools/oracles/published_jax_updates.py``), on the same rows, batches and noise. What those
-scripts take out of them is in their docstrings and in those of the learners; besides, the test
+(``tools/oracles/published_jax_updates.py``, ``tools/oracles/flow_updates.py``), on the same rows,
+batches and noise. What those scripts take out of them is in their docstrings and in those of the learners; besides, the test
 gives our learners CORL's scale of the observations (``std + 1e-3``), for ours is at least a
 thousandth of the measuring range.
 """
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import AWAC, BC, CQL, EDAC, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
+from neorl_agents import AWAC, BC, CQL, EDAC, FQL, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
 from neorl_agents.policies import Preparation, prepare
 from neorl_agents.sampling import Batch, BestEpisodes
 from neorl_agents.testing import sized
@@ -39,6 +39,7 @@ CONSERVATIVE = (
     ("normal", 1, (ACT,)), ("uniform", 2, (N, ACT)), ("normal", 3, (N, ACT)),
     ("normal", 4, (N, ACT)), PLAIN,
 )  # fmt: skip
+FLOW = (PLAIN, ("normal", 1, (ACT,)), ("uniform", 3, (1,)), ("normal", 2, (ACT,)))
 THRICE = tuple(("normal", number, (ACT,)) for number in range(3))
 CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
     "bc": (sized(BC(), batch_size=BATCH, hidden=(12, 12)), (), {"actor_loss": "actor_loss"}),
@@ -92,8 +93,19 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
         THRICE,
         {"critic_loss": "critic_loss", "actor_loss": "actor_loss", "temperature": "alpha"},
     ),
+    "fql": (
+        sized(FQL(), flow_steps=4, normalised=False, **TWO),
+        FLOW,
+        {"critic_loss": "critic_loss", "flow_loss": "flow_loss", "distance": "distill_loss"},
+    ),
+    "fql_normalised": (
+        sized(FQL(), flow_steps=4, aggregate="min", alpha=0.3, **TWO),
+        FLOW,
+        {"critic_loss": "critic_loss", "flow_loss": "flow_loss", "distance": "distill_loss"},
+    ),
 }  # fmt: skip
-PUBLISHED = ("rebrac", "iql_original", "xql")
+FILES = dict.fromkeys(("rebrac", "iql_original", "xql"), "published_jax_updates")
+FILES |= dict.fromkeys(("fql", "fql_normalised"), "flow_updates")
 
 
 @cache
@@ -109,7 +121,7 @@ def log() -> dict[str, np.ndarray]:
 
 def part(case: str, which: str) -> dict[str, np.ndarray]:
     """The arrays of one part of a case by name."""
-    arrays = stored("published_jax_updates" if case in PUBLISHED else "corl_updates")
+    arrays = stored(FILES.get(case, "corl_updates"))
     flat, start, named = arrays[f"{case}/{which}"], 0, {}
     for name, shape in json.loads(str(arrays["names"]))[f"{case}/{which}"].items():
         size = int(np.prod(shape))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import ALGORITHMS, AWAC, BC, CQL, EDAC, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
+from neorl_agents import ALGORITHMS, AWAC, BC, CQL, EDAC, FQL, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
 from neorl_agents.testing import make_problem, sized, statistics_of
 from neorl_core import as_arrays, highs, lows
 
@@ -34,6 +34,7 @@ LEARNERS = {
     "xql": sized(
         XQL(), **SMALL, **dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)
     ),
+    "fql": sized(FQL(), **SMALL, **RATES),
 }
 
 

@@ -55,6 +55,8 @@ def policies(problem, few):
         "history mixture": remembering(
             ALGORITHMS["bc"], problem, {**few, "variant": "mixture"}, "gru"
         ),
+        "network of noise": remembering(ALGORITHMS["fql"], problem, few, "none"),
+        "history of noise": remembering(ALGORITHMS["fql"], problem, few, "gru"),
         "pid": pid(),
         "pid with override": pid(2),
         "constant": ConstantPolicy(jnp.asarray([10.0, 350.0])),

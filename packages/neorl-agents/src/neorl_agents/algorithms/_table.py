@@ -4,6 +4,7 @@ from neorl_agents.algorithms._awac import AWAC
 from neorl_agents.algorithms._bc import BC
 from neorl_agents.algorithms._cql import CQL, CalQL
 from neorl_agents.algorithms._edac import EDAC
+from neorl_agents.algorithms._fql import FQL
 from neorl_agents.algorithms._iql import IQL
 from neorl_agents.algorithms._rebrac import ReBRAC
 from neorl_agents.algorithms._sac_n import SACN
@@ -33,6 +34,7 @@ ALGORITHMS: Registry[type] = Registry(
         "sac_n": SACN,
         "edac": EDAC,
         "xql": XQL,
+        "fql": FQL,
         "td3_bc_lag": TD3BCLag,
         "cpq": CPQ,
         "fisor": FISOR,

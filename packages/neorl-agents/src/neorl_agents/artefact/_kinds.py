@@ -17,6 +17,7 @@ from neorl_agents.networks import (
     Encoding,
     HeaviestComponent,
     RecurrentNetwork,
+    ZeroInputs,
     init_gru,
     network_static,
     network_template,
@@ -67,7 +68,10 @@ def _network_static(policy: NetworkPolicy) -> dict[str, Any]:
 
 def _network_template(spec: Spec, static: dict[str, Any]) -> NetworkPolicy:
     network = network_template(static)
-    obs, act = int(static["widths"][0]), network.n_outputs
+    zeros = int(static.get("zeros", 0))
+    obs, act = int(static["widths"][0]) - zeros, network.n_outputs
+    if zeros:
+        return NetworkPolicy(*_between(obs, ZeroInputs(network, zeros), act))
     if static["mixture"]:
         act = spec.n_action
         return NetworkPolicy(*_between(obs, HeaviestComponent(network, act), act))
@@ -88,6 +92,8 @@ def _history_template(spec: Spec, static: dict[str, Any]) -> HistoryPolicy:
         network = RecurrentNetwork(cell, network, steps)
     if static["mixture"]:
         network = HeaviestComponent(network, act)
+    if static.get("zeros", 0):
+        network = ZeroInputs(network, int(static["zeros"]))
     return HistoryPolicy(*_between(obs, network, act), steps=steps)
 
 
@@ -109,6 +115,8 @@ def _residual_template(spec: Spec, static: dict[str, Any]) -> ResidualPolicy:
 def _body_static(network: ActingNetwork) -> dict[str, Any]:
     if isinstance(network, HeaviestComponent):
         return {**_body_static(network.components), "mixture": True}
+    if isinstance(network, ZeroInputs):
+        return {**_body_static(network.network), "zeros": network.count}
     if isinstance(network, RecurrentNetwork):
         hidden = network.cell.recurrent.shape[0]
         return {"recurrent": hidden, "mixture": False, **network_static(network.head)}

@@ -3,6 +3,7 @@
 from neorl_agents.networks._activations import ACTIVATIONS as ACTIVATIONS
 from neorl_agents.networks._activations import Activation as Activation
 from neorl_agents.networks._activations import activation_name as activation_name
+from neorl_agents.networks._activations import gelu as gelu
 from neorl_agents.networks._activations import identity as identity
 from neorl_agents.networks._activations import largest as largest
 from neorl_agents.networks._activations import relu as relu
@@ -15,6 +16,7 @@ from neorl_agents.networks._encoders import ENCODERS as ENCODERS
 from neorl_agents.networks._encoders import Encoder as Encoder
 from neorl_agents.networks._encoders import Encoding as Encoding
 from neorl_agents.networks._encoders import RecurrentNetwork as RecurrentNetwork
+from neorl_agents.networks._encoders import ZeroInputs as ZeroInputs
 from neorl_agents.networks._encoders import init_network as init_network
 from neorl_agents.networks._gaussian_heads import GaussianActor as GaussianActor
 from neorl_agents.networks._gaussian_heads import gaussian_log_prob as gaussian_log_prob
@@ -80,10 +82,12 @@ __all__ = [
     "QuantileNetwork",
     "RecurrentNetwork",
     "Window",
+    "ZeroInputs",
     "activation_name",
     "ensemble",
     "first_q_value",
     "gaussian_log_prob",
+    "gelu",
     "graph_layout",
     "heaviest_component",
     "identity",

@@ -18,6 +18,11 @@ def relu(x: Array) -> Array:
     return jax.nn.relu(x)
 
 
+def gelu(x: Array) -> Array:
+    """``x`` times the normal distribution's function of it, by the usual tanh; arXiv 1606.08415."""
+    return jax.nn.gelu(x)
+
+
 def tanh(x: Array) -> Array:
     """The hyperbolic tangent."""
     return jnp.tanh(x)
@@ -50,7 +55,7 @@ def _check_activation(name: str, entry: Any) -> None:
 ACTIVATIONS: Registry[Activation] = Registry(
     "neorl.activations",
     "activation",
-    {"relu": relu, "tanh": tanh, "identity": identity, "largest": largest},
+    {"relu": relu, "gelu": gelu, "tanh": tanh, "identity": identity, "largest": largest},
     _check_activation,
 )
 """The activations by the name that an artefact stores; a mapping that others add to.

@@ -88,6 +88,32 @@ class RecurrentNetwork(eqx.Module):
         return replace(self, head=self.head.first_outputs(count, output=output))
 
 
+class ZeroInputs(eqx.Module):
+    """A network whose last inputs are zero: one that was trained on noise, at its middle.
+
+    Attributes:
+        network: The network.
+        count: Number of the inputs that are zero; static.
+    """
+
+    network: Network
+    count: int = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
+        """The outputs for the other inputs along the last axis."""
+        zeros = jnp.zeros((*x.shape[:-1], self.count), x.dtype)
+        return self.network(jnp.concatenate([x, zeros], axis=-1))
+
+    @property
+    def n_outputs(self) -> int:
+        """Numbers along the last axis of the result."""
+        return self.network.n_outputs
+
+    def first_outputs(self, count: int, *, output: Activation | None = None) -> "ZeroInputs":
+        """The network of the first outputs alone."""
+        return replace(self, network=self.network.first_outputs(count, output=output))
+
+
 def init_network(
     widths: Sequence[int],
     key: PRNGKeyArray,

@@ -1,0 +1,194 @@
+"""Flow Q-learning."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    Networks,
+    UnitRows,
+    critic_loss,
+    held_actions,
+    require_choice,
+    require_count,
+    require_flag,
+    require_number,
+    single,
+    value_metrics,
+)
+from neorl_agents.networks import Network, ZeroInputs, gelu, q_values
+from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
+from neorl_core import Spec
+from neorl_core.losses import masked_mean
+from neorl_core.targets import td_target
+
+
+class FQL(BaseLearner):
+    """Flow Q-learning: a flow clones the log, and a network that acts in one pass follows it.
+
+    ``v(s, x, t)`` is the velocity of a flow from noise ``z ~ N(0, 1)`` to logged actions, and
+    ``mu(s, z)`` an action in one pass. One update takes one step of each, all on the networks from
+    before the update:
+
+    1. critics: ``mean_i mean (Q_i(s, a) - y)^2``, ``y = r + discount (1 - terminated) q'``, with
+       ``q'`` the mean (or least) target critic of ``clip(mu(s', z))``;
+    2. flow: ``mean |v(s, (1 - t) z + t a, t) - (a - z)|^2`` with ``t`` uniform in [0, 1];
+    3. actor: ``alpha mean |mu(s, z) - f(s, z)|^2 - mean q / mean |q|``, with ``f`` the flow's end
+       after ``flow_steps`` Euler steps from ``z``, ``q`` the mean critic of ``clip(mu(s, z))``, and
+       the last divisor without gradient; it is 1 where ``normalised`` is false;
+    4. targets: towards the critics **from before** step 1, by ``tau``, as the published code does.
+
+    The policy is ``clip(mu(s, 0))``: one pass of one network, and deterministic. The paper draws
+    ``z`` in every step. Where the log holds two good actions, ``mu(s, z)`` is one of them for
+    nearly every ``z``, and ``z = 0`` may lie where it passes from one to the other.
+
+    Deviations: acting by ``z = 0``; ``normalised`` is true by default, as the authors advise for
+    new tasks (their own tasks leave it out); those of every learner
+    (:class:`neorl_agents.learning.BaseLearner`).
+
+    Attributes:
+        alpha: Weight of the distance to the flow, not negative: the larger, the nearer to the log.
+        discount: Discount of the reward per step, in [0, 1].
+        tau: Fraction by which the target critics move, in (0, 1].
+        actor_learning_rate: Learning rate of the flow and of the actor.
+        critic_learning_rate: Learning rate of the critics.
+        flow_steps: Euler steps of the flow; static.
+        aggregate: ``"mean"`` or ``"min"`` of the target critics; static.
+        normalised: Whether values are divided by their mean size in the actor's loss; static.
+
+    Source: Park, Li and Levine, Flow Q-learning, arXiv 2502.02538; widths, rates, ``alpha``, GELU
+    and the layer normalisation of critics are the defaults of its code.
+    """
+
+    alpha: float = 10.0
+    discount: float = 0.99
+    tau: float = 0.005
+    actor_learning_rate: float = 3e-4
+    critic_learning_rate: float = 3e-4
+    flow_steps: int = eqx.field(static=True, default=10)
+    aggregate: Literal["mean", "min"] = eqx.field(static=True, default="mean")
+    normalised: bool = eqx.field(static=True, default=True)
+    networks: Networks = Networks(hidden=(512, 512, 512, 512))
+
+    reads: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "terminated", "mask")
+    rates: ClassVar[Mapping[str, str]] = {
+        "critics": "critic_learning_rate",
+        "flow": "actor_learning_rate",
+        "actor": "actor_learning_rate",
+    }
+    takes_several_steps: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "alpha", low=0)
+        require_number(self, "tau", low=0, high=1, open_low=True)
+        require_count(self, "flow_steps")
+        require_choice(self, "aggregate", ("mean", "min"))
+        require_flag(self, "normalised")
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Two normalised critics with targets, the flow, and the network that acts."""
+        critic_key, flow_key, actor_key = jax.random.split(key, 3)
+        nets, act = self.networks, spec.n_action
+        critics = nets.of_both(spec, 1, critic_key, activation=gelu, normalised=True)
+        return {
+            "critics": critics,
+            "flow": nets.of_obs(spec, act, flow_key, beside=act + 1, activation=gelu),
+            "actor": nets.of_obs(spec, act, actor_key, beside=act, activation=gelu),
+        }, {"critics": critics}
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One gradient step of critics, flow and actor."""
+        rows, before, targets = single(rows), state.parameters, state.targets["critics"]
+        next_key, start_key, time_key, noise_key = jax.random.split(key, 4)
+        shape, dtype = rows.action.shape, rows.action.dtype
+
+        noise = jax.random.normal(next_key, shape, dtype)
+        next_action = jnp.clip(_moved(before["actor"], rows.next_obs, noise), -1, 1)
+        next_q = q_values(targets, rows.next_obs, next_action)
+        following = jnp.mean(next_q, 0) if self.aggregate == "mean" else jnp.min(next_q, 0)
+        target = td_target(rows.reward, rows.discount * following, rows.terminated, discount=1.0)
+        state = state.tracked("critics", tau=self.tau)
+        state, loss, q = self.descend(state, "critics", _mean_critic_loss, rows, target)
+
+        start = jax.random.normal(start_key, shape, dtype)
+        time = jax.random.uniform(time_key, (shape[0], 1), dtype)
+        state, flow_loss, _ = self.descend(state, "flow", _flow_loss, rows, start, time)
+
+        noise = jax.random.normal(noise_key, shape, dtype)
+        end = self.flow_end(before["flow"], rows.obs, noise)
+        state, actor_loss, more = self.descend(
+            state, "actor", self.actor_loss, before["critics"], rows, noise, end
+        )
+        return state, {
+            "critic_loss": loss,
+            "flow_loss": flow_loss,
+            "actor_loss": actor_loss,
+            **more,
+            **value_metrics(q, state.preparation, rows, discount=self.discount),
+        }
+
+    def flow_end(
+        self, flow: Network, obs: Float[Array, "batch obs"], noise: Float[Array, "batch act"]
+    ) -> Float[Array, "batch act"]:
+        """Where the flow leads from ``noise`` in ``flow_steps`` Euler steps, within [-1, 1]."""
+
+        def step(x: Float[Array, "batch act"], number: Array) -> tuple[Array, None]:
+            time = jnp.full((len(x), 1), number / self.flow_steps, x.dtype)
+            return x + _moved(flow, obs, x, time) / self.flow_steps, None
+
+        end, _ = jax.lax.scan(step, noise, jnp.arange(self.flow_steps))
+        return jnp.clip(end, -1, 1)
+
+    def actor_loss(
+        self,
+        actor: Network,
+        critics: Network,
+        rows: UnitRows,
+        noise: Float[Array, "batch act"],
+        end: Float[Array, "batch act"],
+    ) -> tuple[Float[Array, ""], Metrics]:
+        """Step 3, and the distance to the flow."""
+        action = _moved(actor, rows.obs, noise)
+        distance = masked_mean(jnp.mean(jnp.square(action - end), axis=-1), rows.mask)
+        action = jnp.clip(action, -1, 1)
+        q = jnp.mean(q_values(critics, rows.obs, action), axis=0)
+        size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), rows.mask))
+        sized = size > jnp.finfo(q.dtype).tiny
+        divisor = jnp.where(sized, size, 1) if self.normalised else 1
+        loss = self.alpha * distance - masked_mean(q, rows.mask) / divisor
+        held = held_actions(action, rows.action, rows.mask)
+        return loss, {"distance": distance, "held_at_bound": held}
+
+    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
+        """The network of one pass at the middle of its noise, in physical units."""
+        act = state.preparation.low.shape[0]
+        return network_policy(state.preparation, ZeroInputs(state.parameters["actor"], act))
+
+
+def _moved(network: Network, obs: Float[Array, "batch obs"], *beside: Array) -> Array:
+    return network(jnp.concatenate([obs, *beside], axis=-1))
+
+
+def _mean_critic_loss(
+    critics: Network, rows: UnitRows, target: Float[Array, " batch"]
+) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
+    loss, q = critic_loss(critics, rows, target)
+    return loss / 2, q
+
+
+def _flow_loss(
+    flow: Network, rows: UnitRows, start: Float[Array, "batch act"], time: Float[Array, "batch 1"]
+) -> tuple[Float[Array, ""], None]:
+    between = (1 - time) * start + time * rows.action
+    off = _moved(flow, rows.obs, between, time) - (rows.action - start)
+    return masked_mean(jnp.mean(jnp.square(off), axis=-1), rows.mask), None
