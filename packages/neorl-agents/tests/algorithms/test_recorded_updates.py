@@ -2,9 +2,9 @@
 
 The numbers are of CORL's classes (``tools/oracles/corl_updates.py``) and of published JAX code
 (``tools/oracles/published_jax_updates.py``, ``tools/oracles/flow_updates.py``), on the same rows,
-batches and noise. What those scripts take out of them is in their docstrings and in those of the learners; besides, the test
-gives our learners CORL's scale of the observations (``std + 1e-3``), for ours is at least a
-thousandth of the measuring range.
+batches and noise. What those scripts take out of them is in their docstrings and in those of the
+learners; besides, the test gives our learners CORL's scale of the observations (``std + 1e-3``),
+for ours is at least a thousandth of the measuring range.
 """
 
 import json
