@@ -214,7 +214,7 @@ def resealed(path: Path, **changes) -> None:
             {
                 "static": {
                     "widths": [4, 16, 16, 2],
-                    "activation": "gelu",
+                    "activation": "swish",
                     "output": "tanh",
                     "layer_norm": False,
                     "recurrent": 0,
