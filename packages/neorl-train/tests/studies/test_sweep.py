@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from neorl_agents import load_policy
 from neorl_core import InputError
 from neorl_envs import write_dataset
 from neorl_train._command.main import main
+from neorl_train.runs import tree_digest
 from neorl_train.runs._directory import create_run
 from neorl_train.studies import _search, _sweep, read_sweep
 
@@ -234,6 +236,95 @@ def test_a_grid_on_a_log_and_in_processes_ends_in_the_same_tables(tmp_path, make
     learned = [{r["policy"]: r["explained"] for r in one if r["role"] == "learner"} for one in rows]
     assert set(learned[0]) == {"bc", "iql"}
     assert learned[0] == learned[1]
+
+
+TOGETHER = """
+[grid]
+training.algorithms = ["bc", "iql"]
+algorithms.iql.expectile = [0.7, 0.9]
+algorithms.iql.steps.batch_size = [16, 32]
+algorithms.bc.learning_rate = [1e-3, 1e-2, 1e30]
+[data]
+source = "{log}"
+[training]
+seeds = [0, 1]
+updates = 40
+chunk = 20
+[checkpoints]
+interval = 20
+[output]
+tracking = false
+"""
+
+
+def test_what_differs_in_numbers_alone_is_trained_by_one_program(tmp_path, monkeypatch, ended):
+    """Three rates of cloning, and two expectiles for each of two sizes of a batch."""
+    groups = []
+
+    def train_runs_together(jobs, reporter):
+        groups.append([job.about["sweep"]["values"] for job in jobs])
+        for job in jobs:
+            status = "failed" if job is jobs[0] else "interrupted"
+            create_run(tmp_path / "runs", "", {"status": status, "error": "diverged", **job.about})
+        return {jobs[0].name: "diverged"}
+
+    resumed = []
+    monkeypatch.setattr(_sweep, "train_runs_together", train_runs_together)
+    monkeypatch.setattr(_sweep, "resume_job", lambda run, *_: resumed.append(run.path))
+    cells = _file(tmp_path, TOGETHER.format(log=tmp_path / "log.h5")).cells()
+    folder = tmp_path / "runs"
+    state = _sweep.state_of(folder, cells)
+    failed = _sweep.carry_out(state, folder, together=True, say=lambda _: None)
+    assert sorted(map(len, groups)) == [2, 2, 3]
+    assert all(
+        "algorithms.iql.steps.batch_size" in v or len(group) == 3 for group in groups for v in group
+    )
+    assert len(failed) == 3
+    assert len(resumed) == 4
+    assert ended[0] == []
+    # Processes of their own, as asked for, share nothing.
+    groups.clear()
+    monkeypatch.setattr(_sweep, "_in_processes", lambda jobs, n: iter(()))
+    _sweep.carry_out(state, folder, together=True, processes=2, say=lambda _: None)
+    assert groups == []
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_runs_trained_together_leave_what_separate_runs_leave(tmp_path, make_log, capsys):
+    write_dataset(tmp_path / "log.h5", make_log(0, 40, 12))
+    (tmp_path / "sweep.toml").write_text(TOGETHER.format(log=tmp_path / "log.h5"))
+    left = {}
+    for name in ("together", "no-together"):
+        given = ["sweep", str(tmp_path / "sweep.toml"), "--output", str(tmp_path / name)]
+        assert main([*given, f"--{name}"]) == 0
+        assert "failed runs: 1" in capsys.readouterr().out
+        left[name] = {
+            json.loads((run / "run.json").read_text())["sweep"]["cell"]: (
+                {file.name: tree_digest(load_policy(file).policy) for file in _policies(run)},
+                [_without_clock(line) for line in (run / "metrics.jsonl").read_text().splitlines()],
+                json.loads((run / "run.json").read_text())["status"],
+                json.loads((run / "run.json").read_text())["error"].partition(";")[0],
+            )
+            for run in (tmp_path / name).iterdir()
+            if (run / "run.json").exists()
+        }
+    assert left["together"].keys() == left["no-together"].keys()
+    assert sum(len(found[0]) for found in left["together"].values()) == 2 * 6
+    for cell, found in left["together"].items():
+        assert found == left["no-together"][cell]
+    tables = [(tmp_path / name / "table.csv").read_text().splitlines() for name in left]
+    # The runs have other numbers, since groups are trained in another order.
+    rows = [sorted(line.partition(",")[2] for line in table) for table in tables]
+    assert rows[0] == rows[1]
+
+
+def _policies(run):
+    return [file for name in ("bc", "iql") for file in run.glob(f"policies/{name}-*")]
+
+
+def _without_clock(line):
+    return {name: value for name, value in json.loads(line).items() if name != "time"}
 
 
 def test_a_damaged_list_of_failures_is_named(tmp_path, ended):

@@ -28,7 +28,7 @@ from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CRITIC_METRICS, CRITICS, critic_file
 from neorl_train.runs._records import Records, read_records
 from neorl_train.runs._tracker import NoTracker
-from neorl_train.training._loop import plan_in_chunks
+from neorl_train.training._plan import plan_in_chunks
 
 VERSION = 1
 """Version of ``critics.json``."""

@@ -59,6 +59,27 @@ def run_job(
             resumed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
+    complete, run = begin_job(config, reporter, about)
+    with _left_only_if_begun(run, timings):
+        return carry_on(complete, run, reporter, timings)
+
+
+def begin_job(
+    config: Config, reporter: Reporter, about: Mapping[str, Any] | None = None
+) -> tuple[ResolvedRun, RunDirectory]:
+    """Checks every value, and makes the directory of a new run; nothing is carried out yet.
+
+    Args:
+        config: Configuration as given by the user.
+        reporter: Reporter of progress.
+        about: Further entries of the run's record, as plain JSON; none by default.
+
+    Returns:
+        What its stages read, and its directory.
+
+    Raises:
+        InputError: In one line; nothing was written then.
+    """
     validate(config)
     complete = resolved(config)
     config, record = complete.run.config, {**(about or {}), **first_record(complete)}
@@ -67,8 +88,7 @@ def run_job(
     reporter.say(f"run {run.path}")
     for note in complete.notes:
         reporter.say(note)
-    with _left_only_if_begun(run, timings):
-        return carry_on(complete.run, run, reporter, timings)
+    return complete.run, run
 
 
 @contextmanager

@@ -27,11 +27,7 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
     path, runs = run.source.log_file(directory.dataset), Path(config.output.directory)
     if isinstance(run.source, PlantSource) and not config.data.steps:
         return None
-    if isinstance(run.source, PlantSource):
-        reporter.stage(f"collecting {config.data.steps} steps of {run.source.name}")
-        run.kind.take_log(run, directory)
-        with session.timings.stage("collect or copy the log"):
-            collected_log(config.data, runs, directory.dataset, reporter.say)
+    _collected(run, session)
     reporter.stage(f"reading {path.name}")
     with session.timings.stage("read the log"):
         dataset = run.dataset or complete_log(config.data, runs, path, reporter.say)
@@ -47,6 +43,27 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
         reporter.say(streamed_sentence(path, config.data.memory, training))
     reporter.end(f"{dataset.n_rows} rows, {dataset.n_episodes} episodes")
     return experience
+
+
+def leave_log(run: ResolvedRun, session: Session, dataset: Dataset) -> None:
+    """Leaves a log that was read already with a run that learns from the same.
+
+    Raises:
+        InputError: If the run began with another one.
+    """
+    _collected(run, session)
+    _record(run, session, dataset, run.source.log_file(session.directory.dataset))
+
+
+def _collected(run: ResolvedRun, session: Session) -> None:
+    """Puts the log of a plant into the run directory."""
+    if not isinstance(run.source, PlantSource):
+        return
+    config, directory, reporter = run.config, session.directory, session.reporter
+    reporter.stage(f"collecting {config.data.steps} steps of {run.source.name}")
+    run.kind.take_log(run, directory)
+    with session.timings.stage("collect or copy the log"):
+        collected_log(config.data, Path(config.output.directory), directory.dataset, reporter.say)
 
 
 def _record(run: ResolvedRun, session: Session, dataset: Dataset, path: Path) -> None:

@@ -18,7 +18,8 @@ from neorl_train.experience._source import PlantSource, RunSource
 from neorl_train.results._fine_tuning import Collected
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
-from neorl_train.training._loop import Plan, Trained, Watcher
+from neorl_train.training._loop import Trained, Watcher
+from neorl_train.training._plan import Plan
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -42,7 +42,8 @@ from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import fallback_names
 from neorl_train.runs._records import Records
 from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, Tracker, mlflow_installed
-from neorl_train.training._loop import Plan, Trained
+from neorl_train.training._loop import Trained
+from neorl_train.training._plan import Plan
 from neorl_train.verdicts._trial import LogPrediction, trial_verdict
 
 
@@ -153,7 +154,7 @@ def _train_all(
 ) -> dict[str, Learned]:
     """Trains every algorithm in turn, as the kind of the run does; what each brought, by name."""
     training = run.config.training
-    validation = _validation(run, experience)
+    validation = validation_of(run, experience)
     records = Records(session.directory.metrics)
     learned: dict[str, Learned] = {}
     try:
@@ -168,7 +169,7 @@ def _train_all(
                 timings=session.timings,
             )
             with session.timings.stage(f"train {name}"), session.stop.later():
-                task = _task(run, session, experience, name, watcher, validation, controllers)
+                task = task_of(run, session, experience, name, watcher, validation, controllers)
                 learned[name] = run.kind.train(task, run, experience)
             session.stop.check()
             session.reporter.end()
@@ -178,7 +179,7 @@ def _train_all(
     return learned
 
 
-def _task(
+def task_of(
     run: ResolvedRun,
     session: Session,
     experience: Experience | None,
@@ -187,6 +188,7 @@ def _task(
     validation: PolicyValidation,
     controllers: dict[str, Policy],
 ) -> Task:
+    """What one learner is trained with."""
     config, say = run.config, session.reporter.say
     content = _content_hash(experience)
     training = config.training
@@ -204,7 +206,8 @@ def _task(
     )
 
 
-def _validation(run: ResolvedRun, experience: Experience | None) -> PolicyValidation:
+def validation_of(run: ResolvedRun, experience: Experience | None) -> PolicyValidation:
+    """What judges policies while they are trained."""
     evaluation = run.config.evaluation
     key = jax.random.fold_in(jax.random.key(evaluation.seed), 1)
     starts = evaluation.curve_starts
@@ -327,7 +330,7 @@ def _leave_results(
     from neorl_train._pipeline.write_results import write_results
     from neorl_train.verdicts._rule import verdict
 
-    path, validation = session.directory.path, _validation(run, experience)
+    path, validation = session.directory.path, validation_of(run, experience)
     if run.kind.fine_tunes:
         metrics = session.directory.metrics
         found = fine_tuning_results(learned, run, evaluation, validation, metrics)

@@ -54,7 +54,7 @@ class RunWatcher:
         validated = validations == len(self._seeds)
         self._records.keep(partial(_happened, self._algorithm, step, validated))
         self._begun = step
-        if step:
+        if 0 < step < self._updates:
             self._reporter.say(f"{self._algorithm} continues after update {step}")
         return validated
 

@@ -36,7 +36,8 @@ from neorl_train.experience._hindrances import still_actions
 from neorl_train.experience._padded import padded_episodes
 from neorl_train.experience._training_data import TrainingData
 from neorl_train.runs._checkpoints import Checkpoints
-from neorl_train.training._loop import UNWATCHED, Watcher, plan_in_chunks, train
+from neorl_train.training._loop import UNWATCHED, Watcher, train
+from neorl_train.training._plan import plan_in_chunks
 
 
 @dataclasses.dataclass(frozen=True)

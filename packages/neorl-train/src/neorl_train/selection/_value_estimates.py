@@ -20,7 +20,8 @@ from neorl_envs import Dataset
 from neorl_train.evaluation._shadow import shadow
 from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.results._tables import Estimate
-from neorl_train.training._loop import Plan, train
+from neorl_train.training._loop import train
+from neorl_train.training._plan import Plan
 
 DRAWS = 200
 """Bootstrap draws of episodes for an interval of importance sampling."""

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import importlib
+import itertools
 import json
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +24,15 @@ from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._lock import file_lock, holder
 from neorl_train.runs._names import FAILED, FINISHED
 from neorl_train.studies._cells import Cell, plain
+from neorl_train.studies._joint_runs import Joint, joint_key, train_runs_together
 
 SWEEP = "sweep"
 REFUSED = "refused.json"
 """Cells that failed, with the reason; those that were refused have no run directory."""
 VERSION = 1
 SWEEP_LOCK = "sweep.lock"
+MOST_TOGETHER = 64
+"""Trainings of one program, settings times seeds, whose states are in memory side by side."""
 SECONDS_TO_CONNECT = 10.0
 
 
@@ -127,6 +131,7 @@ def carry_out(
     *,
     processes: int = 1,
     cluster: str = "",
+    together: bool = False,
     say: Callable[[str], None] = say_at_once,
 ) -> dict[str, str]:
     """Runs every cell that is left, and resumes those that were stopped.
@@ -137,6 +142,8 @@ def carry_out(
         processes: Number of cells at once on this machine; one trains its seeds on all cores.
         cluster: Address of a Ray cluster that the cells are spread over; ``"local"`` starts one on
             this machine, empty uses none.
+        together: Whether cells that differ in numbers of their learners alone are first trained by
+            one program, where they share this process.
         say: Called with a line for each cell that ends.
 
     Returns:
@@ -148,6 +155,9 @@ def carry_out(
     """
     directory.mkdir(parents=True, exist_ok=True)
     failed, words = dict(state.failed), {cell.name: cell.words() for cell in state.left}
+    before: list[Outcome] = []
+    if together and processes == 1 and not cluster:
+        before, state = _trained_together(state, directory, say)
     jobs = [
         (cell.name, plain(cell), cell.values, str(state.runs[cell.name].path))
         if cell.name in state.runs
@@ -160,17 +170,54 @@ def carry_out(
         outcomes = _in_processes(jobs, processes)
     else:
         outcomes = (run_cell(*job) for job in jobs)
+    total = len(before) + len(jobs)
+    outcomes = itertools.chain(before, outcomes)
     for count, outcome in enumerate(outcomes, start=1):
         ended = f"failed: {outcome.error}" if outcome.error else "finished"
         if outcome.lost:
             ended = f"lost, and resumed by the same command: {outcome.error}"
-        say(f"[{count}/{len(jobs)}] {words[outcome.cell]}: {ended}")
+        say(f"[{count}/{total}] {words[outcome.cell]}: {ended}")
         if outcome.error and not outcome.lost:
             failed[outcome.cell] = outcome.error
         elif not outcome.lost:
             failed.pop(outcome.cell, None)
         _leave_refused(directory, failed)
     return failed
+
+
+def _trained_together(
+    state: SweepState, directory: Path, say: Callable[[str], None]
+) -> tuple[list[Outcome], SweepState]:
+    """Trains groups of the cells that are left; who failed meanwhile, and what is left then."""
+    groups: dict[Any, list[Cell]] = {}
+    for cell in state.left:
+        key = joint_key(cell.config)
+        groups.setdefault(cell.name if key is None else key, []).append(cell)
+    failed: dict[str, str] = {}
+    for group in groups.values():
+        most = max(MOST_TOGETHER // len(group[0].config.training.seeds), 1)
+        for first in range(0, len(group), most):
+            some = group[first : first + most]
+            if len(some) == 1:
+                continue
+            jobs = [
+                Joint(one.name, one.config, _about(one.name, one.values), state.runs.get(one.name))
+                for one in some
+            ]
+            learners = ", ".join(some[0].config.training.algorithms)
+            say(f"training {len(some)} settings of {learners} by one program")
+            try:
+                failed |= train_runs_together(jobs, Reporter())
+            except InputError as error:
+                say(f"they are run apart: {one_line(error)}")
+    now = state_of(directory, state.left)
+    left = tuple(cell for cell in now.left if cell.name not in failed)
+    ended = [Outcome(name, error) for name, error in failed.items()]
+    return ended, dataclasses.replace(state, runs={**state.runs, **now.runs}, left=left)
+
+
+def _about(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {SWEEP: {"cell": name, "values": dict(values)}}
 
 
 def run_cell(
@@ -188,13 +235,12 @@ def run_cell(
         StoppedError: After a signal.
     """
     reporter, timings = Reporter(quiet=True), Timings.since_start("start of Python, imports")
-    about = {SWEEP: {"cell": name, "values": dict(values)}}
     try:
         if run:
             directory = RunDirectory(Path(run))
             resume_job(directory, configure(directory.config), reporter, timings)
         else:
-            run_job(configure(**sections), reporter, timings, about)
+            run_job(configure(**sections), reporter, timings, _about(name, values))
     except StoppedError:
         raise
     except Exception as error:  # a cell that fails is counted, and the others go on

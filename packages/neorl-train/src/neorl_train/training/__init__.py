@@ -2,15 +2,18 @@
 
 from neorl_train.training._collect import Counts as Counts
 from neorl_train.training._fine_tune import online_counts as online_counts
-from neorl_train.training._loop import Plan as Plan
 from neorl_train.training._loop import Trained as Trained
 from neorl_train.training._loop import Watcher as Watcher
+from neorl_train.training._plan import Plan as Plan
 from neorl_train.training._plant_sources import PlantAndLog as PlantAndLog
 from neorl_train.training._plant_sources import PlantRollouts as PlantRollouts
 from neorl_train.training._queues import EXECUTION_MODE as EXECUTION_MODE
 from neorl_train.training._queues import SeedQueues as SeedQueues
 from neorl_train.training._seeds import offline_seeds as offline_seeds
 from neorl_train.training._seeds import run_keys as run_keys
+from neorl_train.training._together import Setting as Setting
+from neorl_train.training._together import program_key as program_key
+from neorl_train.training._together import train_together as train_together
 
 __all__ = [
     "EXECUTION_MODE",
@@ -19,9 +22,12 @@ __all__ = [
     "PlantAndLog",
     "PlantRollouts",
     "SeedQueues",
+    "Setting",
     "Trained",
     "Watcher",
     "offline_seeds",
     "online_counts",
+    "program_key",
     "run_keys",
+    "train_together",
 ]

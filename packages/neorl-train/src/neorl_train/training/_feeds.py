@@ -41,12 +41,21 @@ class MemoryFeed:
         learner: Learner whose sampler makes the tables.
         data: The rows.
         devices: Devices.
+        tables: What ``learner`` draws from, where it was made already; by default it is made.
     """
 
     source = Log()
 
-    def __init__(self, learner: Learner, data: TrainingData, devices: Sequence[Any]) -> None:
-        tables = log_tables(learner, data.spec, data.rows_for(learner))
+    def __init__(
+        self,
+        learner: Learner,
+        data: TrainingData,
+        devices: Sequence[Any],
+        *,
+        tables: Any = None,
+    ) -> None:
+        if tables is None:
+            tables = log_tables(learner, data.spec, data.rows_for(learner))
         self._tables = {device: jax.device_put(tables, device) for device in devices}
 
     def example(self, device: Any, n_updates: int) -> Any:

@@ -24,7 +24,6 @@ from neorl_train.training._collect import Collection, Counts
 from neorl_train.training._feeds import Feed, MemoryFeed, NoRows
 from neorl_train.training._loop import (
     UNWATCHED,
-    Plan,
     Trained,
     Validate,
     Watcher,
@@ -33,6 +32,7 @@ from neorl_train.training._loop import (
     never,
     run_loop,
 )
+from neorl_train.training._plan import Plan
 from neorl_train.training._plant_sources import PlantAndLog
 from neorl_train.training._queues import SeedQueues, devices_for
 from neorl_train.training._seeds import run_keys

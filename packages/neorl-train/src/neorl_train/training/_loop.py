@@ -1,7 +1,7 @@
 """The training loop of one algorithm: chunks queued ahead, checkpoints, resume, stop."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -10,60 +10,16 @@ from neorl_agents import Learner, LearnerState
 from neorl_agents.learning import Training, for_run
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
-from neorl_train.configuration._sections import CheckpointConfig, TrainingConfig
 from neorl_train.experience._streamed import StreamedData, require_single_rows
 from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._divergence import require_finite_metrics, require_finite_states
+from neorl_train.training._plan import USUAL_PLAN, Plan
 from neorl_train.training._queues import SeedQueues, devices_for
 from neorl_train.training._seeds import offline_seeds
 
 Validate = Callable[[Policy], dict[str, jax.Array]]
 """Judges a policy while training goes on; called with policies on the host."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """How long to train.
-
-    Attributes:
-        updates: Gradient steps of the critic (of the policy for behaviour cloning) per seed.
-        chunk: Updates in one call of the compiled program.
-        interval: Updates between two checkpoints and validations.
-
-    Raises:
-        ValueError: If a number is below one, or the others are no multiples of ``chunk``.
-    """
-
-    updates: int = TrainingConfig.updates
-    chunk: int = TrainingConfig.chunk
-    interval: int = CheckpointConfig.interval
-
-    def __post_init__(self) -> None:
-        for name in ("chunk", "updates", "interval"):
-            value = getattr(self, name)
-            if value < 1 or value % self.chunk:
-                raise ValueError(
-                    f"Plan.{name} must be a positive multiple of chunk = {self.chunk}, got {value}"
-                )
-
-
-def plan_in_chunks(updates: int, cycle: int = 1, *, checkpoints: bool = False) -> Plan:
-    """The plan whose chunk is the longest of at most 1,000 updates that divides its length.
-
-    Args:
-        updates: Gradient steps of the critic.
-        cycle: Those of one ``update`` of the learner.
-        checkpoints: Whether every chunk ends in a checkpoint, or only the last one.
-
-    Raises:
-        InputError: If ``updates`` is no positive multiple of ``cycle``.
-    """
-    if updates < 1 or updates % cycle:
-        raise InputError(f"updates must be a positive multiple of {cycle}, got {updates}")
-    lengths = range(cycle, max(1000, cycle) + 1, cycle)
-    chunk = max(length for length in lengths if updates % length == 0)
-    return Plan(updates, chunk, chunk if checkpoints else updates)
 
 
 class Watcher(Protocol):
@@ -161,7 +117,7 @@ def train(
     algorithm: Learner,
     data: TrainingData | StreamedData | Dataset,
     seeds: Sequence[int] = (0,),
-    plan: Plan = Plan(),
+    plan: Plan = USUAL_PLAN,
     *,
     watcher: Watcher = UNWATCHED,
     checkpoints: Checkpoints | None = None,
@@ -200,12 +156,12 @@ def train(
         raise InputError(f"seeds must be one or more whole numbers, such as (0, 1), got {seeds!r}")
     check_trainable(algorithm, data, plan)
     algorithm = for_run(algorithm, plan.updates)
-    contexts = _fitted_before(algorithm, data, seeds, plan, checkpoints, stop)
+    contexts = fitted_before(algorithm, data, seeds, plan, checkpoints, stop)
     queues = offline_seeds(algorithm, data, seeds, devices_for(seeds), contexts=contexts)
     return run_loop(queues, algorithm, plan, watcher, checkpoints, validate, stop)
 
 
-def _fitted_before(
+def fitted_before(
     algorithm: Learner,
     data: TrainingData | StreamedData,
     seeds: Sequence[int],
@@ -256,9 +212,32 @@ def run_loop(
     Returns:
         The policies and states reached.
     """
+    chunks = loop_chunks(queues, algorithm, plan, watcher, checkpoints, validate, stop)
+    while True:
+        try:
+            next(chunks)
+        except StopIteration as ended:
+            return ended.value
+
+
+def loop_chunks(
+    queues: SeedQueues,
+    algorithm: Learner,
+    plan: Plan,
+    watcher: Watcher,
+    checkpoints: Checkpoints | None,
+    validate: Validate | None,
+    stop: Callable[[], bool],
+) -> Generator[None, None, Trained]:
+    """As :func:`run_loop`, with pauses, so that several trainings can take turns.
+
+    It pauses twice a chunk: once before its state is read, which waits for the device, and once
+    before the next chunk is queued. At the first pause the program is compiled. Where the generator
+    is closed early, the last checkpoint stands.
+    """
     loop = _Loop(queues, algorithm, plan, watcher, checkpoints, validate)
     try:
-        return loop.run(loop.begin(), stop)
+        return (yield from loop.chunks(loop.begin(), stop))
     finally:
         queues.close()
         if checkpoints is not None:
@@ -338,12 +317,15 @@ class _Loop:
             self.watcher.running()
         return step
 
-    def run(self, step: int, stop: Callable[[], bool]) -> Trained:
+    def chunks(self, step: int, stop: Callable[[], bool]) -> Generator[None, None, Trained]:
+        """Pauses before a state is read, and before the chunk that gives its buffers away."""
         begun, done = step, None
         while True:
+            yield
             last = step >= self.plan.updates or stop()
             due = last or step % self.plan.interval == 0
             snapshot = self.parallel.snapshot() if due and step else None
+            yield
             running = None if last else self.parallel.advance()
             self._finish_validation()
             if done is not None:

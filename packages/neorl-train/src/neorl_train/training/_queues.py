@@ -2,9 +2,10 @@
 
 import concurrent.futures
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents import Algorithm, Learner, LearnerState
@@ -17,6 +18,24 @@ Metrics = dict[str, jax.Array]
 
 EXECUTION_MODE = "one program per seed, queued on one device; every core is a device"
 """What, besides configuration, data and key, the bits of a seed are a function of."""
+
+
+class Stacked(NamedTuple):
+    """What a chunk of several seeds is a function of, on one device.
+
+    Attributes:
+        learner: Learner with array leaves.
+        source: Where its batches come from.
+        trainings: States, stacked by seed.
+        tables: What batches are drawn from.
+        keys: Keys of the chunks, stacked by seed.
+    """
+
+    learner: Any
+    source: Any
+    trainings: Training
+    tables: Any
+    keys: Any
 
 
 class SeedQueues:
@@ -34,6 +53,8 @@ class SeedQueues:
         seeds: Seeds of the training runs.
         devices: Devices, to which the seeds are dealt in turn.
         source: Source in place of that of the feed; it is given the feed's tables.
+        programs: Compiled programs by device and number of updates, which trainings whose learners
+            differ in numbers alone may share; each is compiled by who needs it first.
 
     Attributes:
         seeds: Seeds of the training runs.
@@ -50,6 +71,7 @@ class SeedQueues:
         devices: Sequence[Device],
         *,
         source: Source | None = None,
+        programs: dict[tuple[Device, int], Any] | None = None,
     ) -> None:
         used = list(devices)[: len(seeds)]
         self.seeds = tuple(seeds)
@@ -60,6 +82,7 @@ class SeedQueues:
         self._settings = {device: jax.device_put(settings, device) for device in used}
         self._keys = self._placed(list(keys))
         self._trainings = [self._begun(i, begin(i)) for i in range(len(seeds))]
+        self._shared = {} if programs is None else programs
         self._programs: dict[Device, Any] = {}
         self._n_updates = 0
         self.done = 0
@@ -79,9 +102,12 @@ class SeedQueues:
         """Compiles the chunk of ``n_updates`` calls of ``update``, once for each device."""
         self._n_updates = n_updates
         first_index = {device: i for i, device in reversed(list(enumerate(self._devices)))}
-        with concurrent.futures.ThreadPoolExecutor(len(first_index)) as pool:
-            programs = pool.map(lambda i: self._compiled(i, n_updates), first_index.values())
-            self._programs = dict(zip(first_index, programs, strict=True))
+        missing = [d for d in first_index if (d, n_updates) not in self._shared]
+        with concurrent.futures.ThreadPoolExecutor(max(len(missing), 1)) as pool:
+            programs = pool.map(lambda d: self._compiled(first_index[d], n_updates), missing)
+            for device, program in zip(missing, programs, strict=True):
+                self._shared[device, n_updates] = program
+        self._programs = {device: self._shared[device, n_updates] for device in first_index}
 
     def advance(self) -> list[Metrics]:
         """Queues the next chunk for every seed and returns at once.
@@ -112,8 +138,19 @@ class SeedQueues:
         Copied, so that it outlives the next chunk, which gives the buffers away.
         """
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(self._trainings))
-        keys = np.stack([np.array(jax.random.key_data(key)) for key in self._keys])
-        return {"state": stacked, "key": keys}
+        return {"state": stacked, "key": self.host_keys()}
+
+    def host_keys(self) -> np.ndarray:
+        """The data of all keys, stacked by seed."""
+        return np.stack([np.array(jax.random.key_data(key)) for key in self._keys])
+
+    def stacked(self) -> "Stacked":
+        """All that a chunk is a function of, stacked by seed, where one device has all of them."""
+        (device,) = set(self._devices)
+        learner, source = self._settings[device]
+        trainings = jax.tree.map(lambda *leaves: jnp.stack(leaves), *self._trainings)
+        tables = self._feed.example(device, self._n_updates)
+        return Stacked(learner, source, trainings, tables, jnp.stack(self._keys))
 
     def restore(self, snapshot: dict[str, Any], *, done: int) -> None:
         """Puts back what :meth:`snapshot` gave.

@@ -52,6 +52,8 @@ def offline_seeds(
     *,
     contexts: Contexts = (),
     part: str = "",
+    feed: Feed | None = None,
+    programs: dict[tuple[Device, int], Any] | None = None,
 ) -> SeedQueues:
     """The trainings of all seeds of one learner on a log.
 
@@ -62,6 +64,9 @@ def offline_seeds(
         devices: Devices, to which the seeds are dealt in turn.
         contexts: What was trained before, for every seed; nothing by default.
         part: Name of a learner that is trained before another one, which draws keys of its own.
+        feed: What batches are drawn from, where it is there already.
+        programs: Compiled programs that this training shares with others; see
+            :class:`SeedQueues`.
     """
     arrays, keys = as_arrays(learner), [run_keys(seed, part) for seed in seeds]
     statistics = data.statistics_for(learner)
@@ -70,5 +75,7 @@ def offline_seeds(
         context = contexts[i] if contexts else None
         return learner.init(data.spec, statistics, keys[i][0], context=context)
 
-    feed = feed_for(learner, data, seeds, devices)
-    return SeedQueues(arrays, feed, begin, [chunks for _, chunks in keys], seeds, devices)
+    if feed is None:
+        feed = feed_for(learner, data, seeds, devices)
+    chunk_keys = [chunks for _, chunks in keys]
+    return SeedQueues(arrays, feed, begin, chunk_keys, seeds, devices, programs=programs)

@@ -18,7 +18,9 @@ configuration of a run: plants or logs, learners, seeds, any setting. With [sear
 [grid], settings are drawn by Optuna, which maximises the gain over what runs today that a plant
 model of the log predicts; the plant and the starts of the evaluation have no part in the choice.
 A sweep that was stopped goes on with the same command; a cell that fails is counted, and the others
-go on. The tables of all runs are written as table.md, table.csv and table.json.
+go on. On one machine without --processes, settings that differ in numbers alone, such as learning
+rates and weights, are trained by one program and then judged one by one; their folders and tables
+are those of separate runs. Tables of all runs are written as table.md, table.csv and table.json.
 
 a grid:                                       a search:
   [grid]                                        [search]
@@ -31,6 +33,7 @@ a grid:                                       a search:
 examples:
   neorl-train sweep sweep.toml --dry-run
   neorl-train sweep sweep.toml
+  neorl-train sweep sweep.toml --no-together          (each setting in a run of its own)
   neorl-train sweep sweep.toml --processes 2 --output results
   neorl-train sweep sweep.toml --cluster auto         (a Ray cluster; `local` starts one here)
 """
@@ -44,6 +47,8 @@ class SweepOptions:
         output: Folder of its runs and tables; empty takes sweeps/NAME, after the file.
         processes: Number of runs at once on this machine; a run trains its seeds on all cores.
         cluster: Address of a Ray cluster to spread runs over; empty uses this machine alone.
+        together: Train settings of a grid that differ in numbers alone, such as learning rates, by
+            one program; their results are those of separate runs.
         retry: Try the cells of a grid that failed again.
         dry_run: Name the runs and stop.
     """
@@ -51,6 +56,7 @@ class SweepOptions:
     output: str = ""
     processes: int = 1
     cluster: str = ""
+    together: bool = True
     retry: bool = False
     dry_run: bool = False
 
@@ -91,7 +97,11 @@ def command(arguments: list[str]) -> None:
     with one_command(sweep.directory):
         state = state_of(sweep.directory, cells, retry=options.retry)
         failed = carry_out(
-            state, sweep.directory, processes=options.processes, cluster=options.cluster
+            state,
+            sweep.directory,
+            processes=options.processes,
+            cluster=options.cluster,
+            together=options.together,
         )
         _tables(sweep.directory, state_of(sweep.directory, cells).finished, list(failed.values()))
 

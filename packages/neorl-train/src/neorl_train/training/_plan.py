@@ -1,0 +1,54 @@
+"""How long a training takes, and how it is cut into chunks."""
+
+import dataclasses
+
+from neorl_core import InputError
+from neorl_train.configuration._sections import CheckpointConfig, TrainingConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How long to train.
+
+    Attributes:
+        updates: Gradient steps of the critic (of the policy for behaviour cloning) per seed.
+        chunk: Updates in one call of the compiled program.
+        interval: Updates between two checkpoints and validations.
+
+    Raises:
+        ValueError: If a number is below one, or the others are no multiples of ``chunk``.
+    """
+
+    updates: int = TrainingConfig.updates
+    chunk: int = TrainingConfig.chunk
+    interval: int = CheckpointConfig.interval
+
+    def __post_init__(self) -> None:
+        for name in ("chunk", "updates", "interval"):
+            value = getattr(self, name)
+            if value < 1 or value % self.chunk:
+                raise ValueError(
+                    f"Plan.{name} must be a positive multiple of chunk = {self.chunk}, got {value}"
+                )
+
+
+USUAL_PLAN = Plan()
+"""The plan of a run where nothing else is said."""
+
+
+def plan_in_chunks(updates: int, cycle: int = 1, *, checkpoints: bool = False) -> Plan:
+    """The plan whose chunk is the longest of at most 1,000 updates that divides its length.
+
+    Args:
+        updates: Gradient steps of the critic.
+        cycle: Those of one ``update`` of the learner.
+        checkpoints: Whether every chunk ends in a checkpoint, or only the last one.
+
+    Raises:
+        InputError: If ``updates`` is no positive multiple of ``cycle``.
+    """
+    if updates < 1 or updates % cycle:
+        raise InputError(f"updates must be a positive multiple of {cycle}, got {updates}")
+    lengths = range(cycle, max(1000, cycle) + 1, cycle)
+    chunk = max(length for length in lengths if updates % length == 0)
+    return Plan(updates, chunk, chunk if checkpoints else updates)

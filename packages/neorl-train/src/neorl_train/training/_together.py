@@ -1,0 +1,202 @@
+"""Several settings of one learner, trained side by side by one compiled program."""
+
+import dataclasses
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from neorl_agents import Learner
+from neorl_agents.learning import for_run, log_tables
+from neorl_core import InputError, as_arrays
+from neorl_train.experience._streamed import StreamedData
+from neorl_train.experience._training_data import TrainingData
+from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.training._feeds import Feed, MemoryFeed, StreamFeed
+from neorl_train.training._loop import (
+    UNWATCHED,
+    Trained,
+    Validate,
+    Watcher,
+    check_trainable,
+    fitted_before,
+    loop_chunks,
+    never,
+)
+from neorl_train.training._plan import USUAL_PLAN, Plan
+from neorl_train.training._queues import Device
+from neorl_train.training._seeds import offline_seeds
+from neorl_train.training._vmapped import Batched
+
+Form = Literal["", "queued", "vmap"]
+"""How one program serves several settings; empty chooses by the kind of device.
+
+``"queued"`` calls it once for every setting and seed, so that each result is that of its single
+run, bit for bit. ``"vmap"`` calls it once for all of them, in batched operations that round
+otherwise: on an accelerator a call of small networks is too short to fill the device.
+"""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Setting:
+    """One of several settings of a learner that are trained side by side.
+
+    Attributes:
+        learner: Learner with plain numbers.
+        watcher: Observer that is told everything.
+        checkpoints: Checkpoints to resume from and save to.
+        validate: Function that judges a policy, called at every checkpoint.
+    """
+
+    learner: Learner
+    watcher: Watcher = UNWATCHED
+    checkpoints: Checkpoints | None = None
+    validate: Validate | None = None
+
+
+def program_key(learner: Learner, updates: int) -> Hashable:
+    """What decides the compiled program of a learner: learners of equal keys can share one.
+
+    Numbers are no part of it; shapes, networks, batch sizes and named variants are.
+
+    Args:
+        learner: Learner with plain numbers.
+        updates: Critic gradient steps of the run.
+
+    Example:
+        >>> from neorl_agents import IQL
+        >>> program_key(IQL(expectile=0.7), 100) == program_key(IQL(expectile=0.9), 100)
+        True
+    """
+    leaves, structure = jax.tree.flatten(as_arrays(for_run(learner, updates)))
+    return structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+
+
+def train_together(
+    settings: Sequence[Setting],
+    data: TrainingData | StreamedData,
+    seeds: Sequence[int] = (0,),
+    plan: Plan = USUAL_PLAN,
+    *,
+    stop: Callable[[], bool] = never,
+    form: Form = "",
+    progress: Callable[[int], None] = lambda updates: None,
+) -> list[Trained | InputError]:
+    """Trains several settings of one learner, each with all seeds, in turns.
+
+    They share what would be the same: the compiled program, and the rows on the devices. Each has
+    the watcher, the checkpoints and the validations that it would have alone, so that one that
+    diverges ends alone, and each may be resumed alone.
+
+    Args:
+        settings: The settings; their learners differ in numbers alone (:func:`program_key`).
+        data: Training split.
+        seeds: Seeds of the training runs.
+        plan: Length.
+        stop: Function asked once a chunk; true ends every training when the running chunk ends.
+        form: How the program is called. By default each is queued on a CPU, and its result is that
+            of :func:`neorl_train.train` to the bit. On an accelerator they are batched, and it is
+            close: the batched operations round otherwise. Settings that draw from different
+            tables, read batches from a file or continue after different updates are always queued.
+        progress: Called with the critic gradient steps that all of them have taken so far.
+
+    Returns:
+        What :func:`neorl_train.train` would return or raise for each setting.
+
+    Raises:
+        InputError: If the learners do not share one program.
+    """
+    keys = {program_key(setting.learner, plan.updates) for setting in settings}
+    if len(keys) != 1:
+        raise InputError(
+            f"{len(settings)} settings need {len(keys)} programs, since they differ in shapes or "
+            "variants; train those apart"
+        )
+    learners = [for_run(setting.learner, plan.updates) for setting in settings]
+    devices = list(jax.local_devices())
+    feeds = _feeds(learners, data, seeds, devices)
+    batched = (form or _usual_form()) == "vmap" and len({id(feed) for feed in feeds}) == 1
+    programs: dict[tuple[Device, int], Any] = {}
+    group = Batched() if batched else None
+
+    def turns(number: int) -> Any:
+        """The training of one setting, begun when it is first asked."""
+        setting, learner = settings[number], learners[number]
+        check_trainable(learner, data, plan)
+        contexts = fitted_before(learner, data, seeds, plan, setting.checkpoints, stop)
+        first = 0 if group else number * len(seeds) % len(devices)
+        queues: Any = offline_seeds(
+            learner,
+            data,
+            seeds,
+            devices[first:] + devices[:first] if group is None else devices[:1],
+            contexts=contexts,
+            feed=feeds[number],
+            programs=programs,
+        )
+        if group is not None:
+            queues = group.member(queues)
+        watched = setting.watcher, setting.checkpoints, setting.validate
+        return (yield from loop_chunks(queues, learner, plan, *watched, stop))
+
+    return _in_turns([turns(number) for number in range(len(settings))], plan, seeds, progress)
+
+
+def _in_turns(
+    trainings: list[Any], plan: Plan, seeds: Sequence[int], progress: Callable[[int], None]
+) -> list[Trained | InputError]:
+    ended: dict[int, Trained | InputError] = {}
+    rounds = 0
+    try:
+        while len(ended) < len(trainings):
+            for number, training in enumerate(trainings):
+                if number in ended:
+                    continue
+                try:
+                    next(training)
+                except StopIteration as finished:
+                    ended[number] = finished.value
+                except InputError as error:
+                    ended[number] = error
+            rounds += 1
+            done = min(rounds // 2 * plan.chunk, plan.updates)
+            progress(done * len(seeds) * len(trainings))
+    finally:
+        for training in trainings:
+            training.close()
+    return [ended[number] for number in range(len(trainings))]
+
+
+def _usual_form() -> str:
+    """By measurement on CPUs (``tools/benchmarks/sweeps/together.py``): queues are the faster."""
+    return "queued" if jax.default_backend() == "cpu" else "vmap"
+
+
+def _feeds(
+    learners: Sequence[Learner],
+    data: TrainingData | StreamedData,
+    seeds: Sequence[int],
+    devices: Sequence[Device],
+) -> list[Feed]:
+    """One for every learner; those whose tables are equal share one, so the log is there once."""
+    if isinstance(data, StreamedData):
+        return [StreamFeed(learner, data, seeds) for learner in learners]
+    made: list[tuple[Any, Feed]] = []
+    feeds: list[Feed] = []
+    for learner in learners:
+        tables = log_tables(learner, data.spec, data.rows_for(learner))
+        found = next((feed for known, feed in made if _equal(known, tables)), None)
+        if found is None:
+            found = MemoryFeed(learner, data, devices, tables=tables)
+            made.append((tables, found))
+        feeds.append(found)
+    return feeds
+
+
+def _equal(one: Any, other: Any) -> bool:
+    (leaves, structure), (others, also) = jax.tree.flatten(one), jax.tree.flatten(other)
+    return structure == also and all(
+        np.array_equal(a, b, equal_nan=np.issubdtype(np.asarray(a).dtype, np.floating))
+        for a, b in zip(leaves, others, strict=True)
+    )
