@@ -18,6 +18,11 @@ from neorl_agents.algorithms.constrained._cpq import CPQ as CPQ
 from neorl_agents.algorithms.constrained._fisor import FISOR as FISOR
 from neorl_agents.algorithms.constrained._iql_lag import IQLLag as IQLLag
 from neorl_agents.algorithms.constrained._td3_bc_lag import TD3BCLag as TD3BCLag
+from neorl_agents.algorithms.model_based._combo import COMBO as COMBO
+from neorl_agents.algorithms.model_based._mobile import MOBILE as MOBILE
+from neorl_agents.algorithms.model_based._mopo import MOPO as MOPO
+from neorl_agents.algorithms.model_based._morel import MOReL as MOReL
+from neorl_agents.algorithms.model_based._rambo import RAMBO as RAMBO
 from neorl_agents.algorithms.online._ppo import PPO as PPO
 from neorl_agents.algorithms.online._reinforce import Reinforce as Reinforce
 from neorl_agents.algorithms.online._sac import SAC as SAC
@@ -36,13 +41,17 @@ __all__ = [
     "ALGORITHMS",
     "AWAC",
     "BC",
+    "COMBO",
     "CPQ",
     "CQL",
     "EDAC",
     "FISOR",
     "FQL",
     "IQL",
+    "MOBILE",
+    "MOPO",
     "PPO",
+    "RAMBO",
     "SAC",
     "SACN",
     "TD3",
@@ -58,6 +67,7 @@ __all__ = [
     "IQLLag",
     "Learner",
     "LearnerState",
+    "MOReL",
     "PolicyArtefact",
     "ReBRAC",
     "Reinforce",

@@ -148,7 +148,11 @@ def parity(problem):
                 if name.endswith("learning_rate")
             }
             plain = replace(plain, **rates)
-            state = plain.init(of.spec, of.statistics, jax.random.key(0))
+            context = {
+                name: fit.learner.init(of.spec, of.statistics, jax.random.key(1))
+                for name, fit in plain.fits().items()
+            }
+            state = plain.init(of.spec, of.statistics, jax.random.key(0), context=context)
             before = jax.tree.map(_perturbed(np.random.default_rng(3)), state)
             preparation = jax.tree.map(_wide, state.preparation)
             before = replace(before, preparation=preparation)

@@ -51,6 +51,15 @@ PUBLISHED["fisor"] = {
     "cost_inverse_temperature": 5.0, "max_cost_weight": 150.0, "violation": 25.0, "tau": 0.001,
 }  # fmt: skip
 PUBLISHED["coptidice"] = {"alpha": 0.5, "discount": 0.99}
+# Of OfflineRL-Kit; widths and batches are those of all learners here.
+ROLLED_OUT = {
+    "actor_learning_rate": 1e-4, "critic_learning_rate": 3e-4, "temperature_learning_rate": 1e-4,
+    "target_entropy": -1.0, **ALL,
+}  # fmt: skip
+PUBLISHED["mopo"] = PUBLISHED["morel"] = ROLLED_OUT
+PUBLISHED["mobile"] = ROLLED_OUT | {"n_samples": 10}
+PUBLISHED["combo"] = ROLLED_OUT | {"conservative_weight": 5.0, "n_samples": 10, "states": "mix"}
+PUBLISHED["rambo"] = ROLLED_OUT | {"adversarial_weight": 3e-4, "model_learning_rate": 3e-4}
 PUBLISHED["bc_safe"] = PUBLISHED["bc"]
 PUBLISHED["cal_ql"] = PUBLISHED["cql"]
 PUBLISHED["edac"] = PUBLISHED["sac_n"] | {"diversity_weight": 1.0}

@@ -7,6 +7,7 @@ import jax
 import pytest
 
 from neorl_agents import ALGORITHMS, TD3BCLag
+from neorl_agents.algorithms.model_based._soft_rollouts import Rollouts
 from neorl_agents.learning import Networks, Steps
 from neorl_agents.policies import NetworkPolicy
 from neorl_agents.testing import algorithm_laws, sized
@@ -16,13 +17,29 @@ SMALL = {"hidden": (8, 8), "batch_size": 32}
 MULTIPLIER = type(TD3BCLag().multiplier)
 PLACES = {
     field.name: part
-    for part, settings in (("networks", Networks), ("steps", Steps), ("multiplier", MULTIPLIER))
+    for part, settings in (
+        ("networks", Networks),
+        ("steps", Steps),
+        ("multiplier", MULTIPLIER),
+        ("rollouts", Rollouts),
+    )
     for field in fields(settings)
 }
+
+
+def small(name, **settings):
+    """A learner with small networks, and with a small model where it has one."""
+    learner = sized(ALGORITHMS[name](), **SMALL, **settings)
+    if name not in MODEL_BASED:
+        return learner
+    return sized(learner, model=sized(learner.model, members=2, elites=2, **SMALL))
+
+
+MODEL_BASED = {"mopo", "mobile", "combo", "rambo", "morel"}
 SAFE = {name for name in ALGORITHMS if ALGORITHMS[name].keeps_limits}
 # Of learners that share their equations, by day one of each kind.
-NIGHT = (SAFE - {"td3_bc_lag"}) | {"cal_ql", "fql", "sac_n"}
-EVERY = {name: partial(sized, ALGORITHMS[name](), **SMALL) for name in ALGORITHMS}
+NIGHT = (SAFE - {"td3_bc_lag"}) | {"cal_ql", "fql", "sac_n"} | MODEL_BASED
+EVERY = {name: partial(small, name) for name in ALGORITHMS}
 LEARNERS = {name: make for name, make in EVERY.items() if name not in NIGHT}
 LEARNERS["bc_gaussian_filtered"] = partial(
     sized, ALGORITHMS["bc"](), variant="gaussian", fraction=0.5, **SMALL
@@ -31,9 +48,7 @@ LEARNERS["bc_mixture"] = partial(
     sized, ALGORITHMS["bc"](), variant="mixture", n_components=3, **SMALL
 )
 MEMORY = {
-    f"{name}_{encoder}": partial(
-        sized, ALGORITHMS[name](), encoder=encoder, history_steps=3, **SMALL
-    )
+    f"{name}_{encoder}": partial(small, name, encoder=encoder, history_steps=3)
     for name in ALGORITHMS
     for encoder in ("history", "gru")
 }
@@ -236,6 +251,21 @@ BAD["fql"] = CRITIC_LEARNER | {
     "alpha": [-1.0], "flow_steps": [0, 1.5], "aggregate": ["max"], "normalised": ["yes"],
 }  # fmt: skip
 BAD["edac"] = BAD["sac_n"] | {"diversity_weight": [-1.0]}
+SOFT = CRITIC_LEARNER | {
+    "target_entropy": [float("nan")],
+    "temperature_learning_rate": [0.0],
+    "model_updates": [0],
+    "share": [-0.1, 1.5],
+    "length": [0],
+    "starts": [0, 1.5],
+    "every": [0],
+    "capacity": [100],
+}
+BAD["mopo"] = SOFT | {"penalty_weight": [-1.0]}
+BAD["mobile"] = BAD["mopo"] | {"n_samples": [0]}
+BAD["combo"] = SOFT | {"conservative_weight": [-1.0], "n_samples": [0], "states": ["log"]}
+BAD["rambo"] = SOFT | {"adversarial_weight": [-1.0], "model_learning_rate": [0.0]}
+BAD["morel"] = SOFT | {"halt_margin": [-1.0], "halt_cost": [float("inf")]}
 for fields_of in BAD.values():
     fields_of |= {"encoder": ["lstm", ""], "history_steps": [0, 2.5], "kind": ["resnet"]}
     fields_of |= {"n_step": [0, 1.5], "optimiser": ["adamm"], "reward_scale": ["range"]}
@@ -258,8 +288,9 @@ def test_bad_values_are_refused_by_name(name, field, value, problem):
 
 def test_every_field_is_checked():
     for name, kind in ALGORITHMS.items():
-        nested = {field.name for field in fields(kind)} & {"networks", "steps", "multiplier"}
-        own = {field.name for field in fields(kind)} - nested
+        parts = {"networks", "steps", "multiplier", "rollouts"}
+        nested = {field.name for field in fields(kind)} & parts
+        own = {field.name for field in fields(kind)} - nested - {"model"}  # its own tests check it
         own |= {field for field, part in PLACES.items() if part in nested}
         unchecked = own - set(BAD[name]) - {"hidden", "batch_size"}
         assert not unchecked, f"{name}: no bad value of {unchecked} is tested"

@@ -16,6 +16,11 @@ from neorl_agents.algorithms.constrained._cpq import CPQ
 from neorl_agents.algorithms.constrained._fisor import FISOR
 from neorl_agents.algorithms.constrained._iql_lag import IQLLag
 from neorl_agents.algorithms.constrained._td3_bc_lag import TD3BCLag
+from neorl_agents.algorithms.model_based._combo import COMBO
+from neorl_agents.algorithms.model_based._mobile import MOBILE
+from neorl_agents.algorithms.model_based._mopo import MOPO
+from neorl_agents.algorithms.model_based._morel import MOReL
+from neorl_agents.algorithms.model_based._rambo import RAMBO
 from neorl_agents.learning import check_algorithm
 from neorl_core.infrastructure import Registry
 
@@ -40,6 +45,11 @@ ALGORITHMS: Registry[type] = Registry(
         "fisor": FISOR,
         "coptidice": COptiDICE,
         "iql_lag": IQLLag,
+        "mopo": MOPO,
+        "mobile": MOBILE,
+        "combo": COMBO,
+        "rambo": RAMBO,
+        "morel": MOReL,
     },
     check_algorithm,
 )

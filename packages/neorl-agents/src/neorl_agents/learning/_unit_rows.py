@@ -86,11 +86,11 @@ def unit_rows(
         return None if column is None else in_units(preparation, column)
 
     return UnitRows(
-        obs=_seen(preparation, rows.obs),
+        obs=seen_by_networks(preparation, rows.obs),
         action=_inside(preparation, rows.action),
         reward=of(rows.reward, partial(_reward_in_units, own, following, rows.terminated)),
         cost=of(rows.cost, _cost_in_units),
-        next_obs=of(rows.next_obs, _seen),
+        next_obs=of(rows.next_obs, seen_by_networks),
         next_action=_next_action(preparation, rows),
         terminated=rows.terminated,
         truncated=rows.truncated,
@@ -115,7 +115,7 @@ def merged(rows: UnitRows) -> UnitRows:
     return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), rows)
 
 
-def _seen(preparation: Preparation, obs: Any) -> Array:
+def seen_by_networks(preparation: Preparation, obs: Any) -> Array:
     """An observation as networks see it: scaled, a window laid flat."""
     if not isinstance(obs, Window):
         return preparation.obs.to_scaled(obs)

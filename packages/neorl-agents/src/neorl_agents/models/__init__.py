@@ -1,7 +1,6 @@
 """Learners that are no policies but serve some: models of the plant, rollouts in them, values."""
 
 from neorl_agents.models._dynamics import DynamicsModel as DynamicsModel
-from neorl_agents.models._dynamics import PredictedStep as PredictedStep
 from neorl_agents.models._fitted_q import FittedQEvaluation as FittedQEvaluation
 from neorl_agents.models._fitted_q import PolicyValue as PolicyValue
 from neorl_agents.models._fitted_q import with_next_actions as with_next_actions
@@ -15,6 +14,12 @@ from neorl_agents.models._model_check import FreeEpisodes as FreeEpisodes
 from neorl_agents.models._model_check import errors_ahead as errors_ahead
 from neorl_agents.models._model_check import free_episodes as free_episodes
 from neorl_agents.models._next_actions import actions_along as actions_along
+from neorl_agents.models._predictions import TERMINATIONS as TERMINATIONS
+from neorl_agents.models._predictions import Calibration as Calibration
+from neorl_agents.models._predictions import Moments as Moments
+from neorl_agents.models._predictions import PredictedStep as PredictedStep
+from neorl_agents.models._predictions import newest as newest
+from neorl_agents.models._predictions import next_seen as next_seen
 from neorl_agents.models._replayed_plant import PredictedEpisodes as PredictedEpisodes
 from neorl_agents.models._replayed_plant import ReplayedPlant as ReplayedPlant
 from neorl_agents.models._replayed_plant import ReplayedStart as ReplayedStart
@@ -26,6 +31,8 @@ from neorl_agents.models._rollouts import ModelRollouts as ModelRollouts
 from neorl_agents.models._rollouts import OneStepModel as OneStepModel
 
 __all__ = [
+    "TERMINATIONS",
+    "Calibration",
     "DynamicsModel",
     "ErrorsAhead",
     "FittedQEvaluation",
@@ -35,6 +42,7 @@ __all__ = [
     "LogRows",
     "ModelMemory",
     "ModelRollouts",
+    "Moments",
     "OneStepModel",
     "PolicyValue",
     "PredictedEpisodes",
@@ -47,6 +55,8 @@ __all__ = [
     "fit_history_model",
     "free_episodes",
     "log_rows",
+    "newest",
+    "next_seen",
     "predicted_episodes",
     "replayed_plant",
     "with_next_actions",

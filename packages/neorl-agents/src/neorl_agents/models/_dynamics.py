@@ -1,11 +1,13 @@
-"""A model of the plant over one step: an ensemble of networks, fitted to a log."""
+"""A model of the plant over one step: a linear part and an ensemble that learns the rest."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
@@ -13,7 +15,9 @@ from neorl_agents.learning import (
     BaseLearner,
     LearnerState,
     Metrics,
+    Networks,
     UnitRows,
+    cosine,
     require,
     require_choice,
     require_count,
@@ -21,211 +25,374 @@ from neorl_agents.learning import (
     require_number,
     single,
 )
-from neorl_agents.networks import Network
+from neorl_agents.learning._unit_rows import seen_by_networks
+from neorl_agents.models._least_squares import LeastSquares, no_rows, with_rows
+from neorl_agents.models._model_log import exogenous_mask, held_out_rows, require_model_log
+from neorl_agents.models._predictions import (
+    CLIP,
+    LOG_VARIANCES,
+    NEVER,
+    TERMINATIONS,
+    UNCERTAINTIES,
+    Calibration,
+    DynamicsMembers,
+    ModelStructure,
+    Moments,
+    PredictedStep,
+    Uncertainty,
+    along,
+    bound_loss,
+    joined,
+    likelihood_loss,
+    linear_answer,
+    member_moments,
+    network_answers,
+    newest,
+    uncertainty_of,
+)
+from neorl_agents.networks import Network, Window, ensemble
 from neorl_agents.policies import Preparation
-from neorl_core import Spec
-from neorl_core.losses import gaussian_nll, masked_mean, soft_clamp
-
-LOG_VARIANCES = (-10.0, 0.5)
-"""Bounds of the log-variances at the start of training."""
-
-
-class PredictedStep(NamedTuple):
-    """What a model expects of one step, in physical units.
-
-    Attributes:
-        next_obs: Following observation, shape ``(obs,)``.
-        reward: Reward of the step, as the learner of the model was given it.
-        cost: Costs of the step, shape ``(cost,)``; of length zero where the model predicts none.
-        terminated: Whether the plant ends the episode.
-        disagreement: How far the members differ, in units of the model's preparation.
-    """
-
-    next_obs: Float[Array, " obs"]
-    reward: Float[Array, ""]
-    cost: Float[Array, " cost"]
-    terminated: Bool[Array, ""]
-    disagreement: Float[Array, ""]
-
-
-class DynamicsMembers(eqx.Module):
-    """What a dynamics model trains.
-
-    Attributes:
-        networks: Stacked networks from observation and action to all outputs.
-        low: Least log-variance of every predicted number; of length zero without variances.
-        high: Largest log-variance, likewise.
-    """
-
-    networks: Network
-    low: Float[Array, " target"]
-    high: Float[Array, " target"]
-
-
-class Moments(NamedTuple):
-    """The outputs of every member, in units of the preparation.
-
-    Attributes:
-        mean: Change of the observation, reward, then costs.
-        log_variance: Of each of them, not yet bounded; ``None`` for a deterministic model.
-        end: Log-odds that the plant ends the episode.
-    """
-
-    mean: Float[Array, "ens *batch target"]
-    log_variance: Float[Array, "ens *batch target"] | None
-    end: Float[Array, "ens *batch"]
+from neorl_core import DataStatistics, Spec, Transition
+from neorl_core.losses import masked_mean
 
 
 class DynamicsModel(BaseLearner):
     """An ensemble that predicts the next observation, the reward, the costs and the end of a step.
 
-    With ``x`` the observation and the action, and ``y`` the change of the observation, the reward
-    and the costs in units of the preparation, every member minimises minus the log-likelihood
+    With ``h`` the observation, or the window of the last steps where networks see one, ``u`` the
+    action, ``x'`` the next observation, all in units of the preparation, and ``y`` the change of
+    the observation, every member ``m`` predicts
 
-    ``sum_k ((y_k - m_k(x))^2 / v_k(x) + log v_k(x) + log 2 pi) / 2 + H(terminated, p(x))``
+    ``y = A (h, u, 1) + s f_m(h, u)``, ``(r, c) = B (h, u, x', 1) + s' g_m(h, u, x')``
+
+    and the log-odds that the episode ends, a further output of ``g``. ``A`` and ``B`` are least
+    squares over all batches so far, ``s`` and ``s'`` the deviations of what these leave; with
+    ``linear=False`` there are none, and ``s = s' = 1``. The networks minimise minus the
+    log-likelihood of what is left,
+
+    ``sum_k ((z_k - m_k)^2 / v_k + log v_k + log 2 pi) / 2 + H(terminated, p)``
 
     with the cross-entropy ``H``. The log-variance is bounded smoothly, and the bounds are trained
     too, drawn together by ``bound_weight sum_k (high_k - low_k)``. The variant ``"deterministic"``
-    has ``v = 1`` and leaves out the constant. Members differ by their first weights and see the
-    same batches; all channels are standardised, so that none outweighs another by its unit.
+    has ``v = 1`` and leaves out the constant.
+
+    With windows (``networks.encoder``) the linear part is an autoregression with inputs, so that a
+    dead time of up to ``history_steps`` is in it. Observations that no controller influences
+    (``exogenous``: weather, demand, set-points) are not predicted; rollouts take them from the log.
 
     It is a learner without a policy: a model-based learner names it in ``fits()``, and finds its
     final state as ``state.context[name]``. Unless it predicts costs, its reward is less their
     price, as that of a learner that does not read them.
 
     Attributes:
-        learning_rate: Learning rate of all members.
+        learning_rate: Learning rate of all members, at the start.
         bound_weight: Weight that draws the bounds of the log-variance together, not negative.
+        decay_updates: Updates along which the rate falls to zero, half a cosine; 0 for never, -1
+            for the length of its training.
+        held_out: Share of the episodes that it is not fitted to, on which its members are compared;
+            every ``round(1 / held_out)``-th; in [0, 0.5].
         members: Number of networks; static.
+        elites: Members that predict, the best of the held-out episodes; 0 for all; static.
         variant: ``"gaussian"`` or ``"deterministic"``; static.
+        linear: Whether there is a linear part; static.
         predicts_costs: Whether costs are predicted, and the reward is the logged one; static.
+        uncertainty: How uncertain a prediction is: ``"disagreement"``, ``"aleatoric"`` or
+            ``"discrepancy"``; see :func:`neorl_agents.models._predictions.uncertainty_of`; static.
+        termination: ``"learned"``, or a name in :data:`TERMINATIONS`; static.
+        exogenous: Names of the observations that are not predicted; static.
 
     Source: Chua et al., Deep reinforcement learning in a handful of trials using probabilistic
     dynamics models, arXiv 1805.12114, section 4 and appendix A.1; Janner et al., When to trust
-    your model, arXiv 1906.08253, which predicts the reward too. Deviations: one set of batches for
-    all members in place of a bootstrap, a learned end of the episode, no decay of weights.
+    your model, arXiv 1906.08253, which predicts the reward too. Deviations: the linear part; the
+    reward is predicted from the next observation too, by networks of its own and without a
+    variance, which would look away from the narrow peaks that rewards have; one set of batches
+    for all members in place of a bootstrap, a fixed number of updates in place of an early stop, a
+    learned end of the episode, no decay of weights.
     """
 
     learning_rate: float = 1e-3
     bound_weight: float = 0.01
+    decay_updates: int = 0
+    held_out: float = eqx.field(static=True, default=0.1)
     members: int = eqx.field(static=True, default=5)
+    elites: int = eqx.field(static=True, default=0)
     variant: Literal["gaussian", "deterministic"] = eqx.field(static=True, default="gaussian")
+    linear: bool = eqx.field(static=True, default=True)
     predicts_costs: bool = eqx.field(static=True, default=False)
+    uncertainty: Uncertainty = eqx.field(static=True, default="disagreement")
+    termination: str = eqx.field(static=True, default="learned")
+    exogenous: tuple[str, ...] = eqx.field(static=True, default=(), converter=tuple)
+    networks: Networks = Networks(hidden=(64, 64))
 
-    rates: ClassVar[Mapping[str, str]] = {"members": "learning_rate"}
+    rates: ClassVar[Mapping[str, str]] = {
+        "change": "learning_rate",
+        "outcome": "learning_rate",
+        "structure": "learning_rate",
+    }
+    schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
 
     @property
     def reads(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The fields that are read; with ``cost`` where costs are predicted."""
-        always = ("obs", "action", "reward", "next_obs", "terminated", "mask")
+        always = ("obs", "action", "reward", "next_obs", "terminated", "truncated", "mask")
         return (*always, *["cost"] * self.predicts_costs)
 
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
         require_number(self, "bound_weight", low=0)
+        require_number(self, "held_out", low=0, high=0.5)
+        require_count(self, "decay_updates", least=-1)
         require_count(self, "members")
+        require_count(self, "elites", least=0)
+        require(self, "elites", self.elites <= self.members, f"at most {self.members}, its members")
         require_choice(self, "variant", ("gaussian", "deterministic"))
-        require_flag(self, "predicts_costs")
-        alone = self.networks.encoder == "none"
-        require(self, "networks.encoder", alone, "'none': the model predicts one observation")
+        require_choice(self, "uncertainty", UNCERTAINTIES)
+        require_choice(self, "termination", ("learned", *TERMINATIONS))
+        require_flag(self, "predicts_costs", "linear")
+
+    def log_tables(self, spec: Spec, rows: Transition) -> Any:
+        """The tables of the sampler, without the episodes that are held out.
+
+        Raises:
+            InputError: If a name in ``exogenous`` is no observation, if there are too few episodes
+                to hold one out, or if the log cannot teach a model; see
+                :func:`neorl_agents.models._model_log.require_model_log`.
+        """
+        name = type(self).__name__
+        require_model_log(name, spec, rows, self.exogenous, self.held_out)
+        kept = ~held_out_rows(rows.terminated, rows.truncated, self.held_out)
+        return self.sampler.tables(jax.tree.map(lambda column: np.asarray(column)[kept], rows))
+
+    def init(
+        self,
+        spec: Spec,
+        statistics: DataStatistics,
+        key: PRNGKeyArray,
+        *,
+        preparation: Preparation | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> LearnerState:
+        """A fresh state; where no row of the log is terminated, no step will be."""
+        state = super().init(spec, statistics, key, preparation=preparation, context=context)
+        ended = statistics.terminated
+        endless = False if ended is None else (ended.count > 0) & (ended.max == 0)
+        ends = jnp.where(jnp.asarray(endless), 0.0, 1.0).astype(jnp.float32)
+        structure = replace(state.parameters["structure"], ends=ends)
+        return state.with_parameters(structure=structure)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The members, which expect next to no change at first."""
-        targets = spec.n_obs + 1 + spec.n_cost * self.predicts_costs
-        bounded = targets if self.variant == "gaussian" else 0
-        networks = self.networks.of_both(
-            spec, targets + bounded + 1, key, members=self.members, last_bound=1e-2
-        )
+        """The members, which expect next to nothing of what the linear part leaves."""
+        change_key, outcome_key = jax.random.split(key)
+        moments = 2 if self.variant == "gaussian" else 1
+        costs = spec.n_cost * self.predicts_costs
+        seen, beside = self.networks.encoding(spec).width, spec.n_action + spec.n_obs
+        options = {"last_bound": 1e-2, "activation": jax.nn.silu}
+
+        def outcome_network(member_key: PRNGKeyArray) -> Network:
+            return self.networks.of_obs(spec, 2 + costs, member_key, beside=beside, **options)
+
+        bounded, none = spec.n_obs * (moments - 1), jnp.zeros(0, jnp.float32)
         low, high = (jnp.full(bounded, bound, jnp.float32) for bound in LOG_VARIANCES)
-        return {"members": DynamicsMembers(networks, low, high)}, {}
+        change = self.networks.of_both(
+            spec, spec.n_obs * moments, change_key, members=self.members, **options
+        )
+        outcome = ensemble(self.members, outcome_network, outcome_key)
+        structure = ModelStructure(
+            change=no_rows(seen + spec.n_action, spec.n_obs),
+            outcome=no_rows(seen + beside, 1 + costs),
+            predicted=exogenous_mask(spec, self.exogenous),
+            ends=jnp.ones((), jnp.float32),
+        )
+        return {
+            "change": DynamicsMembers(change, low, high),
+            "outcome": DynamicsMembers(outcome, none, none),
+            "structure": structure,
+        }, {}
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of all members; the key is ignored."""
-        state, loss, more = self.descend(state, "members", self._loss, single(rows))
-        return state, {"loss": loss, **more}
+        """The linear parts see the batch, then one gradient step of all members; no draws."""
+        rows, maps = single(rows), state.preparation
+        structure: ModelStructure = state.parameters["structure"]
+        change, outcome = self.targets(structure, maps, rows)
+        after = newest(maps, rows.next_obs)
+        if self.linear:
+            inputs = jnp.concatenate([rows.obs, rows.action], axis=-1)
+            structure = replace(
+                structure,
+                change=with_rows(structure.change, inputs, change, rows.mask),
+                outcome=with_rows(
+                    structure.outcome, jnp.concatenate([inputs, after], -1), outcome, rows.mask
+                ),
+            )
+            state = state.with_parameters(structure=structure)
+        rate = self.learning_rate * cosine(state.updates, self.decay_updates)
+        data = (structure, maps, rows)
+        state, change_loss, more = self.descend(state, "change", self.change_loss, *data, rate=rate)
+        state, outcome_loss, _ = self.descend(state, "outcome", self.outcome_loss, *data, rate=rate)
+        return state, {"loss": change_loss + outcome_loss, **more}
 
-    def predict(
-        self,
-        state: LearnerState,
-        obs: Float[Array, " obs"],
-        action: Float[Array, " act"],
-        key: PRNGKeyArray,
-    ) -> PredictedStep:
-        """One step as a member that is drawn at random expects it, in physical units.
-
-        A Gaussian model draws the numbers from the member's distribution, and the end of the
-        episode with its chance. A deterministic one gives the means, and an end that is likelier
-        than not. ``disagreement`` is ``sqrt(mean_k var_i m_{ik})`` over members ``i``.
-
-        Args:
-            state: State of this learner.
-            obs: One observation, physical units; batches are a ``vmap``.
-            action: One action, physical units.
-            key: Random key; consumed.
-        """
-        maps, members = state.preparation, state.parameters["members"]
-        moments = self._moments(
-            members, maps.obs.to_scaled(obs), jnp.clip(maps.action.to_scaled(action), -1, 1)
-        )
-        member_key, noise_key, end_key = jax.random.split(key, 3)
-        member = jax.random.randint(member_key, (), 0, self.members)
-        drawn, odds = moments.mean[member], moments.end[member]
-        terminated = odds > 0
-        if moments.log_variance is not None:
-            log_variance = soft_clamp(moments.log_variance[member], members.low, members.high)
-            noise = jax.random.normal(noise_key, drawn.shape, drawn.dtype)
-            drawn = drawn + jnp.exp(log_variance / 2) * noise
-            terminated = jax.random.bernoulli(end_key, jax.nn.sigmoid(odds))
-        differ = jnp.sqrt(jnp.mean(jnp.var(moments.mean, axis=0)))
-        return _in_physical_units(maps, obs, drawn, terminated, differ)
-
-    def _moments(self, members: DynamicsMembers, obs: Array, action: Array) -> Moments:
-        outputs = jax.vmap(_answer, in_axes=(0, None))(
-            members.networks, jnp.concatenate([obs, action], axis=-1)
-        )
-        numbers, end = outputs[..., :-1], outputs[..., -1]
-        if self.variant == "deterministic":
-            return Moments(numbers, None, end)
-        mean, log_variance = jnp.split(numbers, 2, axis=-1)
-        return Moments(mean, log_variance, end)
-
-    def _loss(self, members: DynamicsMembers, rows: UnitRows) -> tuple[Float[Array, ""], Metrics]:
+    def targets(
+        self, structure: ModelStructure, maps: Preparation, rows: UnitRows
+    ) -> tuple[Float[Array, "*batch obs"], Float[Array, "*batch outcome"]]:
+        """The change of the observation, and the reward with the costs, in units."""
+        change = newest(maps, rows.next_obs) - newest(maps, rows.obs)
         costs = [rows.cost] * self.predicts_costs
-        change = rows.next_obs - rows.obs
-        target = jnp.concatenate([change, rows.reward[:, None], *costs], axis=-1)
-        moments = self._moments(members, rows.obs, rows.action)
-        everyone = jnp.broadcast_to(target, moments.mean.shape)
-        if moments.log_variance is None:
-            losses = jnp.square(everyone - moments.mean) / 2
-        else:
-            low, high = members.low[None, None], members.high[None, None]
-            losses = gaussian_nll(moments.mean, moments.log_variance, everyone, low=low, high=high)
-        ended = jnp.broadcast_to(rows.terminated, moments.end.shape).astype(losses.dtype)
-        ends = optax.sigmoid_binary_cross_entropy(moments.end, ended)
-        per_row = jnp.sum(jnp.sum(losses, axis=-1) + ends, axis=0)
-        apart = self.bound_weight * jnp.sum(members.high - members.low)
+        change = change * along(structure.predicted, change)
+        return change, jnp.concatenate([rows.reward[..., None], *costs], -1)
+
+    def change_loss(
+        self, members: DynamicsMembers, structure: ModelStructure, maps: Preparation, rows: UnitRows
+    ) -> tuple[Float[Array, ""], Metrics]:
+        """Of the changes: minus the log-likelihood of what the linear part leaves."""
+        target, _ = self.targets(structure, maps, rows)
+        inputs = jnp.concatenate([rows.obs, rows.action], axis=-1)
+        base, size = linear_answer(self._fit(structure.change), inputs, target.shape[-1])
+        answers = network_answers(members, inputs)
+        left = (target - base) / along(size, target)
+        loss = likelihood_loss(members, answers, left, structure.predicted)
+        moments = member_moments(members, answers, base, size, structure.predicted)
         square = jnp.mean(jnp.square(jnp.mean(moments.mean, axis=0) - target), axis=-1)
         differ = jnp.mean(jnp.var(moments.mean, axis=0), axis=-1)
-        return masked_mean(per_row, rows.mask) + apart, {
+        apart = self.bound_weight * bound_loss(members, structure.predicted)
+        return masked_mean(loss, rows.mask) + apart, {
             "error": jnp.sqrt(masked_mean(square, rows.mask)),
             "disagreement": jnp.sqrt(masked_mean(differ, rows.mask)),
         }
 
+    def outcome_loss(
+        self, members: DynamicsMembers, structure: ModelStructure, maps: Preparation, rows: UnitRows
+    ) -> tuple[Float[Array, ""], None]:
+        """Of the reward, the costs and the end of the episode."""
+        _, target = self.targets(structure, maps, rows)
+        inputs = jnp.concatenate([rows.obs, rows.action, newest(maps, rows.next_obs)], axis=-1)
+        base, size = linear_answer(self._fit(structure.outcome), inputs, target.shape[-1])
+        answers = network_answers(members, inputs)
+        numbers, end = answers[..., :-1], answers[..., -1]
+        left = (target - base) / along(size, target)
+        loss = likelihood_loss(members, numbers, left, jnp.ones_like(size))
+        ended = jnp.broadcast_to(rows.terminated, end.shape).astype(end.dtype)
+        ends = jnp.sum(optax.sigmoid_binary_cross_entropy(end, ended), axis=0) * structure.ends
+        return masked_mean(loss + ends, rows.mask), None
 
-def _answer(network: Network, inputs: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
-    return network(inputs)
+    def change(
+        self, parameters: Mapping[str, Any], seen: Float[Array, "*batch seen"], action: Array
+    ) -> Moments:
+        """The change of the observation that every member predicts.
 
+        Args:
+            parameters: Those of the state of this learner.
+            seen: What networks see of the observation, in units.
+            action: In [-1, 1].
 
-def _in_physical_units(
-    maps: Preparation, obs: Array, drawn: Array, terminated: Array, differ: Array
-) -> PredictedStep:
-    n_obs = obs.shape[0]
-    return PredictedStep(
-        next_obs=obs + drawn[:n_obs] * maps.obs.scale,
-        reward=drawn[n_obs] * maps.reward_unit + maps.reward_offset,
-        cost=drawn[n_obs + 1 :] * maps.cost_unit[: len(drawn) - n_obs - 1],
-        terminated=terminated,
-        disagreement=differ,
-    )
+        Returns:
+            Means and deviations, shape ``(ens, *batch, obs)``; zero for exogenous observations.
+        """
+        structure, members = parameters["structure"], parameters["change"]
+        inputs = jnp.concatenate([seen, action], axis=-1)
+        base, size = linear_answer(
+            self._fit(structure.change), inputs, structure.predicted.shape[-1]
+        )
+        answers = network_answers(members, inputs)
+        return member_moments(members, answers, base, size, structure.predicted)
+
+    def outcome(
+        self, parameters: Mapping[str, Any], seen: Float[Array, "*batch seen"], action: Array,
+        next_obs: Float[Array, "*batch obs"],
+    ) -> tuple[Moments, Float[Array, "ens *batch"]]:  # fmt: skip
+        """Reward and costs that every member predicts, and the log-odds of an end, in units."""
+        structure, members = parameters["structure"], parameters["outcome"]
+        inputs = jnp.concatenate([seen, action, next_obs], axis=-1)
+        answers = network_answers(members, inputs)
+        base, size = linear_answer(self._fit(structure.outcome), inputs, answers.shape[-1] - 1)
+        moments = member_moments(members, answers[..., :-1], base, size, jnp.ones_like(size))
+        return moments, jnp.where(structure.ends > 0, answers[..., -1], NEVER)
+
+    def predict(
+        self,
+        state: LearnerState,
+        obs: Float[Array, " obs"] | Window,
+        action: Float[Array, " act"],
+        key: PRNGKeyArray,
+        calibration: Calibration | None = None,
+        logged: Float[Array, " obs"] | None = None,
+    ) -> PredictedStep:
+        """One step as a member that is drawn at random expects it, in physical units.
+
+        A Gaussian model draws the next observation from the member's distribution, and the end of
+        the episode with its chance. A deterministic one gives the means, and an end that is
+        likelier than not. The reward is the member's mean, and no larger or smaller than any in the
+        log; the next observation is at most 8 deviations from the log's mean, or stays.
+
+        ``disagreement`` is what ``uncertainty`` names, over observations, reward and costs.
+
+        Args:
+            state: State of this learner.
+            obs: One observation in physical units, or the window that networks see; batches are a
+                ``vmap``.
+            action: One action, physical units.
+            key: Random key; consumed.
+            calibration: Of :meth:`calibrate`; all members predict without it.
+            logged: Next observation of which the exogenous channels are taken, physical units;
+                they stay as they are where none is given.
+        """
+        maps, parameters = state.preparation, state.parameters
+        member_key, noise_key, end_key = jax.random.split(key, 3)
+        seen = seen_by_networks(maps, obs)
+        unit = jnp.clip(maps.action.to_scaled(action), -1, 1)
+        chosen = jnp.arange(self.members) if calibration is None else calibration.elites
+        member = jax.random.choice(member_key, chosen)
+        change = self.change(parameters, seen, unit)
+        noise = jax.random.normal(noise_key, change.mean.shape[1:], change.mean.dtype)
+        here = newest(maps, seen)
+        reach = jnp.maximum(CLIP, jnp.abs(here))
+        after = jnp.clip(here + change.mean[member] + change.std[member] * noise, -reach, reach)
+        if logged is not None:
+            predicted = parameters["structure"].predicted > 0
+            after = jnp.where(predicted, after, maps.obs.to_scaled(logged))
+        outcome, odds = self.outcome(parameters, seen, unit, after)
+        ended = odds[member] > 0
+        if self.variant == "gaussian":
+            ended = jax.random.bernoulli(end_key, jax.nn.sigmoid(odds[member]))
+        before = obs.obs[-1] if isinstance(obs, Window) else obs
+        next_obs = before + (after - here) * maps.obs.scale
+        if self.termination != "learned":
+            ended = TERMINATIONS.find(self.termination)(before, action, next_obs)
+        reward = jnp.clip(outcome.mean[member, 0], *maps.reward_range)
+        costs = outcome.mean[member, 1:]
+        return PredictedStep(
+            next_obs=next_obs,
+            reward=reward * maps.reward_unit + maps.reward_offset,
+            cost=costs * maps.cost_unit[: len(costs)],
+            terminated=ended,
+            disagreement=uncertainty_of(joined(change, outcome, chosen), self.uncertainty),
+        )
+
+    def calibrate(
+        self, state: LearnerState, rows: UnitRows, counted: Bool[Array, " row"]
+    ) -> Calibration:
+        """Chooses the elites by their error, and measures their disagreement.
+
+        Args:
+            state: State of this learner.
+            rows: Rows in the units of its preparation.
+            counted: Rows that it was not fitted to.
+        """
+        maps, parameters = state.preparation, state.parameters
+        change = self.change(parameters, rows.obs, rows.action)
+        outcome, _ = self.outcome(parameters, rows.obs, rows.action, newest(maps, rows.next_obs))
+        target = jnp.concatenate(self.targets(parameters["structure"], maps, rows), axis=-1)
+        everyone = joined(change, outcome, jnp.arange(self.members))
+        square = jnp.square(everyone.mean - target[None])
+        # Every number weighs by what the best member leaves of it.
+        left = jnp.sum(jnp.where(counted[None, :, None], square, 0), axis=1)
+        least = jnp.min(left, axis=0, keepdims=True)
+        worse = jnp.sum(left / jnp.where(least > 0, least, 1), axis=-1)
+        elites = jnp.argsort(worse)[: self.elites or self.members]
+        differ = uncertainty_of(joined(change, outcome, elites), self.uncertainty)
+        largest = jnp.max(jnp.where(counted, differ, 0))
+        return Calibration(elites, masked_mean(differ, counted), largest)
+
+    def _fit(self, fit: LeastSquares) -> LeastSquares | None:
+        return fit if self.linear else None

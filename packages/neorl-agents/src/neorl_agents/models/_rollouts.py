@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from neorl_agents.learning import (
     Algorithm,
@@ -16,11 +16,19 @@ from neorl_agents.learning import (
     TrainingKeys,
     reads_costs,
 )
-from neorl_agents.models._dynamics import PredictedStep
+from neorl_agents.learning._unit_rows import unit_rows
+from neorl_agents.models._dynamics import DynamicsModel
+from neorl_agents.models._model_log import held_out_rows
+from neorl_agents.models._predictions import PredictedStep
+from neorl_agents.networks import Window
 from neorl_agents.online import balanced_batch
-from neorl_agents.sampling import Batch, Rows, as_batch
+from neorl_agents.sampling import Batch, Histories, Rows
+from neorl_agents.sampling._histories import windows
 from neorl_core import InputError, Policy, Transition
-from neorl_core.replay import RingBuffer, ring_buffer, ring_push
+from neorl_core.replay import RingBuffer, batch_indices, ring_buffer, ring_push
+
+JUDGED = 8_192
+"""Rows of the log, at most, on which a model is calibrated when training begins."""
 
 
 @runtime_checkable
@@ -51,21 +59,46 @@ class ModelMemory(NamedTuple):
         reward: Mean reward of the last rollouts, less the price of disagreement.
         disagreement: Their mean disagreement.
         ended: Share of their steps that ended an episode.
+        calibration: Of a :class:`DynamicsModel`, from the episodes that it was not fitted to; of
+            any other model ``()``.
     """
 
     ring: RingBuffer
     reward: Float[Array, ""]
     disagreement: Float[Array, ""]
     ended: Float[Array, ""]
+    calibration: Any = ()
+
+
+@runtime_checkable
+class Pessimist(Protocol):
+    """A learner that makes of predicted steps what it is to learn from."""
+
+    def imagined(
+        self, state: LearnerState, step: PredictedStep, calibration: Any
+    ) -> tuple[Float[Array, "*row"], Bool[Array, "*row"]]:
+        """Reward in its own unit, and whether the episode ends, of steps that a model predicted.
+
+        Args:
+            state: State of the learner.
+            step: Predicted steps, any leading axes.
+            calibration: As in :class:`ModelMemory`.
+        """
+        ...
 
 
 class ModelRollouts(eqx.Module):
     """Rows of the log, mixed with rollouts of the present policy in a model that was fitted before.
 
     Before every ``cycle`` updates, ``starts`` rollouts of ``steps`` steps begin at observations of
-    the log. Where the model ends an episode, the rollout goes on from another observation of the
-    log. The last step of a rollout is no end: values bootstrap there. Every predicted row is stored
-    with the reward ``r - penalty * disagreement``.
+    the log, with the windows of the steps before them where networks see any. Where the model ends
+    an episode, the rollout goes on from another observation of the log. The last step of a rollout
+    is no end: values bootstrap there. Observations that the model declares exogenous take the
+    values that followed in the log, the last one where its episode ended meanwhile.
+
+    Every predicted row is stored with the reward ``r - penalty * disagreement``, or with what a
+    learner that is a :class:`Pessimist` makes of it. A learner that goes on training its model
+    gives its present state by a method ``model_state(state)``.
 
     A learner returns this source from ``source(given)``, and names the model in ``fits()``::
 
@@ -112,11 +145,13 @@ class ModelRollouts(eqx.Module):
         """The rollouts of the initial policy."""
         self._require_usable(learner, state, tables)
         policy, zero = _behaviour(learner, state), jnp.zeros(())
-        rows = jax.eval_shape(lambda: self._rollouts(policy, learner, state, tables, 0, keys.begin))
+        calibration = self._calibration(learner, state, tables)
+        given = (policy, learner, state, calibration, tables, 0, keys.begin)
+        rows = jax.eval_shape(lambda: self._rollouts(*given))
         row = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), rows[0])
         ring = ring_buffer(Batch(row), capacity=self.capacity)
-        memory = ModelMemory(ring, zero, zero, zero)
-        return self._stored(memory, *self._rollouts(policy, learner, state, tables, 0, keys.begin))
+        memory = ModelMemory(ring, zero, zero, zero, calibration)
+        return self._stored(memory, *self._rollouts(*given))
 
     def advance(
         self,
@@ -129,7 +164,8 @@ class ModelRollouts(eqx.Module):
     ) -> ModelMemory:
         """The rollouts of the present policy, in place of the oldest ones."""
         policy = _behaviour(learner, state)
-        return self._stored(memory, *self._rollouts(policy, learner, state, tables, number, key))
+        given = (policy, learner, state, memory.calibration, tables, number, key)
+        return self._stored(memory, *self._rollouts(*given))
 
     def batches(
         self,
@@ -159,47 +195,89 @@ class ModelRollouts(eqx.Module):
         policy: Policy,
         learner: Algorithm,
         state: LearnerState,
+        calibration: Any,
         tables: Any,
         number: Any,
         key: PRNGKeyArray,
     ) -> tuple[Transition, Float[Array, " row"]]:
         """Predicted rows, one rollout after the other by step, and the disagreement in each."""
         start_key, policy_key, model_key = jax.random.split(jax.random.fold_in(key, number), 3)
-        shape = (self.steps + 1, self.starts)
-        drawn = learner.sampler.draw(tables, jnp.asarray(number), start_key, shape)
-        fresh, model_state = as_batch(drawn).rows.obs, state.context[self.name]
+        shape, log = (self.steps + 1, self.starts), _rows_of(tables)
+        drawn = batch_indices(
+            start_key, jnp.asarray(number), n=len(log.action), batch=shape[0] * shape[1]
+        )
+        places, model_state = drawn.reshape(shape), self._model_state(learner, state)
+        last = len(log.action) - 1
 
-        def act(obs: Array, step_key: PRNGKeyArray) -> Array:
-            return policy(policy.initial_carry(), obs, step_key)[1]
-
-        def step(carry: tuple[Array, Array], inputs: Any) -> tuple[tuple[Array, Array], Any]:
-            (obs, action), (other, act_keys, model_keys) = carry, inputs
-            predict = jax.vmap(self.model.predict, in_axes=(None, 0, 0, 0))
-            seen = predict(model_state, obs, action, model_keys)
-            ended = seen.terminated
-            following = jnp.where(ended[:, None], other, seen.next_obs)
-            then = jax.vmap(act)(following, act_keys)
+        def step(carry: Any, inputs: Any) -> tuple[Any, tuple[Transition, Array]]:
+            (obs, action, place), (other, act_keys, model_keys) = carry, inputs
+            logged = None if not self._exogenous else _next_obs(tables)[place]
+            seen = self._predicted(model_state, calibration, obs, action, model_keys, logged)
+            reward, ended = seen.reward - self.penalty * seen.disagreement, seen.terminated
+            if isinstance(learner, Pessimist):
+                reward, ended = learner.imagined(state, seen, calibration)
+            went_on = _advanced(obs, action, seen.next_obs)
+            following = _where(ended, _obs_at(learner, tables, other), went_on)
+            if self._exogenous:
+                place = jnp.where(log.terminated[place] | log.truncated[place], place, place + 1)
+            place = jnp.where(ended, other, jnp.minimum(place, last))
+            then = jax.vmap(_acted, in_axes=(None, 0, 0))(policy, following, act_keys)
             row = Transition(
                 obs=obs,
                 action=action,
-                reward=seen.reward - self.penalty * seen.disagreement,
+                reward=reward,
                 cost=seen.cost,
-                next_obs=seen.next_obs,
+                next_obs=went_on,
                 next_action=jnp.where(ended[:, None], 0, then),
                 terminated=ended,
                 truncated=jnp.zeros_like(ended),
             )
-            return (following, then), (row, seen.disagreement)
+            return (following, then, place), (row, seen.disagreement)
 
         act_keys = jax.random.split(policy_key, shape)
         model_keys = jax.random.split(model_key, (self.steps, self.starts))
-        first = fresh[0], jax.vmap(act)(fresh[0], act_keys[0])
-        _, (rows, disagreement) = jax.lax.scan(step, first, (fresh[1:], act_keys[1:], model_keys))
-        rows = rows._replace(truncated=rows.truncated.at[-1].set(~rows.terminated[-1]))
+        begun = _obs_at(learner, tables, places[0])
+        first = begun, jax.vmap(_acted, in_axes=(None, 0, 0))(policy, begun, act_keys[0]), places[0]
+        _, (rows, disagreement) = jax.lax.scan(step, first, (places[1:], act_keys[1:], model_keys))
+        ended: Any = rows.terminated
+        rows = rows._replace(truncated=jnp.zeros_like(ended).at[-1].set(~ended[-1]))
         listed = {name: getattr(rows, name) for name in learner.fields if name != "mask"}
         rows = Transition(*(listed.get(name) for name in Transition._fields))  # pyright: ignore
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
         return flat, disagreement.ravel()
+
+    @property
+    def _exogenous(self) -> tuple[str, ...]:
+        return self.model.exogenous if isinstance(self.model, DynamicsModel) else ()
+
+    def _model_state(self, learner: Algorithm, state: LearnerState) -> LearnerState:
+        own: Any = getattr(learner, "model_state", None)
+        return state.context[self.name] if own is None else own(state)
+
+    def _predicted(
+        self, model_state: Any, calibration: Any, obs: Any, action: Array, keys: Any, logged: Any
+    ) -> PredictedStep:
+        """One step of all rollouts."""
+        if not isinstance(self.model, DynamicsModel):
+            return jax.vmap(self.model.predict, in_axes=(None, 0, 0, 0))(
+                model_state, obs, action, keys
+            )
+        predict = jax.vmap(self.model.predict, in_axes=(None, 0, 0, 0, None, 0))
+        return predict(model_state, obs, action, keys, calibration, logged)
+
+    def _calibration(self, learner: Algorithm, state: LearnerState, tables: Any) -> Any:
+        """What the episodes that were held out say; of all rows where ends are not known."""
+        if not isinstance(self.model, DynamicsModel):
+            return ()
+        log, model_state = _rows_of(tables), self._model_state(learner, state)
+        every = jnp.arange(0, len(log.action), -(-len(log.action) // JUDGED))
+        rows = unit_rows(model_state.preparation, _rows_at(learner, tables, every))
+        counted = jnp.ones(len(every), bool)
+        if log.truncated is not None and self.model.held_out:
+            flags = log.terminated, log.truncated
+            counted = held_out_rows(*flags, self.model.held_out, xp=jnp)[every]
+            counted = counted | ~jnp.any(counted)
+        return self.model.calibrate(model_state, rows, counted)
 
     def _stored(
         self, memory: ModelMemory, rows: Transition, disagreement: Float[Array, " row"]
@@ -207,13 +285,13 @@ class ModelRollouts(eqx.Module):
         ended = jnp.zeros(()) if rows.terminated is None else jnp.mean(rows.terminated)
         reward = jnp.zeros(()) if rows.reward is None else jnp.mean(rows.reward)
         ring = ring_push(memory.ring, Batch(rows))
-        return ModelMemory(ring, reward, jnp.mean(disagreement), ended)
+        return ModelMemory(ring, reward, jnp.mean(disagreement), ended, memory.calibration)
 
     def _require_usable(self, learner: Algorithm, state: LearnerState, tables: Any) -> None:
         name = type(learner).__name__
         if not isinstance(learner, Algorithm):
             raise InputError(f"{name} gives no policy, so nothing acts in the model")
-        if self.name not in state.context:
+        if self.name not in state.context and not hasattr(learner, "model_state"):
             raise InputError(
                 f"{name} has no fitted {self.name!r}: name the model in fits(), beside "
                 f"{', '.join(state.context) or 'nothing else'}"
@@ -225,16 +303,26 @@ class ModelRollouts(eqx.Module):
                 f"{name} {reads} and its model {predicts}; set predicts_costs="
                 f"{reads_costs(learner)} in the model"
             )
-        if not isinstance(learner.sampler, Rows) or not isinstance(tables, Transition):
+        sampler: Any = learner.sampler
+        inner = sampler.rows if isinstance(sampler, Histories) else sampler
+        if not isinstance(inner, Rows):
             raise InputError(
                 f"rollouts in a model give single rows, and {name} draws "
-                f"{type(learner.sampler).__name__}; use networks.encoder='none' and steps.n_step=1"
+                f"{type(inner).__name__}; use steps.n_step=1"
+            )
+        if self._exogenous and "truncated" not in learner.fields:
+            raise InputError(
+                f"exogenous channels are taken from the log up to the end of its episodes, and "
+                f"{name} does not read where they end; add truncated to its fields"
             )
         if self.log.cycle or tables.obs.ndim != 2:
             raise InputError(
                 "rollouts in a model begin at rows of a log in memory; do not stream it, and do "
                 "not train on a plant"
             )
+        self._require_numbers()
+
+    def _require_numbers(self) -> None:
         for field in ("steps", "starts", "cycle"):
             if getattr(self, field) < 1:
                 raise InputError(f"ModelRollouts.{field} must be at least 1")
@@ -249,3 +337,53 @@ class ModelRollouts(eqx.Module):
 
 def _behaviour(learner: Algorithm, state: LearnerState) -> Policy:
     return learner.explore(state) if isinstance(learner, Explorer) else learner.policy(state)
+
+
+def _rows_of(tables: Any) -> Any:
+    """The columns of the log that are no observations."""
+    return tables if isinstance(tables, Transition) else tables.choice
+
+
+def _next_obs(tables: Any) -> Any:
+    return tables.next_obs
+
+
+def _rows_at(learner: Algorithm, tables: Any, places: Int[Array, " row"]) -> Transition:
+    """Rows of the log as the learner's sampler gives them."""
+    rows = jax.tree.map(lambda column: column[places], _rows_of(tables))
+    sampler: Any = learner.sampler
+    return rows if isinstance(tables, Transition) else sampler.seen(tables, rows)
+
+
+def _obs_at(learner: Algorithm, tables: Any, places: Int[Array, " row"]) -> Any:
+    """The observations of some rows, or the windows that end with them."""
+    if isinstance(tables, Transition):
+        return tables.obs[places]
+    sampler: Any = learner.sampler
+    return windows(tables, places, steps=sampler.steps)
+
+
+def _advanced(obs: Any, action: Array, next_obs: Array) -> Any:
+    """Observations one step on; of windows the oldest step falls out."""
+    if not isinstance(obs, Window):
+        return next_obs
+    known = jnp.ones(next_obs.shape[:-1], bool)
+    pairs = zip(obs, (next_obs, action, known, known), strict=True)
+    return Window(*(jnp.concatenate([old[:, 1:], new[:, None]], axis=1) for old, new in pairs))
+
+
+def _where(chosen: Bool[Array, " row"], this: Any, that: Any) -> Any:
+    """Row by row one of two trees of arrays."""
+
+    def one(x: Array, y: Array) -> Array:
+        return jnp.where(chosen.reshape(-1, *(1,) * (x.ndim - 1)), x, y)
+
+    return jax.tree.map(one, this, that)
+
+
+def _acted(policy: Any, obs: Any, key: PRNGKeyArray) -> Array:
+    """The action of a policy in one observation, or behind one window."""
+    if not isinstance(obs, Window):
+        return policy(policy.initial_carry(), obs, key)[1]
+    remembers = getattr(policy, "parameters", policy)  # draws stand around a history policy
+    return policy(remembers.carry_behind(obs), obs.obs[-1], key)[1]

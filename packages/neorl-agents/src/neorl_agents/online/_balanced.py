@@ -84,7 +84,10 @@ def _listed(learner: Learner, rows: Transition) -> Transition:
 
 def _joined(log: Transition, online: Transition) -> Transition:
     """Both, with the fields that the log's rows have."""
-    pairs = zip(log, online, strict=True)
-    return Transition(
-        *(None if mine is None else jnp.concatenate([mine, its], axis=1) for mine, its in pairs)  # pyright: ignore
-    )
+
+    def both(mine: Any, its: Any) -> Any:
+        if mine is None:
+            return None
+        return jax.tree.map(lambda one, two: jnp.concatenate([one, two], axis=1), mine, its)
+
+    return Transition(*map(both, log, online))

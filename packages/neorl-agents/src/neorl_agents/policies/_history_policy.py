@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.networks import ActingNetwork, step_features
+from neorl_agents.networks import ActingNetwork, Window, step_features
 from neorl_agents.networks._windows import FLAGS
 from neorl_core import Affine
 
@@ -66,6 +66,20 @@ class HistoryPolicy(eqx.Module):
         """
         carry, unit = self.unit(carry, obs)
         return carry, jnp.clip(self.action.to_physical(unit), self.low, self.high)
+
+    def carry_behind(self, window: Window) -> HistoryCarry:
+        """What is remembered when the newest observation of a window is about to be seen.
+
+        Args:
+            window: Physical units, ``steps`` long.
+        """
+        seen = step_features(
+            self.obs.to_scaled(window.obs), self.action.to_scaled(window.action),
+            window.obs_known, window.action_known,
+        )  # fmt: skip
+        known = seen[-1:, -1]  # the last flag: of the action before the newest observation
+        sent = jnp.concatenate([seen[-1, -FLAGS - self.low.shape[0] : -FLAGS], known])
+        return HistoryCarry(jnp.concatenate([jnp.zeros_like(seen[:1]), seen[:-1]]), sent)
 
     def sent(self, carry: HistoryCarry, action: Float[Array, " act"]) -> HistoryCarry:
         """Remembers what the plant received; NaN where that is not known."""

@@ -89,10 +89,11 @@ class Histories:
         """One batch with windows in place of observations."""
         drawn = self.rows.draw(tables.choice, number, key, shape)
         if isinstance(drawn, Transition):
-            return self._seen(tables, drawn)
-        return drawn._replace(rows=self._seen(tables, drawn.rows))
+            return self.seen(tables, drawn)
+        return drawn._replace(rows=self.seen(tables, drawn.rows))
 
-    def _seen(self, tables: HistoryTables, drawn: Transition) -> Transition:
+    def seen(self, tables: HistoryTables, drawn: Transition) -> Transition:
+        """Rows of the other sampler with windows in place of their numbers."""
         rows, last = drawn.obs, drawn.next_obs
         seen: Any = drawn._replace(obs=windows(tables, rows, steps=self.steps))
         if last is not None:

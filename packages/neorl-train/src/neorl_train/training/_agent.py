@@ -11,7 +11,7 @@ from neorl_agents import ALGORITHMS, Algorithm, load_policy, save_policy
 from neorl_agents.artefact import policy_actions
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
-from neorl_train.training._loop import train
+from neorl_train.training._loop import stride, train
 from neorl_train.training._plan import plan_in_chunks
 
 PARITY_ROWS = 256
@@ -83,7 +83,7 @@ class Agent:
                 "this agent was loaded from a file, which holds the policy alone; make a new "
                 "Agent to train"
             )
-        plan = plan_in_chunks(updates, self.algorithm.batches_per_update)
+        plan = plan_in_chunks(updates, stride(self.algorithm))
         trained = train(self.algorithm, log, (seed,), plan)
         rows = np.linspace(0, log.n_rows - 1, PARITY_ROWS).round().astype(int)
         self.policy, self.spec = trained.policies[0], log.spec

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import jax
 
 from neorl_agents import Learner, LearnerState
-from neorl_agents.learning import Training, for_run
+from neorl_agents.learning import Log, Training, for_run
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
 from neorl_train.experience._streamed import StreamedData, require_single_rows
@@ -251,15 +251,29 @@ def check_trainable(learner: Learner, data: TrainingData | StreamedData, plan: P
         InputError: Naming the learner and the field.
     """
     check_learner(learner, plan)
-    name = type(learner).__name__
+    name, moved_on = type(learner).__name__, learner.source(Log()).cycle > 0
+    if moved_on and plan.chunk % stride(learner):
+        raise InputError(
+            f"Plan.chunk must be a multiple of {stride(learner)}, after which {name} makes new "
+            f"rollouts (rollouts.every), got {plan.chunk}"
+        )
     if isinstance(data, StreamedData):
         require_single_rows(name, learner)
-    rows = data.n_rows
-    if learner.batch_size > rows:
+        if moved_on:
+            raise InputError(
+                f"{name} begins rollouts in a model at rows of the log, which stays on the disk; "
+                "raise data.memory so that it is read into memory, or take another learner"
+            )
+    if learner.batch_size > data.n_rows:
         raise InputError(
-            f"{name} takes batches of {learner.batch_size} rows, and there are {rows} to train "
-            "on; take a smaller steps.batch_size"
+            f"{name} takes batches of {learner.batch_size} rows, and there are {data.n_rows} to "
+            "train on; take a smaller steps.batch_size"
         )
+
+
+def stride(learner: Learner) -> int:
+    """Critic gradient steps after which a chunk of a training on a log may end."""
+    return learner.batches_per_update * max(1, learner.source(Log()).cycle)
 
 
 def check_learner(learner: Learner, plan: Plan) -> None:

@@ -1,0 +1,117 @@
+"""COMBO: conservative values where the model has led."""
+
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.algorithms._soft_actor import sampled_actions
+from neorl_agents.algorithms.model_based._soft_rollouts import (
+    LOG_STD_RANGE,
+    Rollouts,
+    SoftRollouts,
+)
+from neorl_agents.learning import (
+    LearnerState,
+    Metrics,
+    UnitRows,
+    require_choice,
+    require_count,
+    require_number,
+)
+from neorl_agents.networks import Network, q_values, sampled_q_values
+from neorl_core.losses import combo_regulariser, cql_regulariser, masked_mean
+
+
+class COMBO(SoftRollouts):
+    """Conservative offline model-based policy optimisation: nothing of the model is penalised.
+
+    Instead the critics value actions in states of the model below those of the log:
+
+    ``sum_i mean (Q_i(s, a) - y)^2 + conservative_weight (mean_model logsumexp_j (Q_i(s, a_j) - log
+    mu(a_j)) - mean_log Q_i(s, a))``
+
+    with ``n_samples`` actions ``a_j`` each, uniform, of the policy in the state and in the next
+    one, and ``y = r + discount (1 - terminated) min_i Q'_i(s', a')``. Half of every batch is of the
+    log. The rest is that of
+    :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
+
+    Variants: ``states="mix"`` takes the soft maximum over all rows of a batch, as OfflineRL-Kit
+    does by default, ``"model"`` over predicted rows alone, as in the paper.
+
+    Deviations: those of :class:`MOPO` but for its penalty.
+
+    Attributes:
+        conservative_weight: Weight of the conservative term, not negative.
+        n_samples: Actions of each of the three kinds; static.
+        states: ``"mix"`` or ``"model"``; static.
+
+    Source: Yu et al., COMBO: conservative offline model-based policy optimization, arXiv
+    2102.08363, equation 4. Rates, lengths and shares are those of OfflineRL-Kit.
+    """
+
+    conservative_weight: float = 5.0
+    n_samples: int = eqx.field(static=True, default=10)
+    states: Literal["mix", "model"] = eqx.field(static=True, default="mix")
+    rollouts: Rollouts = replace(Rollouts(), share=0.5)
+
+    entropy_backup: ClassVar[bool] = False
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "conservative_weight", low=0)
+        require_count(self, "n_samples")
+        require_choice(self, "states", ("mix", "model"))
+        super().check()
+
+    def critic_step(
+        self, state: LearnerState, rows: UnitRows, target: Float[Array, " batch"], key: PRNGKeyArray
+    ) -> tuple[LearnerState, Float[Array, ""], tuple[Float[Array, " batch"], Metrics]]:
+        """One gradient step of squared errors and conservative terms, summed over the critics."""
+        actor = state.parameters["actor"]
+        samples = sampled_actions(actor, rows, key, self.n_samples, LOG_STD_RANGE)
+        place = jnp.arange(rows.reward.shape[0])
+        everywhere = jnp.ones_like(place, bool) if rows.mask is None else rows.mask
+        logged = everywhere & (place < self.logged_rows)
+        led = everywhere if self.states == "mix" else everywhere & (place >= self.logged_rows)
+        loss = partial(conservative_loss, weight=self.conservative_weight)
+        return self.descend(state, "critics", loss, rows, target, samples, logged, led)
+
+
+def conservative_loss(
+    critics: Network,
+    rows: UnitRows,
+    target: Float[Array, " batch"],
+    samples: tuple[Float[Array, "batch sample act"], Float[Array, "batch sample"]],
+    logged: Array,
+    led: Array,
+    *,
+    weight: float | Float[Array, ""],
+) -> tuple[Float[Array, ""], tuple[Float[Array, " batch"], Metrics]]:
+    """The loss of :class:`COMBO`.
+
+    Args:
+        critics: The stacked networks.
+        rows: One batch.
+        target: What they regress on.
+        samples: Actions in every state, and their log-densities.
+        logged: Rows of the log, whose values are raised.
+        led: Rows in whose states values are lowered.
+        weight: Weight of the conservative term.
+
+    Returns:
+        The loss; the mean value of every row, and the mean conservative term of the critics.
+    """
+    actions, log_prob = samples
+    q = q_values(critics, rows.obs, rows.action)
+    of_samples = sampled_q_values(critics, rows.obs, actions)
+    densities = jnp.broadcast_to(log_prob[None], of_samples.shape)
+    soft = cql_regulariser(jnp.zeros_like(q), of_samples, densities)
+    terms = jax.vmap(combo_regulariser, in_axes=(0, 0, None, None))(q, soft, logged, led)
+    errors = jnp.sum(jnp.square(q - target[None, :]), axis=0)
+    loss = masked_mean(errors, rows.mask) + weight * jnp.sum(terms)
+    return loss, (jnp.mean(q, axis=0), {"conservative_term": jnp.mean(terms)})

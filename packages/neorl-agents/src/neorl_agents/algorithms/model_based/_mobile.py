@@ -1,0 +1,87 @@
+"""MOBILE: targets pay for how differently the members' next states are valued."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.algorithms._soft_actor import drawn
+from neorl_agents.algorithms.model_based._soft_rollouts import LOG_STD_RANGE, SoftRollouts
+from neorl_agents.learning import LearnerState, Metrics, UnitRows, require_count, require_number
+from neorl_agents.models import newest, next_seen
+from neorl_agents.networks import q_values
+from neorl_core.losses import masked_mean
+
+
+class MOBILE(SoftRollouts):
+    """Model-Bellman inconsistency: a soft actor-critic whose targets pay for it.
+
+    In rows that the model predicted, the targets of the critics have the reward
+
+    ``r - penalty_weight std_i (mean_k min_j Q'_j(s'_ik, a'_ik))``
+
+    over members ``i`` of the model, with ``n_samples`` next states ``s'_ik`` drawn from each and
+    actions ``a'_ik`` of the policy; rows of the log keep theirs. What members predict differently
+    and values tell apart costs something, other differences nothing. The rest is that of
+    :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
+
+    Deviations: **the targets are not cut off at zero.** OfflineRL-Kit and polixir do that, which is
+    wrong where returns are negative. All members of the model are asked, not its elites;
+    observations that are exogenous stay as they are in these draws; those of :class:`MOPO`.
+
+    Attributes:
+        penalty_weight: Weight of the inconsistency, in units of the critics, not negative.
+        n_samples: Next states of every member; static.
+
+    Source: Sun et al., Model-Bellman inconsistency for model-based offline reinforcement learning,
+    ICML 2023, equation 9; rates, lengths and shares are those of OfflineRL-Kit.
+    """
+
+    penalty_weight: float = 1.0
+    n_samples: int = eqx.field(static=True, default=10)
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "penalty_weight", low=0)
+        require_count(self, "n_samples")
+        super().check()
+
+    def reward(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[Float[Array, " batch"], Metrics]:
+        """The reward less the price of the inconsistency, in predicted rows."""
+        differ = inconsistency(self.next_values(state, rows, key))
+        predicted = jnp.arange(differ.shape[0]) >= self.logged_rows
+        counted = predicted if rows.mask is None else predicted & rows.mask
+        told = {"inconsistency": masked_mean(differ, counted)}
+        return rows.reward - self.penalty_weight * jnp.where(predicted, differ, 0), told
+
+    def next_values(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> Float[Array, "draw ens batch"]:
+        """What the targets of the critics say of next states that every member draws."""
+        maps, noise_key, action_key = state.preparation, *jax.random.split(key)
+        parameters = state.context["model"].parameters
+        change = self.fitted_model().change(parameters, rows.obs, rows.action)
+        shape = (self.n_samples, *change.mean.shape)
+        noise = jax.random.normal(noise_key, shape, change.mean.dtype)
+        here = newest(maps, rows.obs)[None, None]
+        following = here + change.mean[None] + change.std[None] * noise
+        seen, action = (
+            jnp.broadcast_to(x[None, None], (*shape[:-1], x.shape[-1]))
+            for x in (rows.obs, rows.action)
+        )
+        seen = next_seen(maps, seen, action, following)
+        flat = seen.reshape(-1, seen.shape[-1])
+        acted, _ = drawn(state.parameters["actor"], flat, action_key, LOG_STD_RANGE)
+        q = jnp.min(q_values(state.targets["critics"], flat, acted), axis=0)
+        return q.reshape(shape[:-1])
+
+
+def inconsistency(values: Float[Array, "draw ens *batch"]) -> Float[Array, "*batch"]:
+    """The deviation over members of the mean over draws: ``std_i (mean_k v_ki)``.
+
+    Args:
+        values: Values of next states, draws of every member.
+    """
+    return jnp.std(jnp.mean(values, axis=0), axis=0)

@@ -1,0 +1,53 @@
+"""MOPO: rollouts in a model whose rewards pay for the model's uncertainty."""
+
+from dataclasses import replace
+from typing import Any
+
+from jaxtyping import Array, Bool, Float
+
+from neorl_agents.algorithms.model_based._soft_rollouts import ENSEMBLE, SoftRollouts
+from neorl_agents.learning import LearnerState, require_number
+from neorl_agents.models import DynamicsModel, PredictedStep
+
+
+class MOPO(SoftRollouts):
+    """Model-based offline policy optimisation: a soft actor-critic in a penalised model.
+
+    Every predicted step is learned from with the reward
+
+    ``r - penalty_weight u(s, a)``
+
+    in units of the log's reward, with the model's uncertainty ``u`` in units of its preparation,
+    where every channel has a deviation of one. The rest is that of
+    :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
+
+    Variants: ``model.uncertainty="aleatoric"``, the paper's ``max_i ||std_i||``;
+    ``"discrepancy"``, ``max_ij ||mean_i - mean_j||``, which tells better where the log has not been
+    (Lu et al., arXiv 2110.04135); ``"disagreement"``, the members' root mean square deviation.
+
+    Deviations: the model's linear part and its other ones (:class:`DynamicsModel`); rewards are
+    divided by their deviation, so that one weight means the same on every plant; the rows of 2,500
+    updates are remembered in place of those of 5,000; those of every learner
+    (:class:`neorl_agents.learning.BaseLearner`).
+
+    Attributes:
+        penalty_weight: Weight of the uncertainty in the reward, not negative.
+
+    Source: Yu et al., MOPO: model-based offline policy optimization, arXiv 2005.13239, algorithm 2.
+    Rates, lengths and shares are those of OfflineRL-Kit.
+    """
+
+    penalty_weight: float = 1.0
+    model: DynamicsModel = replace(ENSEMBLE, uncertainty="aleatoric")
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "penalty_weight", low=0)
+        super().check()
+
+    def imagined(
+        self, state: LearnerState, step: PredictedStep, calibration: Any
+    ) -> tuple[Float[Array, "*row"], Bool[Array, "*row"]]:
+        """The penalised reward of predicted steps, in its own unit."""
+        penalty = self.penalty_weight * state.preparation.reward_unit * step.disagreement
+        return step.reward - penalty, step.terminated

@@ -1,0 +1,68 @@
+"""MOReL: a model in which everything unknown is one bad state that is never left."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_agents.algorithms.model_based._soft_rollouts import ENSEMBLE, SoftRollouts
+from neorl_agents.learning import LearnerState, require_number
+from neorl_agents.models import Calibration, DynamicsModel, PredictedStep
+
+
+class MOReL(SoftRollouts):
+    """Model-based offline RL in a pessimistic plant: a step that the members disagree on halts it.
+
+    A predicted step with ``u(s, a) = max_ij ||m_i - m_j|| > threshold`` ends its episode in a state
+    that is never left, which pays the log's least reward less ``halt_cost``, for ever:
+
+    ``threshold = mean u + halt_margin (max u - mean u)``, ``r = (r_min - halt_cost) / (1 -
+    discount)``
+
+    in units of the log's reward, with mean and maximum over the episodes that the model was not
+    fitted to. The rest is that of
+    :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
+
+    Deviations: a soft actor-critic in place of the natural policy gradient (as in unifloral), short
+    rollouts from states of the log; held-out rows for the threshold, where the paper takes those
+    that the members were fitted to; what the halted plant pays is summed over its steps at once.
+
+    Attributes:
+        halt_margin: How far up to the largest disagreement of the log the threshold lies, not
+            negative; above one it lies beyond.
+        halt_cost: What the halted plant pays less than the least reward of the log, not negative.
+
+    Source: Kidambi et al., MOReL: model-based offline reinforcement learning, arXiv 2005.05951,
+    definitions 1 and 2 and appendix C.
+    """
+
+    halt_margin: float = 1.0
+    halt_cost: float = 1.0
+    model: DynamicsModel = replace(ENSEMBLE, uncertainty="discrepancy")
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "halt_margin", "halt_cost", low=0)
+        super().check()
+
+    def imagined(
+        self, state: LearnerState, step: PredictedStep, calibration: Calibration
+    ) -> tuple[Float[Array, "*row"], Bool[Array, "*row"]]:
+        """What the pessimistic plant pays, and where it halts."""
+        maps: Any = state.preparation
+        halted = step.disagreement > halt_threshold(calibration, self.halt_margin)
+        endless = jnp.asarray(self.discount) < 1
+        steps = jnp.where(endless, 1 / jnp.where(endless, 1 - self.discount, 1), maps.horizon)
+        worst = maps.reward_offset + maps.reward_unit * (maps.reward_range[0] - self.halt_cost)
+        return jnp.where(halted, worst * steps, step.reward), step.terminated | halted
+
+
+def halt_threshold(calibration: Calibration, margin: float | Float[Array, ""]) -> Float[Array, ""]:
+    """The disagreement beyond which a step counts as unknown.
+
+    Args:
+        calibration: Of the model, on rows that it was not fitted to.
+        margin: 0 for their mean disagreement, 1 for the largest.
+    """
+    return calibration.mean + margin * (calibration.largest - calibration.mean)

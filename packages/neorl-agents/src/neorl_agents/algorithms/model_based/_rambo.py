@@ -1,0 +1,190 @@
+"""RAMBO: the model is trained against the policy, as far as the log allows."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.algorithms._soft_actor import drawn
+from neorl_agents.algorithms.model_based._soft_rollouts import (
+    LOG_STD_RANGE,
+    Rollouts,
+    SoftRollouts,
+)
+from neorl_agents.learning import (
+    LearnerState,
+    Metrics,
+    UnitRows,
+    require_number,
+    single,
+)
+from neorl_agents.models import Moments, newest, next_seen
+from neorl_agents.networks import q_values
+from neorl_agents.policies import Preparation
+from neorl_core import DataStatistics, Spec
+from neorl_core.losses import masked_mean
+
+
+class RAMBO(SoftRollouts):
+    """Robust adversarial model-based offline RL: a model that is as bad as the log allows.
+
+    The members of the fitted model are trained on, one gradient step with every update, on
+
+    ``adversarial_weight mean_model A log p(s'|s, a) + L(log)``,
+    ``A = r + discount (1 - terminated) min_i Q'_i(s', a') - min_i Q_i(s, a)``
+
+    with ``L`` the model's own losses on rows of the log, ``s'`` drawn in states and actions of
+    predicted rows from members chosen at random, ``p`` the mixture of all members, and ``A``
+    standardised in the batch. Half of every batch is of the log. The linear part stays as it was
+    fitted. The rest is that of
+    :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
+
+    Deviations: ``p`` is the density of the next observation alone, since rewards are predicted from
+    it; one step with every update in place of 1,000 after every 1,000; those of :class:`MOPO` but
+    for its penalty.
+
+    Attributes:
+        adversarial_weight: Weight of the adversarial term, not negative; 0 trains the model on.
+        model_learning_rate: Learning rate of the members here.
+
+    Source: Rigter, Lacerda and Hawes, RAMBO-RL: robust adversarial model-based offline
+    reinforcement learning, arXiv 2204.12581, equations 8 to 10. Rates and shares are those of
+    OfflineRL-Kit.
+    """
+
+    adversarial_weight: float = 3e-4
+    model_learning_rate: float = 3e-4
+    rollouts: Rollouts = replace(Rollouts(), share=0.5)
+
+    rates: ClassVar[Mapping[str, str]] = {
+        **SoftRollouts.rates,
+        "change": "model_learning_rate",
+        "outcome": "model_learning_rate",
+    }
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "adversarial_weight", low=0)
+        super().check()
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Those of a soft actor-critic, and the members of a model that nothing was fitted to."""
+        own_key, model_key = jax.random.split(key)
+        parameters, targets = super().fresh(spec, own_key)
+        members = self.fitted_model().fresh(spec, model_key)[0]
+        return {**parameters, **{name: members[name] for name in ("change", "outcome")}}, targets
+
+    def init(
+        self,
+        spec: Spec,
+        statistics: DataStatistics,
+        key: PRNGKeyArray,
+        *,
+        preparation: Preparation | None = None,
+        context: Mapping[str, LearnerState] | None = None,
+    ) -> LearnerState:
+        """A fresh state with the members that were fitted before."""
+        state = super().init(spec, statistics, key, preparation=preparation, context=context)
+        if "model" not in state.context:
+            return state
+        fitted = state.context["model"].parameters
+        members = {name: jax.tree.map(jnp.copy, fitted[name]) for name in ("change", "outcome")}
+        return state.with_parameters(**members)
+
+    def model_state(self, state: LearnerState) -> LearnerState:
+        """The model as it is trained now: what rollouts are made in."""
+        now = {name: state.parameters[name] for name in ("change", "outcome")}
+        return state.context["model"].with_parameters(**now)
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """The steps of the soft actor-critic, then one of the model."""
+        own_key, model_key = jax.random.split(key)
+        state, metrics = super().learn(state, rows, own_key)
+        rows, fitted = single(rows), self.model_state(state)
+        model = self.fitted_model()
+        logged, predicted = self._parts(rows)
+        known = _in_units_of(state.preparation, fitted.preparation, logged)
+        structure = fitted.parameters["structure"]
+        drawn_step = self.drawn_step(state, fitted, predicted, model_key)
+
+        def change_loss(members: Any) -> tuple[Float[Array, ""], Array]:
+            parameters = {**fitted.parameters, "change": members}
+            moments = model.change(parameters, predicted.obs, predicted.action)
+            density = mixture_log_density(moments, drawn_step[0], structure.predicted)
+            against = masked_mean(drawn_step[1] * density, predicted.mask)
+            fit, _ = model.change_loss(members, structure, fitted.preparation, known)
+            return self.adversarial_weight * against + fit, against
+
+        def outcome_loss(members: Any) -> tuple[Float[Array, ""], None]:
+            return model.outcome_loss(members, structure, fitted.preparation, known)
+
+        state, loss, against = self.descend(state, "change", change_loss)
+        state, _, _ = self.descend(state, "outcome", outcome_loss)
+        return state, {**metrics, "model_loss": loss, "adversarial_term": against}
+
+    def drawn_step(
+        self, state: LearnerState, fitted: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "batch obs"], Float[Array, " batch"]]:
+        """Changes of the observation that members drawn at random predict, and their advantages."""
+        member_key, noise_key, action_key = jax.random.split(key, 3)
+        model, maps = self.fitted_model(), state.preparation
+        moments = model.change(fitted.parameters, rows.obs, rows.action)
+        batch = rows.reward.shape[0]
+        chosen = jax.random.randint(member_key, (batch,), 0, model.members), jnp.arange(batch)
+        noise = jax.random.normal(noise_key, moments.mean.shape[1:], moments.mean.dtype)
+        change = moments.mean[chosen] + moments.std[chosen] * noise
+        following = newest(maps, rows.obs) + change
+        outcome, odds = model.outcome(fitted.parameters, rows.obs, rows.action, following)
+        given = rows._replace(reward=outcome.mean[chosen][:, 0])
+        reward = _in_units_of(fitted.preparation, maps, given).reward
+        seen = next_seen(maps, rows.obs, rows.action, following)
+        action, _ = drawn(state.parameters["actor"], seen, action_key, LOG_STD_RANGE)
+        value = jnp.min(q_values(state.targets["critics"], seen, action), axis=0)
+        here = jnp.min(q_values(state.parameters["critics"], rows.obs, rows.action), axis=0)
+        goes_on = jnp.where(odds[chosen] > 0, 0.0, 1.0)
+        advantage = reward + self.discount * goes_on * value - here
+        return change, standardised(advantage, rows.mask)
+
+    def _parts(self, rows: UnitRows) -> tuple[UnitRows, UnitRows]:
+        """The rows of the log, and the predicted ones; one at least of either."""
+        size = rows.reward.shape[0]
+        known = min(max(self.logged_rows, 1), size - 1)
+        return tuple(  # pyright: ignore[reportReturnType]
+            jax.tree.map(lambda x, part=part: x[part], rows)
+            for part in (slice(0, known), slice(known, size))
+        )
+
+
+def mixture_log_density(
+    moments: Moments, change: Float[Array, "batch obs"], counted: Float[Array, " obs"]
+) -> Float[Array, " batch"]:
+    """The log-density of a change under the mixture of all members, but for a constant.
+
+    Args:
+        moments: What every member predicts.
+        change: Changes of the observation, in units.
+        counted: 1 for observations that are predicted, 0 for others.
+    """
+    plays = counted[None, None] > 0
+    std = jnp.where(plays, moments.std, 1)
+    off = jnp.where(plays, (change[None] - moments.mean) / std, 0)
+    each = jnp.sum(-jnp.square(off) / 2 - jnp.log(std), axis=-1)
+    return jax.nn.logsumexp(each, axis=0) - jnp.log(jnp.float32(each.shape[0]))
+
+
+def standardised(x: Float[Array, " batch"], mask: Any) -> Float[Array, " batch"]:
+    """``(x - mean) / std`` over the rows that count; no gradient."""
+    x = jax.lax.stop_gradient(x)
+    off = x - masked_mean(x, mask)
+    return off / (jnp.sqrt(masked_mean(jnp.square(off), mask)) + 1e-6)
+
+
+def _in_units_of(own: Preparation, other: Preparation, rows: UnitRows) -> UnitRows:
+    """Rows with the reward in the unit of another preparation of the same log."""
+    reward = rows.reward * own.reward_unit + own.reward_offset - other.reward_offset
+    return rows._replace(reward=reward / other.reward_unit)

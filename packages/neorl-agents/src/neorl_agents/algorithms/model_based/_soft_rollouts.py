@@ -1,0 +1,256 @@
+"""What MOPO and its relatives share: a soft actor-critic on rollouts in a model of the log."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.algorithms._soft_actor import (
+    drawn,
+    most_entropy,
+    soft_actor_loss,
+    temperature_loss,
+)
+from neorl_agents.learning import (
+    WHOLE_RUN,
+    BaseLearner,
+    Fit,
+    LearnerState,
+    Metrics,
+    Networks,
+    Source,
+    Steps,
+    UnitRows,
+    critic_loss,
+    require_count,
+    require_number,
+    single,
+    value_metrics,
+)
+from neorl_agents.models import DynamicsModel, ModelRollouts
+from neorl_agents.networks import Network, q_values
+from neorl_agents.networks._gaussian_heads import squashed_mean
+from neorl_agents.online import rows_of_the_log
+from neorl_agents.policies import (
+    HistoryPolicy,
+    NetworkPolicy,
+    SquashedGaussianPolicy,
+    network_policy,
+)
+from neorl_core import Spec
+from neorl_core.losses import masked_mean
+from neorl_core.targets import soft_td_target
+
+LOG_STD_RANGE = (-5.0, 2.0)
+
+
+ENSEMBLE = DynamicsModel(
+    members=5,
+    elites=4,
+    learning_rate=2e-3,
+    decay_updates=WHOLE_RUN,
+    networks=Networks(hidden=(128, 128)),
+    steps=Steps(batch_size=128),
+)
+"""The model by default; narrow peaks of a reward need wide networks, linear plants need none."""
+
+
+class Rollouts(eqx.Module):
+    """The rollouts of a learner in its model; every field is static.
+
+    Attributes:
+        length: Steps of a rollout.
+        starts: Rollouts that begin together, at rows of the log.
+        every: Updates between them; it divides ``training.chunk``.
+        capacity: Predicted rows that are remembered.
+        share: Share of the log in every batch, in [0, 1].
+    """
+
+    length: int = eqx.field(static=True, default=5)
+    starts: int = eqx.field(static=True, default=400)
+    every: int = eqx.field(static=True, default=100)
+    capacity: int = eqx.field(static=True, default=50_000)
+    share: float = eqx.field(static=True, default=0.05)
+
+
+class SoftRollouts(BaseLearner):
+    """SAC on batches of which a stated share comes from the log and the rest from a model.
+
+    A :class:`neorl_agents.models.DynamicsModel` is fitted first. Then, before every
+    ``rollouts.every`` updates, the policy of that moment acts in it from states of the log, and
+    what came of it replaces the oldest predicted rows. One update is, each step with what the one
+    before it left,
+
+    1. critics: ``sum_i mean (Q_i(s, a) - y)^2``,
+       ``y = r + discount (1 - terminated) (min_i Q'_i(s', a') - temperature log pi(a'|s'))``;
+    2. actor, a tanh-Gaussian: ``mean (temperature log pi(a|s) - min_i Q_i(s, a))``;
+    3. temperature, ``exp(x)``: ``-x mean (log pi(a|s) + target_entropy)``;
+    4. targets: towards the new critics by ``tau``.
+
+    What subclasses change are the rows that rollouts give (:meth:`imagined`), the reward in the
+    targets (:meth:`reward`), the loss of the critics, or the model itself.
+
+    Where networks see a window (``networks.encoder``), so does the model, and rollouts carry it on.
+
+    Attributes:
+        discount: Discount of the reward per step, in [0, 1].
+        tau: Fraction by which the target critics move, in (0, 1].
+        target_entropy: Target of the policy's entropy in nats per action channel.
+        actor_learning_rate: Learning rate of the actor.
+        critic_learning_rate: Learning rate of the critics.
+        temperature_learning_rate: Learning rate of the entropy's temperature.
+        model_updates: Updates of the model before the learner's first; static.
+        model: The model and how it is fitted; its window is that of ``networks``.
+        rollouts: The rollouts in it.
+    """
+
+    discount: float = 0.99
+    tau: float = 0.005
+    target_entropy: float = -1.0
+    actor_learning_rate: float = 1e-4
+    critic_learning_rate: float = 3e-4
+    temperature_learning_rate: float = 1e-4
+    model_updates: int = eqx.field(static=True, default=10_000)
+    model: DynamicsModel = ENSEMBLE
+    rollouts: Rollouts = Rollouts()
+
+    entropy_backup: ClassVar[bool] = True
+    """Whether the targets of the critics hold the entropy of the next action."""
+    reads: ClassVar[tuple[str, ...]] = (
+        "obs", "action", "reward", "next_obs", "terminated", "truncated", "mask",
+    )  # fmt: skip
+    rates: ClassVar[Mapping[str, str]] = {
+        "actor": "actor_learning_rate",
+        "critics": "critic_learning_rate",
+        "log_temperature": "temperature_learning_rate",
+    }
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "target_entropy", low=-20, high=20)
+        require_number(self, "tau", low=0, high=1, open_low=True)
+        require_number(self, "rollouts.share", low=0, high=1)
+        require_count(self, "model_updates", "rollouts.length", "rollouts.starts", "rollouts.every")
+        require_count(self, "rollouts.capacity", least=self.rollouts.length * self.rollouts.starts)
+        self.model.validate()
+
+    def fits(self) -> Mapping[str, Fit]:
+        """The model."""
+        return {"model": Fit(self.fitted_model(), self.model_updates)}
+
+    def fitted_model(self) -> DynamicsModel:
+        """The model as it is fitted: with the learner's window, its schedule settled."""
+        seen = {name: getattr(self.networks, name) for name in ("encoder", "history_steps")}
+        networks = replace(self.model.networks, **seen)
+        length = self.model.decay_updates
+        length = self.model_updates if isinstance(length, int) and length == WHOLE_RUN else length
+        return replace(self.model, networks=networks, decay_updates=length)
+
+    def source(self, given: Source) -> ModelRollouts:
+        """The log, mixed with rollouts in the model."""
+        settings = self.rollouts
+        return ModelRollouts(
+            given,
+            self.fitted_model(),
+            steps=settings.length,
+            starts=settings.starts,
+            capacity=settings.capacity,
+            share=settings.share,
+            cycle=settings.every,
+        )
+
+    @property
+    def logged_rows(self) -> int:
+        """The first rows of every batch, which come from the log."""
+        return rows_of_the_log(self.steps.batch_size, self.rollouts.share)
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """An actor, two critics and a temperature; the critics have targets."""
+        actor_key, critic_key = jax.random.split(key)
+        critics = self.networks.of_both(spec, 1, critic_key)
+        parameters = {
+            "actor": self.networks.of_obs(spec, 2 * spec.n_action, actor_key),
+            "critics": critics,
+            "log_temperature": jnp.zeros((), jnp.float32),
+        }
+        return parameters, {"critics": critics}
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One gradient step of critics, actor and temperature, then one of the targets."""
+        rows = single(rows)
+        target_key, actor_key, own_key = jax.random.split(key, 3)
+        temperature = jnp.exp(state.parameters["log_temperature"])
+        reward, told = self.reward(state, rows, own_key)
+        action, log_prob = drawn(
+            state.parameters["actor"], rows.next_obs, target_key, LOG_STD_RANGE
+        )
+        target = soft_td_target(
+            reward,
+            q_values(state.targets["critics"], rows.next_obs, action),
+            log_prob,
+            rows.terminated,
+            discount=self.discount,
+            temperature=temperature * self.entropy_backup,
+        )
+        state, loss, (q, more) = self.critic_step(state, rows, target, own_key)
+        state, actor_loss, log_prob = self.descend(
+            state,
+            "actor",
+            partial(soft_actor_loss, log_std_range=LOG_STD_RANGE),
+            state.parameters["critics"],
+            temperature,
+            rows,
+            actor_key,
+        )
+        target_entropy = self.target_entropy * rows.action.shape[-1]
+        state, _, _ = self.descend(
+            state, "log_temperature", temperature_loss, log_prob, rows.mask, target_entropy
+        )
+        bonus = most_entropy(temperature * self.entropy_backup, rows.action.shape[-1])
+        values = value_metrics(
+            q, state.preparation, rows, discount=self.discount, penalised=True, entropy=bonus
+        )
+        return state.tracked("critics", tau=self.tau), {
+            "critic_loss": loss,
+            "actor_loss": actor_loss,
+            "entropy": -masked_mean(log_prob, rows.mask),
+            "temperature": temperature,
+            **told,
+            **more,
+            **values,
+        }
+
+    def reward(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[Float[Array, " batch"], Metrics]:
+        """The reward in the targets of the critics, and metrics: that of the rows."""
+        return rows.reward, {}
+
+    def critic_step(
+        self, state: LearnerState, rows: UnitRows, target: Float[Array, " batch"], key: PRNGKeyArray
+    ) -> tuple[LearnerState, Float[Array, ""], tuple[Float[Array, " batch"], Metrics]]:
+        """One gradient step of the critics; the loss, the mean value of every row and metrics."""
+        return self.descend(state, "critics", _squared, rows, target)
+
+    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
+        """The deterministic policy, in physical units."""
+        return network_policy(state.preparation, squashed_mean(state.parameters["actor"]))
+
+    def explore(self, state: LearnerState) -> SquashedGaussianPolicy:
+        """Draws of the trained policy, in physical units: what acts in the model."""
+        drawn_from = network_policy(state.preparation, state.parameters["actor"])
+        return SquashedGaussianPolicy(drawn_from, LOG_STD_RANGE)
+
+
+def _squared(
+    critics: Network, rows: UnitRows, target: Float[Array, " batch"]
+) -> tuple[Float[Array, ""], tuple[Float[Array, " batch"], Metrics]]:
+    loss, q = critic_loss(critics, rows, target)
+    return loss, (q, {})

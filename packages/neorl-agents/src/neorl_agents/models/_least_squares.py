@@ -1,0 +1,91 @@
+"""Linear least squares that see a log batch by batch, as a state of fixed size."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+RIDGE = 1e-6
+"""Weight of the squared coefficients, in rows of inputs with a mean square of one."""
+LEAST_SPREAD = 1e-6
+"""Least deviation that is left, in the units of the targets: rounding of float32."""
+
+
+class LeastSquares(NamedTuple):
+    """What all batches so far have in common with a linear map.
+
+    Attributes:
+        triangle: Upper triangle ``R`` with ``R' R = sum_b mean_{rows of b} z z'``, ``z = (inputs,
+            1, targets)``, besides the ridge; shape ``(in + 1 + out, in + 1 + out)``.
+        batches: Batches with a row that counts.
+    """
+
+    triangle: Float[Array, "row row"]
+    batches: Float[Array, ""]
+
+
+def no_rows(n_inputs: int, n_targets: int) -> LeastSquares:
+    """Before the first batch: every coefficient is zero.
+
+    Args:
+        n_inputs: Number of inputs; the intercept is one more.
+        n_targets: Number of targets.
+    """
+    ridge = jnp.where(jnp.arange(n_inputs + 1 + n_targets) <= n_inputs, jnp.sqrt(RIDGE), 0.0)
+    return LeastSquares(jnp.diag(ridge).astype(jnp.float32), jnp.zeros((), jnp.float32))
+
+
+def with_rows(
+    fit: LeastSquares,
+    inputs: Float[Array, "batch in"],
+    targets: Float[Array, "batch out"],
+    mask: Bool[Array, " batch"] | None,
+) -> LeastSquares:
+    """With one more batch, by an orthogonal triangularisation.
+
+    Normal equations would square the condition of the inputs, which is large where they are the
+    last steps of slow channels.
+
+    Args:
+        fit: What the batches before have left.
+        inputs: Rows of inputs.
+        targets: Rows of targets.
+        mask: Rows that count; all where ``None``.
+
+    Source: Golub and Van Loan, Matrix computations, 2013, section 6.5.3, for adding rows.
+    """
+    ones = jnp.ones((inputs.shape[0], 1), inputs.dtype)
+    rows = jnp.concatenate([inputs, ones, targets], axis=-1)
+    counted = jnp.ones(rows.shape[0], rows.dtype) if mask is None else mask.astype(rows.dtype)
+    number = jnp.sum(counted)
+    rows = rows * counted[:, None] / jnp.sqrt(jnp.maximum(number, 1))
+    triangle = jnp.linalg.qr(jnp.concatenate([fit.triangle, rows]), mode="r")
+    return LeastSquares(triangle, fit.batches + (number > 0))
+
+
+def coefficients(fit: LeastSquares, n_targets: int) -> Float[Array, "rows out"]:
+    """The map, its intercept as last row.
+
+    Args:
+        fit: The batches so far.
+        n_targets: Number of targets.
+    """
+    known, right = _split(fit, n_targets)
+    return jax.scipy.linalg.solve_triangular(known, right[: known.shape[0]])
+
+
+def spread(fit: LeastSquares, n_targets: int) -> Float[Array, " out"]:
+    """Root mean square of what the map leaves of every target, at least :data:`LEAST_SPREAD`."""
+    known, right = _split(fit, n_targets)
+    squares = jnp.sum(jnp.square(right[known.shape[0] :]), axis=0)
+    # The triangle counts the price of the coefficients as something left.
+    price = RIDGE * jnp.sum(jnp.square(coefficients(fit, n_targets)), axis=0)
+    squares = jnp.maximum(squares - price, 0)
+    return jnp.maximum(jnp.sqrt(squares / jnp.maximum(fit.batches, 1)), LEAST_SPREAD)
+
+
+def _split(fit: LeastSquares, n_targets: int) -> tuple[Array, Array]:
+    """The triangle of the inputs, and the columns of the targets."""
+    n = fit.triangle.shape[-1] - n_targets
+    return fit.triangle[:n, :n], fit.triangle[:, n:]

@@ -1,0 +1,257 @@
+"""What a dynamics model predicts, of what it is made, and how its parts answer."""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from neorl_agents.models._least_squares import LeastSquares, coefficients, spread
+from neorl_agents.networks import Network, step_features
+from neorl_agents.networks._windows import FLAGS
+from neorl_agents.policies import Preparation
+from neorl_core.infrastructure import Registry
+from neorl_core.losses import gaussian_nll, soft_clamp
+from neorl_core.targets import ensemble_discrepancy, mopo_penalty
+
+LOG_VARIANCES = (-10.0, 0.5)
+"""Bounds of the log-variances at the start of training."""
+NEVER = -60.0
+"""Log-odds of an end where no row of the log is terminated."""
+CLIP = 8.0
+"""Inputs of the networks, and predicted observations, are clipped to so many deviations."""
+
+Uncertainty = Literal["disagreement", "aleatoric", "discrepancy"]
+"""How the uncertainty of a prediction is measured; see :func:`uncertainty_of`."""
+UNCERTAINTIES: tuple[Uncertainty, ...] = ("disagreement", "aleatoric", "discrepancy")
+
+Termination = Callable[[Array, Array, Array], Array]
+"""From observation, action and next observation in physical units to whether the episode ends."""
+
+
+def never(obs: Array, action: Array, next_obs: Array) -> Array:
+    """No step ends an episode."""
+    return jnp.zeros((), bool)
+
+
+def _check_termination(name: str, entry: Any) -> None:
+    if not callable(entry) or getattr(entry, "__name__", "") == "<lambda>":
+        raise TypeError(
+            "expected a function of observation, action and next observation with a name at the "
+            f"level of its module, got {entry!r}"
+        )
+
+
+TERMINATIONS: Registry[Termination] = Registry(
+    "neorl.terminations", "termination", {"never": never}, _check_termination
+)
+"""When the plant ends an episode, by name; a mapping that others add to.
+
+``"learned"``, which needs no entry, learns it from the log.
+"""
+
+
+class PredictedStep(NamedTuple):
+    """What a model expects of one step, in physical units.
+
+    Attributes:
+        next_obs: Following observation, shape ``(obs,)``.
+        reward: Reward of the step, as the learner of the model was given it.
+        cost: Costs of the step, shape ``(cost,)``; of length zero where the model predicts none.
+        terminated: Whether the plant ends the episode.
+        disagreement: How uncertain the prediction is, in units of the model's preparation.
+    """
+
+    next_obs: Float[Array, " obs"]
+    reward: Float[Array, ""]
+    cost: Float[Array, " cost"]
+    terminated: Bool[Array, ""]
+    disagreement: Float[Array, ""]
+
+
+class DynamicsMembers(eqx.Module):
+    """Networks that a dynamics model trains.
+
+    Attributes:
+        networks: Stacked networks.
+        low: Least log-variance of every predicted number; of length zero without variances.
+        high: Largest log-variance, likewise.
+    """
+
+    networks: Network
+    low: Float[Array, " target"]
+    high: Float[Array, " target"]
+
+
+class ModelStructure(eqx.Module):
+    """What a dynamics model knows without gradients.
+
+    Attributes:
+        change: Least squares from what is seen and the action to the change of the observation.
+        outcome: Least squares from these and the next observation to the reward and the costs.
+        predicted: 1 for every observation that is predicted, 0 for exogenous ones.
+        ends: 1 where a row of the log is terminated, 0 where none is.
+    """
+
+    change: LeastSquares
+    outcome: LeastSquares
+    predicted: Float[Array, " obs"]
+    ends: Float[Array, ""]
+
+
+class Calibration(NamedTuple):
+    """What the episodes that were held out say of a model.
+
+    Attributes:
+        elites: Numbers of the members that predict, the best one first.
+        mean: Mean disagreement over the rows.
+        largest: Their largest disagreement.
+    """
+
+    elites: Int[Array, " elite"]
+    mean: Float[Array, ""]
+    largest: Float[Array, ""]
+
+
+class Moments(NamedTuple):
+    """Means and deviations of every member, in units of the preparation.
+
+    Attributes:
+        mean: One number a target.
+        std: Their deviations; zero for a deterministic model.
+    """
+
+    mean: Float[Array, "ens *batch target"]
+    std: Float[Array, "ens *batch target"]
+
+
+def linear_answer(
+    fit: LeastSquares | None, inputs: Float[Array, "*batch in"], targets: int
+) -> tuple[Float[Array, "*batch target"], Float[Array, " target"]]:
+    """What the linear part answers, and the deviation of what it leaves; no gradients.
+
+    Args:
+        fit: Its least squares; zero and one where ``None``.
+        inputs: Rows of inputs.
+        targets: Number of targets.
+    """
+    if fit is None:
+        return jnp.zeros((*inputs.shape[:-1], targets), inputs.dtype), jnp.ones(targets)
+    both = jax.lax.stop_gradient((coefficients(fit, targets), spread(fit, targets)))
+    answer = inputs @ both[0][:-1]
+    return answer + along(both[0][-1], answer), both[1]
+
+
+def likelihood_loss(
+    members: DynamicsMembers,
+    answers: Float[Array, "ens *batch output"],
+    left: Float[Array, "*batch target"],
+    counted: Float[Array, " target"],
+) -> Float[Array, "*batch"]:
+    """Minus the log-likelihood of what the linear part leaves, summed over members and targets.
+
+    Args:
+        members: With the bounds of the log-variances.
+        answers: Outputs of their networks: means, then log-variances where there are any.
+        left: What the linear part leaves, over its deviation.
+        counted: Weight of every target, zero or one.
+    """
+    if not members.low.size:
+        losses = jnp.square(left[None] - answers) / 2
+    else:
+        mean, raw = jnp.split(answers, 2, axis=-1)
+        low, high = (along(bound, mean) for bound in _bounds(members))
+        losses = gaussian_nll(mean, raw, jnp.broadcast_to(left, mean.shape), low=low, high=high)
+    return jnp.sum(losses * along(counted, losses), axis=(0, -1))
+
+
+def bound_loss(members: DynamicsMembers, counted: Float[Array, " target"]) -> Float[Array, ""]:
+    """What draws the bounds of the log-variances together, down to a distance of one."""
+    if not members.low.size:
+        return jnp.zeros(())
+    low, high = _bounds(members)
+    return jnp.sum(counted * (high - low))
+
+
+def _bounds(members: DynamicsMembers) -> tuple[Array, Array]:
+    # Steps of Adam do not shrink with the gradient: without it the bounds would pass each other.
+    return members.low, jnp.maximum(members.high, members.low + 1)
+
+
+def member_moments(
+    members: DynamicsMembers, answers: Array, base: Array, size: Array, counted: Array
+) -> Moments:
+    """Means and deviations of all members, in units; arguments as above.
+
+    Args:
+        members: With the bounds of the log-variances.
+        answers: Outputs of their networks.
+        base: What the linear part answers.
+        size: The deviation of what it leaves.
+        counted: Weight of every target, zero or one.
+    """
+    size, counted = along(size, answers), along(counted, answers)
+    if not members.low.size:
+        mean = (base[None] + answers * size) * counted
+        return Moments(mean, jnp.zeros_like(mean))
+    learned, raw = jnp.split(answers, 2, axis=-1)
+    low, high = (along(bound, raw) for bound in _bounds(members))
+    std = jnp.exp(soft_clamp(raw, low, high) / 2)
+    return Moments((base[None] + learned * size) * counted, std * size * counted)
+
+
+def uncertainty_of(moments: Moments, kind: Uncertainty) -> Float[Array, "*batch"]:
+    """How uncertain a prediction is, over members ``i`` and predicted numbers ``k``.
+
+    Args:
+        moments: What every member predicts.
+        kind: ``"disagreement"`` for ``sqrt(mean_k var_i mean_ik)``, ``"aleatoric"`` for
+            ``max_i ||std_i||``, ``"discrepancy"`` for ``max_ij ||mean_i - mean_j||``.
+    """
+    if kind == "aleatoric":
+        return mopo_penalty(moments.std)
+    if kind == "discrepancy":
+        return ensemble_discrepancy(moments.mean)
+    return jnp.sqrt(jnp.mean(jnp.var(moments.mean, axis=0), axis=-1))
+
+
+def along(vector: Float[Array, " target"], of: Float[Array, "..."]) -> Float[Array, "..."]:
+    """A vector along the last axis of an array."""
+    return vector.reshape(*(1,) * (of.ndim - 1), -1)
+
+
+def newest(maps: Preparation, seen: Float[Array, "*batch seen"]) -> Float[Array, "*batch obs"]:
+    """The present observation in what networks see."""
+    n_obs, width = maps.obs.offset.shape[-1], maps.low.shape[-1] + FLAGS
+    return seen[..., -width - n_obs : -width] if maps.window else seen
+
+
+def next_seen(
+    maps: Preparation,
+    seen: Float[Array, "*batch seen"],
+    action: Float[Array, "*batch act"],
+    next_obs: Float[Array, "*batch obs"],
+) -> Float[Array, "*batch seen"]:
+    """What networks see one step on, all in units: the next observation, or the window with it."""
+    if not maps.window:
+        return next_obs
+    known = jnp.ones(next_obs.shape[:-1], bool)
+    step = step_features(next_obs, action, known, known)
+    return jnp.concatenate([seen[..., step.shape[-1] :], step], axis=-1)
+
+
+def network_answers(members: DynamicsMembers, inputs: Float[Array, "*batch in"]) -> Array:
+    """The outputs of every network; what it sees is clipped, which the linear part does not do."""
+    return jax.vmap(_answer, in_axes=(0, None))(members.networks, jnp.clip(inputs, -CLIP, CLIP))
+
+
+def _answer(network: Network, inputs: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
+    return network(inputs)
+
+
+def joined(change: Moments, outcome: Moments, chosen: Int[Array, " elite"]) -> Moments:
+    """Observations, reward and costs of some members."""
+    pairs = zip(change, outcome, strict=True)
+    return Moments(*(jnp.concatenate([one[chosen], two[chosen]], axis=-1) for one, two in pairs))
