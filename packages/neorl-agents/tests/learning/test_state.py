@@ -16,8 +16,8 @@ from neorl_core.statistics import merge_statistics
 
 SMALL = {"hidden": (8,), "batch_size": 8}
 BY_DAY = [
-    pytest.param(name, marks=pytest.mark.nightly if ALGORITHMS[name].keeps_limits else ())
-    for name in ALGORITHMS
+    pytest.param(name, marks=pytest.mark.nightly if kind.keeps_limits or kind().fits() else ())
+    for name, kind in ALGORITHMS.items()
 ]
 PARTS = [field.name for field in fields(LearnerState)]
 
@@ -72,7 +72,11 @@ def test_a_restart_sets_every_counter_to_zero_and_nothing_else():
 def test_leaves_of_a_learner_under_a_restart(name, problem):
     """After two updates the counters alone go back; networks, moments and maps stay to the bit."""
     plain = sized(ALGORITHMS[name](), **SMALL)
-    fresh = plain.init(problem.spec, problem.statistics, jax.random.key(0))
+    context = {
+        name: fit.learner.init(problem.spec, problem.statistics, jax.random.key(1))
+        for name, fit in plain.fits().items()
+    }
+    fresh = plain.init(problem.spec, problem.statistics, jax.random.key(0), context=context)
     update, state = jax.jit(type(plain).update), fresh
     for i in range(2):
         state, _ = update(as_arrays(plain), state, problem.batch(plain, seed=i), jax.random.key(i))
