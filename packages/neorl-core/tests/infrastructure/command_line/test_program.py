@@ -60,7 +60,9 @@ def test_the_overview(
     program: Program, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert program.run(words) == DONE
-    assert capsys.readouterr().out == "usage: neorl-envs COMMAND\n"
+    said = capsys.readouterr().out
+    assert said.startswith("usage: neorl-envs COMMAND\n")
+    assert said.endswith("completion in a shell: `neorl-envs completion --help`\n")
     assert PREPARED == []
 
 

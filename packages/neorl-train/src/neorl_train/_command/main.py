@@ -89,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             name: f"neorl_train._command.subcommands.{name.replace('-', '_')}" for name in NAMES
         },
         prepare=prepare_process,
+        sectioned=("run", "finetune", "federate"),
         when_memory_ends="start a run with a smaller steps.batch_size or networks.hidden, fewer "
         "seeds, starts or rows, or continue this one on a machine with more",
     )

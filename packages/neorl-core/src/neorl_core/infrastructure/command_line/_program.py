@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import io
 import os
@@ -14,7 +15,20 @@ from types import FrameType
 
 from neorl_core._vocabulary.errors import InputError
 from neorl_core.infrastructure import unknown_name
+from neorl_core.infrastructure.command_line._completion import (
+    NAME,
+    USAGE,
+    completion_script,
+    options_in,
+    shell_of,
+)
 from neorl_core.infrastructure.command_line._errors import StoppedError, is_out_of_memory, one_line
+from neorl_core.infrastructure.command_line._kept_help import (
+    is_help,
+    print_kept_help,
+    rendered_help,
+)
+from neorl_core.infrastructure.command_line._sections import ALL, HELP
 
 DONE, BAD_INPUT = 0, 2
 """Exit codes; a command that signal ``n`` stops ends with ``128 + n``."""
@@ -30,6 +44,7 @@ class Program:
         subcommands: Module of every subcommand by its name, imported when it is called.
         prepare: Called before the subcommand is imported; sets process switches.
         when_memory_ends: Advice where an array did not fit into memory.
+        sectioned: Subcommands whose options are in sections, of which ``--help all`` shows all.
     """
 
     name: str
@@ -37,6 +52,7 @@ class Program:
     subcommands: Mapping[str, str]
     prepare: Callable[[], object]
     when_memory_ends: str
+    sectioned: tuple[str, ...] = ()
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Runs the command line; whatever goes wrong is one line on standard error.
@@ -49,15 +65,22 @@ class Program:
             operating system; 130 stopped by Ctrl-C, 143 by SIGTERM.
         """
         words = list(sys.argv[1:] if arguments is None else arguments)
-        if not words or words[0] in ("-h", "--help"):
+        if not words or words[0] in HELP:
             print(self.overview, end="")
+            print(f"\ncompletion in a shell: `{self.name} completion --help`")
             return DONE
         if words[0] == "--version":
             print(f"{self.name} {metadata.version(self.name)}")
             return DONE
         try:
             with _termination_raises():
-                self._run_subcommand(words[0], words[1:])
+                if words[0] == NAME and NAME not in self.subcommands:
+                    self._print_completion(words[1:])
+                elif is_help(words[1:]) and words[0] in self.subcommands:
+                    # A process of its own has the tables as they are installed, and nothing more.
+                    self._print_help(words[0], words[1:], kept=arguments is None)
+                else:
+                    self._run_subcommand(words[0], words[1:])
                 sys.stdout.flush()  # here, where a reader that went away is no error
         except InputError as error:
             return self._fail(one_line(error))
@@ -73,6 +96,29 @@ class Program:
         except OSError as error:
             return self._fail(_refusal(error))
         return DONE
+
+    def _print_help(self, name: str, words: list[str], *, kept: bool) -> None:
+        """What a subcommand says of itself, without the switches that only its work needs."""
+
+        def render() -> None:
+            importlib.import_module(self.subcommands[name]).command(words)
+
+        if kept:
+            print_kept_help(self.name, [name, *words], render)
+        else:
+            render()
+
+    def _print_completion(self, words: list[str]) -> None:
+        """The script for a shell: the options are those that the help of every command names."""
+        if is_help(words):
+            print(USAGE.format(program=self.name), end="")
+            return
+        shell, options = shell_of(self.name, words), {}
+        for name in self.subcommands:
+            asked = [HELP[-1], ALL] if name in self.sectioned else [HELP[-1]]
+            page = rendered_help(functools.partial(self._print_help, name, asked, kept=False))
+            options[name] = options_in(page)
+        print(completion_script(self.name, {**options, NAME: []}, shell), end="")
 
     def _run_subcommand(self, name: str, words: list[str]) -> None:
         if name not in self.subcommands:
