@@ -1,12 +1,22 @@
 """MLflow follows what checkpoints have made permanent, once each, and harms nothing."""
 
+import contextlib
+import os
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
+import time
+import urllib.request
+from importlib.util import find_spec
 
 import pytest
 
-from neorl_train.runs import MlflowTracker, NoTracker, Records, create_run
+from neorl_train._pipeline.write_results import write_results
+from neorl_train.runs import MlflowTracker, NoTracker, Records, create_run, file_lock
 from neorl_train.runs._tracker import MISSING, mlflow_installed
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own
@@ -27,7 +37,9 @@ RECORD = {
     "id": "abc",
     "config_hash": "sha256:c",
     "execution_mode": "form",
-    "dataset": {"content_hash": "sha256:d"},
+    "dataset": {"content_hash": "sha256:d", "file": "dataset.h5", "rows": 7, "episodes": 2},
+    "status": "running",
+    "commit": "0123abc",
     "policies": {"bc-0.safetensors": "sha256:p"},
 }
 
@@ -86,7 +98,11 @@ def test_only_what_is_permanent_is_copied_and_nothing_twice(run, records, client
     (run.checkpoints("bc") / "20").mkdir(parents=True)
     (run.checkpoints("bc") / "30.orbax-checkpoint-tmp").mkdir()
     found = client.copy()
-    assert sorted(found) == ["0001/bc-0", "0001/bc-1"]
+    assert sorted(found) == ["0001", "0001/bc-0", "0001/bc-1"]
+    parent = found["0001"].info.run_id
+    for name in ("0001/bc-0", "0001/bc-1"):
+        assert found[name].data.tags["mlflow.parentRunId"] == parent
+    assert "mlflow.parentRunId" not in found["0001"].data.tags
     assert [s for s, _, _ in client.history(found["0001/bc-1"], "loss")] == [10, 20]
     (run.checkpoints("bc") / "30").mkdir()
     for _ in range(2):
@@ -117,6 +133,157 @@ def test_one_run_holds_parameters_metrics_policy_and_dataset(run, records, clien
     assert client.artifacts(one) == ["bc-0.safetensors"]
     client.copy()
     assert client.artifacts(one) == ["bc-0.safetensors"]
+
+
+def _finish(run, noisy):
+    """Leaves what a finished run leaves."""
+    write_results(run.path, noisy.evaluation, noisy.verdict)
+    (run.path / "report.html").write_text("<p>report</p>")
+    (run.path / "policy.bundle").mkdir()
+    (run.path / "policy.bundle" / "manifest.json").write_text("{}")
+    run.update_record(status="finished")
+
+
+def _check_parent(parent, client, noisy):
+    """The run of the job has what its users look for."""
+    tables = noisy.tables
+    row = tables.row(tables.candidate, guarded=True)
+    assert parent.data.tags["neorl.verdict"] == noisy.verdict.answer
+    assert parent.data.tags["mlflow.source.git.commit"] == "0123abc"
+    assert parent.data.params["penalty.heat"] == "0.5"
+    assert parent.data.metrics["gain"] == row.difference.value
+    assert parent.data.metrics["gain.low"] == row.difference.low
+    assert parent.data.metrics["cost.load"] == row.costs[0].total.value
+    assert parent.data.metrics["trips"] == row.trips.value
+    (known,) = parent.inputs.dataset_inputs
+    assert (known.dataset.name, known.dataset.digest) == ("Line-v0", "d")
+    assert '"rows": 7' in known.dataset.profile
+    expected = ["config.toml", "evaluation.json", "policy.bundle", "report.html", "verdict.json"]
+    assert sorted(client.artifacts(parent)) == expected
+
+
+@pytest.mark.slow
+def test_the_run_of_the_job_holds_verdict_gain_costs_and_files(run, records, client, noisy):
+    _write(records, "bc", (0,), (10,))
+    (run.checkpoints("bc") / "10").mkdir(parents=True)
+    _finish(run, noisy)
+    for _ in range(2):
+        parent = client.copy()["0001"]
+        assert parent.info.status == "FINISHED"
+        _check_parent(parent, client, noisy)
+
+
+@pytest.mark.slow
+def test_a_lock_that_is_held_costs_a_run_no_more_than_the_last_wait(run, records, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setattr("neorl_train.runs._mlflow.PATIENCE", 0.2)
+    with file_lock(run.path.parent / "mlflow.lock"):
+        tracker = MlflowTracker(run, last_seconds=20)
+        tracker.follow()
+        said = tracker.finish()
+    assert f"in use by process {os.getpid()}" in said
+    assert said.endswith(f"`neorl-train track {run.path}` writes them later")
+
+
+def test_a_thread_that_never_ends_is_left(run, monkeypatch):
+    waiting = threading.Event()
+    pytest.importorskip("mlflow")
+    monkeypatch.setattr("neorl_train.runs._mlflow.MlflowCopy", lambda _: waiting.wait(60))
+    tracker = MlflowTracker(run, last_seconds=0.1)
+    said = tracker.finish()
+    waiting.set()
+    assert "no answer within 0.1 s" in said
+
+
+@pytest.mark.slow
+def test_a_server_that_is_gone_is_named(run, records, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    tracker = MlflowTracker(run)
+    tracker.follow()
+    said = tracker.finish()
+    assert "127.0.0.1" in said
+    assert "the records are complete" in said
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """MLflow's own server on loopback; `hatch run mlflow-server:test` has what it needs."""
+    command = os.environ.get("NEORL_MLFLOW") or shutil.which("mlflow")
+    if command is None or (not os.environ.get("NEORL_MLFLOW") and find_spec("flask") is None):
+        pytest.skip("MLflow's server is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place, log = tmp_path / "server", tmp_path / "server.log"
+    place.mkdir()
+    words = [command, "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    words += ["--backend-store-uri", f"sqlite:///{place / 'server.db'}"]
+    words += ["--artifacts-destination", str(place / "artifacts")]
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            words, stdout=output, stderr=output, cwd=place, start_new_session=True
+        )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _await(f"{address}/health", process, log)
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _await(address, process, log):
+    end = time.monotonic() + 300
+    while time.monotonic() < end and process.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5):
+            return
+        time.sleep(1)
+    pytest.fail(log.read_text()[-2000:])
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_real_server_holds_a_job_and_may_die(run, records, noisy, server):
+    from mlflow import MlflowClient
+
+    tracker = MlflowTracker(run)
+    _write(records, "bc", (0, 1), (10,))
+    (run.checkpoints("bc") / "10").mkdir(parents=True)
+    (run.path / "policies").mkdir()
+    run.policy("bc", 0).write_bytes(b"policy")
+    tracker.follow()
+    _write(records, "bc", (0, 1), (20,))
+    (run.checkpoints("bc") / "20").mkdir()
+    tracker.follow()
+    _finish(run, noisy)
+    assert tracker.finish() == ""
+    client = MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
+    experiment = client.get_experiment_by_name("neorl")
+    found = {one.info.run_name: one for one in client.search_runs([experiment.experiment_id])}
+    assert set(found) == {"0001", "0001/bc-0", "0001/bc-1"}
+    history = client.get_metric_history(found["0001/bc-0"].info.run_id, "loss")
+    assert [one.step for one in history] == [10, 20]
+
+    class Files:
+        def artifacts(self, one):
+            return [item.path for item in client.list_artifacts(one.info.run_id)]
+
+    _check_parent(found["0001"], Files(), noisy)
+    assert found["0001"].info.status == "FINISHED"
+    assert any(name.startswith("system/cpu") for name in found["0001"].data.metrics)
+    assert not (run.path.parent / "mlflow.db").exists()
+    os.killpg(server.pid, signal.SIGKILL)
+    started = time.monotonic()
+    again = MlflowTracker(run)
+    again.follow()
+    said = again.finish()
+    assert "the records are complete" in said
+    assert time.monotonic() - started < 40
 
 
 @pytest.mark.slow
@@ -180,7 +347,9 @@ def test_three_processes_start_on_an_empty_folder(tmp_path):
     experiment = client.get_experiment_by_name("neorl")
     found = client.search_runs([experiment.experiment_id])
     assert {one.data.tags["neorl.id"] for one in found} == set("abc")
-    assert all(one.data.tags["neorl.lines"] == "2" for one in found)
+    seeds = [one for one in found if "neorl.seed" in one.data.tags]
+    assert len(seeds) == 3
+    assert all(one.data.tags["neorl.lines"] == "2" for one in seeds)
 
 
 def test_an_error_is_said_at_the_end_and_harms_nothing(run, records, monkeypatch):

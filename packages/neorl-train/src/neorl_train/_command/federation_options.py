@@ -9,7 +9,8 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.options import FLAGS, Flags, with_flags
+from neorl_train._command.options import with_flags
+from neorl_train._command.run_argument import FLAGS, Flags
 from neorl_train.configuration._sections import Config, config_to_dict, config_type
 from neorl_train.configuration._toml import dump_toml, updated
 from neorl_train.configuration._untrained import refuse_untrained, require_importable

@@ -1,21 +1,19 @@
-"""From the words after a subcommand to its flags, run directory or configuration."""
+"""From the words after a subcommand to its flags and its configuration."""
 
 import dataclasses
 import math
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from neorl_core import InputError
-from neorl_core.infrastructure import nearest_name
 from neorl_core.infrastructure.command_line import parse_options
+from neorl_train._command.run_argument import FLAGS, Flags, flag_field
 from neorl_train._pipeline.offline_run import continued
 from neorl_train.configuration._sections import Config, config_type
 from neorl_train.configuration._toml import load_toml
 from neorl_train.configuration._untrained import refuse_untrained, require_importable
 from neorl_train.experience._source import FileSource, source_named
-from neorl_train.runs._directory import RunDirectory
 
 USAGE = """neorl-train run [CONFIG.toml | LOG | PLANT] [--OPTION VALUE ...]
 
@@ -49,27 +47,6 @@ examples:
   neorl-train finetune runs/0001 --finetune.share 0.25 --finetune.environments 20
   neorl-train finetune runs/0002 --finetune.environment CSTR-v0    (RUN learned from a file)
 """
-
-
-def _flag(words: str) -> Any:
-    return dataclasses.field(default=False, metadata={"help": words})
-
-
-@dataclasses.dataclass(frozen=True)
-class Flags:
-    """What a command prints besides its results; ``--NAME`` sets a flag.
-
-    Attributes:
-        quiet: Whether progress is left out.
-        timings: Whether a table says where the time went.
-    """
-
-    quiet: bool = _flag("print no progress")
-    timings: bool = _flag("print a table of where the time went")
-
-
-FLAGS = {f"--{field.name}": field for field in dataclasses.fields(Flags)}
-"""Field of :class:`Flags` by the flag as it is typed."""
 
 
 def read_run_options(arguments: list[str], algorithms: Mapping[str, type]) -> tuple[Config, Flags]:
@@ -180,7 +157,7 @@ def with_flags(kind: type[Config]) -> type[Config]:
     for field in dataclasses.fields(Flags):
         words = field.metadata["help"]
         marks = tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help=words)
-        fields.append((field.name, Annotated[(bool, *marks)], _flag(words)))
+        fields.append((field.name, Annotated[(bool, *marks)], flag_field(words)))
     made = dataclasses.make_dataclass("RunOptions", fields, bases=(kind,), frozen=True)
     made.__doc__ = kind.__doc__
     return made
@@ -188,68 +165,3 @@ def with_flags(kind: type[Config]) -> type[Config]:
 
 def _fields(options: Any) -> dict[str, Any]:
     return {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-
-
-def read_run_argument(
-    command: str, words: list[str], summary: str, *, takes: Iterable[str] = ()
-) -> tuple[RunDirectory, Flags]:
-    """The one run directory that a command takes, and its flags; prints the usage if asked for.
-
-    Args:
-        command: Name of the command.
-        words: Arguments of the command.
-        summary: What it does, in one sentence.
-        takes: Flags that the command takes, of :data:`FLAGS`.
-
-    Returns:
-        The directory, and the flags that are given.
-
-    Raises:
-        InputError: If there is an option it does not take, or not exactly one argument.
-        SystemExit: After ``--help``.
-    """
-    takes = tuple(takes)
-    if "-h" in words or "--help" in words:
-        print(_usage(command, summary, takes))
-        sys.exit(0)
-    left = [word for word in words if word not in takes]
-    refuse_options(command, left, known=takes)
-    if len(left) != 1:
-        raise InputError(
-            f"{command} takes one run directory, got {len(left)} arguments; "
-            f"for example `neorl-train {command} runs/0001`"
-        )
-    flags = Flags(**{FLAGS[word].name: word in words for word in takes})
-    return RunDirectory(Path(left[0]).absolute()), flags
-
-
-def _usage(command: str, summary: str, takes: tuple[str, ...]) -> str:
-    lines = [
-        " ".join([f"usage: neorl-train {command} RUN", *(f"[{flag}]" for flag in takes)]),
-        f"\n{summary}\n",
-        *["flags:"] * bool(takes),
-        *(f"  {flag:<10} {FLAGS[flag].metadata['help']}" for flag in takes),
-        *[""] * bool(takes),
-        f"example:\n  neorl-train {command} runs/0001",
-    ]
-    return "\n".join(lines)
-
-
-def refuse_options(command: str, words: list[str], *, known: Iterable[str] = ()) -> None:
-    """Refuses options that a command does not have.
-
-    Args:
-        command: Name of the command.
-        words: Arguments of the command, its flags aside.
-        known: Flags that the command has.
-
-    Raises:
-        InputError: Naming the first, and the nearest flag.
-    """
-    for word in words:
-        if word.startswith("-"):
-            near = nearest_name(word.partition("=")[0], known)
-            hint = f"did you mean {near}? " if near else ""
-            raise InputError(
-                f"unknown option {word!r} of {command}; {hint}see `neorl-train {command} --help`"
-            )

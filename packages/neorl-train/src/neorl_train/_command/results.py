@@ -1,14 +1,55 @@
-"""What a command prints at its end: the results of a run."""
+"""What a command prints at its end: the results of a run, as text or as JSON."""
 
-from neorl_train._command.options import Flags
-from neorl_train._process.timings import Timings
-from neorl_train.runs._directory import RunDirectory
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from neorl_train._command.run_argument import Flags
+
+if TYPE_CHECKING:
+    from neorl_train._process.timings import Timings
+    from neorl_train.runs._directory import RunDirectory
+
+VERSION = 1
 
 
-def print_results(run: RunDirectory, timings: Timings, flags: Flags) -> None:
+def print_results(run: "RunDirectory", timings: "Timings", flags: Flags) -> None:
     """Prints the results of a run, and before them where the time went if that is asked for."""
     from neorl_train.report._terminal import print_summary
 
+    if flags.json:
+        print_json("run-results", run_results(run))
+        return
     if flags.timings:
         print(timings.table())
     print_summary(run.path)
+
+
+def run_results(run: "RunDirectory") -> dict[str, Any]:
+    """Where a run lies, how it ended, its verdict and its tables, as plain JSON."""
+    from neorl_train.results._file import read_evaluation
+    from neorl_train.results._json import to_plain
+    from neorl_train.runs._names import REPORT
+    from neorl_train.verdicts._file import read_verdict
+
+    record, report = run.record(), run.path / REPORT
+    return {
+        "run": str(run.path),
+        "status": record["status"],
+        "report": str(report) if report.is_file() else "",
+        "verdict": to_plain(read_verdict(run.path)),
+        "tables": to_plain(read_evaluation(run.path).tables),
+        "timings": record.get("timings", {}),
+    }
+
+
+def print_json(kind: str, content: Mapping[str, Any]) -> None:
+    """Prints one document of JSON with the head that every file of neorl has.
+
+    Args:
+        kind: Kind of the document, such as ``"run-results"``.
+        content: Plain JSON; a head of its own stays.
+    """
+    from neorl_core.infrastructure import head
+
+    print(json.dumps({**head(kind, VERSION), **content}, indent=1))

@@ -1,6 +1,7 @@
 """The main job: from a source of experience to policies, a verdict and a report."""
 
 import shutil
+import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
@@ -141,27 +142,74 @@ def resume_job(
     if is_complete(run):
         reporter.say(f"run {run.path} is finished and its results are complete: nothing to do")
         return run
-    present = metadata.version("jax")
-    if record["versions"]["jax"] != present:
-        reporter.say(
-            f"the run began with jax {record['versions']['jax']}, this is {present}: "
-            "results will not be the same bits"
-        )
+    _note_other_versions(run, record, reporter)
     return carry_on(reopened(config), run, reporter, timings)
+
+
+PACKAGES = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "neorl-train")
+"""Distributions whose versions a run is a function of."""
+
+
+def _note_other_versions(run: RunDirectory, record: Mapping[str, Any], reporter: Reporter) -> None:
+    """Says which versions are others than those that the run began with, and keeps both."""
+    present = _versions()
+    last = (record.get("resumed_with") or [{}])[-1].get("versions", record["versions"])
+    if present != last:
+        now = {"time": _now(), "versions": present, "commit": source_commit()}
+        run.update_record(resumed_with=[*record.get("resumed_with", []), now])
+    changed = [
+        f"{name} {record['versions'].get(name, 'unknown')}, this is {version}"
+        for name, version in present.items()
+        if record["versions"].get(name) != version
+    ]
+    if changed:
+        reporter.say(f"the run began with {'; '.join(changed)}: results will not be the same bits")
+
+
+def _versions() -> dict[str, str]:
+    return {name: metadata.version(name) for name in PACKAGES}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def source_commit() -> str:
+    """Commit of the checkout that this code lies in; empty where it is installed from a wheel."""
+    here = Path(__file__)
+    # A virtual environment may lie in a checkout of something else, which does not track this file.
+    questions = (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"])
+    answer = ""
+    for words in questions:
+        try:
+            found = subprocess.run(
+                ["git", "-C", str(here.parent), *words],
+                capture_output=True,
+                text=True,
+                timeout=SECONDS_FOR_GIT,
+                check=True,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return ""
+        answer = found.stdout.strip()
+    return answer
+
+
+SECONDS_FOR_GIT = 5.0
 
 
 def first_record(complete: Resolved) -> dict[str, Any]:
     """What the record of a run says before anything is done."""
     config = complete.run.config
-    packages = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "neorl-train")
     return {
         "id": uuid.uuid4().hex,
         "status": RUNNING,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "started": _now(),
         "config_hash": config_hash(config),
         "execution_mode": EXECUTION_MODE,
         "devices": len(jax.local_devices()),
-        "versions": {name: metadata.version(name) for name in packages},
+        "versions": _versions(),
+        "commit": source_commit(),
         "python": sys.version.split()[0],
         "algorithms": list(config.training.algorithms),
         "seeds": list(config.training.seeds),

@@ -1,6 +1,7 @@
 """The stages of the main job: log, training, policies, evaluation, verdict, report."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 
 from neorl_agents import ALGORITHMS
 from neorl_core import Policy
+from neorl_core.infrastructure.command_line import StoppedError
 from neorl_safety.guards import describe_settings
 from neorl_safety.monitoring import Watch
 from neorl_train._pipeline.artefacts import (
@@ -55,23 +57,20 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
     # Loops may be refused, so before training.
     controllers = _fit_controllers(run, session, experience)
     retuning, retuned = _retune(run, session, experience, controllers)
-    tracker = _tracker(run, session)
-    try:
+    with _tracked(run, session) as tracker:
         learned = _train_all(run, session, experience, controllers, tracker)
-    finally:
-        tracking_error = tracker.finish()
-        if tracking_error:
-            session.reporter.say(tracking_error)
-    _leave_what_was_tried(run, session, learned)
-    policies = retuned | _policies(learned)
-    watches += disagreement_watch(config, experience, policies)
-    guarding = _leave_guard(run, session, experience, controllers, watches)
-    candidate, prediction = _choose(run, session, retuning, policies)
-    with session.timings.stage("evaluate"):
-        evaluation = _evaluate(run, session, experience, policies, controllers, candidate, guarding)
-        _leave_results(run, session, experience, learned, evaluation, prediction)
-    session.reporter.end()
-    write_run_report(session.directory, session.reporter, session.timings)
+        _leave_what_was_tried(run, session, learned)
+        policies = retuned | _policies(learned)
+        watches += disagreement_watch(config, experience, policies)
+        guarding = _leave_guard(run, session, experience, controllers, watches)
+        candidate, prediction = _choose(run, session, retuning, policies)
+        with session.timings.stage("evaluate"):
+            evaluation = _evaluate(
+                run, session, experience, policies, controllers, candidate, guarding
+            )
+            _leave_results(run, session, experience, learned, evaluation, prediction)
+        session.reporter.end()
+        write_run_report(session.directory, session.reporter, session.timings)
 
 
 def _fit_controllers(
@@ -134,6 +133,24 @@ def _choose(
     for line in words:
         session.reporter.say(line)
     return candidate, prediction
+
+
+@contextmanager
+def _tracked(run: ResolvedRun, session: Session) -> Iterator[Tracker]:
+    """A tracker that is told how the run ended; what went wrong with it is said, and no more."""
+    tracker = _tracker(run, session)
+    status = "FAILED"
+    try:
+        yield tracker
+        status = "FINISHED"
+    except StoppedError:
+        status = "KILLED"
+        raise
+    finally:
+        with session.timings.stage("tracking"):
+            trouble = tracker.finish(status)
+        if trouble:
+            session.reporter.say(trouble)
 
 
 def _tracker(run: ResolvedRun, session: Session) -> Tracker:

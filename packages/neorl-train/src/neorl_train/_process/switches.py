@@ -20,7 +20,8 @@ def prepare_process() -> None:
 
     - Every core is a host device of its own (``XLA_FLAGS``), so that seeds run side by side.
     - Compiled programs persist in the user's cache, the small ones too.
-    - The telemetry of MLflow, and of whatever honours ``DO_NOT_TRACK``, is off.
+    - The telemetry of MLflow, and of whatever honours ``DO_NOT_TRACK``, is off, and its server is
+      asked twice, for ten seconds each, before tracking gives up.
 
     Call it before anything has run on a device: a backend that runs keeps its devices.
     """
@@ -30,5 +31,8 @@ def prepare_process() -> None:
         environ["XLA_FLAGS"] = f"{flags} {DEVICES_FLAG}={cores()}".strip()
     environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     environ.setdefault("DO_NOT_TRACK", "true")
+    # MLflow would try a server that is gone for minutes; the records can be copied later.
+    environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     keep_compiled_programs(cache_directory())

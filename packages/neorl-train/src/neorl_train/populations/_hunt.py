@@ -100,7 +100,7 @@ def hunt(
     """
     world, learner = options.world(), options.learner()
     options.out.mkdir(parents=True, exist_ok=True)
-    with file_lock(options.out / "lock", wait=False):
+    with file_lock(options.out / "lock"):
         keep = population_checkpoints(
             options.out / "checkpoints", world, learner, seed=options.seed, say=say
         )

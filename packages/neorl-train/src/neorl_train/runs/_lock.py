@@ -26,7 +26,7 @@ def locked(run: RunDirectory) -> Iterator[None]:
     Raises:
         InputError: If another process holds it; its number is named.
     """
-    with file_lock(run.path / LOCK, wait=False):
+    with file_lock(run.path / LOCK):
         yield
 
 
@@ -57,20 +57,20 @@ def holder(run: RunDirectory) -> str | None:
 
 
 @contextlib.contextmanager
-def file_lock(path: Path, *, wait: bool) -> Iterator[None]:
+def file_lock(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
     """Holds a lock that ends with the process, however that ends.
 
     Args:
         path: The file to lock; made where it is missing, and left there. It names the process.
-        wait: Wait for the present holder instead of refusing.
+        patience: Seconds to wait for the present holder before refusing.
 
     Raises:
-        InputError: If another process holds it and ``wait`` is false.
+        InputError: If another process holds it all that time.
         OSError: If the file cannot be opened, or the file system has no locks.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        if not _taken(descriptor, wait=wait):
+        if not _taken(descriptor, patience):
             raise InputError(
                 f"{path.parent} is in use by process {_named(descriptor)}; wait for it or stop it"
             )
@@ -86,10 +86,8 @@ def file_lock(path: Path, *, wait: bool) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _taken(descriptor: int, *, wait: bool) -> bool:
-    if wait:
-        return lock_descriptor(descriptor)
-    last = time.monotonic() + PATIENCE
+def _taken(descriptor: int, patience: float) -> bool:
+    last = time.monotonic() + patience
     while not lock_descriptor(descriptor, blocking=False):
         if time.monotonic() > last:
             return False

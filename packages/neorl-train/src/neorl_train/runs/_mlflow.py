@@ -1,14 +1,15 @@
-"""Copies the records of a run into an MLflow database on SQLite, as far as they are permanent.
+"""Copies the records and results of a run into MLflow, as far as they are permanent.
 
 Importing this module imports MLflow, which takes a second.
 """
 
+import contextlib
 import logging
+import os
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
@@ -17,34 +18,64 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._lock import file_lock
+from neorl_train.runs._mlflow_results import (
+    artifacts_of,
+    dataset_input,
+    result_metrics,
+    result_tags,
+    run_parameters,
+)
 from neorl_train.runs._names import MLFLOW_ARTIFACTS, MLFLOW_DATABASE, MLFLOW_LOCK
 from neorl_train.runs._records import RecordReader
 
 EXPERIMENT = "neorl"
 BATCH = 1000
 """Most metrics that one call may carry."""
+PARAMETERS = 100
+"""Most parameters that one call may carry."""
 LINES, POLICY = "neorl.lines", "neorl.policy_digest"
 """Tags: how many lines of the records an MLflow run holds, and of which policy the artefact."""
+RESULTS = "neorl.results_digest"
+"""Tag: of which results and files the job's run holds the copies."""
+PARENT = "mlflow.parentRunId"
+PATIENCE = 60.0
+"""Seconds until the lock of the database counts as held for good."""
+
+
+def tracking_uri(run: RunDirectory) -> str:
+    """Where the runs of a folder are tracked: ``MLFLOW_TRACKING_URI``, else its own database."""
+    given = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return given or f"sqlite:///{run.path.parent.absolute() / MLFLOW_DATABASE}"
 
 
 def copy_to_mlflow(run: RunDirectory) -> None:
-    """Brings the MLflow runs of a run directory up to its last checkpoints, once.
+    """Brings the MLflow runs of a run directory up to its last checkpoints and results, once.
 
     Args:
-        run: The run; its folder holds the database.
+        run: The run.
+
+    Raises:
+        InputError: If another process holds the database's lock.
     """
-    MlflowCopy(run).update()
+    copy = MlflowCopy(run)
+    copy.update()
+    copy.end(_STATUS.get(copy.record["status"], "RUNNING"))
 
 
 class MlflowCopy:
     """The MLflow runs of one run directory, brought up to its last checkpoints on demand.
 
-    One MLflow run for each algorithm and seed, with parameters, metrics, dataset hash and, at the
-    end, the policy artefact. Only what a checkpoint has made permanent is copied, so nothing is
-    ever logged twice or taken back. A lock lets one process at a time into the database.
+    One parent run for the job, with its configuration, dataset, source commit and, at the end,
+    verdict, gain, costs and files; nested in it one run for each algorithm and seed, with
+    parameters, metrics and the policy artefact. Only what a checkpoint has made permanent is
+    copied, so nothing is ever logged twice or taken back. A database beside the runs has a lock
+    that lets one process at a time in; a server needs none.
 
     Args:
-        run: The run; its folder holds the database.
+        run: The run.
+
+    Raises:
+        InputError: If another process holds the lock.
     """
 
     def __init__(self, run: RunDirectory) -> None:
@@ -55,12 +86,12 @@ class MlflowCopy:
         self.lines = RecordReader(run.metrics)
         self.waiting: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         with self._lock():
-            folder = run.path.parent.absolute()
-            self.client = MlflowClient(tracking_uri=f"sqlite:///{folder / MLFLOW_DATABASE}")
-            self.experiment = self._experiment(folder)
-            self.runs = self._existing()
+            self.client = MlflowClient(tracking_uri=tracking_uri(run))
+            self.experiment = self._experiment()
+            self.parent, self.runs = self._existing()
         self.copied = {key: int(one.data.tags[LINES]) for key, one in self.runs.items()}
         self.read: dict[tuple[str, int], int] = defaultdict(int)
+        self.samples = 0
 
     def update(self) -> None:
         """Copies what has become permanent since the last time."""
@@ -82,24 +113,60 @@ class MlflowCopy:
             self.record = self.run.record()
             for key in list(self.waiting):
                 self._seed(*key, permanent[key[0]])
+            if self.parent is not None:
+                self._results(self.parent)
+
+    def measure(self, values: dict[str, float], time: float) -> None:
+        """Writes system metrics of the process into the job's run.
+
+        Args:
+            values: By the names that MLflow gives them, without ``system/``.
+            time: Seconds since 1970.
+        """
+        if self.parent is None or not values:
+            return
+        metrics = [
+            Metric(f"system/{name}", value, int(time * 1000), self.samples)
+            for name, value in values.items()
+        ]
+        self.samples += 1
+        with self._lock():
+            self.client.log_batch(self.parent.info.run_id, metrics=metrics)
+
+    def end(self, status: str) -> None:
+        """Says how the job ended: ``FINISHED``, ``FAILED`` or ``KILLED``; ``RUNNING`` if not."""
+        if self.parent is None or self.parent.info.status == status:
+            return
+        with self._lock():
+            for one in (*self.runs.values(), self.parent):
+                if one.info.status != "FINISHED" or one is self.parent:
+                    self.client.update_run(one.info.run_id, status=status)
+            self.parent = self.client.get_run(self.parent.info.run_id)
 
     def _lock(self) -> AbstractContextManager[None]:
-        return file_lock(self.run.path.parent / MLFLOW_LOCK, wait=True)
+        if os.environ.get("MLFLOW_TRACKING_URI"):
+            return contextlib.nullcontext()
+        return file_lock(self.run.path.parent / MLFLOW_LOCK, patience=PATIENCE)
 
-    def _experiment(self, folder: Path) -> str:
-        experiment = self.client.get_experiment_by_name(EXPERIMENT)
+    def _experiment(self) -> str:
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+        experiment = self.client.get_experiment_by_name(name)
         if experiment is not None:
             return experiment.experiment_id
-        where = (folder / MLFLOW_ARTIFACTS).as_uri()
-        return self.client.create_experiment(EXPERIMENT, artifact_location=where)
+        where = (self.run.path.parent.absolute() / MLFLOW_ARTIFACTS).as_uri()
+        local = None if os.environ.get("MLFLOW_TRACKING_URI") else where
+        return self.client.create_experiment(name, artifact_location=local)
 
-    def _existing(self) -> dict[tuple[str, int], Run]:
+    def _existing(self) -> tuple[Run | None, dict[tuple[str, int], Run]]:
         ours = f"tags.`neorl.id` = '{self.record['id']}'"
         existing = self.client.search_runs([self.experiment], ours, max_results=10_000)
-        return {
+        parents = [run for run in existing if "neorl.seed" not in run.data.tags]
+        seeds = {
             (run.data.tags["neorl.algorithm"], int(run.data.tags["neorl.seed"])): run
             for run in existing
+            if "neorl.seed" in run.data.tags
         }
+        return next(iter(parents), None), seeds
 
     def _seed(self, algorithm: str, seed: int, permanent: int) -> None:
         key = (algorithm, seed)
@@ -128,27 +195,63 @@ class MlflowCopy:
         self.client.set_terminated(run_id)
         self.runs[algorithm, seed] = self.client.get_run(run_id)
 
+    def _results(self, parent: Run) -> None:
+        """Verdict, gain, costs and files of the job, once they are there and when they changed."""
+        files, digest = artifacts_of(self.run)
+        if not digest or parent.data.tags.get(RESULTS) == digest:
+            return
+        run_id = parent.info.run_id
+        now = int(max(path.stat().st_mtime for path in files) * 1000)
+        metrics = [Metric(name, v, now, 0) for name, v in result_metrics(self.run).items()]
+        tags = [RunTag(name, value) for name, value in result_tags(self.run).items()]
+        for path in files:
+            if path.is_dir():
+                self.client.log_artifacts(run_id, str(path), path.name)
+            else:
+                self.client.log_artifact(run_id, str(path))
+        self.client.log_batch(run_id, metrics=metrics, tags=[*tags, RunTag(RESULTS, digest)])
+        self.parent = self.client.get_run(run_id)
+
     def _create(self, algorithm: str, seed: int, first: dict[str, Any]) -> Run:
-        tags = {
+        if self.parent is None:
+            self.parent = self._made({}, self.run.path.name, first)
+            self._log_parameters(self.parent, run_parameters(self.config))
+        parent = {PARENT: self.parent.info.run_id}
+        own = {"neorl.algorithm": algorithm, "neorl.seed": str(seed), LINES: "0"}
+        name = f"{self.run.path.name}/{algorithm}-{seed}"
+        made = self._made({**parent, **own}, name, first)
+        self._log_parameters(made, self._parameters(algorithm, seed))
+        return made
+
+    def _made(self, tags: dict[str, str], name: str, first: dict[str, Any]) -> Run:
+        shared = {
             "neorl.id": self.record["id"],
             "neorl.run": self.run.path.name,
-            "neorl.algorithm": algorithm,
-            "neorl.seed": str(seed),
-            LINES: "0",
-            "neorl.dataset_hash": self.record["dataset"]["content_hash"],
+            "neorl.dataset_hash": self.record.get("dataset", {}).get("content_hash", ""),
             "neorl.config_hash": self.record["config_hash"],
             "neorl.execution_mode": self.record["execution_mode"],
+            "mlflow.source.name": "neorl-train",
+            "mlflow.source.type": "LOCAL",
         }
+        if self.record.get("commit"):
+            shared["mlflow.source.git.commit"] = self.record["commit"]
         made = self.client.create_run(
             self.experiment,
             start_time=_milliseconds(first),
-            tags=tags,
-            run_name=f"{self.run.path.name}/{algorithm}-{seed}",
+            tags={**shared, **tags},
+            run_name=name,
         )
-        self.client.log_batch(made.info.run_id, params=self._parameters(algorithm, seed))
+        known = dataset_input(self.run, self.record, self.config)
+        if known is not None:
+            self.client.log_inputs(made.info.run_id, datasets=[known])
         return made
 
-    def _parameters(self, algorithm: str, seed: int) -> list[Param]:
+    def _log_parameters(self, run: Run, values: dict[str, Any]) -> None:
+        params = [Param(name, str(value)[:6000]) for name, value in values.items()]
+        for first in range(0, len(params), PARAMETERS):
+            self.client.log_batch(run.info.run_id, params=params[first : first + PARAMETERS])
+
+    def _parameters(self, algorithm: str, seed: int) -> dict[str, Any]:
         sections = {
             "data": self.config["data"],
             "penalty": self.config["penalty"],
@@ -158,8 +261,10 @@ class MlflowCopy:
         values = {
             f"{s}.{name}": v for s, section in sections.items() for name, v in section.items()
         }
-        values |= {"algorithm": algorithm, "seed": seed}
-        return [Param(name, str(value)) for name, value in values.items()]
+        return values | {"algorithm": algorithm, "seed": seed}
+
+
+_STATUS = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 
 def _batches(lines: list[dict[str, Any]]) -> Iterator[tuple[list[Metric], int]]:

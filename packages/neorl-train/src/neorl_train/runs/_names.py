@@ -5,7 +5,7 @@ DATASET, POLICIES, CHECKPOINTS = "dataset.h5", "policies", "checkpoints"
 FALLBACK, CONSTRAINTS, GUARD = "fallback", "constraints.json", "guard.json"
 EVALUATION, TRACES, VERDICT = "evaluation.json", "traces.json", "verdict.json"
 FINE_TUNING = "finetune.json"
-REPORT = "report.html"
+REPORT, BUNDLE = "report.html", "policy.bundle"
 CRITICS, CRITIC_METRICS = "critics.json", "critics/metrics.jsonl"
 EVALUATIONS, STARTS = "evaluations", "starts.json"
 

@@ -3,16 +3,20 @@
 import importlib.util
 import re
 import threading
-from typing import Protocol
+import time
+from typing import Any, Protocol
 
 from neorl_core.infrastructure.command_line import one_line
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import METRICS
+from neorl_train.runs._system_metrics import SAMPLE_SECONDS, SystemMetrics
 
 MISSING = (
     f"MLflow is not installed, so metrics are in {METRICS} alone; "
     "`pip install 'neorl-train[mlflow]'` and `neorl-train track RUN` write them later"
 )
+LAST_SECONDS = 30.0
+"""Most seconds that the end of a run waits for a database or a server."""
 
 
 class Tracker(Protocol):
@@ -21,8 +25,12 @@ class Tracker(Protocol):
     def follow(self) -> None:
         """There may be more to copy."""
 
-    def finish(self) -> str:
-        """Copies the rest and ends; what there is to say about it, or nothing."""
+    def finish(self, status: str = "FINISHED") -> str:
+        """Copies the rest and ends; what there is to say about it, or nothing.
+
+        Args:
+            status: How the run ended: ``"FINISHED"``, ``"FAILED"`` or ``"KILLED"``.
+        """
         ...
 
 
@@ -32,24 +40,28 @@ class NoTracker:
     def follow(self) -> None:
         """Nothing."""
 
-    def finish(self) -> str:
+    def finish(self, status: str = "FINISHED") -> str:
         """Nothing."""
+        del status
         return ""
 
 
 class MlflowTracker:
-    """Follows a run into the MLflow database of its folder from a thread of its own.
+    """Follows a run into MLflow from a thread of its own: a server, or the database of its folder.
 
-    Whatever goes wrong there is said at the end and harms nothing: the records stay complete.
+    Whatever goes wrong there is tried again when there is more to copy, said at the end, and harms
+    nothing: the records stay complete, and the run never waits but at its very end, and there not
+    for long.
 
     Args:
         run: The run to follow.
+        last_seconds: Most seconds that :meth:`finish` waits.
     """
 
-    def __init__(self, run: RunDirectory) -> None:
-        self._run = run
+    def __init__(self, run: RunDirectory, *, last_seconds: float = LAST_SECONDS) -> None:
+        self._run, self._last_seconds = run, last_seconds
         self._more, self._last = threading.Event(), threading.Event()
-        self._error = ""
+        self._error, self._status = "", "FINISHED"
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         self._thread.start()
 
@@ -57,29 +69,47 @@ class MlflowTracker:
         """Wakes the thread."""
         self._more.set()
 
-    def finish(self) -> str:
-        """Waits for the thread; what went wrong, in one line."""
+    def finish(self, status: str = "FINISHED") -> str:
+        """Waits for the thread, for a while; what went wrong, in one line."""
+        self._status = status
         self._last.set()
         self._more.set()
-        self._thread.join()
-        return self._error
+        self._thread.join(self._last_seconds)
+        if self._thread.is_alive() and not self._error:
+            return self._told(f"no answer within {self._last_seconds:g} s")
+        return self._told(self._error) if self._error else ""
+
+    def _told(self, reason: str) -> str:
+        return (
+            f"tracking stopped ({reason}); the records are complete: "
+            f"`neorl-train track {self._run.path}` writes them later"
+        )
 
     def _work(self) -> None:
-        try:
-            self._more.wait()
-            from neorl_train.runs._mlflow import MlflowCopy
+        self._more.wait()
+        copy: Any = None
+        sampled, monitors = 0.0, None
+        while True:
+            self._more.clear()
+            last = self._last.is_set()
+            try:
+                from neorl_train.runs._mlflow import MlflowCopy
 
-            copy = MlflowCopy(self._run)
-            while not self._last.is_set():
-                self._more.wait()
-                self._more.clear()
+                copy = MlflowCopy(self._run) if copy is None else copy
+                monitors = SystemMetrics() if monitors is None else monitors
                 copy.update()
-            copy.update()
-        except Exception as error:
-            self._error = (
-                f"tracking stopped ({_reason(error)}); the records are complete: "
-                f"`neorl-train track {self._run.path}` writes them later"
-            )
+                if last or time.monotonic() - sampled > SAMPLE_SECONDS:
+                    copy.measure(monitors.sample(), time.time())
+                    sampled = time.monotonic()
+                if last:
+                    copy.end(self._status)
+                self._error = ""
+            except Exception as error:
+                # What was half written is known by the tags of the next copy.
+                self._error, copy = _reason(error), None
+            if last:
+                return
+            self._more.wait(SAMPLE_SECONDS)
 
 
 def _reason(error: Exception) -> str:

@@ -79,7 +79,7 @@ def one_command(directory: Path) -> Iterator[None]:
         InputError: If another process carries one out there; its number is named.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    with file_lock(directory / SWEEP_LOCK, wait=False):
+    with file_lock(directory / SWEEP_LOCK):
         yield
 
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +103,14 @@ def command(arguments: list[str]) -> None:
     from neorl_train.studies._benchmark_plan import benchmark_plan
     from neorl_train.studies._benchmark_run import carry_out_benchmark, state_words
 
+    say = partial(print, flush=True, file=sys.stderr if options.json else sys.stdout)
     output = Path(options.output) if options.output else None
     plan = benchmark_plan(Path(name) if name else None, options.given(), output)
     cells = plan.cells()
-    if not options.json:
-        print(state_words(plan, cells, retry=options.retry))
+    say(state_words(plan, cells, retry=options.retry))
     if options.dry_run:
         for cell in cells:
-            print(f"  {cell.words()}")
+            say(f"  {cell.words()}")
         return
     benchmark, files = carry_out_benchmark(
         plan,
@@ -116,18 +118,12 @@ def command(arguments: list[str]) -> None:
         processes=options.processes,
         cluster=options.cluster,
         retry=options.retry,
-        **({"say": _nothing} if options.json else {}),
+        say=say,
     )
+    from neorl_train.studies._benchmark_tables import benchmark_text, benchmark_to_json
+
     if options.json:
-        from neorl_train.studies._benchmark_tables import benchmark_to_json
-
         print(json.dumps(benchmark_to_json(benchmark), indent=1))
-        return
-    from neorl_train.studies._benchmark_tables import benchmark_text
-
-    print(benchmark_text(benchmark))
-    print(f"files: {files[0].absolute()}, {', '.join(path.suffix for path in files[1:])}")
-
-
-def _nothing(line: str) -> None:
-    """Where JSON is asked for, nothing else is printed."""
+    else:
+        print(benchmark_text(benchmark))
+    say(f"files: {files[0].absolute()}, {', '.join(path.suffix for path in files[1:])}")

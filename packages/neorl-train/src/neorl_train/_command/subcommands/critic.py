@@ -6,6 +6,8 @@ from pathlib import Path
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
+from neorl_train._command.results import print_json
+from neorl_train._command.run_argument import take_flag
 from neorl_train._pipeline.critics import fit_run_critics
 from neorl_train.critics import CriticOptions, critics_text
 from neorl_train.runs._directory import RunDirectory
@@ -19,12 +21,13 @@ episodes that it held out whether they say the truth. Leaves them in RUN/critics
 examples:
   neorl-train critic runs/0001
   neorl-train critic runs/0001 --horizon 30 --false-alarms 0.05
+  neorl-train critic runs/0001 --json        (print JSON in place of text)
 """
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train critic RUN [--OPTION VALUE ...]``."""
-    words = list(arguments)
+    words, as_json = take_flag("--json", arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""
     options = parse_options(
         CriticOptions, words, program="neorl-train critic RUN", description=USAGE
@@ -36,5 +39,8 @@ def command(arguments: list[str]) -> None:
     run = RunDirectory(Path(name).absolute())
     run.record()
     critics = fit_run_critics(run, options, say=partial(print, file=sys.stderr, flush=True))
+    if as_json:
+        print_json("critics", {**critics.report, "folder": str(run.path / "critics")})
+        return
     print(critics_text(critics.report))
     print(f"left in {run.path / 'critics'}")

@@ -27,11 +27,13 @@ class EvaluateOptions:
         starts: Number of paired episodes; 0 takes as many as the run.
         seed: Seed of the starts; -1 takes one that no evaluation of this run has used.
         candidate: Policy that is judged; empty takes the candidate of the run.
+        json: Print JSON in place of the table.
     """
 
     starts: int = 0
     seed: int = -1
     candidate: str = ""
+    json: bool = False
 
 
 def command(arguments: list[str]) -> None:
@@ -56,7 +58,20 @@ def command(arguments: list[str]) -> None:
         seed=options.seed,
         candidate=options.candidate,
     )
+    if options.json:
+        from neorl_train._command.results import print_json
+        from neorl_train.results._json import to_plain
 
+        content = {
+            "results": str(again.path),
+            "seed": again.seed,
+            "evaluations": again.earlier + 1,
+            "first_answer": again.first,
+            "verdict": to_plain(again.verdict),
+            "tables": to_plain(again.evaluation.tables),
+        }
+        print_json("run-results", content)
+        return
     print_evaluation(again.evaluation, again.verdict)
     print(
         f"Counting its own, the run now has {again.earlier + 1} evaluations; this one is on starts "

@@ -2,9 +2,11 @@
 
 from neorl_agents import ALGORITHMS
 from neorl_train._command.federation_options import read_federation
+from neorl_train._command.results import print_json, run_results
 from neorl_train._pipeline.federation.job import carry_federation, new_federation
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
+from neorl_train.runs._directory import RunDirectory
 
 
 def command(arguments: list[str]) -> None:
@@ -14,7 +16,15 @@ def command(arguments: list[str]) -> None:
     reporter = Reporter(quiet=flags.quiet)
     if folder is None:
         folder = new_federation(plan, file, reporter)
-    print(carry_federation(folder, plan, reporter, timings))
+    said = carry_federation(folder, plan, reporter, timings)
+    if flags.json:
+        sites = {
+            path.name: run_results(RunDirectory(path.absolute()))
+            for path in sorted((folder / "sites").iterdir())
+        }
+        print_json("federation", {"folder": str(folder), "sentence": said, "sites": sites})
+        return
+    print(said)
     if flags.timings:
         print(timings.table())
     print(f"left in {folder}; every site is a run: `neorl-train inspect {folder}/sites/NAME`")

@@ -1,9 +1,12 @@
 """``neorl-train hunt``: train independent agents in the treasure hunt."""
 
+import json
 import sys
 from functools import partial
 
 from neorl_core.infrastructure.command_line import parse_options
+from neorl_train._command.results import print_json
+from neorl_train._command.run_argument import take_flag
 from neorl_train._process.signals import StopSignal
 from neorl_train.populations import HuntOptions, hunt
 
@@ -16,17 +19,21 @@ examples:
   neorl-train hunt --out hunts/0001
   neorl-train hunt --version 2a24efc --agents 10 --epochs 500
   neorl-train hunt --semantics original --seed 3
+  neorl-train hunt --json                    (print JSON in place of text)
 """
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train hunt [--OPTION VALUE ...]``."""
-    options = parse_options(
-        HuntOptions, list(arguments), program="neorl-train hunt", description=USAGE
-    )
+    words, as_json = take_flag("--json", arguments)
+    options = parse_options(HuntOptions, words, program="neorl-train hunt", description=USAGE)
     say = partial(print, file=sys.stderr, flush=True)
     with StopSignal(say) as signal:
         with signal.later():
             text = hunt(options, say=say, stop=signal.requested)
-        print(text)
+        if as_json:
+            found = json.loads((options.out / "hunt.json").read_text(encoding="utf-8"))
+            print_json("hunt", found)
+        else:
+            print(text)
         signal.check()

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from neorl_train._command.options import read_run_argument
+from neorl_train._command.results import print_json
+from neorl_train._command.run_argument import read_run_argument
 from neorl_train._command.run_state import state_of, verdict_of
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
@@ -14,8 +15,34 @@ from neorl_train.runs._records import read_records
 def command(arguments: list[str]) -> None:
     """``neorl-train inspect RUN``."""
     summary = "Says what a run is, how far it is, what it found."
-    run, _ = read_run_argument("inspect", arguments, summary)
-    print(describe_run(run))
+    run, flags = read_run_argument("inspect", arguments, summary, takes=["--json"])
+    if flags.json:
+        print_json("run-state", run_state(run))
+    else:
+        print(describe_run(run))
+
+
+def run_state(run: RunDirectory) -> dict[str, Any]:
+    """What :func:`describe_run` says, as plain JSON: the run's record with what was worked out."""
+    record, process = run.record(), holder(run)
+    reached = _reached(run)
+    return {
+        **record,
+        "run": str(run.path),
+        "status": state_of(record, process),
+        "process": process,
+        "progress": {
+            name: {
+                "update": reached.get(name, 0),
+                "checkpoints": complete_steps(run.checkpoints(name)),
+                "policies": [s for s in record["seeds"] if run.policy(name, s).exists()],
+            }
+            for name in record["algorithms"]
+        },
+        "verdict": verdict_of(run),
+        "report": str(run.path / REPORT) if (run.path / REPORT).exists() else "",
+        "resume": run.resume_line() if record["status"] != FINISHED and process is None else "",
+    }
 
 
 def describe_run(run: RunDirectory) -> str:
@@ -37,8 +64,12 @@ def describe_run(run: RunDirectory) -> str:
         f"status      {_status(record, process)}",
         f"started     {record['started']}",
         f"mode        {record['execution_mode']}; devices: {record['devices']}",
-        f"versions    {', '.join(f'{name} {v}' for name, v in record['versions'].items())}",
+        f"versions    {_versions(record)}",
         f"config      {record['config_hash']}",
+    ]
+    lines += [
+        f"resumed     {later['time']} with {_versions(later)}"
+        for later in record.get("resumed_with", [])
     ]
     if dataset:
         size = f"{dataset['rows']} rows, {dataset['episodes']} episodes"
@@ -68,6 +99,10 @@ def describe_run(run: RunDirectory) -> str:
     return "\n".join(lines)
 
 
+def _versions(record: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+
+
 def _status(record: dict[str, Any], process: str | None) -> str:
     state, error = state_of(record, process), record.get("error", "")
     if process is not None:
@@ -77,11 +112,16 @@ def _status(record: dict[str, Any], process: str | None) -> str:
     return f"{state}: {error}" if error else state
 
 
-def _progress(run: RunDirectory, record: dict[str, Any]) -> list[str]:
+def _reached(run: RunDirectory) -> dict[str, int]:
+    """The last update of every learner in the records."""
     reached: dict[str, int] = {}
     for line in read_records(run.metrics):
         reached[line["algorithm"]] = max(line["step"], reached.get(line["algorithm"], 0))
-    lines = []
+    return reached
+
+
+def _progress(run: RunDirectory, record: dict[str, Any]) -> list[str]:
+    reached, lines = _reached(run), []
     for name in record["algorithms"]:
         steps = complete_steps(run.checkpoints(name))
         saved = f"checkpoints at {', '.join(map(str, steps))}" if steps else "no checkpoint"

@@ -2,34 +2,72 @@
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import one_line, summary_of
-from neorl_train._command.options import refuse_options
+from neorl_train._command.results import print_json
+from neorl_train._command.run_argument import refuse_options
 from neorl_train._command.run_state import state_of, verdict_of
 from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._lock import holder
 from neorl_train.runs._names import RECORD
 
-USAGE = """usage: neorl-train list [RUNS]
+USAGE = """usage: neorl-train list [RUNS] [--json]
 
 Names the environments, the algorithms,
 and the runs in the folder RUNS (default: runs).
 
-example:
-  neorl-train list runs"""
+flags:
+  --json     print results as JSON in place of text
+
+examples:
+  neorl-train list runs
+  neorl-train list runs --json"""
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train list [RUNS]``."""
-    if arguments[:1] in (["-h"], ["--help"]) or len(arguments) > 1:
+    words = [word for word in arguments if word != "--json"]
+    if words[:1] in (["-h"], ["--help"]) or len(words) > 1:
         print(USAGE)
         return
-    refuse_options("list", arguments)
-    runs = Path(arguments[0] if arguments else "runs")
-    if arguments:
+    refuse_options("list", words, known=["--json"])
+    runs = Path(words[0] if words else "runs")
+    if words:
         _require_folder_of_runs(runs)
-    print(describe_all(runs))
+    if len(words) < len(arguments):
+        print_json("list", everything(runs))
+    else:
+        print(describe_all(runs))
+
+
+def everything(runs: Path) -> dict[str, Any]:
+    """What :func:`describe_all` says, as plain JSON; a damaged run has an ``error`` alone."""
+    from neorl_agents import ALGORITHMS
+    from neorl_envs import environment_names
+
+    found = []
+    for path in numbered(runs):
+        run = RunDirectory(path.absolute())
+        entry: dict[str, Any] = {"run": str(run.path)}
+        try:
+            record = run.record()
+            entry |= {
+                "started": record["started"],
+                "status": state_of(record, holder(run)),
+                "algorithms": record["algorithms"],
+                "seeds": record["seeds"],
+                "verdict": verdict_of(run),
+            }
+        except InputError as error:
+            entry["error"] = one_line(error)
+        found.append(entry)
+    return {
+        "environments": list(environment_names()),
+        "algorithms": {name: _about(name) for name in ALGORITHMS},
+        "runs": found,
+    }
 
 
 def _require_folder_of_runs(runs: Path) -> None:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
+from neorl_train._command.results import print_json
+from neorl_train._command.run_argument import take_flag
 from neorl_train.plant_models import ModelOptions, check_plant_model, mark, write_model_page
 
 USAGE = """neorl-train model LOG [--OPTION VALUE ...]
@@ -15,13 +17,13 @@ LOG is a dataset file, or the directory of a run, whose log is then taken.
 examples:
   neorl-train model plant.h5
   neorl-train model plant.h5 --exogenous feed_temperature demand --output plant-model.html
-  neorl-train model runs/0001
+  neorl-train model runs/0001 --json         (print JSON in place of text)
 """
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train model LOG [--OPTION VALUE ...]``."""
-    words = list(arguments)
+    words, as_json = take_flag("--json", arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""
     options = parse_options(ModelOptions, words, program="neorl-train model LOG", description=USAGE)
     if not name:
@@ -33,6 +35,13 @@ def command(arguments: list[str]) -> None:
     log = known_log(Path(name))
     check = check_plant_model(log.dataset, Path(name).name, options, log.facts, log.controllers)
     page = write_model_page(check, Path(options.output))
+    if as_json:
+        checks = [
+            {"name": c.name, "holds": bool(c.holds), "sentence": c.sentence} for c in check.checks
+        ]
+        content = {"checks": checks, "sentence": check.sentence, "page": str(page.absolute())}
+        print_json("plant-model-check", content)
+        return
     for one in check.checks:
         print(f"{mark(one)} {one.name}: {one.sentence}")
     print(check.sentence)

@@ -11,6 +11,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs import read_dataset
 from neorl_safety.constraints import Constraints, constraints_from_dict, constraints_from_toml
+from neorl_train._command.results import print_json
 from neorl_train.experience._source import source_named
 from neorl_train.safety import (
     Assessment,
@@ -21,6 +22,7 @@ from neorl_train.safety import (
     write_safety_report,
 )
 from neorl_train.safety._words import headline
+from neorl_train.safety._write import assessment_to_json
 
 USAGE = """neorl-train safety-report RUN|ARTEFACT|BUNDLE [--OPTION VALUE ...]
 
@@ -54,6 +56,7 @@ class SafetyOptions:
         seed: Seed of the starts.
         level: Confidence level of every interval.
         out: Folder of the report; ``safety`` in the run by default.
+        json: Print JSON in place of text.
     """
 
     subject: str = ""
@@ -65,6 +68,7 @@ class SafetyOptions:
     seed: int = 1
     level: float = 0.95
     out: str = ""
+    json: bool = False
 
 
 def command(arguments: list[str]) -> None:
@@ -77,6 +81,12 @@ def command(arguments: list[str]) -> None:
     subject = read_subject(Path(options.subject), options.policy)
     found = _assessed(subject, options)
     page = write_safety_report(found, options.out or subject.run / DIRECTORY)
+    if options.json:
+        print_json("safety-report", {**assessment_to_json(found), "page": str(page.absolute())})
+        sys.stdout.flush()
+        if found.broken:
+            sys.exit(BROKEN)
+        return
     print(headline(found))
     for one in found.constraints:
         told = ", ".join(f"{label} {part.episodes}" for label, part in one.found.items())

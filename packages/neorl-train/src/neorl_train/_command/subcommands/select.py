@@ -4,7 +4,15 @@ from pathlib import Path
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train.selection import SelectOptions, lines, select_candidates, write_selection
+from neorl_train._command.results import print_json
+from neorl_train._command.run_argument import take_flag
+from neorl_train.selection import (
+    SelectOptions,
+    lines,
+    select_candidates,
+    selection_to_json,
+    write_selection,
+)
 
 USAGE = """neorl-train select RUN_OR_LOG [--OPTION VALUE ...]
 
@@ -15,13 +23,14 @@ Candidates are the policies of the run, the controllers of a built-in plant, and
 examples:
   neorl-train select runs/0001
   neorl-train select runs/0001 --incumbent PI --output choice.html
+  neorl-train select runs/0001 --json        (print JSON in place of text)
   neorl-train select plant.h5 --policies old.safetensors new.safetensors --incumbent old
 """
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train select RUN_OR_LOG [--OPTION VALUE ...]``."""
-    words = list(arguments)
+    words, as_json = take_flag("--json", arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""
     options = parse_options(
         SelectOptions, words, program="neorl-train select RUN_OR_LOG", description=USAGE
@@ -38,6 +47,9 @@ def command(arguments: list[str]) -> None:
     candidates = {**log.controllers, **policies_beside(path, options.policies, log.dataset.spec)}
     selection = select_candidates(log.dataset, path.name, candidates, options, log.facts)
     page, beside = write_selection(selection, Path(options.output))
+    if as_json:
+        print_json("selection", {**selection_to_json(selection), "page": str(page.absolute())})
+        return
     for line in lines(selection):
         print(line)
     print(selection.sentence)

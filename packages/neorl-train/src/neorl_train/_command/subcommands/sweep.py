@@ -1,7 +1,10 @@
 """``neorl-train sweep SWEEP.toml``: a run for every combination of settings, or a search."""
 
 import dataclasses
-from collections.abc import Sequence
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +54,7 @@ class SweepOptions:
             one program; their results are those of separate runs.
         retry: Try the cells of a grid that failed again.
         dry_run: Name the runs and stop.
+        json: Print JSON in place of text.
     """
 
     output: str = ""
@@ -59,6 +63,7 @@ class SweepOptions:
     together: bool = True
     retry: bool = False
     dry_run: bool = False
+    json: bool = False
 
 
 def command(arguments: list[str]) -> None:
@@ -86,13 +91,14 @@ def command(arguments: list[str]) -> None:
         return
     cells = sweep.cells()
     state = state_of(sweep.directory, cells, retry=options.retry)
-    print(
+    say = _say(options)
+    say(
         f"{len(cells)} runs in {sweep.directory}: {len(state.finished)} finished, "
         f"{len(state.failed)} failed, {len(state.left)} to do"
     )
     if options.dry_run:
         for cell in cells:
-            print(f"  {cell.words()}")
+            say(f"  {cell.words()}")
         return
     with one_command(sweep.directory):
         state = state_of(sweep.directory, cells, retry=options.retry)
@@ -102,8 +108,15 @@ def command(arguments: list[str]) -> None:
             processes=options.processes,
             cluster=options.cluster,
             together=options.together,
+            say=say,
         )
-        _tables(sweep.directory, state_of(sweep.directory, cells).finished, list(failed.values()))
+        finished = state_of(sweep.directory, cells).finished
+        _tables(sweep.directory, finished, list(failed.values()), options)
+
+
+def _say(options: SweepOptions) -> Callable[[str], None]:
+    """Lines at once; beside the results where these are JSON."""
+    return partial(print, flush=True, file=sys.stderr if options.json else sys.stdout)
 
 
 def _search(sweep: "SweepFile", options: SweepOptions) -> None:
@@ -111,9 +124,8 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
     from neorl_train.studies._sweep import one_command, state_of
 
     assert sweep.search is not None
-    print(
-        f"{sweep.search.trials} trials in {sweep.directory}, over {', '.join(sweep.search.space)}"
-    )
+    say = _say(options)
+    say(f"{sweep.search.trials} trials in {sweep.directory}, over {', '.join(sweep.search.space)}")
     if options.dry_run:
         return
     with one_command(sweep.directory):
@@ -123,28 +135,42 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
             PredictedGain(),
             processes=options.processes,
             cluster=options.cluster,
+            say=say,
         )
         once = list({cell.name: cell for cell in cells}.values())
         state = state_of(sweep.directory, once)
-        _tables(sweep.directory, state.finished, list(state.failed.values()))
+        _tables(sweep.directory, state.finished, list(state.failed.values()), options)
     best = best_trial(sweep.directory, sweep.search)
     if best is not None:
         settings = " ".join(f"--{name} {value}" for name, value in best[0].items())
-        print(f"best by the plant model, {best[1]:.4g}: {settings}")
+        say(f"best by the plant model, {best[1]:.4g}: {settings}")
 
 
-def _tables(directory: Path, runs: Sequence[Path], failed: Sequence[str]) -> None:
+def _tables(
+    directory: Path, runs: Sequence[Path], failed: Sequence[str], options: SweepOptions
+) -> None:
     """Prints the table of all finished runs and writes it in three formats."""
-    from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
+    from neorl_train.studies import (
+        aggregate,
+        compare_runs,
+        comparison_text,
+        comparison_to_json,
+        write_comparison,
+    )
 
+    say = _say(options)
     for reason in failed:
-        print(f"failed: {reason}")
+        say(f"failed: {reason}")
     if not runs:
-        print("no run has finished")
+        say("no run has finished")
         return
     comparison = compare_runs(sorted(runs))
     aggregates = aggregate(comparison)
-    print(comparison_text(comparison, aggregates))
+    if options.json:
+        found = comparison_to_json(comparison, aggregates)
+        print(json.dumps({**found, "failed": list(failed)}, indent=1))
+    else:
+        print(comparison_text(comparison, aggregates))
     for suffix in (".md", ".csv", ".json"):
         write_comparison(directory / f"table{suffix}", comparison, aggregates)
-    print(f"tables: {directory.absolute() / 'table.md'}, .csv, .json; failed runs: {len(failed)}")
+    say(f"tables: {directory.absolute() / 'table.md'}, .csv, .json; failed runs: {len(failed)}")

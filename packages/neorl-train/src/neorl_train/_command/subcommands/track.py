@@ -1,18 +1,24 @@
 """``neorl-train track RUN``: copy the records of a run into MLflow."""
 
 from neorl_core import InputError
-from neorl_train._command.options import read_run_argument
-from neorl_train.runs._names import MLFLOW_DATABASE
-from neorl_train.runs._tracker import MISSING, mlflow_installed
+from neorl_train._command.results import print_json
+from neorl_train._command.run_argument import read_run_argument
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train track RUN``."""
-    run, _ = read_run_argument("track", arguments, "Copies the records of a run into MLflow.")
+    summary = "Copies the records of a run into MLflow."
+    run, flags = read_run_argument("track", arguments, summary, takes=["--json"])
+    from neorl_train.runs._tracker import MISSING, mlflow_installed
+
     run.record()
     if not mlflow_installed():
         raise InputError(MISSING)
-    from neorl_train.runs._mlflow import copy_to_mlflow
+    from neorl_train.runs._mlflow import copy_to_mlflow, tracking_uri
 
     copy_to_mlflow(run)
-    print(f"copied to {run.path.parent / MLFLOW_DATABASE}")
+    where = tracking_uri(run)
+    if flags.json:
+        print_json("tracked", {"run": str(run.path), "tracking_uri": where})
+    else:
+        print(f"copied to {where}")

@@ -97,7 +97,7 @@ def carry_federation(
         InterruptedRunError: After a signal.
     """
     runs = {name: _site_run(folder, name) for name in plan.sites}
-    with file_lock(folder / "lock", wait=False), StopSignal(reporter.say) as stop:
+    with file_lock(folder / "lock"), StopSignal(reporter.say) as stop:
         try:
             data = _logs(runs, reporter, stop, timings)
             policies = _trained(folder, plan, runs, data, reporter, stop, timings)

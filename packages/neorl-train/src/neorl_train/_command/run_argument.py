@@ -1,0 +1,118 @@
+"""From the words after a subcommand to its flags and the run directory that it takes.
+
+Nothing here imports JAX, so that commands on a run's directory answer ``--help`` at once.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neorl_core import InputError
+from neorl_core.infrastructure import nearest_name
+
+if TYPE_CHECKING:
+    from neorl_train.runs._directory import RunDirectory
+
+
+def flag_field(words: str) -> Any:
+    """A field of :class:`Flags` with its help."""
+    return dataclasses.field(default=False, metadata={"help": words})
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags:
+    """What a command prints besides its results; ``--NAME`` sets a flag.
+
+    Attributes:
+        quiet: Whether progress is left out.
+        timings: Whether a table says where the time went.
+        json: Whether results are printed as JSON.
+    """
+
+    quiet: bool = flag_field("print no progress")
+    timings: bool = flag_field("print a table of where the time went")
+    json: bool = flag_field("print results as JSON in place of text")
+
+
+FLAGS = {f"--{field.name}": field for field in dataclasses.fields(Flags)}
+"""Field of :class:`Flags` by the flag as it is typed."""
+
+
+def read_run_argument(
+    command: str, words: list[str], summary: str, *, takes: Iterable[str] = ()
+) -> "tuple[RunDirectory, Flags]":
+    """The one run directory that a command takes, and its flags; prints the usage if asked for.
+
+    Args:
+        command: Name of the command.
+        words: Arguments of the command.
+        summary: What it does, in one sentence.
+        takes: Flags that the command takes, of :data:`FLAGS`.
+
+    Returns:
+        The directory, and the flags that are given.
+
+    Raises:
+        InputError: If there is an option it does not take, or not exactly one argument.
+        SystemExit: After ``--help``.
+    """
+    takes = tuple(takes)
+    if "-h" in words or "--help" in words:
+        print(_usage(command, summary, takes))
+        sys.exit(0)
+    left = [word for word in words if word not in takes]
+    refuse_options(command, left, known=takes)
+    if len(left) != 1:
+        raise InputError(
+            f"{command} takes one run directory, got {len(left)} arguments; "
+            f"for example `neorl-train {command} runs/0001`"
+        )
+    flags = Flags(**{FLAGS[word].name: word in words for word in takes})
+    from neorl_train.runs._directory import RunDirectory
+
+    return RunDirectory(Path(left[0]).absolute()), flags
+
+
+def _usage(command: str, summary: str, takes: tuple[str, ...]) -> str:
+    lines = [
+        " ".join([f"usage: neorl-train {command} RUN", *(f"[{flag}]" for flag in takes)]),
+        f"\n{summary}\n",
+        *["flags:"] * bool(takes),
+        *(f"  {flag:<10} {FLAGS[flag].metadata['help']}" for flag in takes),
+        *[""] * bool(takes),
+        f"example:\n  neorl-train {command} runs/0001",
+    ]
+    return "\n".join(lines)
+
+
+def refuse_options(command: str, words: list[str], *, known: Iterable[str] = ()) -> None:
+    """Refuses options that a command does not have.
+
+    Args:
+        command: Name of the command.
+        words: Arguments of the command, its flags aside.
+        known: Flags that the command has.
+
+    Raises:
+        InputError: Naming the first, and the nearest flag.
+    """
+    for word in words:
+        if word.startswith("-"):
+            near = nearest_name(word.partition("=")[0], known)
+            hint = f"did you mean {near}? " if near else ""
+            raise InputError(
+                f"unknown option {word!r} of {command}; {hint}see `neorl-train {command} --help`"
+            )
+
+
+def take_flag(flag: str, words: Iterable[str]) -> tuple[list[str], bool]:
+    """The words without a flag, and whether it was among them.
+
+    Args:
+        flag: The flag, such as ``"--json"``.
+        words: Arguments of a command.
+    """
+    given = list(words)
+    return [word for word in given if word != flag], flag in given
