@@ -87,8 +87,11 @@ def answers(kind: str, gain: float, cost: float, n: int, rng: np.random.Generato
     shares = [fraction_estimates(one > 1, level=LEVEL) for one in drawn]
     told = []
     for i in range(AT_ONCE):
-        ours = _row("candidate", n, means[i], means[AT_ONCE + i], shares[0][i], drawn[0][:, i])
-        theirs = _row("PID", n, None, means[AT_ONCE + i], shares[1][i], drawn[1][:, i])
+        least = float(gains[:, i].min())
+        ours = _row(
+            "candidate", n, means[i], least, means[AT_ONCE + i], shares[0][i], drawn[0][:, i]
+        )
+        theirs = _row("PID", n, None, None, means[AT_ONCE + i], shares[1][i], drawn[1][:, i])
         tables = ResultTables(
             environment="made",
             reason="",
@@ -107,7 +110,13 @@ def answers(kind: str, gain: float, cost: float, n: int, rng: np.random.Generato
 
 
 def _row(
-    name: str, n: int, gain: Estimate | None, cost: Estimate, share: Estimate, drawn: np.ndarray
+    name: str,
+    n: int,
+    gain: Estimate | None,
+    least: float | None,
+    cost: Estimate,
+    share: Estimate,
+    drawn: np.ndarray,
 ) -> PolicyRow:
     nothing = Estimate(0.0, 0.0, 0.0)
     cell = CostCell(
@@ -143,6 +152,7 @@ def _row(
         filtered=0.0,
         fallback=0.0,
         difference=gain,
+        least_difference=least,
     )
 
 

@@ -54,6 +54,7 @@ def test_differences_are_paired_and_so_much_sharper(results):
     row, base = rows["iql-1"], results[3].episodes.returns
     difference = results[1].episodes.returns - base
     assert row.difference.value == pytest.approx(difference.mean())
+    assert row.least_difference == difference.min()
     expected = scipy.stats.t.interval(0.95, N - 1, difference.mean(), scipy.stats.sem(difference))
     assert (row.difference.low, row.difference.high) == pytest.approx(expected, abs=0.03)
     assert row.difference.high - row.difference.low < (row.returns.high - row.returns.low) / 3

@@ -90,3 +90,16 @@ def test_a_run_is_resolved_once_and_resumed_as_the_same(tmp_path, make_log):
     plant = resolved(configure(data={"source": "DMSD-v0"})).run
     assert plant.source == PlantSource("DMSD-v0")
     assert plant.judged_spec == plant.spec
+
+
+def test_runs_of_other_settings_meet_other_starts_and_equal_ones_the_same():
+    def seed(**evaluation):
+        training = {"updates": evaluation.pop("updates", 500)}
+        config = configure(data={"source": "DMSD-v0"}, training=training, evaluation=evaluation)
+        return resolved(config).run.config.evaluation.seed
+
+    assert 0 <= seed() == seed() < 2**31
+    assert seed(updates=1000) != seed()
+    assert seed(seed=7) == 7
+    with pytest.raises(InputError, match="evaluation.seed must be from 0"):
+        seed(seed=-2)

@@ -281,7 +281,7 @@ def test_a_plant_without_costs_is_judged_by_its_return(toy, tmp_path):
     found = toy.evaluate(plant, {"p-0": toy.proportional(0.6)}, candidate="p-0", n_starts=64)
     said = verdict(found.tables)
     assert said.answer == "deploy"
-    assert [clause.name for clause in said.clauses] == ["return"]
+    assert [clause.name for clause in said.clauses] == ["return", "worst episode"]
     write_results(tmp_path, found, said)
     page = Page(write_report(tmp_path).read_text())
     assert "No policy caused any cost." in page.text

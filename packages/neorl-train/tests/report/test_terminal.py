@@ -24,7 +24,7 @@ def test_the_summary_says_it_all_in_short(tmp_path, noisy):
     for name in ("good-0 + guard", "steady", "hasty", "log"):
         assert any(name in line for line in lines)
     assert any(line.startswith("good, 2 seeds: ") for line in lines)
-    assert sum(line.startswith("  ok ") for line in lines) == 4
+    assert sum(line.startswith("  ok ") for line in lines) == 5
     assert "\x1b" not in text, "no colour where nobody sees it"
     assert "\N{HORIZONTAL ELLIPSIS}" not in text, "nothing is cut"
 
@@ -62,3 +62,17 @@ def test_a_refusal_names_the_clause(tmp_path, noisy):
     assert "DO NOT DEPLOY" in text
     assert "  FAIL the lower bound of its gain in return over steady" in text
     assert text.splitlines()[-1] == f"results: {tmp_path}"
+
+
+def test_a_deploy_counts_the_earlier_runs_of_its_folder(tmp_path, noisy):
+    text = '[data]\nsource = "Line-v0"\n'
+    for name in ("0001", "0002", "0003"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "0002/config.toml").write_text(text.replace("Line", "Other"), encoding="utf-8")
+    for name in ("0001", "0002", "0003"):
+        write_results(tmp_path / name, noisy.evaluation, noisy.verdict)
+    assert "judged on the same source" not in printed(tmp_path / "0001")
+    last = printed(tmp_path / "0003")
+    assert "1 earlier run was judged on the same source" in last
+    assert f"neorl-train evaluate {tmp_path.name}/0003" in last

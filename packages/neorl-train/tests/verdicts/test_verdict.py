@@ -61,6 +61,7 @@ def tables(gain, band, peak, largest_peak=0.0, *, environment="Reactor"):
         filtered=0.0,
         fallback=0.0,
         difference=gain,
+        least_difference=None,
     )
     return ResultTables(
         environment=environment,
@@ -103,7 +104,7 @@ def test_single_episodes_over_a_limit_on_the_mean_are_counted_beside_those_of_th
 
 def test_an_evaluation_judges_single_episodes_unless_it_is_told_otherwise(noisy):
     names = [clause.name for clause in noisy.verdict.clauses]
-    assert names == ["return", "load", "peak", "load, single episodes"]
+    assert names == ["return", "worst episode", "load", "peak", "load, single episodes"]
     assert "at most 5 % more over a limit" in noisy.verdict.rule
 
 
@@ -280,3 +281,28 @@ def test_few_episodes_cannot_tell(count):
         assert all(clause.holds for clause in found.clauses)
     worse = verdict(with_row(tables(centred(-2.0), *DEPLOYABLE[1:]), n_episodes=count))
     assert worse.answer == "do not deploy"
+
+
+def with_worst(gain, least, *, n=100):
+    told = tables(gain, *DEPLOYABLE[1:])
+    row = dataclasses.replace(told.rows[0], least_difference=least, n_episodes=n)
+    return dataclasses.replace(told, rows=(row,))
+
+
+def test_a_gain_that_rests_on_its_worst_episode_being_rare_is_refused():
+    assert verdict(with_worst(centred(2.0), -3.0)).answer == "deploy"
+    found = verdict(with_worst(centred(2.0), -60.0))
+    (worst,) = (clause for clause in found.clauses if clause.name == "worst episode")
+    assert found.answer == "do not deploy"
+    assert not worst.holds
+    share = binomtest(1, 100).proportion_ci(0.95, "exact").high
+    others = (100 * 2.0 + 60.0) / 99
+    assert worst.bound == pytest.approx(share * -60.0 + (1 - share) * others, rel=1e-12)
+
+
+def test_more_episodes_make_a_rare_loss_bearable():
+    assert verdict(with_worst(centred(2.0), -60.0, n=1000)).answer == "deploy"
+
+
+def test_a_worst_episode_that_is_no_number_is_refused():
+    assert verdict(with_worst(centred(2.0), math.nan)).answer == "do not deploy"

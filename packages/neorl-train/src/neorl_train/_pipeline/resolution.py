@@ -30,7 +30,12 @@ from neorl_train.configuration._limits import (
 )
 from neorl_train.configuration._monitors import given_watches
 from neorl_train.configuration._retuning import BEST, INCUMBENT, check_retuning
-from neorl_train.configuration._sections import Config, batch_sizes, hyperparameters
+from neorl_train.configuration._sections import (
+    Config,
+    batch_sizes,
+    config_hash,
+    hyperparameters,
+)
 from neorl_train.configuration._untrained import untrained_notes
 from neorl_train.experience._source import (
     FileSource,
@@ -117,6 +122,7 @@ def resolved(config: Config) -> Resolved:
     words = fallback_sentence(fallback, spec, reference=reference, given=given)
     config = _named(config, [] if environment is None else list(environment.tunings()))
     complete = dataclasses.replace(config, penalty=penalty, limits=limits, fallback=fallback)
+    complete = _with_starts(complete)
     return Resolved(
         run=_run(complete, source, kind, environment, dataset),
         limits=in_force,
@@ -179,6 +185,18 @@ def _named(config: Config, tunings: list[str]) -> Config:
     usual = BEST if retuning.controller else config.training.algorithms[-1]
     evaluation = dataclasses.replace(given, candidate=given.candidate or usual, incumbent=today)
     return dataclasses.replace(config, evaluation=evaluation, retuning=retuning)
+
+
+def _with_starts(config: Config) -> Config:
+    """Starts that no run with other settings has, where no seed is given for them.
+
+    Whoever tries many settings on the same starts has chosen by them.
+    """
+    if config.evaluation.seed >= 0:
+        return config
+    digest = config_hash(config).partition(":")[2]
+    evaluation = dataclasses.replace(config.evaluation, seed=int(digest[:8], 16) % 2**31)
+    return dataclasses.replace(config, evaluation=evaluation)
 
 
 def _limits(

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import jax
 import numpy as np
 
 from neorl_agents import ALGORITHMS
@@ -36,6 +35,7 @@ from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.configuration._sections import config_to_dict, hyperparameters
+from neorl_train.evaluation._rollout import curve_key, starts_key
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience
 from neorl_train.results._fine_tuning import tried_words, write_fine_tuning
@@ -226,7 +226,7 @@ def task_of(
 def validation_of(run: ResolvedRun, experience: Experience | None) -> PolicyValidation:
     """What judges policies while they are trained."""
     evaluation = run.config.evaluation
-    key = jax.random.fold_in(jax.random.key(evaluation.seed), 1)
+    key = curve_key(evaluation.seed)
     starts = evaluation.curve_starts
     held_out = None if experience is None else experience.held_out
     return PolicyValidation(held_out, run.environment, key=key, starts=starts)
@@ -328,7 +328,7 @@ def _evaluate(
         None if experience is None else experience.dataset,
         incumbent=settings.incumbent or None,
         behaviour=run.behaviour,
-        key=jax.random.key(settings.seed),
+        key=starts_key(settings.seed),
         n_starts=starts,
         **guarding,
         **shared,

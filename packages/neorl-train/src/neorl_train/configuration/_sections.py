@@ -85,7 +85,8 @@ class EvaluationConfig:
 
     Attributes:
         starts: Number of paired episodes (common random numbers) that every policy is evaluated in.
-        seed: Seed of the starts.
+        seed: Seed of the starts; -1 derives it from all other settings of the run, so that runs
+            with other settings meet other starts and equal runs meet the same.
         curve_starts: Number of other starts on which policies are followed while they train; zero
             follows them on held-out rows alone.
         candidate: What is handed over: an algorithm, of which it is the first seed; ``"retuned"``,
@@ -99,7 +100,7 @@ class EvaluationConfig:
     """
 
     starts: int = 128
-    seed: int = 1
+    seed: int = -1
     curve_starts: int = 8
     candidate: str = ""
     incumbent: str = ""

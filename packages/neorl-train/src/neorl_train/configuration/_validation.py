@@ -55,11 +55,16 @@ def validate(config: Config) -> None:
     for name, seeds in (
         ("training.seeds", training.seeds),
         ("data.seed", (data.seed,)),
-        ("evaluation.seed", (config.evaluation.seed,)),
         ("retuning.seed", (config.retuning.seed,)),
     ):
         in_range = all(0 <= seed < 2**31 for seed in seeds)
         _require(in_range, f"{name} must be from 0 to 2^31 - 1, got {', '.join(map(str, seeds))}")
+    starts = config.evaluation.seed
+    _require(
+        -1 <= starts < 2**31,
+        "evaluation.seed must be from 0 to 2^31 - 1, or -1 for starts of the run's own, "
+        f"got {starts}",
+    )
     usual = type(config.algorithms)()
     for name in known:
         learner = hyperparameters(config, name)

@@ -16,7 +16,8 @@ from neorl_core.statistics import (
 )
 from neorl_train.results._tables import Estimate
 
-RESAMPLES = 4000
+RESAMPLES = 16_000
+"""Where few episodes lose much, BCa takes a far quantile: of 4,000 draws the eighth smallest."""
 COLUMNS_AT_ONCE = 16  # tables of any width run the same two programs
 _SEED = 20_260_101
 

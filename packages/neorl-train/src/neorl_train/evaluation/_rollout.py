@@ -14,6 +14,19 @@ from neorl_envs import closed_loop
 from neorl_envs.closed_loop import Acted, Start
 from neorl_safety.filters import SafetyReport, empty_report
 
+DEFAULT_SEED = 1
+_OF_STARTS, _OF_CURVES = 0x57A7, 2**31 + 1  # the latter is beyond the number of any start
+
+
+def starts_key(seed: int) -> PRNGKeyArray:
+    """The key of the starts of an evaluation, which no other purpose with this seed draws from."""
+    return jax.random.fold_in(jax.random.key(seed), _OF_STARTS)
+
+
+def curve_key(seed: int) -> PRNGKeyArray:
+    """The key of the starts on which policies are followed while they train."""
+    return jax.random.fold_in(starts_key(seed), _OF_CURVES)
+
 
 class Rollout(NamedTuple):
     """Rows of one episode, padded to the horizon; with a leading axis, of many.

@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -20,7 +19,7 @@ from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._checks import check_names, check_spec
 from neorl_train.evaluation._episodes import episodes_of, joined, recorded_episodes
 from neorl_train.evaluation._one_program import switched
-from neorl_train.evaluation._rollout import rollouts_in_chunks
+from neorl_train.evaluation._rollout import DEFAULT_SEED, rollouts_in_chunks, starts_key
 from neorl_train.evaluation._source import source_of
 from neorl_train.evaluation._summary import policy_rows, pooled_rows
 from neorl_train.evaluation._traces import select_starts, trace_of
@@ -108,7 +107,7 @@ def evaluate(
     _require(reference, tunings, n_starts)
     spec = environment.spec if spec is None else spec
     guard = guarding(environment, spec, constraints, fallbacks, settings)
-    key = jax.random.key(EvaluationConfig.seed) if key is None else key
+    key = starts_key(DEFAULT_SEED) if key is None else key
     learners = [_Tested(n, "learner", False, (p,)) for n, p in policies.items()]
     beside = {**tunings, **fitted}
     plain = learners + [_Tested(n, "classical", False, (p,)) for n, p in beside.items()]

@@ -42,7 +42,10 @@ def policy_rows(
                 ours, theirs = limited(result.episodes, spec, j), limited(base, spec, j)
                 columns[i, j, "difference"] = ours - theirs
     means = _estimated(columns, level)
-    return tuple(_row(i, result, spec, means, level) for i, result in enumerate(results))
+    least: list[float | None] = [None] * len(results)
+    if base is not None:
+        least = [float(np.min(columns[i, "return", "difference"])) for i in range(len(results))]
+    return tuple(_row(i, result, spec, means, level, least[i]) for i, result in enumerate(results))
 
 
 def pooled_rows(
@@ -93,7 +96,12 @@ def _estimated(columns: dict[Hashable, np.ndarray], level: float) -> dict[Hashab
 
 
 def _row(
-    i: int, result: PolicyResult, spec: Spec, means: dict[Hashable, Estimate], level: float
+    i: int,
+    result: PolicyResult,
+    spec: Spec,
+    means: dict[Hashable, Estimate],
+    level: float,
+    least_difference: float | None,
 ) -> PolicyRow:
     episodes = result.episodes
     steps = max(int(episodes.length.sum()), 1)
@@ -118,6 +126,7 @@ def _row(
         filtered=float(episodes.filtered.sum()) / steps,
         fallback=float(episodes.fallback.sum()) / steps,
         difference=means.get((i, "return", "difference")),
+        least_difference=least_difference,
     )
 
 

@@ -10,10 +10,11 @@ from neorl_train.report.figures._learning import Curve, curves
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
 from neorl_train.results._training_signs import training_signs
+from neorl_train.runs._directory import judged_before
 from neorl_train.runs._names import CONFIG, CONSTRAINTS, METRICS, RECORD
 from neorl_train.runs._records import read_records
 from neorl_train.verdicts._file import read_verdict
-from neorl_train.verdicts._rule import Verdict
+from neorl_train.verdicts._rule import DEPLOY, Verdict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +47,24 @@ class Inputs:
     def simulated(self) -> bool:
         """Whether there was a simulator."""
         return bool(self.evaluation.tables.environment)
+
+
+def chosen_lines(run: Path, verdict: Verdict) -> list[str]:
+    """What a *deploy* is worth that may be the best of several runs; none for the first run.
+
+    Args:
+        run: Directory of the run.
+        verdict: Its verdict.
+    """
+    earlier = judged_before(run)
+    if verdict.answer != DEPLOY or not earlier:
+        return []
+    runs = "1 earlier run was" if earlier == 1 else f"{earlier} earlier runs were"
+    return [
+        f"In {run.parent.name}, {runs} judged on the same source. If this run is chosen for its "
+        "verdict, judge it once more on fresh starts: "
+        f"`neorl-train evaluate {run.parent.name}/{run.name}`."
+    ]
 
 
 def read_inputs(run: Path) -> Inputs:

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from neorl_core.costs import limit_kind
 from neorl_train.report._glossary import glossary
-from neorl_train.report._inputs import read_object
+from neorl_train.report._inputs import chosen_lines, read_object
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._fine_tuning import read_fine_tuning
 from neorl_train.results._results import Evaluation, fit_line, group_of
@@ -65,6 +65,8 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     for line in training_signs(read_records(run / METRICS)):
         console.print(line, style="yellow", markup=False, soft_wrap=True)
     _print_verdict(console, evaluation, verdict)
+    for line in chosen_lines(run, verdict):
+        console.print(f"  {line}", markup=False, soft_wrap=True)
     report = (run / REPORT).absolute()
     last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
     console.print(last, markup=False, soft_wrap=True)

@@ -58,6 +58,11 @@ def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> 
         InputError: If a field is missing, unknown or of another type; it is named.
     """
     plain = {name: value for name, value in evaluation.items() if name != "units"}
+    tables = plain.get("tables")
+    rows = tables.get("rows") if isinstance(tables, dict) else None
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict):  # files from before the verdict looked at the worst episode
+            row.setdefault("least_difference", None)
     return from_plain(Evaluation, {**plain, "traces": traces.get("traces")})
 
 

@@ -86,6 +86,7 @@ class PolicyRow:
         fallback: Fraction of all steps in which the fallback acted.
         difference: Paired difference of the return to the reference; ``None`` where the episodes
             are not paired.
+        least_difference: That of the episode with the smallest one; ``None`` likewise.
     """
 
     name: str
@@ -107,6 +108,7 @@ class PolicyRow:
     filtered: float
     fallback: float
     difference: Estimate | None
+    least_difference: float | None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import shlex
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from neorl_train.runs._names import (
     FALLBACK,
     METRICS,
     RECORD,
+    VERDICT,
     policy_file,
 )
 
@@ -150,6 +152,29 @@ def fill_run(path: Path, config_toml: str, record: dict[str, Any]) -> RunDirecto
         shutil.rmtree(path, ignore_errors=True)
         raise
     return run
+
+
+def judged_before(run: Path) -> int:
+    """How many earlier runs of the same folder were judged on the same source.
+
+    Whoever keeps the best of several has chosen it by its verdict.
+
+    Args:
+        run: Directory of a run.
+    """
+    earlier = [path for path in numbered(run.parent) if path.name < run.name]
+    judged = [path for path in earlier if (path / VERDICT).is_file()]
+    own = _source(run)
+    return sum(bool(own) and _source(path) == own for path in judged)
+
+
+def _source(run: Path) -> str:
+    """Source of a run; empty where its configuration cannot be read."""
+    try:
+        data = tomllib.loads((run / CONFIG).read_text(encoding="utf-8")).get("data", {})
+    except (OSError, ValueError):
+        return ""
+    return str(data.get("source", ""))
 
 
 def numbered(runs: Path) -> list[Path]:

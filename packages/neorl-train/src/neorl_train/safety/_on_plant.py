@@ -26,7 +26,12 @@ from neorl_safety.monitoring import (
 )
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._episodes import episodes_of
-from neorl_train.evaluation._rollout import Rollout, rollouts_in_chunks
+from neorl_train.evaluation._rollout import (
+    DEFAULT_SEED,
+    Rollout,
+    rollouts_in_chunks,
+    starts_key,
+)
 from neorl_train.evaluation._simulated import STARTS_AT_ONCE, bands_of, guarding
 from neorl_train.evaluation._traces import trace_of
 from neorl_train.results._episodes import Trace
@@ -95,7 +100,7 @@ def assess_on_plant(
     behind = guarding(environment, spec, constraints, fallbacks, settings)
     guarded = behind.guarded(as_arrays(policy), spec)
     judges = behind.constraints if judged_by is None else judged_by
-    key = jax.random.key(EvaluationConfig.seed) if key is None else key
+    key = starts_key(DEFAULT_SEED) if key is None else key
     judged = {}
     for label, actor in ((WITHOUT, as_arrays(policy)), (WITH, as_arrays(guarded))):
         parts = rollouts_in_chunks(environment, actor, key, np.arange(n_starts), at_once=at_once)

@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from neorl_agents import load_policy
 from neorl_core import InputError, Policy
 from neorl_core.infrastructure import head, write_json
@@ -119,6 +117,7 @@ def _evaluated(
     seed: int,
     starts: int,
 ) -> Evaluation:
+    from neorl_train.evaluation._rollout import starts_key
     from neorl_train.evaluation._simulated import evaluate
 
     settings = complete.config.evaluation
@@ -140,7 +139,7 @@ def _evaluated(
         spec=complete.judged_spec,
         controllers=controllers,
         behaviour=complete.behaviour,
-        key=jax.random.key(seed),
+        key=starts_key(seed),
         n_starts=starts or settings.starts,
         level=settings.level,
         episode_margin=settings.episode_margin,

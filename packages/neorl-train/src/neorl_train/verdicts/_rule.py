@@ -1,9 +1,12 @@
 """The verdict: one pure function of the result tables."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Literal
+
+from scipy.special import betaincinv
 
 from neorl_core.costs import limit_kind
 from neorl_train.results._tables import CostCell, Estimate, PolicyRow, ResultTables
@@ -91,6 +94,8 @@ def verdict(tables: ResultTables) -> Verdict:
     episodes. Where the tables have an ``episode_margin``, the upper end of the exact interval of
     the part of episodes over a limit per episode must not exceed the reference's part by more, and
     so with the part of episodes that trip; an episode that trips keeps no limit.
+    The gain must outlast its worst episode: were that one as frequent as the number of episodes
+    cannot rule out (exact bound), the mean difference must still be above zero.
     Where the fallback acted in the candidate's place, it may have done so in 5 % of the steps.
     ``cannot tell`` where there was no simulator, and where everything holds but of fewer than 64
     episodes. ``do not deploy`` otherwise. A number that is not
@@ -110,6 +115,7 @@ def verdict(tables: ResultTables) -> Verdict:
     row = tables.row(tables.candidate, guarded=True)
     clauses = (
         _return_clause(row, tables),
+        *_worst_clauses(row, tables),
         *(_cost_clause(cell, row.n_episodes) for cell in row.costs),
         *_episode_clauses(row, tables),
         *_acted_clauses(row),
@@ -184,6 +190,54 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
         sentence=f"the lower bound of its gain in return over {tables.reference}, "
         f"{quantity(estimate.low, tables.reward_unit)}, {comparison} 0",
     )
+
+
+def _worst_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
+    """Whether the gain rests on its worst episode being rare; none in files from before it."""
+    estimate, least = row.difference, row.least_difference
+    if estimate is None or least is None:
+        return []
+    n = row.n_episodes
+    share = most_often(n, tables.level)
+    others = (n * estimate.value - least) / (n - 1)
+    gain = share * least + (1 - share) * others
+    holds = bool(gain > 0)
+    unit = tables.reward_unit
+    return [
+        Clause(
+            name="worst episode",
+            statistic=f"paired difference of the return to {tables.reference} in the worst of "
+            f"{n} episodes, and the mean if {number(100 * share)} % of episodes were like it",
+            value=least,
+            low=least,
+            high=least,
+            bound=gain,
+            relation=">",
+            limit=0.0,
+            unit=unit,
+            holds=holds,
+            sentence=f"its gain would be {quantity(gain, unit)}, "
+            f"{'above' if holds else 'not above'} 0, if {number(100 * share)} % of episodes were "
+            f"like its worst ({quantity(least, unit)}), as {n} episodes do not rule out",
+        )
+    ]
+
+
+@functools.cache
+def most_often(n: int, level: float) -> float:
+    """Largest share of episodes that one of ``n`` leaves possible.
+
+    Args:
+        n: Number of episodes, two or more.
+        level: Confidence level of the two-sided interval whose upper end it is.
+
+    Returns:
+        The upper end of the exact interval of one success in ``n`` trials.
+
+    Source: Clopper and Pearson, The use of confidence or fiducial limits illustrated in the case of
+    the binomial, Biometrika 26 (1934) 404.
+    """
+    return float(betaincinv(2, n - 1, (1 + level) / 2))
 
 
 def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:

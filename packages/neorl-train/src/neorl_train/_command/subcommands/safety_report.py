@@ -5,8 +5,6 @@ import json
 import sys
 from pathlib import Path
 
-import jax
-
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs import read_dataset
@@ -135,8 +133,10 @@ def _assessed(subject: Subject, options: SafetyOptions) -> Assessment:
     constants = subject.constants if name == subject.source else {}
     environment = source_named(name, constants).simulator() if name else None
     if environment is not None:
+        from neorl_train.evaluation._rollout import starts_key
+
         _require_same(subject, environment.spec, name)
-        key = jax.random.key(options.seed)
+        key = starts_key(options.seed)
         return assess_on_plant(
             environment, subject.policy, n_starts=options.starts, key=key, **given
         )

@@ -3,7 +3,7 @@
 from html import escape
 
 from neorl_train.report._html import Column, Content, Html, joined, table, tag
-from neorl_train.report._inputs import Inputs
+from neorl_train.report._inputs import Inputs, chosen_lines
 from neorl_train.results._tables import Estimate, ResultTables
 from neorl_train.results._wording import confidence, decimals, fixed, interval, percent, signed
 from neorl_train.verdicts._rule import DEPLOY, REFUSE, Clause, Verdict
@@ -15,11 +15,12 @@ _WIDTH, _HEIGHT = 190, 26
 def headline(inputs: Inputs) -> Html:
     """The verdict in one word and one sentence."""
     verdict = inputs.verdict
+    further = [tag("p", line) for line in chosen_lines(inputs.run, verdict)]
     kind, mark = _MARKS.get(verdict.answer, ("unknown", "?"))
     return tag(
         "div",
         tag("span", mark, class_="mark", aria_hidden="true"),
-        tag("div", tag("p", verdict.answer, class_="answer"), tag("p", verdict.sentence)),
+        tag("div", tag("p", verdict.answer, class_="answer"), tag("p", verdict.sentence), *further),
         class_=f"verdict {kind}",
         id="verdict",
         role="status",
