@@ -79,6 +79,10 @@ class TrainingConfig:
     chunk: int = 500
 
 
+COMMON_STARTS = 1
+"""Seed of the starts of what is compared across runs: the cells of a sweep or a benchmark."""
+
+
 @dataclasses.dataclass(frozen=True)
 class EvaluationConfig:
     """Evaluation in the simulator, where there is one.

@@ -14,7 +14,6 @@ from neorl_envs import closed_loop
 from neorl_envs.closed_loop import Acted, Start
 from neorl_safety.filters import SafetyReport, empty_report
 
-DEFAULT_SEED = 1
 _OF_STARTS, _OF_CURVES = 0x57A7, 2**31 + 1  # the latter is beyond the number of any start
 
 

@@ -15,11 +15,11 @@ from neorl_envs.plants import Plant
 from neorl_envs.recording import BehaviourPolicy, behaviour_policies
 from neorl_safety.constraints import ActionConstraints, AnyConstraints, action_constraints
 from neorl_safety.guards import GuardSettings, default_settings, guard_with
-from neorl_train.configuration._sections import EvaluationConfig
+from neorl_train.configuration._sections import COMMON_STARTS, EvaluationConfig
 from neorl_train.evaluation._checks import check_names, check_spec
 from neorl_train.evaluation._episodes import episodes_of, joined, recorded_episodes
 from neorl_train.evaluation._one_program import switched
-from neorl_train.evaluation._rollout import DEFAULT_SEED, rollouts_in_chunks, starts_key
+from neorl_train.evaluation._rollout import rollouts_in_chunks, starts_key
 from neorl_train.evaluation._source import source_of
 from neorl_train.evaluation._summary import policy_rows, pooled_rows
 from neorl_train.evaluation._traces import select_starts, trace_of
@@ -107,7 +107,7 @@ def evaluate(
     _require(reference, tunings, n_starts)
     spec = environment.spec if spec is None else spec
     guard = guarding(environment, spec, constraints, fallbacks, settings)
-    key = starts_key(DEFAULT_SEED) if key is None else key
+    key = starts_key(COMMON_STARTS) if key is None else key
     learners = [_Tested(n, "learner", False, (p,)) for n, p in policies.items()]
     beside = {**tunings, **fitted}
     plain = learners + [_Tested(n, "classical", False, (p,)) for n, p in beside.items()]
@@ -176,7 +176,7 @@ def evaluate_controllers(
         check_spec(environment.spec, dataset.spec, name)
     _require(reference, tunings, n_starts)
     spec = environment.spec
-    key = jax.random.key(EvaluationConfig.seed) if key is None else key
+    key = starts_key(COMMON_STARTS) if key is None else key
     operated: Any = tuple(behaviour or behaviour_policies(environment).values())
     plain = [_Tested(n, "classical", False, (p,)) for n, p in {**tunings, **fitted}.items()]
     tested = _one_kind([*plain, _Tested(BEHAVIOUR, "behaviour", False, operated)], spec)

@@ -24,10 +24,9 @@ from neorl_safety.monitoring import (
     constraint_excess,
     seconds_held,
 )
-from neorl_train.configuration._sections import EvaluationConfig
+from neorl_train.configuration._sections import COMMON_STARTS, EvaluationConfig
 from neorl_train.evaluation._episodes import episodes_of
 from neorl_train.evaluation._rollout import (
-    DEFAULT_SEED,
     Rollout,
     rollouts_in_chunks,
     starts_key,
@@ -100,7 +99,7 @@ def assess_on_plant(
     behind = guarding(environment, spec, constraints, fallbacks, settings)
     guarded = behind.guarded(as_arrays(policy), spec)
     judges = behind.constraints if judged_by is None else judged_by
-    key = starts_key(DEFAULT_SEED) if key is None else key
+    key = starts_key(COMMON_STARTS) if key is None else key
     judged = {}
     for label, actor in ((WITHOUT, as_arrays(policy)), (WITH, as_arrays(guarded))):
         parts = rollouts_in_chunks(environment, actor, key, np.arange(n_starts), at_once=at_once)

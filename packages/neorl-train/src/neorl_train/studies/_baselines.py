@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -16,6 +15,7 @@ from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train.configuration._configure import configure
 from neorl_train.configuration._sections import MIXED, Config
 from neorl_train.evaluation._logged import evaluate_offline
+from neorl_train.evaluation._rollout import starts_key
 from neorl_train.evaluation._simulated import evaluate_controllers
 from neorl_train.experience._log_cache import plant_digest
 from neorl_train.experience._split import both_parts, check_split
@@ -69,7 +69,7 @@ def plant_baselines(
         environment,
         {RANDOM: UniformPolicy(low, high)},
         behaviour=tuple(behaviour_policies(environment, controllers, plan).values()),
-        key=jax.random.key(seed),
+        key=starts_key(seed),
         n_starts=starts,
         level=level,
     )
@@ -110,7 +110,7 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
         environment,
         controllers,
         dataset,
-        key=jax.random.key(config.evaluation.seed),
+        key=starts_key(config.evaluation.seed),
         n_starts=config.evaluation.starts,
         level=config.evaluation.level,
     )

@@ -10,7 +10,12 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
 from neorl_train.configuration._configure import configure
-from neorl_train.configuration._sections import Config, config_hash, config_to_dict
+from neorl_train.configuration._sections import (
+    COMMON_STARTS,
+    Config,
+    config_hash,
+    config_to_dict,
+)
 
 GRID, SEARCH, SPACE = "grid", "search", "space"
 
@@ -96,6 +101,7 @@ class SweepFile:
             part[key] = (
                 [value] if name == "training.algorithms" and isinstance(value, str) else value
             )
+        merged["evaluation"] = {"seed": COMMON_STARTS, **merged.get("evaluation", {})}
         merged["output"] = {**merged.get("output", {}), "directory": str(self.directory.absolute())}
         words = ", ".join(f"{name} = {_word(value)}" for name, value in values.items())
         try:

@@ -32,7 +32,7 @@ class BaselineOptions:
 
     Attributes:
         starts: Number of paired episodes.
-        seed: Seed of the starts; the default of a run has the same ones.
+        seed: Seed of the starts; the default is that of sweeps and benchmarks.
         level: Confidence level of all intervals.
         quality: Quality of the log whose behaviour takes part, of a plant: random, medium, mixed
             or expert.
