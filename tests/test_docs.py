@@ -102,13 +102,19 @@ def test_the_first_run_of_the_tutorial_is_that_of_the_readme() -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_page_of_a_learner_shows_a_run_of_it(name: str) -> None:
-    """Its options are read as the command reads them; SAC-N's and Cal-QL's pages are shared."""
-    page = {"sac_n": "sac-n-edac", "edac": "sac-n-edac", "cal_ql": "cql"}.get(name)
+    """Its options are read as the command reads them; some pages are shared."""
+    page = {
+        "sac_n": "sac-n-edac", "edac": "sac-n-edac", "cal_ql": "cql", "sac": "sac-td3",
+        "td3": "sac-td3", "ppo": "on-policy", "reinforce": "on-policy", "reinforce_lag": "ppo-lag",
+    }.get(name)  # fmt: skip
     text = (ROOT / f"docs/pages/learners/{page or name.replace('_', '-')}.md").read_text()
     assert {"## Pitfalls", "## Expected numbers", "## Try it"} <= set(text.splitlines())
     (shown,) = re.findall(r"```console\nneorl-train run (.+?)```", text, flags=re.DOTALL)
     config, _ = read_run_options(shlex.split(shown.replace("\\\n", " ")), ALGORITHMS)
-    shared = {"sac_n": "edac", "cal_ql": "cql"}.get(name, name)
+    shared = {
+        "sac_n": "edac", "cal_ql": "cql", "td3": "sac", "reinforce": "ppo",
+        "reinforce_lag": "ppo_lag",
+    }.get(name, name)  # fmt: skip
     assert config.training.algorithms == (shared,)
 
 

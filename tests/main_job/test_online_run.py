@@ -68,7 +68,7 @@ def test_it_learns_without_a_log_and_is_judged_beside_the_controllers(straight: 
     assert (
         "none: learners were trained on the plant itself" in (straight / "report.html").read_text()
     )
-    metrics = [line["metrics"] for line in read_records(straight / "metrics.jsonl")]
+    metrics = [line["metrics"] for line in records(straight)]
     assert any("online_return" in one for one in metrics)
     # Scaled by the declared range of the level, 0 to 2 m: its middle is the zero of the networks.
     policy: Any = load_policy(straight / "policies" / "actor_critic-0.safetensors").policy
@@ -88,9 +88,44 @@ def test_its_bundle_replays_a_log_that_is_recorded_afterwards(
     assert "60 rows" in replayed.stdout
 
 
+OURS = """
+[algorithms.ppo_lag]
+networks.hidden = [8]
+[algorithms.sac]
+networks.hidden = [8]
+steps.batch_size = 32
+"""
+
+
 @pytest.mark.nightly
-def test_killed_it_continues_to_the_same_bits(tmp_path: Path, installed: Path) -> None:
-    (tmp_path / "online.toml").write_text(CONFIGURATION.replace("UPDATES", "400"))
+def test_the_learners_of_the_table_train_on_a_plant_are_judged_and_sealed(
+    tmp_path: Path, command, installed: Path
+) -> None:
+    """One of each kind: rollouts and prices, and a buffer; on a plant that has cost limits."""
+    words = CONFIGURATION.replace("UPDATES", "20").replace("Tank-v0", "CSTR-v0")
+    words = words.replace('["actor_critic"]', '["sac", "ppo_lag"]').replace("= 16", "= 10")
+    words = words.partition("[algorithms.actor_critic]")[0] + OURS
+    (tmp_path / "online.toml").write_text(words)
+    command("neorl-train", "run", "online.toml", "--quiet", cwd=tmp_path, installed=installed)
+    run = tmp_path / "runs/0001"
+    tried = json.loads((run / "run.json").read_text())["tried"]
+    assert [line.split()[0] for line in tried] == ["sac", "ppo_lag"]
+    assert {line["metrics"].get("multiplier") is None for line in records(run)} == {True, False}
+    assert read_verdict(run).candidate == "ppo_lag-0"
+    exported = command("neorl-deploy", "export", cwd=tmp_path, installed=installed)
+    assert "policies/ppo_lag-0.safetensors (network)" in exported.stdout
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    return read_records(run / "metrics.jsonl")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["actor_critic", "ppo", "sac"])
+def test_killed_it_continues_to_the_same_bits(tmp_path: Path, installed: Path, name: str) -> None:
+    words = CONFIGURATION.replace("UPDATES", "400").replace("= 16", "= 10")
+    words = words.replace("actor_critic", name) + "steps.batch_size = 32\n" * (name == "sac")
+    (tmp_path / "online.toml").write_text(words)
     program = "import sys\nfrom neorl_train._command.main import main\nsys.exit(main())"
 
     def start(*words: str) -> subprocess.Popen:
@@ -100,8 +135,8 @@ def test_killed_it_continues_to_the_same_bits(tmp_path: Path, installed: Path) -
         )
 
     def result(run: Path) -> tuple:
-        policy = load_policy(run / "policies" / "actor_critic-0.safetensors")
-        lines = [{**line, "time": 0} for line in read_records(run / "metrics.jsonl")]
+        policy = load_policy(run / "policies" / f"{name}-0.safetensors")
+        lines = [{**line, "time": 0} for line in records(run)]
         answer = json.loads((run / "verdict.json").read_text())
         return tree_digest(policy.policy), policy.parity_actions.tobytes(), lines, answer
 

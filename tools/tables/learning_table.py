@@ -51,6 +51,7 @@ from neorl_train.results import training_signs
 from neorl_train.training import Plan, Watcher
 
 OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "learning"
+LOGGED = sorted(name for name, kind in ALGORITHMS.items() if not kind.needs_rollouts)
 AT_BOUND = 0.99  # of half the range, as the saturated share of Simglucose is counted
 
 
@@ -96,7 +97,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", help="log to train on; without it one of the plant's own")
     parser.add_argument("--held-out", help="log without a plant to compare actions with")
     parser.add_argument("--environment", default="", help="plant to score on, such as DMSD-v0")
-    parser.add_argument("--algorithms", nargs="+", default=sorted(ALGORITHMS))
+    parser.add_argument("--algorithms", nargs="+", default=LOGGED)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--updates", type=int, default=100_000)
     parser.add_argument("--chunk", type=int, default=500)

@@ -17,12 +17,15 @@ from neorl_agents.algorithms.constrained._coptidice import COptiDICE as COptiDIC
 from neorl_agents.algorithms.constrained._cpq import CPQ as CPQ
 from neorl_agents.algorithms.constrained._fisor import FISOR as FISOR
 from neorl_agents.algorithms.constrained._iql_lag import IQLLag as IQLLag
+from neorl_agents.algorithms.constrained._ppo_lag import PPOLag as PPOLag
+from neorl_agents.algorithms.constrained._reinforce_lag import ReinforceLag as ReinforceLag
 from neorl_agents.algorithms.constrained._td3_bc_lag import TD3BCLag as TD3BCLag
 from neorl_agents.algorithms.model_based._combo import COMBO as COMBO
 from neorl_agents.algorithms.model_based._mobile import MOBILE as MOBILE
 from neorl_agents.algorithms.model_based._mopo import MOPO as MOPO
 from neorl_agents.algorithms.model_based._morel import MOReL as MOReL
 from neorl_agents.algorithms.model_based._rambo import RAMBO as RAMBO
+from neorl_agents.algorithms.online._dqn import DQN as DQN
 from neorl_agents.algorithms.online._ppo import PPO as PPO
 from neorl_agents.algorithms.online._reinforce import Reinforce as Reinforce
 from neorl_agents.algorithms.online._sac import SAC as SAC
@@ -44,6 +47,7 @@ __all__ = [
     "COMBO",
     "CPQ",
     "CQL",
+    "DQN",
     "EDAC",
     "FISOR",
     "FQL",
@@ -68,9 +72,11 @@ __all__ = [
     "Learner",
     "LearnerState",
     "MOReL",
+    "PPOLag",
     "PolicyArtefact",
     "ReBRAC",
     "Reinforce",
+    "ReinforceLag",
     "TD3BCLag",
     "load_policy",
     "save_policy",

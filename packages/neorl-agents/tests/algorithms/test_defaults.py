@@ -62,6 +62,20 @@ PUBLISHED["combo"] = ROLLED_OUT | {"conservative_weight": 5.0, "n_samples": 10, 
 PUBLISHED["rambo"] = ROLLED_OUT | {"adversarial_weight": 3e-4, "model_learning_rate": 3e-4}
 PUBLISHED["bc_safe"] = PUBLISHED["bc"]
 PUBLISHED["cal_ql"] = PUBLISHED["cql"]
+# SAC's and TD3's authors; CleanRL for PPO and DQN on CartPole; Rainbow and Schaul et al. for the
+# rate and the priorities. REINFORCE has no such code.
+PUBLISHED["sac"] = {"temperature_learning_rate": 3e-4, **SOFT, **ALL, **TWO, **RATES}
+PUBLISHED["td3"] = {"exploration_std": 0.1, **ALL, **TWO, **RATES, **SMOOTHING}
+PUBLISHED["ppo"] = {
+    "clip": 0.2, "discount": 0.99, "trace": 0.95, "value_weight": 0.5, "learning_rate": 2.5e-4,
+    "rollout": 128, "epochs": 4, "minibatches": 4, "hidden": (64, 64),
+}  # fmt: skip
+PUBLISHED["reinforce"] = {"discount": 0.99, "hidden": (64, 64)}
+PUBLISHED["dqn"] = {
+    "discount": 0.99, "final_epsilon": 0.05, "exploration": 0.5, "importance": 0.4, "priority": 0.6,
+    "learning_rate": 6.25e-5, "hidden": (120, 84), "batch_size": 128,
+}  # fmt: skip
+PUBLISHED["ppo_lag"], PUBLISHED["reinforce_lag"] = PUBLISHED["ppo"], PUBLISHED["reinforce"]
 PUBLISHED["edac"] = PUBLISHED["sac_n"] | {"diversity_weight": 1.0}
 
 

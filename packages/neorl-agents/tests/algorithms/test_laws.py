@@ -8,7 +8,7 @@ import pytest
 
 from neorl_agents import ALGORITHMS, TD3BCLag
 from neorl_agents.algorithms.model_based._soft_rollouts import Rollouts
-from neorl_agents.learning import Networks, Steps
+from neorl_agents.learning import Networks, Steps, for_run
 from neorl_agents.policies import NetworkPolicy
 from neorl_agents.testing import algorithm_laws, sized
 from neorl_core import InputError
@@ -38,8 +38,10 @@ def small(name, **settings):
 MODEL_BASED = {"mopo", "mobile", "combo", "rambo", "morel"}
 SAFE = {name for name in ALGORITHMS if ALGORITHMS[name].keeps_limits}
 # Of learners that share their equations, by day one of each kind.
-NIGHT = (SAFE - {"td3_bc_lag"}) | {"cal_ql", "fql", "sac_n"} | MODEL_BASED
-EVERY = {name: partial(small, name) for name in ALGORITHMS}
+NIGHT = (SAFE - {"td3_bc_lag"}) | {"cal_ql", "fql", "sac_n", "sac", "td3"} | MODEL_BASED
+# Batches of a log, as the laws draw them, are nothing to those that need rollouts.
+LOGGED = [name for name in ALGORITHMS if not ALGORITHMS[name].needs_rollouts]
+EVERY = {name: partial(small, name) for name in LOGGED}
 LEARNERS = {name: make for name, make in EVERY.items() if name not in NIGHT}
 LEARNERS["bc_gaussian_filtered"] = partial(
     sized, ALGORITHMS["bc"](), variant="gaussian", fraction=0.5, **SMALL
@@ -49,7 +51,7 @@ LEARNERS["bc_mixture"] = partial(
 )
 MEMORY = {
     f"{name}_{encoder}": partial(small, name, encoder=encoder, history_steps=3)
-    for name in ALGORITHMS
+    for name in LOGGED
     for encoder in ("history", "gru")
 }
 MEMORY["td3_bc_history"] = partial(MEMORY["td3_bc_history"], n_step=2)
@@ -98,10 +100,10 @@ def test_law(law):
 
 
 def test_policies_of_all_learners_share_one_program(problem):
-    """But for flow Q-learning, whose network also has inputs of noise."""
+    """But for flow Q-learning and DQN: inputs of noise, and values before the choice."""
     structures = set()
-    for name in ALGORITHMS.keys() - {"fql"}:
-        learner = sized(ALGORITHMS[name](), **SMALL)
+    for name in ALGORITHMS.keys() - {"fql", "dqn"}:
+        learner = for_run(sized(ALGORITHMS[name](), **SMALL), 1)
         state = learner.init(problem.spec, problem.statistics, jax.random.key(0))
         assert isinstance(learner.policy(state), NetworkPolicy)
         structures.add(jax.tree.structure(learner.policy(state)))
@@ -127,7 +129,7 @@ def test_bad_shapes_are_refused_by_name(name, field, value):
 
 @pytest.mark.parametrize("name", sorted(SAFE))
 def test_a_learner_of_limits_refuses_a_plant_without_costs(name, problem_without_costs):
-    plain = sized(ALGORITHMS[name](), **SMALL)
+    plain = for_run(sized(ALGORITHMS[name](), **SMALL), 1)
     words = f"{ALGORITHMS[name].__name__} learns to keep cost limits, and the plant has no costs; "
     with pytest.raises(InputError, match=words):
         plain.init(problem_without_costs.spec, problem_without_costs.statistics, jax.random.key(0))
@@ -135,7 +137,7 @@ def test_a_learner_of_limits_refuses_a_plant_without_costs(name, problem_without
 
 @pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - SAFE))
 def test_costs_play_no_part(name, problem_without_costs):
-    plain = sized(ALGORITHMS[name](), **SMALL)
+    plain = for_run(sized(ALGORITHMS[name](), **SMALL), 1)
     spec, statistics = problem_without_costs.spec, problem_without_costs.statistics
     plain.init(spec, statistics, jax.random.key(0))
     assert "cost" not in plain.fields
@@ -250,6 +252,23 @@ BAD["coptidice"] = OWN | {
 BAD["fql"] = CRITIC_LEARNER | {
     "alpha": [-1.0], "flow_steps": [0, 1.5], "aggregate": ["max"], "normalised": ["yes"],
 }  # fmt: skip
+BAD["sac"] = {name: values for name, values in BAD["sac_n"].items() if name != "n_critics"}
+BAD["td3"] = {name: values for name, values in BAD["td3_bc"].items() if name != "alpha"}
+BAD["td3"] |= {"exploration_std": [0.0]}
+BAD["reinforce"] = {key: OWN[key] for key in ("optimiser", "reward_scale", "discount")} | {
+    "actor_learning_rate": [0.0], "value_learning_rate": [-1.0], "entropy_weight": [-0.1],
+    "follow": [0.0, 1.5], "actions": ["any"], "rollout": [0, 2.5],
+}  # fmt: skip
+BAD["ppo"] = {key: BAD["reinforce"][key] for key in BAD["reinforce"] if "learning" not in key} | {
+    "learning_rate": [0.0], "clip": [0.0], "trace": [1.1], "value_weight": [-1.0],
+    "decay_updates": [-2, 0.5], "epochs": [0], "minibatches": [0],
+}  # fmt: skip
+BAD["dqn"] = {key: OWN[key] for key in ("optimiser", "reward_scale", "discount")} | {
+    "learning_rate": [0.0], "priority": [-0.1, 1.1], "importance": [1.5], "exploration": [0.0],
+    "final_epsilon": [-0.1], "decay_updates": [-2], "copy_every": [0], "double": [1],
+    "dueling": ["no"], "collect": [0],
+}  # fmt: skip
+BAD["ppo_lag"], BAD["reinforce_lag"] = BAD["ppo"] | PRICED, BAD["reinforce"] | PRICED
 BAD["edac"] = BAD["sac_n"] | {"diversity_weight": [-1.0]}
 SOFT = CRITIC_LEARNER | {
     "target_entropy": [float("nan")],

@@ -18,7 +18,9 @@ from neorl_agents.policies import prepare
 from neorl_agents.testing import make_problem, statistics_of
 from neorl_core import CostChannel, InputError, Transition
 
-SAFE = sorted(name for name in ALGORITHMS if ALGORITHMS[name].keeps_limits)
+SAFE = sorted(
+    name for name, kind in ALGORITHMS.items() if kind.keeps_limits and not kind.needs_rollouts
+)
 # Four episodes, of two, two, one and three rows; below, what limits compare.
 COST = np.array([[1, 0], [2, 0.5], [0, 2], [0, 0], [4, 0], [1, 1], [1, 1], [1, 0]], np.float32)
 ENDS = np.array([0, 1, 0, 1, 1, 0, 0, 1], bool)

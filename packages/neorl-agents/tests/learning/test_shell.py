@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import ALGORITHMS, BC, IQL, TD3BC, BaseLearner, CalQL, ReBRAC
-from neorl_agents.learning import Fit, single
+from neorl_agents.learning import Fit, for_run, single
 from neorl_agents.networks import tanh
 from neorl_agents.sampling import Batch, Histories, NSteps, Rows
 from neorl_agents.testing import sized
@@ -137,7 +137,7 @@ def test_what_was_fitted_before_is_context_and_stays_as_it_is(problem):
     chex.assert_trees_all_equal(after.preparation, state.preparation)
     models = {"mopo", "mobile", "combo", "rambo", "morel"}
     for name in {n for n, kind in ALGORITHMS.items() if not kind.keeps_limits} - models:
-        plain = sized(ALGORITHMS[name](), **SMALL)
+        plain = for_run(sized(ALGORITHMS[name](), **SMALL), 1)
         assert dict(plain.fits()) == {}
         assert plain.init(problem.spec, problem.statistics, KEY).context == {}
 

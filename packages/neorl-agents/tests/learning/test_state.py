@@ -15,9 +15,11 @@ from neorl_core import as_arrays
 from neorl_core.statistics import merge_statistics
 
 SMALL = {"hidden": (8,), "batch_size": 8}
+NIGHT = {name for name, kind in ALGORITHMS.items() if kind.keeps_limits} | {"sac", "td3"}
 BY_DAY = [
-    pytest.param(name, marks=pytest.mark.nightly if kind.keeps_limits or kind().fits() else ())
+    pytest.param(name, marks=pytest.mark.nightly if name in NIGHT or kind().fits() else ())
     for name, kind in ALGORITHMS.items()
+    if not kind.needs_rollouts
 ]
 PARTS = [field.name for field in fields(LearnerState)]
 

@@ -15,12 +15,19 @@ from neorl_agents.algorithms.constrained._coptidice import COptiDICE
 from neorl_agents.algorithms.constrained._cpq import CPQ
 from neorl_agents.algorithms.constrained._fisor import FISOR
 from neorl_agents.algorithms.constrained._iql_lag import IQLLag
+from neorl_agents.algorithms.constrained._ppo_lag import PPOLag
+from neorl_agents.algorithms.constrained._reinforce_lag import ReinforceLag
 from neorl_agents.algorithms.constrained._td3_bc_lag import TD3BCLag
 from neorl_agents.algorithms.model_based._combo import COMBO
 from neorl_agents.algorithms.model_based._mobile import MOBILE
 from neorl_agents.algorithms.model_based._mopo import MOPO
 from neorl_agents.algorithms.model_based._morel import MOReL
 from neorl_agents.algorithms.model_based._rambo import RAMBO
+from neorl_agents.algorithms.online._dqn import DQN
+from neorl_agents.algorithms.online._ppo import PPO
+from neorl_agents.algorithms.online._reinforce import Reinforce
+from neorl_agents.algorithms.online._sac import SAC
+from neorl_agents.algorithms.online._td3 import TD3
 from neorl_agents.learning import check_algorithm
 from neorl_core.infrastructure import Registry
 
@@ -50,6 +57,13 @@ ALGORITHMS: Registry[type] = Registry(
         "combo": COMBO,
         "rambo": RAMBO,
         "morel": MOReL,
+        "sac": SAC,
+        "td3": TD3,
+        "dqn": DQN,
+        "ppo": PPO,
+        "ppo_lag": PPOLag,
+        "reinforce": Reinforce,
+        "reinforce_lag": ReinforceLag,
     },
     check_algorithm,
 )

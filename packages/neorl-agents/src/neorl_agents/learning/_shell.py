@@ -67,6 +67,8 @@ class BaseLearner(eqx.Module):
     """Whether ``learn`` multiplies next values by ``rows.discount``, which ``n_step`` needs."""
     keeps_limits: ClassVar[bool] = False
     """Whether it learns to keep the cost limits of the run; a log without costs is refused then."""
+    needs_rollouts: ClassVar[bool] = False
+    """Whether it learns from fresh rollouts of its own policy alone, which no log holds."""
 
     # What a subclass defines.
 

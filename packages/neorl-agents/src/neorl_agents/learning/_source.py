@@ -145,6 +145,17 @@ class _WithoutMemory(eqx.Module):
             "simulated plant"
         )
 
+    def replayed(self, steps: int) -> Any:
+        """Refused: a log does not grow with what the learner tries.
+
+        Raises:
+            InputError: Saying what to do.
+        """
+        raise InputError(
+            "it learns from what it tries itself, which a log does not hold; train it on a "
+            "simulated plant"
+        )
+
 
 class Log(_WithoutMemory):
     """Batches that the learner's own sampler draws from the rows of a log on the device."""

@@ -37,6 +37,7 @@ class UnitRows(NamedTuple):
             several steps.
         mc_return: Return that followed in the log, in the unit of the critics; minus infinity where
             it is not known yet.
+        weight: Weight of each row in the loss, where rows are not drawn with the same chance.
     """
 
     obs: Float[Array, "*batch obs"]
@@ -50,6 +51,7 @@ class UnitRows(NamedTuple):
     mask: Bool[Array, " *batch"] | None
     discount: Float[Array, " *batch"]
     mc_return: Float[Array, " *batch"]
+    weight: Float[Array, " *batch"] | None = None
 
 
 def unit_rows(
@@ -97,6 +99,7 @@ def unit_rows(
         mask=rows.mask,
         discount=jnp.broadcast_to(following, rows.action.shape[:-1]),
         mc_return=of(drawn.mc_return, partial(_return_in_units, own)),
+        weight=drawn.weight,
     )
 
 

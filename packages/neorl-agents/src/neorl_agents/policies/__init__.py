@@ -3,6 +3,7 @@
 from neorl_agents.policies._history_policy import HistoryCarry as HistoryCarry
 from neorl_agents.policies._history_policy import HistoryPolicy as HistoryPolicy
 from neorl_agents.policies._network_policy import CategoricalPolicy as CategoricalPolicy
+from neorl_agents.policies._network_policy import EpsilonGreedyPolicy as EpsilonGreedyPolicy
 from neorl_agents.policies._network_policy import GaussianPolicy as GaussianPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy as NetworkPolicy
 from neorl_agents.policies._network_policy import SquashedGaussianPolicy as SquashedGaussianPolicy
@@ -17,6 +18,7 @@ from neorl_agents.policies._residual_policy import ResidualPolicy as ResidualPol
 __all__ = [
     "REWARD_SCALES",
     "CategoricalPolicy",
+    "EpsilonGreedyPolicy",
     "GaussianPolicy",
     "HistoryCarry",
     "HistoryPolicy",

@@ -164,6 +164,41 @@ class CategoricalPolicy(eqx.Module):
         return self.logits.sent(carry, action)
 
 
+class EpsilonGreedyPolicy(eqx.Module):
+    """A policy that chooses one action channel, and by chance any other one: to explore with.
+
+    Attributes:
+        choice: The policy; the channel that it chooses gets its high end, the others their low end.
+        epsilon: Chance of a channel drawn at random.
+    """
+
+    choice: NetworkPolicy | HistoryPolicy
+    epsilon: Float[Array, ""]
+
+    def initial_carry(self) -> Any:
+        """What the network's policy remembers."""
+        return self.choice.initial_carry()
+
+    def __call__(
+        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[Any, Float[Array, " act"]]:
+        """The choice, or a fresh draw, for one observation, both in physical units.
+
+        Raises:
+            ValueError: If there is no key.
+        """
+        for_chance, for_draw = jax.random.split(_given(key))
+        carry, action = self.choice(carry, obs)
+        drawn = jax.random.randint(for_draw, (), 0, len(action))
+        anything = jnp.where(jnp.arange(len(action)) == drawn, self.choice.high, self.choice.low)
+        by_chance = jax.random.uniform(for_chance) < self.epsilon
+        return carry, jnp.where(by_chance, anything, action)
+
+    def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
+        """Tells the network's policy."""
+        return self.choice.sent(carry, action)
+
+
 def _given(key: PRNGKeyArray | None) -> PRNGKeyArray:
     if key is None:
         raise ValueError("this policy draws its actions: give it a key, policy(carry, obs, key)")

@@ -17,11 +17,14 @@ class Batch(NamedTuple):
             ``(row,)``; ``None`` where it is the learner's own.
         mc_return: Discounted return that followed in the log, in the unit of the reward, shape
             ``(row,)``; ``None`` where nobody asked for it.
+        weight: Weight of each row in the loss, in [0, 1], where rows are not drawn with the same
+            chance, shape ``(row,)``; else ``None``.
     """
 
     rows: Transition
     discount: Float[Array, "*row"] | None = None
     mc_return: Float[Array, "*row"] | None = None
+    weight: Float[Array, "*row"] | None = None
 
 
 def as_batch(batch: Transition | Batch) -> Batch:

@@ -3,11 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents import save_policy
-from neorl_core import Policy, Spec, Transition, highs, lows
+from neorl_core import Policy, Spec, Transition
 from neorl_core.infrastructure import write_json
+from neorl_envs.closed_loop import Acted, drawn_start, rollout
+from neorl_envs.plants import Plant
 from neorl_safety.constraints import (
     Constraints,
     action_constraints,
@@ -24,6 +28,8 @@ from neorl_train.runs._names import CONSTRAINTS, GUARD, policy_file
 
 PARITY_ROWS = 64
 """Observations on which every artefact proves that it acts the same elsewhere."""
+PARITY_STEPS = 8
+"""Steps of each episode from which they are taken where there is no log."""
 
 
 def hard_constraints(limits: LimitsConfig, spec: Spec) -> Constraints:
@@ -95,19 +101,38 @@ def write_policies(
     return digests
 
 
-def parity_observations(rows: Transition | None, spec: Spec) -> np.ndarray:
+def parity_observations(rows: Transition | None, environment: Plant | None) -> np.ndarray:
     """Observations on which every artefact of a run proves that it acts the same elsewhere.
 
     Args:
-        rows: The log, over which they are spread; ``None`` draws them between the ends of the
-            measuring ranges.
-        spec: Channels.
+        rows: The log, over which they are spread.
+        environment: Where there is no log, the plant that its reference controller is let run on:
+            observations that no plant would give need not have finite actions.
     """
-    if rows is not None:
-        return np.asarray(rows.obs)[spread_rows(len(rows.obs))]
-    low, high = (np.asarray(ends(spec.obs)) for ends in (lows, highs))
-    drawn = np.random.default_rng(0).uniform(low, high, (PARITY_ROWS, spec.n_obs))
-    return drawn.astype(np.float32)
+    if rows is None:
+        assert environment is not None  # a run has a plant or a log
+        reference = environment.tunings()[environment.reference]
+        seen = np.asarray(_seen(environment, reference, jax.random.key(0)))
+    else:
+        seen = np.asarray(rows.obs)
+    return seen[spread_rows(len(seen))]
+
+
+@jax.jit
+def _seen(environment: Plant, policy: Policy, key: PRNGKeyArray) -> Float[Array, "row obs"]:
+    """The observations of the first steps of several episodes."""
+
+    def episode(key: PRNGKeyArray) -> Float[Array, "time obs"]:
+        start = drawn_start(environment, key)
+        start = start._replace(noise_keys=start.noise_keys[:PARITY_STEPS])
+        return rollout(environment, policy, start, record=_obs, hold=True).rows
+
+    obs = jax.vmap(episode)(jax.random.split(key, PARITY_ROWS))
+    return obs.reshape(-1, obs.shape[-1])
+
+
+def _obs(acted: Acted) -> Float[Array, " obs"]:
+    return acted.obs
 
 
 def spread_rows(n_rows: int) -> np.ndarray:

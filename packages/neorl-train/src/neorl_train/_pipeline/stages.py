@@ -110,7 +110,7 @@ def _retune(
         else retuning.words
     )
     about = {"hyperparameters": {}, "origin": "", "controller": name, "run": record["id"]}
-    obs, digests = parity_observations(experience.dataset.transitions, run.spec), {}
+    obs, digests = parity_observations(experience.dataset.transitions, None), {}
     for kind, policy in retuning.policies.items():
         digests |= write_policies(directory, kind, {seed: policy}, run.spec, obs, about)
     directory.update_record(policies=directory.record().get("policies", {}) | digests)
@@ -239,7 +239,7 @@ def _content_hash(experience: Experience | None) -> str:
 
 def _observations(run: ResolvedRun, experience: Experience | None) -> np.ndarray:
     return parity_observations(
-        None if experience is None else experience.dataset.transitions, run.spec
+        None if experience is None else experience.dataset.transitions, run.environment
     )
 
 

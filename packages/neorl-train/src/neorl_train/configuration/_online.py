@@ -61,6 +61,7 @@ def check_collection(
     chunk: int,
     where: str = "finetune",
     buffered: bool = True,
+    by_priority: bool = False,
     share: float = 0.0,
 ) -> None:
     """Refuses numbers with which a learner cannot collect on a plant and learn meanwhile.
@@ -72,6 +73,7 @@ def check_collection(
         where: Name of the section, for messages.
         buffered: Whether the learner draws its batches from the buffer. One that learns from fresh
             rollouts takes ``environments`` alone.
+        by_priority: Whether it says itself how many steps come before an update.
         share: Share of every batch that comes from a log.
 
     Raises:
@@ -89,12 +91,12 @@ def check_collection(
             whole and value >= 1, f"{where}.{field} must be a whole number from 1, got {value}"
         )
     if buffered:
-        _check_buffer(settings, algorithm, chunk, where, share)
+        _check_buffer(settings, algorithm, where, share)
+    if buffered and not by_priority:
+        _check_cycle(settings, algorithm, chunk, where)
 
 
-def _check_buffer(
-    settings: Collecting, algorithm: Any, chunk: int, where: str, share: float
-) -> None:
+def _check_buffer(settings: Collecting, algorithm: Any, where: str, share: float) -> None:
     name, size = type(algorithm).__name__, algorithm.batch_size
     online = size - rows_of_the_log(size, share)
     _require(
@@ -112,6 +114,10 @@ def _check_buffer(
         f"{where}.warm_up is {settings.warm_up}, more than the {settings.capacity} rows that the "
         "buffer holds; collect fewer, or let it hold more",
     )
+
+
+def _check_cycle(settings: Collecting, algorithm: Any, chunk: int, where: str) -> None:
+    name = type(algorithm).__name__
     steps = settings.environments * settings.updates_per_step
     per_update = algorithm.batches_per_update
     _require(

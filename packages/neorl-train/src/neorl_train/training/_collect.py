@@ -13,7 +13,7 @@ from neorl_envs.closed_loop import Loop, closed_loop_step, transition_of, where_
 from neorl_safety.filters import Flag
 from neorl_safety.guards import guard
 from neorl_train.evaluation._episodes import ACTED
-from neorl_train.evaluation._rollout import report_of
+from neorl_train.evaluation._rollout import is_guarded, report_of
 
 
 class Collection(eqx.Module):
@@ -47,6 +47,48 @@ class Collection(eqx.Module):
         if self.constraints is None:
             return policy
         return guard(policy, self.constraints, self.fallback, self.spec)
+
+
+class AskingCarry(NamedTuple):
+    """What an :class:`Asking` policy remembers.
+
+    Attributes:
+        policy: Carry of the policy itself.
+        asked: The action that it asked for last, shape ``(act,)``.
+    """
+
+    policy: Any
+    asked: Float[Array, " act"]
+
+
+class Asking(eqx.Module):
+    """A policy that remembers what it asked for, before a guard or the plant changes it.
+
+    A learner from its own rollouts weighs the probability of its draws. To it, guard and actuators
+    are part of the plant: the action that the plant received may have no chance of being drawn.
+
+    Attributes:
+        policy: Any policy.
+        n_action: Channels of its actions; static.
+    """
+
+    policy: Policy
+    n_action: int = eqx.field(static=True)
+
+    def initial_carry(self) -> AskingCarry:
+        """Nothing is asked yet."""
+        return AskingCarry(self.policy.initial_carry(), jnp.zeros(self.n_action, jnp.float32))
+
+    def __call__(
+        self, carry: AskingCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[AskingCarry, Float[Array, " act"]]:
+        """The action of the policy, which is remembered."""
+        inner, action = self.policy(carry.policy, obs, key)
+        return AskingCarry(inner, action), action
+
+    def sent(self, carry: AskingCarry, action: Float[Array, " act"]) -> AskingCarry:
+        """The policy is told what the plant received."""
+        return AskingCarry(self.policy.sent(carry.policy, action), carry.asked)
 
 
 class Running(NamedTuple):
@@ -119,7 +161,8 @@ def collect_step(
 
     Returns:
         The episodes after it; their rows in physical units with the learner's reward, the action
-        that the plant received and the observation that it was followed by; and what happened.
+        that the plant received (that of an :class:`Asking` policy: what it asked for) and the
+        observation that it was followed by; and what happened.
     """
     keys = jax.random.split(key, collection.episodes)
     return_of = jax.vmap(lambda now, one: _step(collection, policy, now, one))
@@ -144,6 +187,9 @@ def _step(
     step, report = acted.step, report_of(acted.carry, acted.action)
     over = step.terminated | step.truncated
     row = transition_of(acted)._replace(reward=collection.reward(step))
+    unguarded = acted.carry.policy if is_guarded(acted.carry) else acted.carry
+    if isinstance(unguarded, AskingCarry):
+        row = row._replace(action=unguarded.asked)
     grown = now._replace(
         state=loop.state,
         obs=loop.obs,

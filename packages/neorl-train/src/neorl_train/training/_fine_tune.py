@@ -33,6 +33,7 @@ from neorl_train.training._loop import (
     run_loop,
 )
 from neorl_train.training._plan import Plan
+from neorl_train.training._plant_replay import PlantReplay
 from neorl_train.training._plant_sources import PlantAndLog
 from neorl_train.training._queues import SeedQueues, devices_for
 from neorl_train.training._seeds import run_keys
@@ -207,8 +208,10 @@ def check_online(
     spec = environment.spec
     collection = _collection(learner, environment, spec, None, None, None, settings.environments)
     source = _buffered(settings, learner, collection, share=0.0, beyond=0.0)
-    if isinstance(learner.source(source), PlantAndLog):
-        check_collection(settings, learner, chunk=chunk, where=where)
+    made = learner.source(source)
+    if isinstance(made, PlantAndLog | PlantReplay):
+        by_priority = isinstance(made, PlantReplay)
+        check_collection(settings, learner, chunk=chunk, where=where, by_priority=by_priority)
 
 
 def _collection(

@@ -11,8 +11,9 @@ from neorl_agents import Explorer, LearnerState
 from neorl_agents.learning import Metrics, TrainingKeys
 from neorl_agents.online import Replay, balanced_batch, replay_begin, replay_push
 from neorl_agents.sampling import RowsWithReturns
-from neorl_core import Policy, Spec, Transition
+from neorl_core import Policy, Transition
 from neorl_train.training._collect import (
+    Asking,
     Collection,
     Counts,
     Running,
@@ -20,6 +21,8 @@ from neorl_train.training._collect import (
     collect_step,
     no_counts,
 )
+from neorl_train.training._plant_replay import PlantReplay
+from neorl_train.training._rows import example_rows, online_metrics
 
 
 class PlantMemory(NamedTuple):
@@ -123,6 +126,14 @@ class PlantAndLog(eqx.Module):
         """
         return PlantRollouts(self.collection, steps)
 
+    def replayed(self, steps: int) -> PlantReplay:
+        """A buffer of what was tried on the same plant, whose rows are drawn by priority.
+
+        Args:
+            steps: Steps of every episode before each update.
+        """
+        return PlantReplay(self.collection, steps, self.capacity, self.first_steps)
+
     def _collected(
         self, policy: Policy, memory: PlantMemory, number: Int[Array, ""], key: PRNGKeyArray
     ) -> PlantMemory:
@@ -139,7 +150,8 @@ class PlantRollouts(eqx.Module):
     """A fresh rollout of every episode for each update: experience of the policy of that moment.
 
     A batch is the whole rollout, leading axes ``(step, env)``; its rows follow one another, and
-    ``next_obs`` of the last step is what a value is estimated at.
+    ``next_obs`` of the last step is what a value is estimated at. Actions are those that the policy
+    asked for, whatever guard and plant made of them.
 
     Attributes:
         collection: How rows are collected.
@@ -154,7 +166,7 @@ class PlantRollouts(eqx.Module):
         self, learner: Explorer, state: LearnerState, tables: Any, keys: TrainingKeys
     ) -> PlantMemory:
         """The first episodes, and room for the rows of a rollout."""
-        policy = self.collection.guarded(learner.explore(state))
+        policy = self._policy(learner, state)
         running = begin_episodes(self.collection, policy, keys.begin)
         row = example_rows(self.collection.spec, running, costs="cost" in learner.fields)
         rows = jax.tree.map(lambda x: jnp.zeros((self.steps, *x.shape), x.dtype), row)
@@ -170,7 +182,7 @@ class PlantRollouts(eqx.Module):
         key: PRNGKeyArray,
     ) -> PlantMemory:
         """A rollout with the present policy; episodes go on from one update to the next."""
-        policy = self.collection.guarded(learner.explore(state))
+        policy = self._policy(learner, state)
         costs = "cost" in learner.fields
 
         def step(
@@ -200,25 +212,6 @@ class PlantRollouts(eqx.Module):
         """Sums since the beginning; ``online_return`` is the mean of the episodes that ended."""
         return online_metrics(self.collection.spec, memory.counts)
 
-
-def example_rows(spec: Spec, running: Running, *, costs: bool) -> Transition:
-    """Rows of one step, of which a buffer takes shapes and dtypes."""
-    obs, no = running.obs, jnp.zeros(running.total.shape, jnp.bool_)
-    action = jnp.zeros((len(no), spec.n_action), obs.dtype)
-    rows = Transition(obs, action, running.total, next_obs=obs, terminated=no, truncated=no)
-    return rows._replace(cost=running.cost_sum) if costs else rows
-
-
-def online_metrics(spec: Spec, counts: Counts) -> dict[str, Float[Array, ""]]:
-    """What happened on the plant since the beginning, as metrics."""
-    real = jax.tree.map(lambda x: x.astype(jnp.float32), counts)
-    names = [channel.name for channel in spec.cost]
-    return {
-        "online_steps": real.steps,
-        "online_episodes": real.episodes,
-        "online_return": real.returns / jnp.maximum(real.episodes, 1),
-        "online_trips": real.trips,
-        "online_filtered": real.filtered,
-        "online_fallback": real.fallback,
-        **{f"online_violated_{name}": real.violated[j] for j, name in enumerate(names)},
-    }
+    def _policy(self, learner: Explorer, state: LearnerState) -> Policy:
+        asking = Asking(learner.explore(state), self.collection.spec.n_action)
+        return self.collection.guarded(asking)

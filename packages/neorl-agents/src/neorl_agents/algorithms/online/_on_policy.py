@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.learning import LearnerState, Networks, UnitRows
+from neorl_agents.learning import LearnerState, Networks, UnitRows, counted_costs
 from neorl_agents.networks import (
     Network,
     largest,
@@ -41,48 +41,54 @@ LOG_STD_RANGE = (-5.0, 1.0)
 
 
 class ScaledValue(eqx.Module):
-    """A value ``mean + scale network(obs)``, so that the network learns numbers of size one.
+    """Values ``mean + scale network(obs)``, so that the network learns numbers of size one.
 
-    No gradient reaches ``mean`` and ``scale``: they follow the returns of the rollouts.
+    There is one for every signal: the reward, and each cost where a learner keeps limits. No
+    gradient reaches ``mean`` and ``scale``: they follow the returns of the rollouts.
 
     Attributes:
-        network: From observations to one number.
-        mean: Mean of the returns so far, in the unit of the reward.
+        network: From observations to one number for each signal.
+        mean: Mean of the returns so far, in the unit of the signal.
         scale: Their deviation, positive.
     """
 
     network: Network
-    mean: Float[Array, ""]
-    scale: Float[Array, ""]
+    mean: Float[Array, " signal"]
+    scale: Float[Array, " signal"]
 
-    def __call__(self, obs: Float[Array, "row obs"]) -> Float[Array, " row"]:
-        """The value, in the unit of the reward."""
-        return self.mean + self.scale * self.network(obs)[..., 0]
+    def __call__(self, obs: Float[Array, "row obs"]) -> Float[Array, "row signal"]:
+        """The values, in the units of the signals."""
+        return self.mean[None] + self.scale[None] * self.network(obs)
 
-    def loss(self, obs: Float[Array, "row obs"], returns: Float[Array, " row"]) -> Float[Array, ""]:
-        """Half the mean square of the distance from the returns, in units of the scale."""
+    def loss(
+        self, obs: Float[Array, "row obs"], returns: Float[Array, "row signal"]
+    ) -> Float[Array, ""]:
+        """Half the mean squares of the distances from the returns, in units of the scales."""
         mean, scale = jax.lax.stop_gradient((self.mean, self.scale))
-        return jnp.mean(jnp.square(self.network(obs)[..., 0] - (returns - mean) / scale)) / 2
+        off = self.network(obs) - (returns - mean[None]) / scale[None]
+        return jnp.sum(jnp.mean(jnp.square(off), axis=0)) / 2
 
-    def following(self, returns: Float[Array, " row"], part: Float[Array, ""]) -> "ScaledValue":
-        """The value with mean and scale moved towards those of a rollout by ``part``."""
-        mean = self.mean + part * (jnp.mean(returns) - self.mean)
+    def following(
+        self, returns: Float[Array, "row signal"], part: Float[Array, ""]
+    ) -> "ScaledValue":
+        """The value with means and scales moved towards those of a rollout by ``part``."""
+        mean = self.mean + part * (jnp.mean(returns, axis=0) - self.mean)
         square = jnp.square(self.scale)
-        square = square + part * (jnp.mean(jnp.square(returns - mean)) - square)
+        square = square + part * (jnp.mean(jnp.square(returns - mean[None]), axis=0) - square)
         return ScaledValue(self.network, mean, jnp.sqrt(jnp.maximum(square, 1e-8)))
 
 
 class Estimates(NamedTuple):
-    """What a rollout is worth to the networks that made it, axes ``(row,)``.
+    """What a rollout is worth to the networks that made it.
 
     Attributes:
-        advantage: How much more followed than the value said; mean 0 and deviation 1 if scaled.
-        returns: What the value is trained on.
+        advantages: How much more followed than the values said, in the units of the signals.
+        returns: What the values are trained on.
         log_prob: Log-probability of the actions when they were drawn.
     """
 
-    advantage: Float[Array, " row"]
-    returns: Float[Array, " row"]
+    advantages: Float[Array, "row signal"]
+    returns: Float[Array, "row signal"]
     log_prob: Float[Array, " row"]
 
 
@@ -92,10 +98,20 @@ def fresh_actor(networks: Networks, spec: Spec, key: PRNGKeyArray, kind: ActionK
     return networks.of_obs(spec, count, key, initialiser="orthogonal", last_bound=1e-2)
 
 
-def fresh_value(networks: Networks, spec: Spec, key: PRNGKeyArray) -> ScaledValue:
-    """A value whose scale is one until the first rollout."""
-    network = networks.of_obs(spec, 1, key, initialiser="orthogonal")
-    return ScaledValue(network, jnp.zeros((), jnp.float32), jnp.ones((), jnp.float32))
+def fresh_value(learner: Any, spec: Spec, key: PRNGKeyArray) -> ScaledValue:
+    """Values of :func:`signals_of`, whose scales are one until the first rollout."""
+    signals = 1 + (spec.n_cost if learner.keeps_limits else 0)
+    network = learner.networks.of_obs(spec, signals, key, initialiser="orthogonal")
+    return ScaledValue(network, jnp.zeros(signals, jnp.float32), jnp.ones(signals, jnp.float32))
+
+
+def require_present_rows(learner: Any) -> None:
+    """Refuses networks with memory: a rollout holds rows, and not the windows before them."""
+    if learner.networks.encoder != "none":
+        raise ValueError(
+            f"{type(learner).__name__}.networks.encoder must be 'none', got "
+            f"{learner.networks.encoder!r}: it learns from the rows of a rollout, without windows"
+        )
 
 
 def log_prob_and_entropy(
@@ -110,10 +126,19 @@ def log_prob_and_entropy(
     return tanh_gaussian_log_prob(rows.action, mean, log_std), diagonal_gaussian_entropy(log_std)
 
 
+def signals_of(learner: Any, state: LearnerState, rows: UnitRows) -> Float[Array, "*batch signal"]:
+    """What values are learned of: the reward, then each cost where the learner keeps limits."""
+    reward = rows.reward[..., None]
+    if not learner.keeps_limits:
+        return reward
+    return jnp.concatenate([reward, counted_costs(state.preparation, rows.cost)], axis=-1)
+
+
 def estimates(
     actor: Network,
     value: ScaledValue,
     rows: UnitRows,
+    signals: Float[Array, "step env signal"],
     *,
     discount: Any,
     lam: Any,
@@ -122,17 +147,27 @@ def estimates(
     """Generalised advantages of every episode of a rollout ``(step, env, ...)``, its rows flat.
 
     A time limit is no end: the value of the step's own next observation follows it.
+
+    Args:
+        actor: Network that drew the actions.
+        value: From before the update.
+        rows: The rollout.
+        signals: What the values are of: the rewards first.
+        discount: Discount per step.
+        lam: The lambda of the advantages.
+        kind: How actions are drawn.
     """
-    flat, shape = as_rows(rows), rows.reward.shape
+    flat, shape = as_rows(rows), signals.shape
     now, after = value(flat.obs), value(flat.next_obs)
 
     def of_one(*series: Array) -> Array:
         return segment_generalised_advantages(*series, discount=discount, lam=lam)
 
+    of_signals = jax.vmap(of_one, in_axes=(1, 1, 1, None, None), out_axes=1)
     series = (
-        rows.reward, now.reshape(shape), after.reshape(shape), rows.terminated, rows.truncated,
+        signals, now.reshape(shape), after.reshape(shape), rows.terminated, rows.truncated,
     )  # fmt: skip
-    advantage = jax.vmap(of_one, in_axes=1, out_axes=1)(*series).reshape(-1)
+    advantage = jax.vmap(of_signals, in_axes=1, out_axes=1)(*series).reshape(now.shape)
     log_prob, _ = log_prob_and_entropy(actor, flat, kind)
     return jax.tree.map(jax.lax.stop_gradient, Estimates(advantage, now + advantage, log_prob))
 

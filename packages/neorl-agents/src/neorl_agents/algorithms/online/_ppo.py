@@ -21,6 +21,8 @@ from neorl_agents.algorithms.online._on_policy import (
     fresh_actor,
     fresh_value,
     log_prob_and_entropy,
+    require_present_rows,
+    signals_of,
     standardised,
 )
 from neorl_agents.learning import (
@@ -44,6 +46,9 @@ from neorl_agents.policies import (
 )
 from neorl_core import Spec
 from neorl_core.losses import ppo_clipped_loss
+
+MOST_MOVED = 20.0
+"""Logarithm of the largest ratio of probabilities that is told apart."""
 
 
 class ActorValue(NamedTuple):
@@ -116,6 +121,7 @@ class PPO(BaseLearner):
     )  # fmt: skip
     rates: ClassVar[Mapping[str, str]] = {"networks": "learning_rate"}
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
+    needs_rollouts: ClassVar[bool] = True
 
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
@@ -126,6 +132,7 @@ class PPO(BaseLearner):
         require_choice(self, "actions", ACTION_KINDS)
         require_count(self, "decay_updates", least=-1)
         require_count(self, "rollout", "epochs", "minibatches")
+        require_present_rows(self)
 
     def source(self, given: Any) -> Any:
         """Fresh rollouts."""
@@ -135,7 +142,7 @@ class PPO(BaseLearner):
         """Actor and value, which one optimiser moves."""
         actor_key, value_key = jax.random.split(key)
         actor = fresh_actor(self.networks, spec, actor_key, self.actions)
-        return {"networks": ActorValue(actor, fresh_value(self.networks, spec, value_key))}, {}
+        return {"networks": ActorValue(actor, fresh_value(self, spec, value_key))}, {}
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
@@ -150,6 +157,7 @@ class PPO(BaseLearner):
             networks.actor,
             networks.value,
             rows,
+            signals_of(self, state, rows),
             discount=self.discount,
             lam=self.trace,
             kind=self.actions,
@@ -162,11 +170,12 @@ class PPO(BaseLearner):
             )
         value = networks.value.following(about.returns, following_part(state, self.follow))
         state = state.with_parameters(networks=ActorValue(networks.actor, value))
+        state, advantage, prices = self.priced(state, rows, about, value)
         rate = self.learning_rate * linear(state.updates, self.decay_updates, 0.0)
 
         def step(state: LearnerState, chosen: Array) -> tuple[LearnerState, Metrics]:
-            part, known = jax.tree.map(lambda x: x[chosen], (flat, about))
-            state, loss, more = self.descend(state, "networks", self.loss, part, known, rate=rate)
+            part = jax.tree.map(lambda x: x[chosen], (flat, about, advantage))
+            state, loss, more = self.descend(state, "networks", self.loss, *part, rate=rate)
             return state, {"loss": loss, **more}
 
         def shuffled(epoch_key: PRNGKeyArray) -> Array:
@@ -177,22 +186,33 @@ class PPO(BaseLearner):
         state, metrics = jax.lax.scan(step, state, chosen)
         return state, {
             **jax.tree.map(jnp.mean, metrics),
-            "return_mean": value.mean,
-            "return_scale": value.scale,
+            **prices,
+            "return_mean": value.mean[0],
+            "return_scale": value.scale[0],
         }
 
+    def priced(
+        self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
+    ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
+        """The advantage that the actor climbs: that of the reward."""
+        return state, about.advantages[:, 0], {}
+
     def loss(
-        self, networks: ActorValue, rows: UnitRows, about: Estimates
+        self,
+        networks: ActorValue,
+        rows: UnitRows,
+        about: Estimates,
+        advantage: Float[Array, " row"],
     ) -> tuple[Float[Array, ""], Metrics]:
         """The loss of one part of a rollout."""
         log_prob, entropy = log_prob_and_entropy(networks.actor, rows, self.actions)
-        advantage = standardised(about.advantage)
-        surrogate = jnp.mean(
-            ppo_clipped_loss(log_prob, about.log_prob, advantage, epsilon=self.clip)
-        )
+        # A ratio of infinity would make a gradient of NaN; this far out there is none.
+        moved = jnp.clip(log_prob - about.log_prob, -MOST_MOVED, MOST_MOVED)
+        log_prob, weight = about.log_prob + moved, standardised(advantage)
+        surrogate = jnp.mean(ppo_clipped_loss(log_prob, about.log_prob, weight, epsilon=self.clip))
         value_loss, entropy = networks.value.loss(rows.obs, about.returns), jnp.mean(entropy)
         loss = surrogate + self.value_weight * value_loss - self.entropy_weight * entropy
-        moved = jnp.mean(about.log_prob - log_prob)
+        moved = -jnp.mean(moved)
         return loss, {
             "actor_loss": surrogate, "value_loss": value_loss, "entropy": entropy, "moved": moved,
         }  # fmt: skip

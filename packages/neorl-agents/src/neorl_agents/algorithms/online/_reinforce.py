@@ -21,6 +21,8 @@ from neorl_agents.algorithms.online._on_policy import (
     fresh_actor,
     fresh_value,
     log_prob_and_entropy,
+    require_present_rows,
+    signals_of,
     standardised,
 )
 from neorl_agents.learning import (
@@ -85,6 +87,7 @@ class Reinforce(BaseLearner):
         "actor": "actor_learning_rate",
         "value": "value_learning_rate",
     }
+    needs_rollouts: ClassVar[bool] = True
 
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
@@ -92,6 +95,7 @@ class Reinforce(BaseLearner):
         require_number(self, "follow", low=0, high=1, open_low=True)
         require_choice(self, "actions", ACTION_KINDS)
         require_count(self, "rollout")
+        require_present_rows(self)
 
     def source(self, given: Any) -> Any:
         """Fresh rollouts."""
@@ -101,28 +105,38 @@ class Reinforce(BaseLearner):
         """An actor and its baseline."""
         actor_key, value_key = jax.random.split(key)
         actor = fresh_actor(self.networks, spec, actor_key, self.actions)
-        return {"actor": actor, "value": fresh_value(self.networks, spec, value_key)}, {}
+        return {"actor": actor, "value": fresh_value(self, spec, value_key)}, {}
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """One gradient step of the baseline, and one of the actor with the one from before."""
         actor, value = state.parameters["actor"], state.parameters["value"]
-        about = estimates(actor, value, rows, discount=self.discount, lam=1.0, kind=self.actions)
+        signals = signals_of(self, state, rows)
+        about = estimates(
+            actor, value, rows, signals, discount=self.discount, lam=1.0, kind=self.actions
+        )
         flat = as_rows(rows)
         value = value.following(about.returns, following_part(state, self.follow))
         state = state.with_parameters(value=value)
         state, value_loss, _ = self.descend(state, "value", _value_loss, flat, about.returns)
-        state, loss, entropy = self.descend(state, "actor", self.actor_loss, flat, about)
-        return state, {"actor_loss": loss, "value_loss": value_loss, "entropy": entropy}
+        state, advantage, prices = self.priced(state, rows, about, value)
+        state, loss, entropy = self.descend(state, "actor", self.actor_loss, flat, advantage)
+        return state, {"actor_loss": loss, "value_loss": value_loss, "entropy": entropy, **prices}
+
+    def priced(
+        self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
+    ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
+        """The advantage that the actor climbs: that of the reward."""
+        return state, about.advantages[:, 0], {}
 
     def actor_loss(
-        self, actor: Network, rows: UnitRows, about: Estimates
+        self, actor: Network, rows: UnitRows, advantage: Float[Array, " row"]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Loss of the actor, and its mean entropy."""
         log_prob, entropy = log_prob_and_entropy(actor, rows, self.actions)
         entropy = jnp.mean(entropy)
-        loss = -jnp.mean(log_prob * standardised(about.advantage))
+        loss = -jnp.mean(log_prob * standardised(advantage))
         return loss - self.entropy_weight * entropy, entropy
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:

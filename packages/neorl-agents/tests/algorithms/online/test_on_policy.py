@@ -1,5 +1,6 @@
 """PPO and REINFORCE against their equations in NumPy, and their defaults field by field."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -9,56 +10,23 @@ import numpy as np
 import optax
 import pytest
 
-from neorl_agents import PPO, Reinforce
-from neorl_agents.algorithms.online._on_policy import as_rows, estimates
-from neorl_agents.learning import Log, Networks, for_run, unit_rows
+from neorl_agents import PPO, PPOLag, Reinforce, ReinforceLag
+from neorl_agents.algorithms.online._on_policy import (
+    Estimates,
+    ScaledValue,
+    as_rows,
+    estimates,
+    fresh_actor,
+    fresh_value,
+    signals_of,
+)
+from neorl_agents.learning import Log, for_run, unit_rows
 from neorl_agents.optimisers import OPTIMISERS
 from neorl_agents.policies import CategoricalPolicy
-from neorl_core import Channel, InputError, Spec, Transition, as_arrays
+from neorl_core import CostChannel, InputError, as_arrays
 from neorl_core.statistics import range_statistics
 
-SPEC = Spec(
-    (Channel("x", "1", -1, 1), Channel("y", "1", -1, 1)),
-    tuple(Channel(f"a{i}", "1", 0, 2) for i in range(3)), (), dt=1.0, horizon=5,
-)  # fmt: skip
-KEY, STEPS, WORLDS = jax.random.key(0), 6, 2
-SMALL = Networks(hidden=(4,))
-
-
-def rollout(actions):
-    """Rows with a termination in one world and a time limit in the other."""
-    rng = np.random.default_rng(0)
-    shape = (STEPS, WORLDS)
-    if actions == "choice":
-        action = 2 * np.eye(3)[rng.integers(3, size=shape)]
-    else:
-        action = rng.uniform(0.2, 1.8, (*shape, 3))
-    ends = [np.zeros(shape, bool) for _ in range(2)]
-    ends[0][2, 0] = ends[1][3, 1] = True
-    draws = (rng.uniform(-1, 1, (*shape, 2)) for _ in range(2))
-    obs, after = (x.astype(np.float32) for x in draws)
-    reward = rng.normal(size=shape).astype(np.float32)
-    return Transition(
-        obs, action.astype(np.float32), reward, next_obs=after, terminated=ends[0],
-        truncated=ends[1],
-    )  # fmt: skip
-
-
-def begun(learner):
-    state = as_arrays(learner).init(SPEC, range_statistics(SPEC), KEY)
-    return state
-
-
-def perceptron(net, x):
-    x = np.asarray(x, float)
-    for i, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
-        x = x @ np.asarray(weight, float) + np.asarray(bias, float)
-        x = np.maximum(x, 0) if i + 1 < len(net.weights) else x
-    return x
-
-
-def scaled(state, obs):
-    return np.asarray(state.preparation.obs.to_scaled(jnp.asarray(obs)), float)
+from .rollouts_by_hand import KEY, SMALL, SPEC, STEPS, WORLDS, begun, perceptron, rollout, scaled
 
 
 def log_prob(actor, state, rows, actions):
@@ -76,12 +44,15 @@ def log_prob(actor, state, rows, actions):
     return np.sum(normal - np.log(1 - unit**2), -1), entropy
 
 
-def advantages(value, state, rows, discount, lam):
+def value_of(value, state, obs, signal=0):
+    units = perceptron(value.network, scaled(state, obs))[..., signal]
+    return float(value.mean[signal]) + float(value.scale[signal]) * units
+
+
+def advantages(value, state, rows, discount, lam, signal=0):
     """Row by row, backwards, from the definition."""
-    now, after = (
-        float(value.mean) + float(value.scale) * perceptron(value.network, scaled(state, x))[..., 0]
-        for x in (rows.obs, rows.next_obs)
-    )
+    gained = rows.reward if signal == 0 else rows.cost[..., signal - 1]
+    now, after = (value_of(value, state, x, signal) for x in (rows.obs, rows.next_obs))
     found = np.zeros((STEPS, WORLDS))
     for world in range(WORLDS):
         carried = 0.0
@@ -89,7 +60,7 @@ def advantages(value, state, rows, discount, lam):
             if rows.terminated[t, world] or rows.truncated[t, world]:
                 carried = 0.0
             goes_on = 0.0 if rows.terminated[t, world] else discount * after[t, world]
-            difference = rows.reward[t, world] + goes_on - now[t, world]
+            difference = gained[t, world] + goes_on - now[t, world]
             carried = difference + discount * lam * carried
             found[t, world] = carried
     return found, found + now
@@ -121,7 +92,8 @@ def test_one_update_of_ppo_is_its_equations(actions):
     np.testing.assert_allclose(metrics["return_mean"], mean, rtol=1e-4)
     np.testing.assert_allclose(metrics["return_scale"], scale, rtol=1e-4)
     stepped = after.parameters["networks"]
-    np.testing.assert_allclose((stepped.value.mean, stepped.value.scale), (mean, scale), rtol=1e-4)
+    reached = (stepped.value.mean[0], stepped.value.scale[0])
+    np.testing.assert_allclose(reached, (mean, scale), rtol=1e-4)
     assert not np.array_equal(stepped.actor.weights[0], networks.actor.weights[0])
 
 
@@ -131,8 +103,10 @@ def test_a_ratio_outside_the_clip_is_cut_as_in_the_paper():
     networks = state.parameters["networks"]
     moved = jax.tree.map(lambda x: 60 * x + 0.3, networks.actor)
     units = unit_rows(state.preparation, rows, discount=0.99)
-    about = estimates(*networks, units, discount=0.99, lam=0.95, kind="choice")
-    loss, metrics = learner.loss(networks._replace(actor=moved), as_rows(units), about)
+    signals = units.reward[..., None]
+    about = estimates(*networks, units, signals, discount=0.99, lam=0.95, kind="choice")
+    climbed = about.advantages[:, 0]
+    loss, metrics = learner.loss(networks._replace(actor=moved), as_rows(units), about, climbed)
     before, _ = log_prob(networks.actor, state, rows, "choice")
     now, _ = log_prob(moved, state, rows, "choice")
     ratio = np.exp(now - before)
@@ -230,3 +204,65 @@ def test_a_log_and_a_rollout_that_cannot_be_cut_are_refused():
     learner = PPO(actions="choice", networks=SMALL, minibatches=5, decay_updates=1)
     with pytest.raises(ValueError, match="12 rows cannot be cut into 5 equal minibatches"):
         learner.update(begun(learner), rollout("choice"), KEY)
+
+
+LIMITED = replace(
+    SPEC, cost=(CostChannel("heat", "K", 2.0, "episode"), CostChannel("peak", "K", 0.5, "step"))
+)
+
+
+@pytest.mark.parametrize("kind", [PPOLag, pytest.param(ReinforceLag, marks=pytest.mark.nightly)])
+def test_prices_and_the_priced_advantage_are_their_equations(kind):
+    """The sum of one cost against its limit, the steps over the limit of the other by chance."""
+    learner = for_run(kind(actions="choice", networks=SMALL, rollout=STEPS), 10)
+    cost = np.abs(np.random.default_rng(1).normal(size=(STEPS, WORLDS, 2))).astype(np.float32)
+    rows = rollout("choice")._replace(cost=cost)
+    state = as_arrays(learner).init(LIMITED, range_statistics(LIMITED), KEY)
+    units = unit_rows(state.preparation, rows, discount=0.99)
+    counted = rows._replace(cost=np.stack([cost[..., 0], cost[..., 1] > 0.5], -1))
+    value = fresh_value(learner, LIMITED, KEY)
+    value = ScaledValue(value.network, value.mean, jnp.asarray([2.0, 3.0, 0.5]))
+    actor, lam = fresh_actor(SMALL, LIMITED, KEY, "choice"), getattr(learner, "trace", 1.0)
+    signals = signals_of(learner, state, units)
+    about = estimates(actor, value, units, signals, discount=0.99, lam=lam, kind="choice")
+    after, advantage, metrics = jax.jit(learner.priced)(state, units, about, value)
+    # An episode has five steps: 2 K of one cost, and a step in ten over the limit of the other.
+    spent = counted.cost.mean((0, 1)) * 5
+    excess = (spent - [2.0, 0.1]) / [2.0, 0.1]
+    np.testing.assert_allclose(metrics["cost_excess"], excess.max(), rtol=1e-5)
+    assert excess.max() > 1, "counted as no more than one"
+    bounded, gains = np.minimum(excess, 1), learner.multiplier
+    integral = np.clip(gains.ki * bounded, 0, gains.largest)
+    prices = 0.05 * (gains.kp * bounded + gains.kd * np.maximum(bounded, 0)) + integral
+    prices = np.clip(prices, 0, gains.largest)
+    np.testing.assert_allclose(after.parameters["multipliers"].value, prices, rtol=1e-5)
+    parts = [advantages(value, state, counted, 0.99, lam, signal=j)[0].ravel() for j in range(3)]
+    expected = parts[0] / 2.0 - prices[0] * parts[1] / 3.0 - prices[1] * parts[2] / 0.5
+    np.testing.assert_allclose(advantage, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [PPOLag, ReinforceLag])
+def test_a_learner_of_limits_learns_the_values_of_costs_too(kind):
+    learner = for_run(kind(actions="choice", networks=SMALL, rollout=STEPS), 10)
+    cost = np.ones((STEPS, WORLDS, 2), np.float32)
+    state = as_arrays(learner).init(LIMITED, range_statistics(LIMITED), KEY)
+    state, metrics = jax.jit(learner.update)(state, rollout("choice")._replace(cost=cost), KEY)
+    assert all(np.isfinite(x) for x in metrics.values())
+    assert float(metrics["multiplier"]) > 0
+    held = state.parameters
+    value = held["networks"].value if "networks" in held else held["value"]
+    assert value.mean.shape == (3,)
+    with pytest.raises(InputError, match="the batch has no cost"):
+        learner.update(state, rollout("choice"), KEY)
+
+
+def test_a_ratio_beyond_all_bounds_has_no_gradient_of_nan():
+    """As after many passes over actions at the end of their range."""
+    learner, rows = PPO(networks=SMALL, decay_updates=1), rollout("squashed")
+    state = begun(learner)
+    networks, units = state.parameters["networks"], as_rows(unit_rows(state.preparation, rows))
+    about = Estimates(jnp.ones((12, 1)), jnp.ones((12, 1)), jnp.full(12, -1e5))
+    climbed = jnp.linspace(-1.0, 1.0, 12)
+    gradient = jax.grad(lambda x: learner.loss(x, units, about, climbed)[0])(networks)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient))

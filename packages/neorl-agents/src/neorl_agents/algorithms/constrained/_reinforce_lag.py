@@ -1,0 +1,56 @@
+"""REINFORCE with a controlled price on every cost."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.algorithms.constrained._lagrangian import (
+    MultiplierSettings,
+    fresh_multipliers,
+    require_multiplier,
+)
+from neorl_agents.algorithms.constrained._rollout_prices import GAINS, priced_advantage
+from neorl_agents.algorithms.online._on_policy import Estimates, ScaledValue
+from neorl_agents.algorithms.online._reinforce import Reinforce
+from neorl_agents.learning import LearnerState, Metrics, UnitRows
+from neorl_core import Spec
+
+
+class ReinforceLag(Reinforce):
+    """REINFORCE whose advantage pays for costs, at prices that controllers set.
+
+    One update is one of :class:`Reinforce` in which the baseline's network also predicts the return
+    of every cost, and the actor climbs the priced advantage of :class:`PPOLag`, with the same
+    controllers and the same limits.
+
+    The limits are approached from above: it breaks them while it learns.
+
+    Attributes:
+        multiplier: The controller of the multipliers.
+
+    Source: the multiplier is that of Stooke, Achiam and Abbeel, arXiv 2007.03964; with REINFORCE
+    it is no published learner.
+    """
+
+    multiplier: MultiplierSettings = GAINS
+
+    keeps_limits: ClassVar[bool] = True
+    reads: ClassVar[tuple[str, ...]] = (*Reinforce.reads, "cost")
+    rates: ClassVar[Mapping[str, str]] = {**Reinforce.rates, "multipliers": "actor_learning_rate"}
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_multiplier(self)
+        super().check()
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The networks of REINFORCE, whose value also predicts costs, and multipliers of zero."""
+        parameters, targets = super().fresh(spec, key)
+        return parameters | {"multipliers": fresh_multipliers(spec.n_cost)}, targets
+
+    def priced(
+        self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
+    ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
+        """One step of the multipliers, and the advantage less the prices of the costs."""
+        return priced_advantage(self, state, rows, about, value)

@@ -1,0 +1,118 @@
+"""A pole on a cart that is pushed left or right, as in Gymnasium's CartPole-v1."""
+
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_core import Channel, Policy, Spec, Step
+from neorl_core.control import ConstantPolicy
+from neorl_envs.classics._outcome import Outcome
+from neorl_envs.plants._protocol import PlantDefaults
+
+GRAVITY, CART, POLE, HALF_LENGTH, FORCE, PERIOD = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
+MOST_AWAY, MOST_TILT = 2.4, 0.20943951023931953
+"""Metres from the middle, and radians from upright (12 degrees), at which an episode ends."""
+
+
+class CartPoleState(NamedTuple):
+    """The cart between two steps.
+
+    Attributes:
+        motion: Position (m), speed (m/s), angle (rad), angular speed (rad/s).
+        time: Steps so far.
+    """
+
+    motion: Float[Array, "4"]
+    time: Int[Array, ""]
+
+
+class CartPole(eqx.Module, PlantDefaults):
+    """Gymnasium's CartPole-v1: the same equations, numbers, first states and limit of 500 steps.
+
+    The action has a channel for each side, and the cart is pushed with 10 N towards the side whose
+    number is the larger; to the left where they are equal. ``Step.applied`` is 1 on that side.
+    Every step earns 1. The episode ends where the cart is 2.4 m off or the pole 12 degrees.
+
+    Attributes:
+        horizon: Steps after which an episode is truncated; static.
+
+    Source: Barto, Sutton and Anderson, IEEE Transactions on Systems, Man and Cybernetics 13 (1983).
+    """
+
+    horizon: int = eqx.field(static=True, default=500)
+
+    name: ClassVar[str] = "CartPole-v0"
+    reference: ClassVar[str] = "left"
+    reward_unit: ClassVar[str] = "steps"
+    glossary: ClassVar[str] = "steps: how long the pole stayed up"
+    channel_descriptions: ClassVar[str] = (
+        "Measured: position and speed of the cart, angle and angular speed of the pole. "
+        "Manipulated: one number for each side; the larger says where the cart is pushed."
+    )
+
+    @property
+    def spec(self) -> Spec:
+        """Speeds have no bound in Gymnasium; the ranges are what a policy that balances sees."""
+        ranges = (
+            ("position", "m", 4.8), ("speed", "m/s", 3.0), ("angle", "rad", 2 * MOST_TILT),
+            ("angular_speed", "rad/s", 3.0),
+        )  # fmt: skip
+        obs = tuple(Channel(name, unit, -bound, bound) for name, unit, bound in ranges)
+        action = tuple(Channel(side, "1", 0.0, 1.0) for side in ("left", "right"))
+        return Spec(obs, action, (), dt=PERIOD, horizon=self.horizon)
+
+    def tunings(self) -> dict[str, Policy]:
+        """Always to the left, which fails after some ten steps."""
+        return {"left": ConstantPolicy(jnp.asarray([1.0, 0.0], jnp.float32))}
+
+    def default_params(self, preset: str = "plant") -> Float[Array, "0"]:
+        """There are none."""
+        return jnp.zeros(0, jnp.float32)
+
+    def sample_params(
+        self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
+    ) -> Float[Array, "0"]:
+        """There are none."""
+        return jnp.zeros(0, jnp.float32)
+
+    def reset(
+        self, params: Float[Array, "0"], key: PRNGKeyArray
+    ) -> tuple[CartPoleState, Float[Array, "4"]]:
+        """Every number uniform in [-0.05, 0.05)."""
+        motion = jax.random.uniform(key, (4,), jnp.float32, -0.05, 0.05)
+        return CartPoleState(motion, jnp.zeros((), jnp.int32)), motion
+
+    def step(
+        self,
+        params: Float[Array, "0"],
+        state: CartPoleState,
+        action: Float[Array, "2"],
+        key: PRNGKeyArray,
+    ) -> tuple[CartPoleState, Step]:
+        """One push of 20 ms by Euler's method; the key is ignored."""
+        right = action[1] > action[0]
+        _, speed, angle, turning = state.motion
+        force = jnp.where(right, FORCE, -FORCE)
+        sine, cosine, mass = jnp.sin(angle), jnp.cos(angle), CART + POLE
+        pushed = (force + POLE * HALF_LENGTH * turning**2 * sine) / mass
+        spin = (GRAVITY * sine - cosine * pushed) / (
+            HALF_LENGTH * (4.0 / 3.0 - POLE * cosine**2 / mass)
+        )
+        drive = pushed - POLE * HALF_LENGTH * spin * cosine / mass
+        rates = jnp.stack([speed, drive, turning, spin])
+        after = CartPoleState(state.motion + PERIOD * rates, state.time + 1)
+        fell = (jnp.abs(after.motion[0]) > MOST_AWAY) | (jnp.abs(after.motion[2]) > MOST_TILT)
+        last = after.time >= self.horizon
+        return after, Step(
+            obs=after.motion,
+            final_obs=after.motion,
+            reward=jnp.ones((), jnp.float32),
+            cost=jnp.zeros(0, jnp.float32),
+            applied=jnp.stack([~right, right]).astype(jnp.float32),
+            terminated=fell,
+            truncated=last,
+            info=Outcome(last & ~fell, fell),
+        )

@@ -1,0 +1,121 @@
+"""Learners of choices on CartPole, for as many steps as CleanRL's.
+
+Usage:
+    python tools/tables/online/classics.py measure     what is not there yet
+    python tools/tables/online/classics.py table       the table as Markdown
+
+500,000 steps of CartPole-v1, restated as a plant (``neorl_envs.classics``), by every seed; hidden
+layers, rates and batches are those of CleanRL's scripts. DQN steps ten episodes side by side and
+takes an update after each step; CleanRL's takes one after every ten steps of one episode. Each
+policy is judged deterministically on 100 fresh episodes; the mean return of all episodes that ended
+in the last tenth of the training, exploration included, stands beside it, as CleanRL states it.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from neorl_agents import DQN, PPO, Reinforce
+from neorl_core.infrastructure import keep_compiled_programs
+from neorl_core.infrastructure.command_line import cache_directory
+from neorl_envs.classics import CartPole
+from neorl_envs.scoring import score_episodes, scores
+from neorl_train import train_online
+from neorl_train.configuration import OnlineConfig
+from neorl_train.training import Plan, Watcher
+
+PATH = Path(__file__).resolve().parents[2] / "benchmarks/results/classics.json"
+STEPS, SEEDS = 500_000, (0, 1, 2, 3, 4)
+# CleanRL's documentation, CartPole-v1, three seeds: mean and deviation of the return.
+CLEANRL = {"dqn": (488.69, 16.11), "ppo": (492.40, 13.05)}
+
+
+class Returns(Watcher):
+    """Sums of all episodes so far, by seed, after every chunk."""
+
+    def __init__(self) -> None:
+        self.sums: list[np.ndarray] = []
+
+    def chunk(self, step: int, metrics: Any) -> None:
+        """Remembers the sums of every seed."""
+        episodes = np.asarray([seed["online_episodes"] for seed in metrics])
+        returns = np.asarray([seed["online_return"] for seed in metrics])
+        self.sums.append(np.stack([episodes, episodes * returns]))
+
+
+def learners() -> dict[str, tuple[Any, Plan, OnlineConfig]]:
+    """Each with its plan and what it collects."""
+    updates = (STEPS - 10_000) // 10
+    dqn = OnlineConfig(environments=10, warm_up=10_000, capacity=10_000)
+    rollouts = STEPS // (4 * 128)
+    plain = {"priority": 0.0, "double": False, "dueling": False}
+    return {
+        "dqn, plain": (DQN(learning_rate=2.5e-4, **plain), Plan(updates, 4900, updates), dqn),
+        "dqn": (DQN(learning_rate=2.5e-4), Plan(updates, 4900, updates), dqn),
+        "ppo": (
+            PPO(actions="choice", entropy_weight=0.01),
+            Plan(rollouts, 61, rollouts),
+            OnlineConfig(environments=4),
+        ),
+        "reinforce": (
+            Reinforce(actions="choice", rollout=500),
+            Plan(STEPS // 5000, 10, STEPS // 5000),
+            OnlineConfig(environments=10),
+        ),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("measure", "table"))
+    if parser.parse_args().what == "measure":
+        keep_compiled_programs(cache_directory())
+        for name in learners():
+            measure(name)
+    print(table())
+
+
+def measure(name: str) -> None:
+    """Trains and judges all seeds, unless that was done."""
+    found: dict[str, Any] = json.loads(PATH.read_text()) if PATH.is_file() else {}
+    if name in found:
+        return
+    learner, plan, settings = learners()[name]
+    plant, watcher, begun = CartPole(), Returns(), time.process_time()
+    done = train_online(learner, plant, SEEDS, plan, settings=settings, watcher=watcher)
+    keys = jax.random.split(jax.random.key(1_000_000), 100)
+    judged = [np.mean(scores(plant, score_episodes(plant, one, keys))) for one in done.policies]
+    sums = np.asarray(watcher.sums)
+    tenth = sums[-1] - sums[len(sums) - 1 - len(sums) // 10]
+    found[name] = {
+        "judged": [round(float(x), 2) for x in judged],
+        "training": [round(float(x), 2) for x in tenth[1] / tenth[0]],
+        "processor_seconds": round(time.process_time() - begun, 1),
+    }
+    PATH.write_text(json.dumps(found, indent=1) + "\n")
+    print(name, found[name], flush=True)
+
+
+def table() -> str:
+    """Mean and deviation over seeds, CleanRL's beside them."""
+    lines = ["| Learner | judged | last tenth of training | CleanRL |", "|---|---|---|---|"]
+    for name, cell in json.loads(PATH.read_text()).items():
+        words = [
+            f"{np.mean(x):.1f} ± {np.std(x, ddof=1):.1f}"
+            for x in (cell["judged"], cell["training"])
+        ]
+        mean, std = CLEANRL.get(name.partition(",")[0], (None, None))
+        beside = "" if mean is None else f"{mean} ± {std}"
+        lines.append(f"| `{name}` | {words[0]} | {words[1]} | {beside} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
