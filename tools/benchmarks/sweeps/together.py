@@ -64,11 +64,14 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3, help="rounds of every sweep (3)")
+    parser.add_argument(
+        "--warm", type=int, default=1, help="rounds before that are not counted (1)"
+    )
     parser.add_argument("--settings", type=int, default=8, help="settings of a sweep (8)")
     parser.add_argument("--form-rounds", type=int, default=7, help="rounds of every form (7)")
     parser.add_argument("--out", type=Path, default=RESULTS / "sweep_together.json")
     arguments = parser.parse_args()
-    sweeps, equal = _sweeps(arguments.settings, arguments.rounds)
+    sweeps, equal = _sweeps(arguments.settings, arguments.warm, arguments.rounds)
     forms = {name: _forms(name, arguments) for name in ("td3_bc", "iql")}
     ratio = {
         kind: sweeps["a process each"][kind]["median"] / sweeps["together"][kind]["median"]
@@ -94,8 +97,8 @@ def main() -> int:
     return 0 if equal and ratio["processor"] > 1 else 1
 
 
-def _sweeps(settings: int, rounds: int) -> tuple[dict[str, Any], bool]:
-    """Wall and processor seconds of each way, the first round of each left out."""
+def _sweeps(settings: int, warm: int, rounds: int) -> tuple[dict[str, Any], bool]:
+    """Wall and processor seconds of each way, the first ``warm`` rounds of each left out."""
     values = [round(0.5 + 0.4 * (i + 1) / settings, 4) for i in range(settings)]
     found: dict[str, dict[str, list[float]]] = {}
     tables = set()
@@ -111,7 +114,7 @@ def _sweeps(settings: int, rounds: int) -> tuple[dict[str, Any], bool]:
                 [sys.executable, "-c", EACH, str(file), "{out}", str(i)] for i in range(settings)
             ],
         }
-        for number in range(rounds + 1):
+        for number in range(warm + rounds):
             for name, commands in ways.items():
                 out = folder / "runs"
                 wall, used = time.perf_counter(), _children()
@@ -123,7 +126,7 @@ def _sweeps(settings: int, rounds: int) -> tuple[dict[str, Any], bool]:
                     )
                 spent = {"wall": time.perf_counter() - wall, "processor": _children() - used}
                 print(number, name, {kind: round(s, 1) for kind, s in spent.items()}, flush=True)
-                if number:
+                if number >= warm:
                     for kind, seconds in spent.items():
                         found.setdefault(name, {}).setdefault(kind, []).append(seconds)
                 subprocess.run([*one, str(out)], check=True, capture_output=True)  # its tables

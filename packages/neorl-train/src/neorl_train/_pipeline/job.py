@@ -32,7 +32,7 @@ from neorl_train.runs._directory import RunDirectory, create_run
 from neorl_train.runs._disk_space import one_line_when_full
 from neorl_train.runs._lock import locked
 from neorl_train.runs._names import FAILED, FINISHED, INTERRUPTED, RECORD, RUNNING
-from neorl_train.training._queues import EXECUTION_MODE
+from neorl_train.training._queues import EXECUTION_MODE, SHARED_MODE
 
 
 def run_job(
@@ -206,7 +206,7 @@ def first_record(complete: Resolved) -> dict[str, Any]:
         "status": RUNNING,
         "started": _now(),
         "config_hash": config_hash(config),
-        "execution_mode": EXECUTION_MODE,
+        "execution_mode": SHARED_MODE if config.devices.batch > 1 else EXECUTION_MODE,
         "devices": len(jax.local_devices()),
         "versions": _versions(),
         "commit": source_commit(),

@@ -4,6 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from neorl_agents.learning import Log
 from neorl_core import InputError
 from neorl_envs import Dataset
@@ -21,6 +23,7 @@ from neorl_train.experience._source import RunSource
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.training._fine_tune import check_online, train_online
 from neorl_train.training._loop import train
+from neorl_train.training._mesh import places_for, require_equal_parts
 
 
 def kind_of(config: Config) -> RunKind:
@@ -47,6 +50,9 @@ class Offline:
                 hint = f"neorl-train run {config.data.source} --training.on plant"
                 known = environment is not None
                 raise InputError(f"{name}: {error}{f', as `{hint}`' * known}") from error
+        places = places_for(config.training.seeds, config.devices.batch)
+        for name in config.training.algorithms:
+            require_equal_parts(name, hyperparameters(config, name).batch_size, places)
 
     def usual_hyperparameters(self, config: Config) -> Any:
         """The defaults."""
@@ -58,8 +64,23 @@ class Offline:
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
         """On the training part of the log."""
         assert experience is not None  # a run on a log has one
-        trained = train(task.learner, experience.training, task.seeds, task.plan, **task.loop())
+        trained = train(
+            task.learner,
+            experience.training,
+            task.seeds,
+            task.plan,
+            batch_devices=run.config.devices.batch,
+            **task.loop(),
+        )
         return Learned(trained)
+
+
+def _require_own_devices(config: Config) -> None:
+    if config.devices.batch > 1 or jax.process_count() > 1:
+        raise InputError(
+            "devices that share a batch train on a log; on a plant every seed has a device of its "
+            "own, so leave devices.batch at 0 and start one process"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +97,7 @@ class FineTuning:
         self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
     ) -> None:
         """The run, its log, its learners and the simulator must fit one another."""
+        _require_own_devices(config)
         for name in config.training.algorithms:
             learner = hyperparameters(config, name)
             check_fine_tuning(config.finetune, learner, chunk=config.training.chunk)
@@ -115,6 +137,7 @@ class Online:
                 f'training.on is "plant", and {config.data.source} is a log; name a simulated '
                 "plant as data.source, as `neorl-train list` names them"
             )
+        _require_own_devices(config)
         for name in config.training.algorithms:
             learner = hyperparameters(config, name)
             check_online(learner, environment, config.online, chunk=config.training.chunk)

@@ -14,6 +14,7 @@ from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS as DEMO_HYPE
 from neorl_train.configuration._retuning import RetuningConfig as RetuningConfig
 from neorl_train.configuration._sections import CheckpointConfig as CheckpointConfig
 from neorl_train.configuration._sections import DataConfig as DataConfig
+from neorl_train.configuration._sections import DevicesConfig as DevicesConfig
 from neorl_train.configuration._sections import EvaluationConfig as EvaluationConfig
 from neorl_train.configuration._sections import OutputConfig as OutputConfig
 from neorl_train.configuration._sections import TrainingConfig as TrainingConfig
@@ -28,6 +29,7 @@ __all__ = [
     "DEMO_HYPERPARAMETERS",
     "CheckpointConfig",
     "DataConfig",
+    "DevicesConfig",
     "EvaluationConfig",
     "FallbackConfig",
     "FineTuningConfig",

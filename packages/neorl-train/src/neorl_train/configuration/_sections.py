@@ -127,6 +127,18 @@ class CheckpointConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class DevicesConfig:
+    """Devices that train. Nothing here changes a result, but for rounding.
+
+    Attributes:
+        batch: Number of devices that share every batch of a training on a log. 0 takes one device
+            for each seed, or all devices of all processes where several processes train.
+    """
+
+    batch: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
 class OutputConfig:
     """Where results go. Nothing here changes a result.
 
@@ -157,6 +169,7 @@ class Config:
         retuning: The controller that is retuned in a plant model learned from the log.
         finetune: Training that goes on online, of the learners of a finished run.
         online: How experience is collected where learners are trained on the plant itself.
+        devices: Devices that train.
         checkpoints: How often the state is written.
         output: Where results go.
         algorithms: Hyperparameters of every learner, by name.
@@ -174,6 +187,7 @@ class Config:
     retuning: RetuningConfig = dataclasses.field(default_factory=RetuningConfig)
     finetune: FineTuningConfig = dataclasses.field(default_factory=FineTuningConfig)
     online: OnlineConfig = dataclasses.field(default_factory=OnlineConfig)
+    devices: DevicesConfig = DevicesConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
     output: OutputConfig = OutputConfig()
     algorithms: Any = None
@@ -262,8 +276,12 @@ def _plain_fields(settings: Any) -> dict[str, Any]:
     return plain
 
 
+UNDECISIVE = ("output", "checkpoints", "devices")
+"""Sections that decide no result; devices round otherwise where they share a batch."""
+
+
 def config_hash(config: Config) -> str:
-    """SHA-256 over everything that decides a result: all but ``output`` and ``checkpoints``.
+    """SHA-256 over all that decides a result: not ``output``, ``checkpoints`` and ``devices``.
 
     Args:
         config: Validated.
@@ -272,7 +290,7 @@ def config_hash(config: Config) -> str:
         ``"sha256:..."``.
     """
     plain = config_to_dict(config)
-    decisive = {name: plain[name] for name in plain if name not in ("output", "checkpoints")}
+    decisive = {name: plain[name] for name in plain if name not in UNDECISIVE}
     if config.data.quality == MIXED:  # runs of before there was a choice keep their hash
         decisive["data"] = {name: v for name, v in plain["data"].items() if name != "quality"}
     text = json.dumps(decisive, sort_keys=True, separators=(",", ":"))

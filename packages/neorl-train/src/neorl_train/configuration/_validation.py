@@ -120,6 +120,9 @@ def _validate_counts(config: Config) -> None:
         )
     _require(training.updates < 2**31, f"training.updates must be below 2^31: {training.updates}")
     _require(
+        config.devices.batch >= 0, f"devices.batch must not be negative: {config.devices.batch}"
+    )
+    _require(
         config.checkpoints.keep >= 1,
         f"checkpoints.keep must be at least 1, got {config.checkpoints.keep}",
     )

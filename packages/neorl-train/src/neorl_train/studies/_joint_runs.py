@@ -74,6 +74,8 @@ def joint_key(config: Config) -> Hashable | None:
     """
     if config.finetune.run or config.training.on != "log":
         return None
+    if config.devices.batch > 1:  # devices that share a batch serve one training at a time
+        return None
     plain = {name: value for name, value in config_to_dict(config).items() if name != "algorithms"}
     try:
         programs = [

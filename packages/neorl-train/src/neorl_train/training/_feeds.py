@@ -11,6 +11,7 @@ from neorl_agents.learning import GivenBatches, Log, Source, log_tables
 from neorl_core import Transition
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData
+from neorl_train.training._mesh import put
 
 
 class Feed(Protocol):
@@ -56,7 +57,7 @@ class MemoryFeed:
     ) -> None:
         if tables is None:
             tables = log_tables(learner, data.spec, data.rows_for(learner))
-        self._tables = {device: jax.device_put(tables, device) for device in devices}
+        self._tables = {device: put(tables, device) for device in devices}
 
     def example(self, device: Any, n_updates: int) -> Any:
         """The tables themselves."""
@@ -100,7 +101,7 @@ class StreamFeed:
     def example(self, device: Any, n_updates: int) -> Any:
         """Zeros."""
         empty = self._data.empty(self._learner, n_batches=n_updates * self._per_update)
-        return jax.device_put(self._shaped(empty), device)
+        return put(self._shaped(empty), device)
 
     def tables(self, number: int, device: Any, done: int, n_updates: int) -> Any:
         """The next batches of a seed; reading starts anew where it was not the last to stop."""
@@ -116,7 +117,7 @@ class StreamFeed:
             )
         batches = next(source)
         self._open[number] = (done + n_updates, source)
-        return jax.device_put(self._shaped(batches), device)
+        return put(self._shaped(batches), device)
 
     def close(self) -> None:
         """Ends the reading threads."""

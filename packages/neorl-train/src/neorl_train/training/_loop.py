@@ -14,8 +14,9 @@ from neorl_train.experience._streamed import StreamedData, require_single_rows
 from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._divergence import require_finite_metrics, require_finite_states
+from neorl_train.training._mesh import Place, places_for, require_equal_parts
 from neorl_train.training._plan import USUAL_PLAN, Plan
-from neorl_train.training._queues import SeedQueues, devices_for
+from neorl_train.training._queues import SeedQueues
 from neorl_train.training._seeds import offline_seeds
 
 Validate = Callable[[Policy], dict[str, jax.Array]]
@@ -123,6 +124,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     validate: Validate | None = None,
     stop: Callable[[], bool] = never,
+    batch_devices: int = 0,
 ) -> Trained:
     """Trains all seeds of one algorithm, from the newest checkpoint where there is one.
 
@@ -141,12 +143,17 @@ def train(
         checkpoints: Checkpoints to resume from and save to; waited for before this returns.
         validate: Function that judges a policy, called at every checkpoint.
         stop: Function asked once a chunk; true ends training when the running chunk ends.
+        batch_devices: Number of devices that share every batch, each with a copy of the state; the
+            result is then that of one device up to rounding. Groups of as many devices take the
+            seeds in turn. 0 takes one device for each seed, or all devices of all processes where
+            there are several processes.
 
     Returns:
         The policies and states reached.
 
     Raises:
-        InputError: If a hyperparameter is bad, the chunk is no multiple, or there are fewer rows
+        InputError: If there are fewer devices, a batch does not divide among them, a hyperparameter
+            is bad, the chunk is no multiple, or there are fewer rows
             than a batch has; and if a metric or a state is not finite, naming algorithm, seed,
             update, the tensors and the last checkpoint.
     """
@@ -156,8 +163,10 @@ def train(
         raise InputError(f"seeds must be one or more whole numbers, such as (0, 1), got {seeds!r}")
     check_trainable(algorithm, data, plan)
     algorithm = for_run(algorithm, plan.updates)
-    contexts = fitted_before(algorithm, data, seeds, plan, checkpoints, stop)
-    queues = offline_seeds(algorithm, data, seeds, devices_for(seeds), contexts=contexts)
+    places = places_for(seeds, batch_devices)
+    require_equal_parts(type(algorithm).__name__, algorithm.batch_size, places)
+    contexts = fitted_before(algorithm, data, seeds, plan, checkpoints, stop, places)
+    queues = offline_seeds(algorithm, data, seeds, places, contexts=contexts)
     return run_loop(queues, algorithm, plan, watcher, checkpoints, validate, stop)
 
 
@@ -168,6 +177,7 @@ def fitted_before(
     plan: Plan,
     checkpoints: Checkpoints | None,
     stop: Callable[[], bool],
+    places: Sequence[Place],
 ) -> list[dict[str, LearnerState]]:
     """The states of what is trained before the learner, by name, for every seed.
 
@@ -181,7 +191,8 @@ def fitted_before(
         part_plan = Plan(length, plan.chunk, plan.interval)
         check_trainable(fit.learner, data, part_plan)
         learner = for_run(fit.learner, length)
-        queues = offline_seeds(learner, data, seeds, devices_for(seeds), part=name)
+        require_equal_parts(type(learner).__name__, learner.batch_size, places)
+        queues = offline_seeds(learner, data, seeds, places, part=name)
         below = checkpoints.part(name) if checkpoints else None
         done = run_loop(queues, learner, part_plan, UNWATCHED, below, None, stop)
         for context, state in zip(contexts, done.states(), strict=True):

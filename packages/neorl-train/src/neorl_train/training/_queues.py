@@ -1,21 +1,27 @@
 """Seeds side by side: one program for each seed, queued on the devices in turn."""
 
 import concurrent.futures
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
 from neorl_agents import Algorithm, Learner, LearnerState
 from neorl_agents.learning import Source, Training, begin_training, require_policy, train_chunk
-from neorl_core import Policy
+from neorl_core import InputError, Policy
 from neorl_train.training._feeds import Feed
+from neorl_train.training._mesh import Place, SharedBatches, batch_devices_of, put
 
 Device: TypeAlias = Any
+"""A device, or the place of several that share every batch."""
 Metrics = dict[str, jax.Array]
 
+SHARED_MODE = "one program per seed, on devices that share each batch"
+"""As :data:`EXECUTION_MODE`, where more than one device shares a batch."""
 EXECUTION_MODE = "one program per seed, queued on one device; every core is a device"
 """What, besides configuration, data and key, the bits of a seed are a function of."""
 
@@ -76,12 +82,21 @@ class SeedQueues:
         used = list(devices)[: len(seeds)]
         self.seeds = tuple(seeds)
         self._learner, self._feed = learner, feed
-        self._source = learner.source(feed.source if source is None else source)
+        self._source: Any = learner.source(feed.source if source is None else source)
+        self._shared_by = batch_devices_of(used)
+        if self._shared_by > 1 and self._source.cycle:
+            raise InputError(
+                "batches of a plant are not shared by devices; leave devices.batch at 0"
+            )
         self._devices = [used[i % len(used)] for i in range(len(seeds))]
-        settings = (learner, self._source)
-        self._settings = {device: jax.device_put(settings, device) for device in used}
+        self._settings = {
+            device: (put(learner, device), put(_shared(self._source, device), device))
+            for device in used
+        }
+        self._key_data = np.stack([np.array(jax.random.key_data(key)) for key in keys])
         self._keys = self._placed(list(keys))
         self._trainings = [self._begun(i, begin(i)) for i in range(len(seeds))]
+        self._on_cpu = jax.default_backend() == "cpu"
         self._shared = {} if programs is None else programs
         self._programs: dict[Device, Any] = {}
         self._n_updates = 0
@@ -92,7 +107,7 @@ class SeedQueues:
     def _begun(self, i: int, state: LearnerState) -> Training:
         device = self._devices[i]
         # A chunk takes its training's buffers, so that no two leaves may share one.
-        state = jax.device_put(state, device, may_alias=False)
+        state = put(state, device, may_alias=False)
         if self._source.cycle == 0:
             return Training(state, ())
         tables = self._feed.example(device, 0)
@@ -125,6 +140,10 @@ class SeedQueues:
             tables = self._feed.tables(i, device, self.done, self._n_updates)
             self._trainings[i], means = self._programs[device](*self._arguments(i, tables))
             metrics.append(means)
+            if self._shared_by > 1 and self._on_cpu:
+                # Host devices that wait for one another must not fall behind by several programs:
+                # their threads would wait for threads that have not begun.
+                jax.block_until_ready(means)
         self.done += self._n_updates
         return metrics
 
@@ -142,7 +161,7 @@ class SeedQueues:
 
     def host_keys(self) -> np.ndarray:
         """The data of all keys, stacked by seed."""
-        return np.stack([np.array(jax.random.key_data(key)) for key in self._keys])
+        return self._key_data.copy()
 
     def stacked(self) -> "Stacked":
         """All that a chunk is a function of, stacked by seed, where one device has all of them."""
@@ -161,7 +180,8 @@ class SeedQueues:
         """
         self.done = done
         self._trainings = self._placed(self.unstacked(snapshot["state"]))
-        self._keys = self._placed([jax.random.wrap_key_data(key) for key in snapshot["key"]])
+        self._key_data = np.array(snapshot["key"])
+        self._keys = self._placed([jax.random.wrap_key_data(key) for key in self._key_data])
 
     def policies(self, snapshot: dict[str, Any]) -> list[Policy]:
         """The policies of a snapshot, one for each seed, with host arrays; none of a model."""
@@ -176,10 +196,7 @@ class SeedQueues:
         return [treedef.unflatten([leaf[i] for leaf in leaves]) for i in range(len(self.seeds))]
 
     def _placed(self, values: list[Any]) -> list[Any]:
-        return [
-            jax.device_put(value, device)
-            for value, device in zip(values, self._devices, strict=True)
-        ]
+        return [put(value, device) for value, device in zip(values, self._devices, strict=True)]
 
     def _arguments(self, i: int, tables: Any) -> tuple[Any, ...]:
         settings = self._settings[self._devices[i]]
@@ -187,7 +204,25 @@ class SeedQueues:
 
     def _compiled(self, i: int, n_updates: int) -> Any:
         example = self._feed.example(self._devices[i], n_updates)
-        return train_chunk.lower(*self._arguments(i, example), n_updates=n_updates).compile()
+        program = _program(self._devices[i])
+        return program.lower(*self._arguments(i, example), n_updates=n_updates).compile()
+
+
+def _shared(source: Any, place: Place) -> Any:
+    return SharedBatches(source, place) if isinstance(place, NamedSharding) else source
+
+
+@functools.cache
+def _program(place: Place) -> Any:
+    """The chunk of one device, or of several, each of which ends with a copy of the state."""
+    if not isinstance(place, NamedSharding):
+        return train_chunk
+    return jax.jit(
+        train_chunk.__wrapped__,  # pyright: ignore[reportFunctionMemberAccess]
+        static_argnames="n_updates",
+        donate_argnums=2,
+        out_shardings=place,
+    )
 
 
 def devices_for(seeds: Sequence[int]) -> list[Device]:

@@ -124,7 +124,7 @@ def train_together(
         """The training of one setting, begun when it is first asked."""
         setting, learner = settings[number], learners[number]
         check_trainable(learner, data, plan)
-        contexts = fitted_before(learner, data, seeds, plan, setting.checkpoints, stop)
+        contexts = fitted_before(learner, data, seeds, plan, setting.checkpoints, stop, devices)
         first = 0 if group else number * len(seeds) % len(devices)
         queues: Any = offline_seeds(
             learner,

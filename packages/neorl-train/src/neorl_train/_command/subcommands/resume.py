@@ -1,26 +1,39 @@
 """``neorl-train resume RUN``: continue a run that was interrupted, to the same bits."""
 
+import dataclasses
 import importlib.util
 import shlex
 from pathlib import Path
 
+from neorl_core import InputError
 from neorl_core.infrastructure.command_line import command_prefix
 from neorl_train._command.results import print_results
 from neorl_train._command.run_argument import FLAGS, read_run_argument
 
+DEVICES = "--devices.batch"
+
 
 def command(arguments: list[str]) -> None:
     """``neorl-train resume RUN``."""
-    summary = "Continues an interrupted run to the same bits."
+    summary = (
+        "Continues an interrupted run to the same bits; with --devices.batch N on another number\n"
+        "of devices that share each batch, which rounds otherwise."
+    )
+    arguments, devices = _without_devices(arguments)
     run, flags = read_run_argument("resume", arguments, summary, takes=FLAGS)
     from neorl_train._pipeline.job import resume_job
+    from neorl_train._process.distributed import require_devices
     from neorl_train._process.progress import Reporter
     from neorl_train._process.timings import Timings
     from neorl_train.configuration._configure import configure
+    from neorl_train.configuration._sections import DevicesConfig
 
     timings = Timings.since_start("start of Python, imports")
     run.record()
     config = configure(run.config)
+    if devices is not None:
+        config = dataclasses.replace(config, devices=DevicesConfig(batch=devices))
+    require_devices()
     resume_job(run, config, Reporter(quiet=flags.quiet), timings)
     print_results(run, timings, flags)
     if importlib.util.find_spec("neorl_deploy") is not None and not flags.json:
@@ -28,3 +41,19 @@ def command(arguments: list[str]) -> None:
         (typed,) = (word for word in arguments if word not in FLAGS)
         print(f"Next: {deploy} export {shlex.quote(typed)}")
         print(f"      {deploy} replay {shlex.quote(str(Path(typed) / 'policy.bundle'))}")
+
+
+def _without_devices(words: list[str]) -> tuple[list[str], int | None]:
+    """The words without ``--devices.batch N``, and that number."""
+    left, value = [], None
+    given = iter(words)
+    for word in given:
+        name, equals, text = word.partition("=")
+        if name != DEVICES:
+            left.append(word)
+            continue
+        text = text if equals else next(given, "")
+        if not text.isdecimal():
+            raise InputError(f"{DEVICES} takes a whole number of devices, got {text!r}")
+        value = int(text)
+    return left, value

@@ -1,0 +1,141 @@
+"""Devices that share every batch: a mesh of them, and a source that deals rows out to them."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, PRNGKeyArray
+
+from neorl_agents.learning import Source
+from neorl_core import InputError
+
+AXIS = "batch"
+Place: TypeAlias = Any
+"""Where a training lives: a device, or a sharding that copies its state to several."""
+
+
+def places_for(seeds: Sequence[int], batch_devices: int = 1) -> list[Place]:
+    """Where the seeds of a training live: devices of this process, or groups of devices.
+
+    Args:
+        seeds: Seeds of the training runs.
+        batch_devices: Number of devices that share every batch. 0 takes one, or all devices of all
+            processes where there are several processes.
+
+    Returns:
+        At most one place for each seed.
+
+    Raises:
+        InputError: If there are fewer devices, or if several processes would not share each batch.
+    """
+    processes, devices = jax.process_count(), list(jax.devices())
+    size = batch_devices or (len(devices) if processes > 1 else 1)
+    if size > len(devices):
+        raise InputError(
+            f"devices.batch is {size}, and there {_are(len(devices))} ({devices[0].platform}); "
+            f"give `--devices.batch {len(devices)}`, or, to split the cores of this machine, set "
+            f"XLA_FLAGS=--xla_force_host_platform_device_count={size}"
+        )
+    if processes > 1 and size != len(devices):
+        raise InputError(
+            f"devices.batch is {size}, and {processes} processes have {len(devices)} devices: all "
+            "of them share each batch, so leave devices.batch at 0"
+        )
+    if size == 1:
+        return list(jax.local_devices())[: len(seeds)]
+    groups = [devices[i : i + size] for i in range(0, len(devices) - size + 1, size)]
+    return [copied_to(group) for group in groups[: len(seeds)]]
+
+
+def _are(count: int) -> str:
+    return "is 1 device" if count == 1 else f"are {count} devices"
+
+
+def copied_to(devices: Sequence[Any]) -> NamedSharding:
+    """The place of a state that each of some devices has a copy of."""
+    return NamedSharding(Mesh(np.array(list(devices)), (AXIS,)), PartitionSpec())
+
+
+def batch_devices_of(places: Sequence[Place]) -> int:
+    """Number of devices that share a batch."""
+    return places[0].mesh.size if isinstance(places[0], NamedSharding) else 1
+
+
+def require_equal_parts(name: str, batch_size: int, places: Sequence[Place]) -> None:
+    """Refuses batches that do not divide among the devices.
+
+    Raises:
+        InputError: Naming the learner and both numbers.
+    """
+    size = batch_devices_of(places)
+    if batch_size % size:
+        raise InputError(
+            f"{name} takes batches of {batch_size} rows, which do not divide among {size} devices; "
+            f"take steps.batch_size {batch_size // size * size or size}, or fewer devices"
+        )
+
+
+def put(tree: Any, place: Place, **options: Any) -> Any:
+    """As ``jax.device_put``, also where other processes hold some of the devices.
+
+    Every process gives the same numbers then.
+    """
+    if isinstance(place, NamedSharding) and not place.is_fully_addressable:
+        return jax.tree.map(lambda leaf: _put_everywhere(leaf, place), tree)
+    return jax.device_put(tree, place, **options)
+
+
+def _put_everywhere(leaf: Any, place: NamedSharding) -> Any:
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        data = np.asarray(jax.random.key_data(leaf))
+        return jax.random.wrap_key_data(_from_host(data, place), impl=jax.random.key_impl(leaf))
+    return _from_host(np.array(leaf), place)
+
+
+def _from_host(array: np.ndarray, place: NamedSharding) -> jax.Array:
+    return jax.make_array_from_callback(array.shape, place, lambda index: array[index])
+
+
+class SharedBatches(eqx.Module):
+    """The batches of another source, the rows of each dealt out to the devices of a place.
+
+    The rows and their order are those of the source, whatever the number of devices. The compiler
+    adds the sums over devices that the means over a batch need.
+
+    Attributes:
+        source: A source without memory.
+        place: Devices that share a batch; static.
+    """
+
+    source: Source
+    place: NamedSharding = eqx.field(static=True)
+
+    @property
+    def cycle(self) -> int:
+        """Never advanced."""
+        return 0
+
+    def begin(self, learner: Any, state: Any, tables: Any, keys: Any) -> tuple[()]:
+        """Nothing is remembered."""
+        return ()
+
+    def advance(
+        self, learner: Any, state: Any, memory: Any, tables: Any, number: Any, key: Any
+    ) -> tuple[()]:
+        """Nothing is remembered."""
+        return ()
+
+    def batches(
+        self, learner: Any, memory: Any, tables: Any, numbers: Array, key: PRNGKeyArray
+    ) -> Any:
+        """Those of the source; axes are update, batch of the update, row of the batch."""
+        rows = NamedSharding(self.place.mesh, PartitionSpec(None, None, AXIS))
+        drawn = self.source.batches(learner, memory, tables, numbers, key)
+        return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, rows), drawn)
+
+    def metrics(self, memory: Any) -> dict[str, Any]:
+        """None."""
+        return {}

@@ -1,0 +1,115 @@
+"""Devices that share each batch give the gradients of one device, and its checkpoints."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import jax
+import pytest
+
+from neorl_core import InputError
+from neorl_train import train
+from neorl_train._process.distributed import require_devices
+from neorl_train.training import Plan
+
+EIGHT = """
+    import sys, tempfile
+    from pathlib import Path
+    import jax, numpy as np
+    from neorl_core.infrastructure import keep_compiled_programs
+    keep_compiled_programs()
+    sys.path.insert(0, {tests!r})
+    import conftest
+    from neorl_agents import ALGORITHMS
+    from neorl_agents.testing import sized
+    from neorl_core import InputError
+    from neorl_envs.datasets import data_statistics
+    from neorl_train import train
+    from neorl_train.experience import TrainingData
+    from neorl_train.runs import Checkpoints
+    from neorl_train.training import Plan
+    assert len(jax.devices()) == 8
+    log = conftest.line_log(n_cost=0)
+    data = TrainingData(log.transitions._replace(mask=None), data_statistics(log), log.spec)
+
+    def apart(one, other):
+        pairs = zip(*map(jax.tree.leaves, (one.snapshot, other.snapshot)), strict=True)
+        return max(np.max(np.abs(np.float64(a) - np.float64(b)), initial=0) for a, b in pairs)
+"""
+
+
+def _eight(program):
+    """Runs a program on eight devices, which must be there before JAX starts."""
+    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    here = os.path.dirname(os.path.dirname(__file__))
+    text = textwrap.dedent(EIGHT).format(tests=here) + textwrap.dedent(program)
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        env={**os.environ, "XLA_FLAGS": flags},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_eight_devices_train_as_one_and_checkpoints_move_between_them():
+    """Plain gradient steps, so that equal weights mean equal gradients, to 1e-6."""
+    said = _eight("""
+        line, plan = conftest.Line(learning_rate=0.05), Plan(20, 10, 10)
+        one = train(line, data, (0, 1), plan, batch_devices=1)
+        eight = train(line, data, (0, 1), plan, batch_devices=8)
+        assert apart(one, eight) < 1e-6, apart(one, eight)
+        # Two groups of four devices take a seed each.
+        assert apart(one, train(line, data, (0, 1), plan, batch_devices=4)) < 1e-6
+        for first, then in ((8, 1), (1, 8)):
+            with tempfile.TemporaryDirectory() as folder:
+                def kept():
+                    return Checkpoints(
+                        Path(folder) / "line", identity={}, interval=10, keep=2, say=print
+                    )
+                half = Plan(10, 10, 10)
+                train(line, data, (0, 1), half, checkpoints=kept(), batch_devices=first)
+                moved = train(line, data, (0, 1), plan, checkpoints=kept(), batch_devices=then)
+                assert moved.step == 20
+                assert apart(one, moved) < 1e-6
+        try:
+            train(line, data, (0,), plan, batch_devices=3)
+        except InputError as error:
+            print(error)
+    """)
+    assert "Line takes batches of 8 rows, which do not divide among 3 devices" in said
+
+
+@pytest.mark.nightly
+def test_gradients_of_real_learners_are_those_of_one_device():
+    """The first moments of Adam after one update hold a tenth of the gradient."""
+    _eight("""
+        for name in ("td3_bc", "iql", "bc"):
+            learner = sized(ALGORITHMS[name](), hidden=(8, 8), batch_size=16)
+            n = learner.batches_per_update
+            plan = Plan(n, n, n)
+            one, eight = (train(learner, data, (0,), plan, batch_devices=d) for d in (1, 8))
+            moments = [r.snapshot["state"].learner.optimisers for r in (one, eight)]
+            for a, b in zip(*map(jax.tree.leaves, moments), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+            assert jax.tree.leaves(moments[0])
+    """)
+
+
+def test_devices_that_are_not_there_are_refused(make_line, line_data):
+    have = len(jax.devices())
+    with pytest.raises(InputError, match=f"devices.batch is {have + 1}, and there (is|are) {have}"):
+        train(make_line(), line_data, (0,), Plan(20, 10, 10), batch_devices=have + 1)
+
+
+def test_a_kind_of_device_that_is_not_there_is_one_line(monkeypatch):
+    def none():
+        raise RuntimeError("Unknown backend cuda")
+
+    monkeypatch.setattr(jax, "devices", none)
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    with pytest.raises(InputError, match="JAX_PLATFORMS=cuda: that device is not there"):
+        require_devices()
