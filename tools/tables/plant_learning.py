@@ -3,16 +3,19 @@
 Usage:
     python tools/tables/plant_learning.py [NAME ...]    plants without a result yet; all by default
     python tools/tables/plant_learning.py --again NAME  measure a plant again
+    python tools/tables/plant_learning.py --judge       judge finished runs by the rule of today
     python tools/tables/plant_learning.py --page        write the page from the stored results
 
 Each plant goes through the main job, ``neorl-train run --data.source NAME``, with its own log of
 mixed quality, penalties and limits, five seeds an algorithm. A run that was interrupted is resumed.
 Stored in ``tools/benchmarks/results/plants/NAME.json``: returns and costs of every policy behind
-its guard, of the tunings and of the log, and the verdict on every learned policy.
+its guard, of the tunings and of the log, and the verdict on every learned policy, against the
+plant's ordinary controller (the incumbent of a run by default) and against its reference.
 """
 
 import argparse
 import dataclasses
+import datetime
 import json
 import subprocess
 import sys
@@ -20,8 +23,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from neorl_envs import environment_names
+from neorl_envs import environment_names, make
 from neorl_train import verdict
+from neorl_train.evaluation import policy_rows
 from neorl_train.results import PolicyRow, ResultTables, read_evaluation
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +41,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--page", action="store_true")
+    parser.add_argument("--judge", action="store_true")
     parser.add_argument("--folder", type=Path, default=ROOT / "build/plant-learning")
     parser.add_argument("--updates", type=int, default=20_000)
     parser.add_argument("--steps", type=int, default=120_000)
@@ -44,7 +49,11 @@ def main() -> int:
     if not arguments.page:
         for name in arguments.names or environment_names():
             path = RESULTS / f"{name}.json"
-            if arguments.again or not path.exists():
+            runs = sorted((arguments.folder / name).glob("[0-9]*"))
+            if arguments.judge and runs and path.exists():
+                stored = json.loads(path.read_text())
+                path.write_text(json.dumps(stored | judged(runs[-1]), indent=1) + "\n")
+            elif not arguments.judge and (arguments.again or not path.exists()):
                 measure(name, path, arguments)
     PAGE.write_text(page())
     return 0
@@ -78,14 +87,13 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> None:
     found = {
         "plant": name,
         "unit": tables.reward_unit,
-        "reference": tables.reference,
         "updates": arguments.updates,
         "steps": arguments.steps,
         "seeds": SEEDS,
         "starts": STARTS,
         "seconds": round(time.monotonic() - started),
         "rows": [row_of(row) for row in tables.rows],
-        "verdicts": verdicts(tables),
+        **judged(run),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found, indent=1) + "\n")
@@ -103,6 +111,19 @@ def row_of(row: PolicyRow) -> dict[str, Any]:
     }
 
 
+def judged(run: Path) -> dict[str, Any]:
+    """How often each answer is given, against the ordinary controller and the reference."""
+    evaluation = read_evaluation(run)
+    tables = evaluation.tables
+    paired = [result for result in evaluation.results if result.role != "log"]
+    answers: dict[str, Any] = {"ordinary": tables.reference, "judged": f"{datetime.date.today()}"}
+    best = make(tables.environment).reference
+    for name, other in (("verdicts", tables.reference), ("beside_reference", best)):
+        rows = policy_rows(paired, tables.spec, reference=other, level=tables.level)
+        answers[name] = verdicts(dataclasses.replace(tables, reference=other, rows=rows))
+    return answers | {"reference": best}
+
+
 def verdicts(tables: ResultTables) -> dict[str, dict[str, int]]:
     """How often each answer is given to the seeds of each algorithm."""
     found: dict[str, dict[str, int]] = {}
@@ -117,8 +138,24 @@ def verdicts(tables: ResultTables) -> dict[str, dict[str, int]]:
 def page() -> str:
     """The page of all stored results."""
     results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-    note = [f"\n{text}" for text in [_missing(results)] if text]
+    note = [f"\n{text}" for text in [_summary(results), _missing(results)] if text]
     return "\n".join([HEAD, *note, *(part for result in results for part in section(result)), ""])
+
+
+def _summary(results: list[dict[str, Any]]) -> str:
+    """How many policies may be deployed, of each learner."""
+    lines = [
+        "| learner | deploy against the ordinary | deploy against the reference |",
+        "|---|---|---|",
+    ]
+    for group in ALGORITHMS:
+        cells = []
+        for name in ("verdicts", "beside_reference"):
+            told = [result[name][group] for result in results if group in result[name]]
+            total = sum(sum(one.values()) for one in told)
+            cells.append(f"{sum(one.get('deploy', 0) for one in told)} of {total}")
+        lines.append(f"| {group} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _missing(results: list[dict[str, Any]]) -> str:
@@ -138,9 +175,10 @@ quality, penalties and limits; {SEEDS} seeds an algorithm, {STARTS} paired episo
 default settings, nothing tuned to a plant. Learned policies act behind their guard; returns are
 means over episodes, with the range of the seeds' means for learners and 95 % intervals for the
 others. A cost is its mean per episode and, behind the slash, the share of episodes over its
-limit. A plant whose verdict is *do not deploy* is a result like any other. Verdicts are those of
-the rule when the plant was measured, before it counted trips. Rows are of the plants and learners
-as they are; where a plant changed, or rewards have been centred since, they are taken out."""
+limit. Verdicts are those of [the rule](verdict.md): against the plant's *ordinary* controller,
+which a run compares with unless told otherwise, and against its *reference*, the best
+controller known for it. Whether a policy is picked without the plant is another question:
+[retuned on every plant](retuned-on-every-plant.md)."""
 
 
 def section(result: dict[str, Any]) -> list[str]:
@@ -149,15 +187,18 @@ def section(result: dict[str, Any]) -> list[str]:
     lines = [
         f"\n## {result['plant']}\n",
         f"{result['steps']} steps logged, {result['updates']} updates; unit: {result['unit']}; "
-        f"reference: {result['reference']}.\n",
-        "| policy | return | " + "".join(f"{name} | " for name in names) + "verdict |",
-        "|---|---|" + "---|" * len(names) + "---|",
+        f"ordinary: {result['ordinary']}; reference: {result['reference']}.\n",
+        "| policy | return | "
+        + "".join(f"{name} | " for name in names)
+        + "against the ordinary | against the reference |",
+        "|---|---|" + "---|" * len(names) + "---|---|",
     ]
     rows = [row for row in result["rows"] if row["role"] != "learner"]
-    lines += [line([row], row["name"], "", names) for row in rows if not row["guarded"]]
+    lines += [line([row], row["name"], " | ", names) for row in rows if not row["guarded"]]
     for group, answers in result["verdicts"].items():
         mine = [r for r in result["rows"] if r["group"] == group and r["guarded"]]
-        told = ", ".join(f"{count} {answer}" for answer, count in answers.items())
+        said = [answers, result["beside_reference"][group]]
+        told = " | ".join(", ".join(f"{n} {answer}" for answer, n in one.items()) for one in said)
         lines.append(line(mine, f"{group}, {len(mine)} seeds", told, names))
     return lines
 
