@@ -247,6 +247,7 @@ def test_first_weights_lie_in_their_ranges(noisy, dueling) -> None:
         (IQN(), 0, "give the world a limit on its episodes"),
         (IQN(), float("inf"), "give the world a limit on its episodes"),
         (IQN(epsilon=1.5), 10, "IQN.epsilon must be in [0, 1], got 1.5"),
+        (IQN(prioritised=True, semantics="head"), 10, "IQN.prioritised needs semantics 'mended'"),
         (IQN(semantics="other"), 10, "IQN.semantics must be one of mended, 2a24efc, head"),
     ],
 )
@@ -257,3 +258,41 @@ def test_bad_numbers_are_named(learner, turns, words) -> None:
 
     with pytest.raises(ValueError, match=re.escape(words)):
         checked()
+
+
+def test_turns_are_drawn_by_their_last_loss_and_new_ones_as_the_largest() -> None:
+    """Priorities and weights from the tree's leaves in NumPy, through one update."""
+    learner = IQN(
+        hidden=4, frames=2, quantiles=3, batch_size=4, capacity=12, prioritised=True, priority=0.7,
+    )  # fmt: skip
+    shape = learner.shape(5)
+    agent = learner.init(2, 3, 5, jax.random.key(0))
+
+    def episode(length: int) -> Episode:
+        turn = jnp.arange(5)
+        return Episode(
+            jnp.ones((5, 2)) * turn[:, None], turn % 3, turn + 1.0, jnp.zeros(2),
+            jnp.asarray(length, jnp.int32), jnp.asarray(True),
+        )  # fmt: skip
+
+    def leaves(agent: Agent) -> np.ndarray:
+        assert agent.priorities is not None
+        return np.asarray(agent.priorities.sums[16:26])
+
+    keep = jax.jit(lambda agent, length: learner.remembered(shape, agent, episode(length)))
+    agent = keep(keep(agent, 5), 3)
+    np.testing.assert_array_equal(leaves(agent), [1, 1, 1, 1, 1, 1, 1, 1, 0, 0])
+    after, _ = jax.jit(lambda agent: learner.update(shape, agent, jax.random.key(1)))(agent)
+    drawn = np.flatnonzero(leaves(after) != leaves(agent))
+    assert len(drawn) in (3, 4), "of four draws in eight equal parts, at most two are one turn"
+    known = learner.draws(agent.network, jax.random.split(jax.random.key(1))[1])
+    rows = episode_windows(shape, agent.memory, jnp.asarray(np.resize(drawn, 4)), jnp.float32(0.99))
+    if len(drawn) == 4:
+        _, loss, by_row = learner.learn_from(agent, rows, known)
+        expected = (np.asarray(by_row) + 1e-6) ** 0.7
+        np.testing.assert_allclose(leaves(after)[drawn], expected, rtol=1e-4)
+        np.testing.assert_allclose(loss, np.mean(by_row), rtol=1e-5)
+    largest = leaves(after).max()
+    again = leaves(keep(after, 2))
+    np.testing.assert_array_equal(again[:5], np.float32([largest, largest, 0, 0, 0]))
+    np.testing.assert_array_equal(again[5:], leaves(after)[5:])

@@ -11,15 +11,27 @@ from neorl_agents.learning import require_choice, require_count, require_flag, r
 from neorl_agents.networks import QuantileNetwork, init_quantile_network
 from neorl_agents.optimisers import descend, init_optimiser
 from neorl_agents.populations._memory import (
+    Episode,
     Memory,
     Shape,
     Windows,
     draw_windows,
     empty_memory,
+    episode_windows,
+    remember,
     windows_known,
 )
 from neorl_core.losses import quantile_huber_loss
+from neorl_core.replay import (
+    PriorityTree,
+    priority_tree,
+    priority_weights,
+    sample_priorities,
+    set_priorities,
+)
 from neorl_core.targets import polyak
+
+LEAST_PRIORITY = 1e-6
 
 Semantics = Literal["mended", "2a24efc", "head"]
 
@@ -34,6 +46,7 @@ class Agent(NamedTuple):
         memory: What the agent remembers.
         epsilon: Chance of a random action.
         updates: Gradient steps so far.
+        priorities: Of the turns in memory, where rows are drawn by priority; else ``None``.
     """
 
     network: QuantileNetwork
@@ -42,6 +55,7 @@ class Agent(NamedTuple):
     memory: Memory
     epsilon: Float[Array, ""]
     updates: Int[Array, ""]
+    priorities: PriorityTree | None = None
 
 
 class UpdateDraws(NamedTuple):
@@ -90,6 +104,8 @@ class IQN(eqx.Module):
         copy_every: Episodes between two copies to the target; 0 for none; static.
         noisy: Whether the last layers have noise while they are trained; static.
         dueling: Whether advantages and value are told apart; static.
+        prioritised: Whether turns are drawn in proportion to ``(their last loss)^priority``, new
+            ones as the largest so far, with the weights of prioritised replay; static.
         semantics: See above; static.
         learning_rate: Rate of Adam.
         discount: Discount of the reward per step, in [0, 1].
@@ -97,6 +113,8 @@ class IQN(eqx.Module):
         epsilon: Chance of a random action in the first episode, in [0, 1].
         epsilon_decay: Fraction of it that is lost with every episode, in [0, 1].
         epsilon_floor: Least chance of a random action, in [0, 1].
+        priority: Exponent of the priorities, in [0, 1].
+        importance: Exponent of the weights, in [0, 1]; 1 undoes the priorities.
 
     Source: Dabney et al., arXiv 1806.06923; Hessel et al., Rainbow, arXiv 1710.02298; defaults are
     those of ``sorrel/examples/treasurehunt`` in release 1.4.0.
@@ -112,6 +130,7 @@ class IQN(eqx.Module):
     copy_every: int = eqx.field(static=True, default=200)
     noisy: bool = eqx.field(static=True, default=True)
     dueling: bool = eqx.field(static=True, default=True)
+    prioritised: bool = eqx.field(static=True, default=False)
     semantics: Semantics = eqx.field(static=True, default="mended")
     learning_rate: float = 2.5e-4
     discount: float = 0.99
@@ -119,6 +138,8 @@ class IQN(eqx.Module):
     epsilon: float = 0.6
     epsilon_decay: float = 0.0005
     epsilon_floor: float = 0.0
+    priority: float = 0.5
+    importance: float = 0.4
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
@@ -127,12 +148,18 @@ class IQN(eqx.Module):
             "capacity",
         )  # fmt: skip
         require_count(self, "copy_every", least=0)
-        require_flag(self, "noisy", "dueling")
+        require_flag(self, "noisy", "dueling", "prioritised")
         require_choice(self, "semantics", ("mended", "2a24efc", "head"))
         require_number(self, "learning_rate", low=0, open_low=True)
         require_number(
-            self, "discount", "tau", "epsilon", "epsilon_decay", "epsilon_floor", low=0, high=1
-        )
+            self, "discount", "tau", "epsilon", "epsilon_decay", "epsilon_floor", "priority",
+            "importance", low=0, high=1,
+        )  # fmt: skip
+        if self.prioritised and self.semantics != "mended":
+            raise ValueError(
+                f"IQN.prioritised needs semantics 'mended', got {self.semantics!r}: the source "
+                "draws all rows with the same chance"
+            )
         if self.capacity < self.batch_size:
             raise ValueError(
                 f"IQN.capacity must be at least batch_size = {self.batch_size}, got {self.capacity}"
@@ -185,6 +212,7 @@ class IQN(eqx.Module):
             empty_memory(self.shape(turns), n_obs),
             jnp.asarray(self.epsilon, jnp.float32),
             jnp.zeros((), jnp.int32),
+            priority_tree(self.shape(turns).turns_held) if self.prioritised else None,
         )
 
     def values(
@@ -223,22 +251,63 @@ class IQN(eqx.Module):
         """One gradient step on rows of the agent's own memory, and its loss."""
         for_rows, for_draws = jax.random.split(key)
         discount = jnp.asarray(self.discount, jnp.float32)
-        rows = draw_windows(shape, agent.memory, for_rows, batch=self.batch_size, discount=discount)
-        return self.learn(agent, rows, self.draws(agent.network, for_draws))
+        draws = self.draws(agent.network, for_draws)
+        if agent.priorities is None:
+            rows = draw_windows(
+                shape, agent.memory, for_rows, batch=self.batch_size, discount=discount
+            )
+            agent, loss, _ = self.learn_from(agent, rows, draws)
+            return agent, loss
+        sample = sample_priorities(agent.priorities, for_rows, batch=self.batch_size)
+        rows = episode_windows(shape, agent.memory, sample.items, discount)
+        weights = priority_weights(
+            sample.probabilities,
+            size=windows_known(shape, agent.memory),
+            exponent=self.importance,
+        )
+        agent, loss, by_row = self.learn_from(agent, rows._replace(valid=weights), draws)
+        worth = (by_row + LEAST_PRIORITY) ** self.priority
+        tree = set_priorities(agent.priorities, sample.items, worth)  # pyright: ignore[reportArgumentType]
+        return agent._replace(priorities=tree), loss
+
+    def remembered(self, shape: Shape, agent: Agent, episode: Episode) -> Agent:
+        """The agent with one more episode in memory, whose turns have the largest priority."""
+        slot = agent.memory.next_row // shape.slot
+        agent = agent._replace(memory=remember(shape, agent.memory, episode))
+        if agent.priorities is None:
+            return agent
+        turn = jnp.arange(shape.turns, dtype=jnp.int32)
+        sums = agent.priorities.sums
+        held = jnp.max(sums[sums.shape[0] // 2 :])
+        new = jnp.where(turn < episode.length, jnp.where(held > 0, held, 1), 0)
+        tree = set_priorities(agent.priorities, slot * shape.turns + turn, new)
+        return agent._replace(priorities=tree)
 
     def learn(self, agent: Agent, rows: Windows, draws: UpdateDraws) -> tuple[Agent, Array]:
         """One gradient step on given rows and random numbers, and its loss."""
+        agent, loss, _ = self.learn_from(agent, rows, draws)
+        return agent, loss
+
+    def learn_from(
+        self, agent: Agent, rows: Windows, draws: UpdateDraws
+    ) -> tuple[Agent, Array, Float[Array, " batch"]]:
+        """One gradient step, its loss, and what each row had of it before its weight."""
         target = quantile_targets(agent.network, agent.target, rows, draws)
-        loss, slope = jax.value_and_grad(quantile_loss)(agent.network, target, rows, draws)
+        graded = jax.value_and_grad(_weighted_loss, has_aux=True)
+        (loss, by_row), slope = graded(agent.network, target, rows, draws)
         network, optimiser = descend(
             "iqn", agent.network, agent.optimiser, slope, self.learning_rate
         )
-        return agent._replace(
-            network=network,
-            target=polyak(agent.target, network, tau=self.tau),
-            optimiser=optimiser,
-            updates=agent.updates + 1,
-        ), loss
+        return (
+            agent._replace(
+                network=network,
+                target=polyak(agent.target, network, tau=self.tau),
+                optimiser=optimiser,
+                updates=agent.updates + 1,
+            ),
+            loss,
+            by_row,
+        )
 
     def begin_episode(self, agent: Agent, number: Int[Array, ""]) -> Agent:
         """The agent before episode ``number``: every so many the target becomes the network."""
@@ -273,8 +342,18 @@ def quantile_loss(
     rows: Windows,
     draws: UpdateDraws,
 ) -> Float[Array, ""]:
-    """Mean quantile Huber loss over batch, levels and samples; rows that do not count are zero."""
+    """Mean quantile Huber loss over batch, levels and samples, each row by its weight."""
+    return _weighted_loss(network, target, rows, draws)[0]
+
+
+def _weighted_loss(
+    network: QuantileNetwork,
+    target: Float[Array, "batch sample"],
+    rows: Windows,
+    draws: UpdateDraws,
+) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
     quantiles = network(rows.inputs, draws.levels, draws.noise[2])
     of_action = jnp.take_along_axis(quantiles, rows.action[:, None, None], axis=2)[..., 0]
     losses = jax.vmap(quantile_huber_loss)(of_action, target, draws.levels)
-    return jnp.mean(losses * rows.valid) / draws.levels.shape[1]
+    levels = draws.levels.shape[1]
+    return jnp.mean(losses * rows.valid) / levels, losses / levels

@@ -31,6 +31,11 @@ class Shape(NamedTuple):
         return self.capacity // self.turns
 
     @property
+    def turns_held(self) -> int:
+        """Turns of whole episodes that are remembered."""
+        return self.slots * self.turns
+
+    @property
     def slot(self) -> int:
         """Rows of one episode: blank frames, its turns, its last observation."""
         return self.frames - 1 + self.turns + 1
@@ -94,7 +99,7 @@ class Windows(NamedTuple):
         reward: Discounted rewards of the steps that the target spans.
         next_inputs: Frames up to the turn after those steps.
         discount: Factor of the value there; 0 where the world ended the episode before.
-        valid: Whether the row counts.
+        valid: Whether the row counts, or its weight.
     """
 
     inputs: Float[Array, "batch in"]

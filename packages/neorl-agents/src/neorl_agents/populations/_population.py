@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_agents.networks import QuantileNetwork
 from neorl_agents.populations._iqn import IQN, Agent
-from neorl_agents.populations._memory import Episode, first_frames, remember
+from neorl_agents.populations._memory import Episode, first_frames
 from neorl_core import InputError
 
 OverAgents = Literal["map", "vmap"]
@@ -112,7 +112,7 @@ def end_episode(
 
     def one(given: tuple[Agent, Episode, PRNGKeyArray]) -> tuple[Agent, Array]:
         agent, episode, agent_key = given
-        agent = agent._replace(memory=remember(shape, agent.memory, episode))
+        agent = learner.remembered(shape, agent, episode)
         memory, light = agent.memory, agent._replace(memory=None)  # pyright: ignore[reportArgumentType]
 
         def train(light: Agent) -> tuple[Agent, Array]:

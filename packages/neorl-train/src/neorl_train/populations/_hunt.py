@@ -50,6 +50,7 @@ class HuntOptions:
         batch_size: Rows of one gradient step; 0 for the source's.
         capacity: Turns that an agent remembers.
         learning_rate: Rate of Adam.
+        prioritised: Whether turns are drawn by their last loss; not with the original's semantics.
     """
 
     out: Path = Path("hunt")
@@ -64,6 +65,7 @@ class HuntOptions:
     batch_size: int = 0
     capacity: int = 1024
     learning_rate: float = 2.5e-4
+    prioritised: bool = False
 
     def world(self) -> TreasureHunt:
         """The world of these options.
@@ -77,6 +79,7 @@ class HuntOptions:
         """The learner of every agent."""
         semantics = self.version if self.semantics == "original" else "mended"
         settings = {**LEARNERS[self.version], "semantics": semantics}
+        settings["prioritised"] = self.prioritised
         if self.batch_size:
             settings["batch_size"] = self.batch_size
         return IQN(capacity=self.capacity, learning_rate=self.learning_rate, **settings)
