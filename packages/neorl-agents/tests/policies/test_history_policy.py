@@ -65,6 +65,27 @@ def test_stepping_through_a_log_is_evaluating_its_windows(trained, log):
     assert np.isnan(got[~log.mask]).all(), "an observation that fails has no action"
 
 
+@jax.jit
+def behind(policy, window):
+    """The action in the newest observation of each window, with the carry of the steps before."""
+
+    def one(window):
+        return policy(policy.carry_behind(window), window.obs[-1], None)[1]
+
+    return jax.vmap(one)(window)
+
+
+def test_the_carry_behind_a_window_is_that_of_having_stepped_to_it(trained, log):
+    plain, state = trained
+    policy = plain.policy(state)
+    tables = jax.tree.map(jnp.asarray, plain.sampler.tables(log))
+    window = windows(tables, jnp.arange(ROWS), steps=3)
+    got = np.asarray(behind(policy, window))
+    want = np.asarray(stepped(policy, log.obs, log.action, episode_starts(log)))
+    half = np.asarray(policy.high - policy.low) / 2
+    np.testing.assert_allclose((got / half)[log.mask], (want / half)[log.mask], atol=1e-5)
+
+
 def test_windows_are_those_of_a_loop(log):
     """Masked rows are in none, however good their observations look."""
     log = log._replace(obs=np.where(np.isnan(log.obs), 7.0, log.obs))
