@@ -6,11 +6,11 @@ Usage:
 
 Everything else is the default of the source's release 1.4.0: two agents, 100 turns, one gradient
 step of each agent an epoch. ``source`` is our program with the source's semantics, which equals
-its own turn by turn and step by step (``tools/oracles/sorrel_treasure_hunt.py``). ``mended, one step``
-keeps the source's target, one reward and a discount of 0.99 cubed, on windows that stay inside
-their episode. A score is the
-reward of an epoch, both agents together, in the mean over a hundred epochs; every seed is one cell
-of the file, so that a measurement that was cut short goes on.
+its own turn by turn and step by step (``tools/oracles/sorrel_treasure_hunt.py``). ``mended, one
+step`` keeps the source's target, one reward and a discount of 0.99 cubed, on windows that stay
+inside their episode. A score is the reward of an epoch, both agents together, in the mean over a
+hundred epochs; every seed is one cell of the file, so that a measurement that was cut short goes
+on.
 """
 
 import argparse
