@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 from neorl_core import control
 
@@ -40,3 +41,12 @@ def test_a_range_without_an_end_has_no_uniform_draw():
 def test_a_draw_without_a_key_is_refused():
     with pytest.raises(ValueError, match=r"^key must be a random key, got None; .*"):
         control.UniformPolicy(-jnp.ones(2), jnp.ones(2))((), jnp.zeros(2), None)
+
+
+def test_the_density_of_a_uniform_policy_is_that_of_scipy():
+    low, high = np.array([-1.0, 2.0], np.float32), np.array([3.0, 2.5], np.float32)
+    policy = control.UniformPolicy(jnp.asarray(low), jnp.asarray(high))
+    for action in ([0.0, 2.2], [-1.0, 2.5], [3.5, 2.2]):
+        expected = scipy.stats.uniform(low, high - low).logpdf(action).sum()
+        found = policy.log_prob((), jnp.zeros(1), jnp.asarray(action))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)

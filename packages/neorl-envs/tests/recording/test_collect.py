@@ -1,5 +1,6 @@
 """The plant log: what operators do, what is recorded, and that it can be made again."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import pytest
 
 from neorl_core import InputError, highs, lows
 from neorl_core.control import ConstantPolicy
-from neorl_envs import Dataset, collect_log
+from neorl_envs import Dataset, collect_log, make
 from neorl_envs.plants import ChemicalReactor
 from neorl_envs.recording import _collect, quality
 
@@ -162,3 +163,28 @@ def test_a_log_of_100_000_rows_is_safe_and_tells_the_tunings_apart(env: Chemical
     assert by_tuning == sorted(by_tuning)
     costs = [log.episode_costs()[log.behaviour == i, 0].mean() for i in range(4)]
     assert costs == sorted(costs)
+
+
+def test_densities_are_recorded_where_nothing_changes_the_action() -> None:
+    """Uniform in ±30 N on two actuators without limits of their own: ``-2 log 60`` everywhere."""
+    env = make("DMSD-v0")
+    who, plan = quality(env, "random")
+    log = collect_log(env, who, plan=plan, n_steps=50, key=jax.random.key(0), log_prob=True)
+    assert log.behaviour_log_prob is not None
+    expected = np.full(log.n_rows, -2 * np.log(60.0))
+    np.testing.assert_allclose(log.behaviour_log_prob, expected, rtol=1e-6)
+
+
+def test_an_action_without_a_density_is_refused(env: ChemicalReactor) -> None:
+    with pytest.raises(ValueError, match="'PID 100/1500' has no density"):
+        collect_log(env, n_steps=10, key=jax.random.key(0), log_prob=True)
+    rows: Any = SimpleNamespace(
+        manual=np.zeros((4, 2), bool),
+        signal=np.zeros((4, 2), np.float32),
+        log_prob=np.array([-1.0, -1.0, np.nan, -1.0]),
+    )
+    with pytest.raises(ValueError, match=r"the limits of Tank changed the action in 25% .* row 2,"):
+        _collect._require_unchanged("Tank", rows)
+    rows.manual[1] = True
+    with pytest.raises(ValueError, match=r"operators changed the action in 50% .* row 1,"):
+        _collect._require_unchanged("Tank", rows)

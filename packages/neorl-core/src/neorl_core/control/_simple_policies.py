@@ -85,6 +85,20 @@ class UniformPolicy:
         draw = jax.random.uniform(key, low.shape, low.dtype, low, high)
         return carry, jnp.where(_valid(low, high), draw, jnp.nan)
 
+    def log_prob(
+        self, carry: Any, obs: Float[Array, " obs"], action: Float[Array, " act"]
+    ) -> Float[Array, ""]:
+        """Log-density of an action: minus the sum of ``log(high - low)``, and ``-inf`` outside.
+
+        Args:
+            carry: Carry that the policy acted with; ignored.
+            obs: Observation that it acted on; ignored.
+            action: Shape ``(act,)``, physical units.
+        """
+        low, high = floats(self.low), floats(self.high)
+        inside = jnp.all((low <= action) & (action <= high))
+        return jnp.where(inside, -jnp.sum(jnp.log(high - low)), -jnp.inf)
+
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
         """Identity."""
         return carry

@@ -28,6 +28,7 @@ class Collect:
     """Records a plant under its own controllers and operators, and writes a dataset file.
 
     example: neorl-envs collect ChemicalReactor-v0 --steps 100000 --out log.h5
+             neorl-envs collect Pipeline-v0 --quality random --log-prob --out random.h5
     """
 
     out: Path
@@ -47,6 +48,9 @@ class Collect:
     spread: float = 0.15
     """Relative width of the randomisation of the plant's parameters from episode to episode."""
     challenge: Challenges = dataclasses.field(default_factory=Challenges)
+    log_prob: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Record the log-density of every action (behaviour_log_prob), for --quality random on a plant
+    whose own limits do not change actions."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Replace an existing file."""
 
@@ -71,8 +75,8 @@ def command(words: list[str]) -> None:
         f"{dataset.episode_returns().mean():.2f}, {options.out.stat().st_size / 1e6:.1f} MB, "
         f"{dataset.content_hash}"
     )
-    if options.challenge.any:
-        return  # logs of a plant made harder are not published
+    if options.challenge.any or options.log_prob:
+        return  # logs of a plant made harder, or with densities, are not published
     compared = compare_log(
         env,
         dataset,
@@ -90,7 +94,9 @@ def _collected(env: Any, options: Collect) -> Dataset:
     try:
         who, plan = quality(env, options.quality)
         steps, spread = options.steps, options.spread
-        return collect_log(env, who, plan=plan, n_steps=steps, key=key, spread=spread)
+        return collect_log(
+            env, who, plan=plan, n_steps=steps, key=key, spread=spread, log_prob=options.log_prob
+        )
     except InputError:
         raise
     except ValueError as error:  # a number of the command line that the plant refuses

@@ -32,6 +32,8 @@ class LogRow(NamedTuple):
         signal: Test signal added to the controller's output.
         offset: Set-point offsets in units of the largest step.
         setpoint: Set points in force, as many as the reference has; NaN for another number.
+        log_prob: Log-density of the recorded action under its controller, NaN where the plant
+            changed the action; ``()`` where it is not asked for.
     """
 
     obs: Float[Array, " obs"]
@@ -40,6 +42,7 @@ class LogRow(NamedTuple):
     signal: Float[Array, " act"]
     offset: Float[Array, " loop"]
     setpoint: Float[Array, " loop"]
+    log_prob: Any = ()
 
 
 def collect_log(
@@ -50,6 +53,7 @@ def collect_log(
     key: PRNGKeyArray,
     plan: OperatorPlan | None = None,
     spread: float = 0.15,
+    log_prob: bool = False,
 ) -> Dataset:
     """Collects complete episodes under the plant's controllers and its operators.
 
@@ -69,6 +73,11 @@ def collect_log(
         key: Decides everything.
         plan: What the operators do; the environment's own plan by default.
         spread: Relative width of the randomisation of every episode's parameters.
+        log_prob: Whether to record ``behaviour_log_prob``, the log-density of every action under
+            its controller, for estimators that weight by importance. Each controller then has
+            ``log_prob(carry, obs, action)``, as :class:`neorl_core.control.UniformPolicy` has,
+            and neither operators nor the plant's own limits may change what it asks for: such an
+            action has no density. The other columns are the same with and without it.
 
     Returns:
         The log, with the columns ``mode`` (manual holds), ``setpoint`` (where the reference has
@@ -76,7 +85,8 @@ def collect_log(
         (names of the controllers; ``dataset.behaviour`` says which acted when) and ``provenance``.
 
     Raises:
-        ValueError: If ``n_steps`` is below one or there is no controller.
+        ValueError: If ``n_steps`` is below one or there is no controller; if densities are asked
+            for and a controller has none, or a recorded action is not what was asked for.
 
     Example:
         >>> import neorl_envs
@@ -90,6 +100,8 @@ def collect_log(
     policies = behaviour_policies(env, controllers, plan)
     if not policies:
         raise ValueError("collect_log needs at least one controller, got none")
+    if log_prob:
+        _require_densities(policies)
     n_policies = len(policies)
     block = max(EPISODES_A_BLOCK // n_policies, 1) * n_policies
     loops = _widest(policies)
@@ -97,13 +109,17 @@ def collect_log(
     lengths = np.zeros(0, np.int64)
     while lengths.sum() < n_steps:
         episodes = np.arange(lengths.size, lengths.size + block)
-        part = _episodes_of_all(env, tuple(policies.values()), key, episodes, spread, loops)
+        part = _episodes_of_all(
+            env, tuple(policies.values()), key, episodes, spread, loops, log_prob
+        )
         lengths = np.append(lengths, part.mask.sum(axis=1))
         parts.append(jax.tree.map(lambda leaf, mask=part.mask: leaf[mask], part.rows))
     n_episodes = _episodes_needed(lengths, n_steps, n_policies)
     rows = int(lengths[:n_episodes].sum())
     log: Any = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)
     del parts
+    if log_prob:
+        _require_unchanged(env.name, log)
     operators = env.operator_plan() if plan is None else plan
     made = {**provenance_attributes(key, spread, n_steps), "episodes": n_episodes}
     return _as_dataset(env, operators, tuple(policies), log, made)
@@ -123,6 +139,7 @@ def _episodes_of_all(
     episodes: np.ndarray,
     spread: float,
     loops: int,
+    log_prob: bool,
 ) -> Rollout:
     """The given episodes, on the host; one program for all controllers that differ in numbers."""
     forms: dict[Any, list[int]] = {}
@@ -134,7 +151,7 @@ def _episodes_of_all(
         stacked = jax.tree.map(lambda *x: jnp.stack(x), *(policies[i] for i in members))
         mine = np.flatnonzero(np.isin(turns, members))
         which = np.searchsorted(members, turns[mine])
-        part = _collect_block(env, stacked, key, episodes[mine], which, spread, loops)
+        part = _collect_block(env, stacked, key, episodes[mine], which, spread, loops, log_prob)
         parts.append(jax.device_get(part))
         order.append(mine)
     place = np.argsort(np.concatenate(order))
@@ -151,7 +168,7 @@ def _episodes_needed(lengths: np.ndarray, n_steps: int, n_tunings: int) -> int:
     return -(-enough // n_tunings) * n_tunings
 
 
-@functools.partial(jax.jit, static_argnums=(0, 5, 6))
+@functools.partial(jax.jit, static_argnums=(0, 5, 6, 7))
 def _collect_block(
     env: Recordable,
     policies: BehaviourPolicy,
@@ -160,6 +177,7 @@ def _collect_block(
     which: Array,
     spread: float,
     loops: int,
+    log_prob: bool,
 ) -> Rollout:
     """The given episodes at once, each to the horizon; axes ``(episode, time)``, rows of the log.
 
@@ -168,13 +186,18 @@ def _collect_block(
 
     def episode(index: Array, turn: Array) -> Rollout:
         policy = jax.tree.map(lambda leaf: leaf[turn], policies)
-        return _episode(env, policy, jax.random.fold_in(key, index), spread, loops)
+        return _episode(env, policy, jax.random.fold_in(key, index), spread, loops, log_prob)
 
     return jax.vmap(episode)(episodes, which)
 
 
 def _episode(
-    env: Recordable, policy: BehaviourPolicy, key: PRNGKeyArray, spread: float, loops: int
+    env: Recordable,
+    policy: BehaviourPolicy,
+    key: PRNGKeyArray,
+    spread: float,
+    loops: int,
+    log_prob: bool,
 ) -> Rollout:
     start = drawn_start(env, key, spread=spread)
     # The published logs were recorded with the two keys of a step in this order.
@@ -193,10 +216,38 @@ def _episode(
             signal=behaviour.signal,
             offset=behaviour.operators.offset,
             setpoint=setpoint,
+            log_prob=_density(policy, acted) if log_prob else (),
         )
 
     acting: Any = policy  # random: other than a Policy, it needs its key
     return rollout(env, acting, start, record=row)
+
+
+def _require_densities(policies: Mapping[str, BehaviourPolicy]) -> None:
+    for name, policy in policies.items():
+        if not hasattr(policy.controller, "log_prob"):
+            raise ValueError(
+                f"the controller {name!r} has no density, since it has no method log_prob(carry, "
+                "obs, action); leave log_prob out, or record a random policy (quality random)"
+            )
+
+
+def _density(policy: BehaviourPolicy, acted: Acted) -> Float[Array, ""]:
+    controller: Any = policy.controller
+    density = controller.log_prob(acted.carry.control, acted.obs, acted.step.applied)
+    return jnp.where(jnp.all(acted.step.applied == acted.action), density, jnp.nan)
+
+
+def _require_unchanged(name: str, flat: Any) -> None:
+    operated = np.asarray(flat.manual).any(axis=1) | (np.asarray(flat.signal) != 0).any(axis=1)
+    changed = operated | ~np.isfinite(flat.log_prob)
+    if changed.any():
+        who = "operators" if operated.any() else f"the limits of {name}"
+        raise ValueError(
+            f"{who} changed the action in {changed.mean():.0%} of the rows, first in row "
+            f"{int(np.argmax(changed))}, so that it has no density; leave log_prob out, or record "
+            "actions that nothing changes"
+        )
 
 
 def _as_dataset(
@@ -218,6 +269,7 @@ def _as_dataset(
         terminated=flat.step.terminated,
         truncated=flat.step.truncated,
         behaviour=np.arange(n_episodes) % len(behaviours),
+        behaviour_log_prob=None if isinstance(flat.log_prob, tuple) else flat.log_prob,
         mode=flat.manual,
         test_signal=flat.signal,
         setpoint=flat.setpoint if flat.setpoint.shape[1] else None,
