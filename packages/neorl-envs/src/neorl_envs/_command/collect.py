@@ -28,7 +28,7 @@ class Collect:
     """Records a plant under its own controllers and operators, and writes a dataset file.
 
     example: neorl-envs collect ChemicalReactor-v0 --steps 100000 --out log.h5
-             neorl-envs collect Pipeline-v0 --quality random --log-prob --out random.h5
+             neorl-envs collect DMSD-v0 --quality random --log-prob --out random.h5
     """
 
     out: Path
