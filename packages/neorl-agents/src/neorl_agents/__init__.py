@@ -4,6 +4,9 @@ from neorl_agents.algorithms._awac import AWAC as AWAC
 from neorl_agents.algorithms._bc import BC as BC
 from neorl_agents.algorithms._cql import CQL as CQL
 from neorl_agents.algorithms._cql import CalQL as CalQL
+from neorl_agents.algorithms._decision_transformer import (
+    DecisionTransformer as DecisionTransformer,
+)
 from neorl_agents.algorithms._edac import EDAC as EDAC
 from neorl_agents.algorithms._fql import FQL as FQL
 from neorl_agents.algorithms._iql import IQL as IQL
@@ -13,6 +16,8 @@ from neorl_agents.algorithms._table import ALGORITHMS as ALGORITHMS
 from neorl_agents.algorithms._td3_bc import TD3BC as TD3BC
 from neorl_agents.algorithms._xql import XQL as XQL
 from neorl_agents.algorithms.constrained._bc_safe import BCSafe as BCSafe
+from neorl_agents.algorithms.constrained._caps import CAPS as CAPS
+from neorl_agents.algorithms.constrained._cdt import CDT as CDT
 from neorl_agents.algorithms.constrained._coptidice import COptiDICE as COptiDICE
 from neorl_agents.algorithms.constrained._cpq import CPQ as CPQ
 from neorl_agents.algorithms.constrained._fisor import FISOR as FISOR
@@ -44,6 +49,8 @@ __all__ = [
     "ALGORITHMS",
     "AWAC",
     "BC",
+    "CAPS",
+    "CDT",
     "COMBO",
     "CPQ",
     "CQL",
@@ -67,6 +74,7 @@ __all__ = [
     "BaseLearner",
     "COptiDICE",
     "CalQL",
+    "DecisionTransformer",
     "Explorer",
     "IQLLag",
     "Learner",

@@ -40,6 +40,18 @@ PUBLISHED["fql"] = {
     "alpha": 10.0, "flow_steps": 10, "aggregate": "mean", "hidden": (512,) * 4, "batch_size": 256,
     **ALL, **RATES,
 }  # fmt: skip
+PUBLISHED["dt"] = {
+    "learning_rate": 1e-4, "hidden": (128,) * 3, "batch_size": 64, "heads": 1,
+}  # fmt: skip
+# Of OSRL and of CAPS' code.
+PUBLISHED["cdt"] = {
+    "learning_rate": 1e-4, "temperature_learning_rate": 1e-4, "cost_weight": 0.02, "heads": 8,
+    "warmup_updates": 500, "hidden": (128,) * 3, "batch_size": 2048,
+}  # fmt: skip
+PUBLISHED["caps"] = {
+    "expectile": 0.7, "cost_expectile": 0.7, "inverse_temperature": 3.0, "hidden": (512, 512),
+    "n_heads": 2, **ALL, **RATES,
+}  # fmt: skip
 PUBLISHED["td3_bc_lag"], PUBLISHED["iql_lag"] = PUBLISHED["td3_bc"], PUBLISHED["iql"]
 # Of OSRL, and of FISOR's authors; widths and batches are those of all learners here.
 PUBLISHED["cpq"] = {

@@ -38,10 +38,12 @@ def small(name, **settings):
 MODEL_BASED = {"mopo", "mobile", "combo", "rambo", "morel"}
 SAFE = {name for name in ALGORITHMS if ALGORITHMS[name].keeps_limits}
 # Of learners that share their equations, by day one of each kind.
-NIGHT = (SAFE - {"td3_bc_lag"}) | {"cal_ql", "fql", "sac_n", "sac", "td3"} | MODEL_BASED
+SEQUENCES = {"cdt", "dt"}
+SHORT = {"dt": {"history_steps": 3}, "cdt": {"history_steps": 3, "heads": 2}}
+NIGHT = (SAFE - {"td3_bc_lag"}) | {"cal_ql", "fql", "sac_n", "sac", "td3"} | SEQUENCES | MODEL_BASED
 # Batches of a log, as the laws draw them, are nothing to those that need rollouts.
 LOGGED = [name for name in ALGORITHMS if not ALGORITHMS[name].needs_rollouts]
-EVERY = {name: partial(small, name) for name in LOGGED}
+EVERY = {name: partial(small, name, **SHORT.get(name, {})) for name in LOGGED}
 LEARNERS = {name: make for name, make in EVERY.items() if name not in NIGHT}
 LEARNERS["bc_gaussian_filtered"] = partial(
     sized, ALGORITHMS["bc"](), variant="gaussian", fraction=0.5, **SMALL
@@ -52,6 +54,7 @@ LEARNERS["bc_mixture"] = partial(
 MEMORY = {
     f"{name}_{encoder}": partial(small, name, encoder=encoder, history_steps=3)
     for name in LOGGED
+    if name not in SEQUENCES
     for encoder in ("history", "gru")
 }
 MEMORY["td3_bc_history"] = partial(MEMORY["td3_bc_history"], n_step=2)
@@ -100,9 +103,9 @@ def test_law(law):
 
 
 def test_policies_of_all_learners_share_one_program(problem):
-    """But for flow Q-learning and DQN: inputs of noise, and values before the choice."""
+    """But for sequences, inputs of noise, a choice among heads, and values before a choice."""
     structures = set()
-    for name in ALGORITHMS.keys() - {"fql", "dqn"}:
+    for name in ALGORITHMS.keys() - SEQUENCES - {"caps", "fql", "dqn"}:
         learner = for_run(sized(ALGORITHMS[name](), **SMALL), 1)
         state = learner.init(problem.spec, problem.statistics, jax.random.key(0))
         assert isinstance(learner.policy(state), NetworkPolicy)
@@ -269,6 +272,17 @@ BAD["dqn"] = {key: OWN[key] for key in ("optimiser", "reward_scale", "discount")
     "dueling": ["no"], "collect": [0],
 }  # fmt: skip
 BAD["ppo_lag"], BAD["reinforce_lag"] = BAD["ppo"] | PRICED, BAD["reinforce"] | PRICED
+BAD["dt"] = {
+    "aim": [-0.1, float("nan")], "learning_rate": [0.0], "count_learning_rate": [-1.0],
+    "warmup_updates": [-1, 0.5], "heads": [0, 3],
+}  # fmt: skip
+BAD["cdt"] = BAD["dt"] | {
+    "cost_weight": [-1.0], "target_entropy": [float("nan")], "temperature_learning_rate": [0.0],
+}  # fmt: skip
+BAD["caps"] = CRITIC_LEARNER | {
+    "expectile": [0.0, 1.0], "cost_expectile": [0.0, 1.0], "inverse_temperature": [-1.0],
+    "max_weight": [0.0], "value_learning_rate": [0.0], "chance": [0.0], "n_heads": [1, 2.5],
+}  # fmt: skip
 BAD["edac"] = BAD["sac_n"] | {"diversity_weight": [-1.0]}
 SOFT = CRITIC_LEARNER | {
     "target_entropy": [float("nan")],

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from neorl_agents import CPQ, FISOR, COptiDICE, IQLLag, TD3BCLag
+from neorl_agents import CAPS, CPQ, FISOR, COptiDICE, IQLLag, TD3BCLag
 from neorl_agents.algorithms.constrained._coptidice import inverse_slope, soft_chi_square
 from neorl_agents.testing import make_problem
 from neorl_core import CostChannel
@@ -332,3 +332,55 @@ def test_cpq(parity, two_limits):
         return -np.mean(kept * parity.values(critics, rows.obs, action).min(0))
 
     parity.agree(done.after.parameters["actor"], parity.descended(actor_loss, now["actor"]))
+
+
+@pytest.mark.nightly
+def test_caps(parity, two_limits):
+    done = parity.update(
+        CAPS, of=two_limits, n_heads=3, inverse_temperature=0.7, max_weight=1.2, chance=0.05,
+        masked=MASKED,
+    )  # fmt: skip
+    a, s, rows = done.algorithm, done.before, done.rows
+    row = jax.tree.map(lambda x: x[0, :-MASKED] if x.ndim > 1 else x, rows._replace(mask=None))
+    q = parity.values(s.targets["critics"], row.obs, row.action).min(0)
+    qc = pairs(parity, s.targets["cost_critics"], row.obs, row.action).max(0).T
+
+    def expectile(value, target, share):
+        off = target - parity.network(value, row.obs)
+        return (np.abs(share - (off < 0)) * off**2).sum(-1).mean()
+
+    value = parity.descended(lambda v: expectile(v, q[:, None], a.expectile), s.parameters["value"])
+    lower = 1 - a.cost_expectile
+    cost_value = parity.descended(lambda v: expectile(v, qc, lower), s.parameters["cost_value"])
+    parity.agree(done.after.parameters["value"], value)
+    parity.agree(done.after.parameters["cost_value"], cost_value)
+
+    target = bellman(row, a.discount, parity.network(value, row.next_obs)[:, 0])
+    critics = parity.descended(lambda c: squared(parity, c, row, target), s.parameters["critics"])
+    parity.agree(done.after.parameters["critics"], critics)
+    next_cost = np.where(row.terminated[:, None], 0, parity.network(cost_value, row.next_obs))
+    cost_target = counted_in_units(s, row) + a.discount * next_cost
+
+    def cost_loss(critics):
+        off = pairs(parity, critics, row.obs, row.action) - cost_target.T
+        return (off**2).mean(-1).sum()
+
+    cost_critics = parity.descended(cost_loss, s.parameters["cost_critics"])
+    parity.agree(done.after.parameters["cost_critics"], cost_critics)
+
+    better = q - parity.network(value, row.obs)[:, 0]
+    cheaper = (parity.network(cost_value, row.obs) - qc).sum(-1)
+    weights = [np.minimum(np.exp(0.7 * ((1 - w) * better + w * cheaper)), 1.2) for w in (0, 0.5, 1)]
+    assert max(w.max() for w in weights) == 1.2, "the largest weight must play a part"
+
+    def heads_loss(actor):
+        means = parity.network(actor.mean, row.obs).reshape(len(row.obs), 3, 2)
+        log_std = np.clip(actor.log_std, -5, 2).reshape(3, 2)
+        off = (row.action[:, None] - means) / np.exp(log_std)
+        density = (-(off**2) / 2 - log_std - np.log(2 * np.pi) / 2).sum(-1)
+        return -(np.stack(weights, 1) * density).mean()
+
+    actor = parity.descended(heads_loss, s.parameters["actor"])
+    parity.agree(done.after.parameters["actor"], actor)
+    for name, fast in (("critics", critics), ("cost_critics", cost_critics)):
+        parity.agree(done.after.targets[name], parity.mixed(s.targets[name], fast, a.tau))

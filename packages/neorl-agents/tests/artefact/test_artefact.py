@@ -57,6 +57,7 @@ def policies(problem, few):
         ),
         "network of noise": remembering(ALGORITHMS["fql"], problem, few, "none"),
         "history of noise": remembering(ALGORITHMS["fql"], problem, few, "gru"),
+        "sequence": remembering(ALGORITHMS["dt"], problem, few, "history"),
         "pid": pid(),
         "pid with override": pid(2),
         "constant": ConstantPolicy(jnp.asarray([10.0, 350.0])),

@@ -9,8 +9,16 @@ import numpy as np
 import pytest
 
 from neorl_agents import save_policy
-from neorl_agents.networks import Encoding, init_network, step_features, tanh
-from neorl_agents.policies import HistoryPolicy
+from neorl_agents.networks import (
+    Encoding,
+    SequenceShape,
+    init_mlp,
+    init_network,
+    init_sequence_network,
+    step_features,
+    tanh,
+)
+from neorl_agents.policies import HistoryPolicy, SequencePolicy
 from neorl_agents.sampling import Histories, Rows
 from neorl_agents.sampling._histories import windows
 from neorl_core import Transition
@@ -87,3 +95,42 @@ def test_the_manifest_names_the_memory(runtime_with_memory):
     assert shapes[".policy.window"] == (STEPS, 3 + 2 + 2)
     assert shapes[".policy.sent"] == (3,)
     assert runtime_with_memory.self_test() < 1e-4
+
+
+@pytest.mark.nightly
+def test_a_sequence_policy_acts_from_its_bundle_as_it_does(
+    finished_run, network, spec, log_columns, tmp_path
+):
+    """With and without JAX: it counts what is left of its target by itself."""
+    shape = SequenceShape(
+        steps=3, aims=1, n_obs=3, n_action=2, n_out=2, n_forecast=0, horizon=LENGTH, width=8,
+        layers=2, heads=2,
+    )  # fmt: skip
+    transformer = jax.tree.map(lambda x: 10 * x, init_sequence_network(shape, jax.random.key(1)))
+    counts = init_mlp((8, 8, 1), jax.random.key(2))
+    one, none = jnp.ones(()), jnp.zeros(0)
+    maps = (network.action, network.low, network.high)
+    policy = SequencePolicy(
+        network.obs, transformer, counts, *maps, 5 * one, none, one, 0 * one, none
+    )
+    run = tmp_path / "runs" / "0001"
+    shutil.copytree(finished_run, run)
+    columns = log_columns(1, LENGTH)
+    obs, action = columns["obs"], columns["action"]
+    save_policy(run / "policies/iql-0.safetensors", policy, spec, obs[:40], {"seed": 0})
+    free = constraints_to_dict(action_constraints(spec, [None, None]))
+    (run / "constraints.json").write_text(json.dumps(free))
+    bundle = export_run(run, ExportOptions(out=tmp_path / "plant.bundle"))
+    assert (tmp_path / "plant.bundle/operations.json").is_file()
+    runtime, sent = Runtime(bundle), LastSent.UNKNOWN
+    half = np.asarray(policy.high - policy.low) / 2
+    step = jax.jit(lambda carry, one, done: policy(policy.sent(carry, done), one, None))
+    carry, done = policy.initial_carry(), np.full(2, np.nan, np.float32)
+    actions = []
+    for row in range(LENGTH):
+        carry, expected = step(carry, obs[row], done)
+        decision = runtime.step(obs[row], sent)
+        np.testing.assert_allclose(decision.action / half, expected / half, atol=1e-5)
+        sent = done = action[row]
+        actions.append(expected)
+    assert np.std(actions, axis=0).min() > 0

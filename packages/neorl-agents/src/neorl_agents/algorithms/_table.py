@@ -3,6 +3,7 @@
 from neorl_agents.algorithms._awac import AWAC
 from neorl_agents.algorithms._bc import BC
 from neorl_agents.algorithms._cql import CQL, CalQL
+from neorl_agents.algorithms._decision_transformer import DecisionTransformer
 from neorl_agents.algorithms._edac import EDAC
 from neorl_agents.algorithms._fql import FQL
 from neorl_agents.algorithms._iql import IQL
@@ -11,6 +12,8 @@ from neorl_agents.algorithms._sac_n import SACN
 from neorl_agents.algorithms._td3_bc import TD3BC
 from neorl_agents.algorithms._xql import XQL
 from neorl_agents.algorithms.constrained._bc_safe import BCSafe
+from neorl_agents.algorithms.constrained._caps import CAPS
+from neorl_agents.algorithms.constrained._cdt import CDT
 from neorl_agents.algorithms.constrained._coptidice import COptiDICE
 from neorl_agents.algorithms.constrained._cpq import CPQ
 from neorl_agents.algorithms.constrained._fisor import FISOR
@@ -47,10 +50,13 @@ ALGORITHMS: Registry[type] = Registry(
         "edac": EDAC,
         "xql": XQL,
         "fql": FQL,
+        "dt": DecisionTransformer,
         "td3_bc_lag": TD3BCLag,
         "cpq": CPQ,
         "fisor": FISOR,
         "coptidice": COptiDICE,
+        "cdt": CDT,
+        "caps": CAPS,
         "iql_lag": IQLLag,
         "mopo": MOPO,
         "mobile": MOBILE,

@@ -14,17 +14,21 @@ from neorl_agents.controllers._smith_predictor import SmithPredictor
 from neorl_agents.controllers._tracking_pid import TrackingPID
 from neorl_agents.networks import (
     ActingNetwork,
+    BudgetedChoice,
     Encoding,
     HeaviestComponent,
     RecurrentNetwork,
+    SequenceShape,
     ZeroInputs,
     init_gru,
+    init_sequence_network,
     network_static,
     network_template,
 )
 from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_agents.policies._residual_policy import ResidualPolicy
+from neorl_agents.policies._sequence_policy import SequencePolicy
 from neorl_core import Affine, Policy, Spec
 from neorl_core.control import PID, BaseStock, ConstantPolicy, StateFeedback
 from neorl_core.infrastructure import Registry
@@ -67,6 +71,9 @@ def _network_static(policy: NetworkPolicy) -> dict[str, Any]:
 
 
 def _network_template(spec: Spec, static: dict[str, Any]) -> NetworkPolicy:
+    if "choice" in static:
+        choice = _choice_template(static["choice"], None)
+        return NetworkPolicy(*_between(spec.n_obs, choice, choice.n_action))
     network = network_template(static)
     zeros = int(static.get("zeros", 0))
     obs, act = int(static["widths"][0]) - zeros, network.n_outputs
@@ -84,17 +91,31 @@ def _history_static(policy: HistoryPolicy) -> dict[str, Any]:
 
 
 def _history_template(spec: Spec, static: dict[str, Any]) -> HistoryPolicy:
-    steps, obs, act, hidden = (int(static[name]) for name in ("steps", "obs", "act", "recurrent"))
-    network: Any = network_template(static)
-    if hidden:
-        encoding = Encoding("gru", steps, obs, act)
-        cell = init_gru(encoding.step_width, hidden, jax.random.key(0))
-        network = RecurrentNetwork(cell, network, steps)
+    steps, obs, act = (int(static[name]) for name in ("steps", "obs", "act"))
+    encoding = Encoding("gru", steps, obs, act)
+    if "choice" in static:
+        choice = _choice_template(static["choice"], encoding)
+        return HistoryPolicy(*_between(obs, choice, act), steps=steps)
+    network: Any = _body_template(static, encoding)
     if static["mixture"]:
         network = HeaviestComponent(network, act)
     if static.get("zeros", 0):
         network = ZeroInputs(network, int(static["zeros"]))
     return HistoryPolicy(*_between(obs, network, act), steps=steps)
+
+
+def _sequence_static(policy: SequencePolicy) -> dict[str, Any]:
+    return {"shape": policy.network.shape._asdict(), "counts": network_static(policy.counts)}
+
+
+def _sequence_template(spec: Spec, static: dict[str, Any]) -> SequencePolicy:
+    shape = SequenceShape(**{name: int(n) for name, n in static["shape"].items()})
+    network = init_sequence_network(shape, jax.random.key(0))
+    seen, _, *given = _between(shape.n_obs, network, shape.n_action)
+    action, low, high = given
+    counts: Any = network_template(static["counts"])
+    one, costs = jnp.zeros(()), jnp.zeros(shape.aims - 1)
+    return SequencePolicy(seen, network, counts, action, low, high, one, costs, one, one, costs)
 
 
 def _residual_static(policy: ResidualPolicy) -> dict[str, Any]:
@@ -115,12 +136,41 @@ def _residual_template(spec: Spec, static: dict[str, Any]) -> ResidualPolicy:
 def _body_static(network: ActingNetwork) -> dict[str, Any]:
     if isinstance(network, HeaviestComponent):
         return {**_body_static(network.components), "mixture": True}
+    if isinstance(network, BudgetedChoice):
+        return {"choice": _choice_static(network)}
     if isinstance(network, ZeroInputs):
         return {**_body_static(network.network), "zeros": network.count}
     if isinstance(network, RecurrentNetwork):
         hidden = network.cell.recurrent.shape[0]
         return {"recurrent": hidden, "mixture": False, **network_static(network.head)}
     return {"recurrent": 0, "mixture": False, **network_static(network)}
+
+
+def _body_template(static: dict[str, Any], encoding: Encoding | None) -> Any:
+    network, hidden = network_template(static), int(static["recurrent"])
+    if not hidden or encoding is None:
+        return network
+    cell = init_gru(encoding.step_width, hidden, jax.random.key(0))
+    return RecurrentNetwork(cell, network, encoding.steps)
+
+
+def _choice_static(choice: BudgetedChoice) -> dict[str, Any]:
+    parts: dict[str, Any] = {"heads": _body_static(choice.heads)}
+    for name in ("critics", "cost_critics"):
+        stacked = getattr(choice, name)
+        member = jax.tree.map(lambda leaf: leaf[0], stacked)
+        parts[name] = {**_body_static(member), "members": len(jax.tree.leaves(stacked)[0])}
+    return {**parts, "costs": len(choice.budget), "act": choice.n_action}
+
+
+def _choice_template(static: dict[str, Any], encoding: Encoding | None) -> BudgetedChoice:
+    def stacked(part: dict[str, Any]) -> Any:
+        member, count = _body_template(part, encoding), int(part["members"])
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), member)
+
+    heads, costs = _body_template(static["heads"], encoding), jnp.zeros(int(static["costs"]))
+    critics, cost_critics = stacked(static["critics"]), stacked(static["cost_critics"])
+    return BudgetedChoice(heads, critics, cost_critics, costs, costs, int(static["act"]))
 
 
 def _between(obs: int, network: Any, act: int) -> tuple[Any, ...]:
@@ -153,6 +203,7 @@ POLICY_KINDS: Registry[PolicyKind] = Registry(
     {
         "network": PolicyKind(NetworkPolicy, _network_static, _network_template),
         "history": PolicyKind(HistoryPolicy, _history_static, _history_template),
+        "sequence": PolicyKind(SequencePolicy, _sequence_static, _sequence_template),
         "pid": _nested(PID),
         "constant": _nested(ConstantPolicy),
         "tracking_pid": _nested(TrackingPID),

@@ -19,6 +19,7 @@ from neorl_agents.learning._hyperparameters import require_count as require_coun
 from neorl_agents.learning._hyperparameters import require_flag as require_flag
 from neorl_agents.learning._hyperparameters import require_number as require_number
 from neorl_agents.learning._hyperparameters import require_widths as require_widths
+from neorl_agents.learning._limits import counted_cost_unit as counted_cost_unit
 from neorl_agents.learning._limits import counted_costs as counted_costs
 from neorl_agents.learning._limits import critic_limits as critic_limits
 from neorl_agents.learning._limits import episode_costs as episode_costs
@@ -78,6 +79,7 @@ __all__ = [
     "begin_training",
     "check_algorithm",
     "cosine",
+    "counted_cost_unit",
     "counted_costs",
     "critic_limits",
     "critic_loss",

@@ -129,6 +129,11 @@ def counted_costs(
     return jnp.where(np.broadcast_to(_per_step(preparation), cost.shape), above, cost)
 
 
+def counted_cost_unit(preparation: Preparation) -> Float[Array, " cost"]:
+    """The unit of :func:`counted_costs`: that of a cost, and 1 where steps are counted."""
+    return jnp.where(_per_step(preparation), 1, preparation.cost_unit)
+
+
 def critic_limits(
     preparation: Preparation,
     *,

@@ -111,6 +111,14 @@ class BaseLearner(eqx.Module):
         return (*self.reads, *(f for f in ("terminated", "truncated") if f not in self.reads))
 
     @property
+    def centred(self) -> Array:
+        """Whether rewards are centred where no row is terminated: where they are discounted.
+
+        At a discount of one, values of endless episodes have no place to stand.
+        """
+        return jnp.asarray(self.discount) < 1
+
+    @property
     def sampler(self) -> Sampler:
         """The rows of :attr:`rows_drawn`; with memory as windows."""
         if self.networks.encoder == "none":
@@ -151,11 +159,10 @@ class BaseLearner(eqx.Module):
     def prepare(self, spec: Spec, statistics: DataStatistics) -> Preparation:
         """The maps of a training split; see :func:`neorl_agents.policies.prepare`.
 
-        Rewards are centred where the discount is below one: at one, values of endless episodes have
-        no place to stand.
+        Rewards are centred where :attr:`centred` is true.
         """
-        window, centred = self.networks.encoding(spec).window, jnp.asarray(self.discount) < 1
-        return _prepared(self.steps.reward_scale, window, spec, statistics, centred)
+        window = self.networks.encoding(spec).window
+        return _prepared(self.steps.reward_scale, window, spec, statistics, self.centred)
 
     def init(
         self,

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from neorl_agents.learning._limits import counted_cost_unit
 from neorl_agents.networks import Window, step_features
 from neorl_agents.policies import Preparation
-from neorl_agents.sampling import Batch, as_batch
+from neorl_agents.sampling import Batch, Prospect, as_batch
 from neorl_core import Transition
 
 MARGIN = 1e-5
@@ -38,6 +39,8 @@ class UnitRows(NamedTuple):
         mc_return: Return that followed in the log, in the unit of the critics; minus infinity where
             it is not known yet.
         weight: Weight of each row in the loss, where rows are not drawn with the same chance.
+        ahead: What lies ahead of every step of the window, rewards and costs in units; a cost with
+            a limit per step counts steps.
     """
 
     obs: Float[Array, "*batch obs"]
@@ -52,6 +55,7 @@ class UnitRows(NamedTuple):
     discount: Float[Array, " *batch"]
     mc_return: Float[Array, " *batch"]
     weight: Float[Array, " *batch"] | None = None
+    ahead: Prospect | None = None
 
 
 def unit_rows(
@@ -84,7 +88,7 @@ def unit_rows(
     own = jnp.asarray(discount, rows.action.dtype)
     following = own if drawn.discount is None else drawn.discount
 
-    def of(column: Any, in_units: Callable[[Preparation, Any], Array]) -> Any:
+    def of(column: Any, in_units: Callable[[Preparation, Any], Any]) -> Any:
         return None if column is None else in_units(preparation, column)
 
     return UnitRows(
@@ -100,6 +104,7 @@ def unit_rows(
         discount=jnp.broadcast_to(following, rows.action.shape[:-1]),
         mc_return=of(drawn.mc_return, partial(_return_in_units, own)),
         weight=drawn.weight,
+        ahead=of(drawn.ahead, _ahead_in_units),
     )
 
 
@@ -197,6 +202,15 @@ def _return_in_units(own: Array, preparation: Preparation, returns: Array) -> Ar
     # While an episode goes on its return is not known; a masked row may hold anything.
     scaled = (returns - offset) / preparation.reward_unit
     return jnp.where(jnp.isfinite(scaled), scaled, -jnp.inf)
+
+
+def _ahead_in_units(preparation: Preparation, ahead: Prospect) -> Prospect:
+    # A learner that reads no costs has none ahead.
+    unit = counted_cost_unit(preparation)[: ahead.costs.shape[-1]]
+    return ahead._replace(
+        returns=(ahead.returns - preparation.reward_offset * ahead.left) / preparation.reward_unit,
+        costs=ahead.costs / jnp.broadcast_to(unit, ahead.costs.shape),
+    )
 
 
 def _inside(preparation: Preparation, action: Array) -> Array:

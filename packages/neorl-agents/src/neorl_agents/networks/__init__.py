@@ -8,6 +8,7 @@ from neorl_agents.networks._activations import identity as identity
 from neorl_agents.networks._activations import largest as largest
 from neorl_agents.networks._activations import relu as relu
 from neorl_agents.networks._activations import tanh as tanh
+from neorl_agents.networks._budgeted_choice import BudgetedChoice as BudgetedChoice
 from neorl_agents.networks._critics import first_q_value as first_q_value
 from neorl_agents.networks._critics import init_critics as init_critics
 from neorl_agents.networks._critics import q_values as q_values
@@ -55,6 +56,10 @@ from neorl_agents.networks._mlp import Initialiser as Initialiser
 from neorl_agents.networks._mlp import ensemble as ensemble
 from neorl_agents.networks._mlp import init_mlp as init_mlp
 from neorl_agents.networks._mlp import layer_norm as layer_norm
+from neorl_agents.networks._transformer import SequenceNetwork as SequenceNetwork
+from neorl_agents.networks._transformer import SequenceShape as SequenceShape
+from neorl_agents.networks._transformer import Steps as Steps
+from neorl_agents.networks._transformer import init_sequence_network as init_sequence_network
 from neorl_agents.networks._windows import Window as Window
 from neorl_agents.networks._windows import step_features as step_features
 
@@ -66,6 +71,7 @@ __all__ = [
     "NETWORKS",
     "ActingNetwork",
     "Activation",
+    "BudgetedChoice",
     "Encoder",
     "Encoding",
     "GaussianActor",
@@ -81,6 +87,9 @@ __all__ = [
     "NoisyAffine",
     "QuantileNetwork",
     "RecurrentNetwork",
+    "SequenceNetwork",
+    "SequenceShape",
+    "Steps",
     "Window",
     "ZeroInputs",
     "activation_name",
@@ -99,6 +108,7 @@ __all__ = [
     "init_mlp",
     "init_network",
     "init_quantile_network",
+    "init_sequence_network",
     "largest",
     "layer_norm",
     "mixture_outputs",

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from neorl_agents.networks._budgeted_choice import BudgetedChoice
 from neorl_agents.networks._kinds import Network
 
 
@@ -68,7 +69,7 @@ class HeaviestComponent(eqx.Module):
         return jnp.tanh(jnp.take_along_axis(means, heaviest, axis=-2)[..., 0, :])
 
 
-ActingNetwork: TypeAlias = Network | HeaviestComponent
+ActingNetwork: TypeAlias = Network | HeaviestComponent | BudgetedChoice
 """What a policy acts with."""
 
 

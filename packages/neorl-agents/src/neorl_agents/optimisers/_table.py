@@ -72,17 +72,22 @@ def _dqn(rate: Float[Array, ""]) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(10.0), optax.adam(rate, eps=1.5e-4))
 
 
+def _dt(rate: Float[Array, ""]) -> optax.GradientTransformation:
+    return optax.chain(optax.clip_by_global_norm(0.25), optax.adamw(rate, weight_decay=1e-4))
+
+
 OPTIMISERS: Registry[Optimiser] = Registry(
     "neorl.optimisers",
     "optimiser",
-    {"adam": optax.adam, "ppo": _ppo, "sac": _sac, "iqn": _sac, "dqn": _dqn},
+    {"adam": optax.adam, "ppo": _ppo, "sac": _sac, "iqn": _sac, "dqn": _dqn, "dt": _dt},
     _check_optimiser,
 )
 """Every optimiser by the name that configurations use; a mapping that others add to.
 
 ``"adam"`` is that of Kingma and Ba (arXiv 1412.6980) with ``b1 = 0.9``, ``b2 = 0.999`` and
 ``e = 1e-8``. Others clip the global norm of the gradient before it: ``"ppo"`` at 0.5, with
-``e = 1e-5``; ``"sac"`` and ``"iqn"`` at 1; ``"dqn"`` at 10, with ``e = 1.5e-4``. A distribution
-adds its own by the entry points ``neorl.optimisers``, a script by ``OPTIMISERS.register``.
+``e = 1e-5``; ``"sac"`` and ``"iqn"`` at 1; ``"dqn"`` at 10, with ``e = 1.5e-4``; ``"dt"`` at 0.25,
+with a weight decay of 1e-4. A distribution adds its own by the entry points ``neorl.optimisers``, a
+script by ``OPTIMISERS.register``.
 Everything optax can chain is allowed: clipping, weight decay, schedules.
 """

@@ -14,6 +14,8 @@ from neorl_agents.policies._preparation import network_policy as network_policy
 from neorl_agents.policies._preparation import prepare as prepare
 from neorl_agents.policies._residual_policy import ResidualCarry as ResidualCarry
 from neorl_agents.policies._residual_policy import ResidualPolicy as ResidualPolicy
+from neorl_agents.policies._sequence_policy import SequenceCarry as SequenceCarry
+from neorl_agents.policies._sequence_policy import SequencePolicy as SequencePolicy
 
 __all__ = [
     "REWARD_SCALES",
@@ -27,6 +29,8 @@ __all__ = [
     "ResidualCarry",
     "ResidualPolicy",
     "RewardScale",
+    "SequenceCarry",
+    "SequencePolicy",
     "SquashedGaussianPolicy",
     "network_policy",
     "prepare",

@@ -6,7 +6,10 @@ from neorl_agents.sampling._goals import Goals as Goals
 from neorl_agents.sampling._histories import Histories as Histories
 from neorl_agents.sampling._histories import HistoryTables as HistoryTables
 from neorl_agents.sampling._n_step import NSteps as NSteps
+from neorl_agents.sampling._prospects import Prospects as Prospects
+from neorl_agents.sampling._prospects import ProspectTables as ProspectTables
 from neorl_agents.sampling._protocol import Batch as Batch
+from neorl_agents.sampling._protocol import Prospect as Prospect
 from neorl_agents.sampling._protocol import Sampler as Sampler
 from neorl_agents.sampling._protocol import as_batch as as_batch
 from neorl_agents.sampling._returns import RowsWithReturns as RowsWithReturns
@@ -23,6 +26,9 @@ __all__ = [
     "Histories",
     "HistoryTables",
     "NSteps",
+    "Prospect",
+    "ProspectTables",
+    "Prospects",
     "Rows",
     "RowsWithReturns",
     "Sampler",

@@ -7,6 +7,22 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from neorl_core import Transition
 
 
+class Prospect(NamedTuple):
+    """What lies ahead of steps in the episode that they were logged in, themselves included.
+
+    Attributes:
+        returns: Sum of the rewards to the end of the episode, in the unit of the reward.
+        costs: The same of every cost, with an axis of costs at the end.
+        left: Number of steps in those sums.
+        step: Number of the step in its episode, from zero.
+    """
+
+    returns: Float[Array, "*row"]
+    costs: Float[Array, "*row cost"]
+    left: Int[Array, "*row"]
+    step: Int[Array, "*row"]
+
+
 class Batch(NamedTuple):
     """Rows, and what some samplers know of them besides.
 
@@ -19,12 +35,15 @@ class Batch(NamedTuple):
             ``(row,)``; ``None`` where nobody asked for it.
         weight: Weight of each row in the loss, in [0, 1], where rows are not drawn with the same
             chance, shape ``(row,)``; else ``None``.
+        ahead: Of every step of a row's window, with an axis of steps behind those of the rows;
+            ``None`` where nobody asked for it.
     """
 
     rows: Transition
     discount: Float[Array, "*row"] | None = None
     mc_return: Float[Array, "*row"] | None = None
     weight: Float[Array, "*row"] | None = None
+    ahead: Prospect | None = None
 
 
 def as_batch(batch: Transition | Batch) -> Batch:

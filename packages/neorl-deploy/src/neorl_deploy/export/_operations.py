@@ -143,12 +143,23 @@ class _Draft:
     def _product(
         self, inputs: list[Place], shape: tuple[int, ...], dtype: str, equation: Any
     ) -> Place:
-        """A product over the last axis of the left and the first of the right."""
+        """A product over one axis: of two matrices, of a vector, or of a stack of matrices each."""
         (left_axes, right_axes), batch = equation.params["dimension_numbers"]
         left, right = (variable.aval.ndim for variable in equation.invars)
+        sides = list(inputs)
+        if len(left_axes) == 1 and [*map(len, batch)] == [1, 1] and left == right == 3:
+            for i, (over, along) in enumerate(zip(batch, (left_axes, right_axes), strict=True)):
+                (free,) = {0, 1, 2} - {over[0], along[0]}
+                inner = [free, along[0]] if i == 0 else [along[0], free]
+                axes = [int(axis) for axis in (over[0], *inner)]
+                if axes != [0, 1, 2]:
+                    turned_shape = tuple(equation.invars[i].aval.shape[axis] for axis in axes)
+                    sides[i] = self._add(
+                        "transpose", (sides[i],), turned_shape, dtype, {"axes": axes}
+                    )
+            return self._add("dot", tuple(sides), shape, dtype)
         if batch != ((), ()) or len(left_axes) != 1 or max(left, right) > 2:
             raise NoSuchOperationError("a product over several axes")
-        sides = list(inputs)
         turns = (left == 2 and left_axes[0] == 0, right == 2 and right_axes[0] == 1)
         for i, turned in enumerate(turns):
             if turned:

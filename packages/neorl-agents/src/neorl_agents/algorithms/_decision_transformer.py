@@ -1,0 +1,267 @@
+"""Decision transformer: clone what was done on the way to a return."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    Networks,
+    UnitRows,
+    require,
+    require_count,
+    require_number,
+    single,
+)
+from neorl_agents.learning import Steps as StepSettings
+from neorl_agents.networks import (
+    Network,
+    SequenceNetwork,
+    SequenceShape,
+    Steps,
+    init_mlp,
+    init_sequence_network,
+)
+from neorl_agents.policies import Preparation, SequencePolicy
+from neorl_agents.sampling import Prospects
+from neorl_core import DataStatistics, Spec
+from neorl_core.losses import masked_mean
+
+
+class SequencePreparation(Preparation):
+    """A preparation that also knows what logged episodes earned.
+
+    Attributes:
+        returns: Least and greatest return of a logged episode, in the unit of the log's reward.
+    """
+
+    returns: Float[Array, "2"] = eqx.field(kw_only=True)
+
+
+class DecisionTransformer(BaseLearner):
+    """Decision transformer: supervised learning of actions, given what was earned after them.
+
+    A transformer reads the last ``networks.history_steps`` steps of an episode as tokens ``(G_1,
+    s_1, a_1, G_2, s_2, a_2, ...)``, with ``G_t`` the undiscounted return from step ``t`` to the end
+    of the episode, and says at every ``s_t`` an action ``pi``. One update is one step down ``mean
+    |pi_t - a_t|^2`` over all known steps of a batch of windows. To act well it is given a large
+    ``G_1``, which every step then makes smaller by what it earned.
+
+    **Return at run time** (the decision "Rewards at run time"): nobody tells a policy its
+    reward. A second network is trained beside the first to say the reward of a step from ``(s_t,
+    a_t, s_{t+1})``, and the policy counts with it. The target is the number ``least + aim (greatest
+    - least)`` of the logged episodes' returns, a leaf of the policy in the unit of the log. ``G``
+    is seen over the horizon and in deviations of the reward, without the log's mean reward where no
+    logged row is terminated.
+
+    The number of a step in its episode is known up to the horizon, after which the policy begins
+    anew. Widths: ``networks.hidden`` has one entry for every block, all equal; the network that
+    counts has the same.
+
+    Deviations: windows end with a row drawn uniformly and are short where episodes begin (the code
+    draws where they begin, and they are short where episodes end); the mean is over known steps
+    (the code: over padding too); GELU by the tanh; no dropout; a warm-up of 500 updates (CORL:
+    10,000 of 100,000), so that short trainings learn.
+
+    Attributes:
+        aim: Which return is aimed at: 0 is the least logged one, 1 the greatest.
+        learning_rate: Learning rate of the transformer after its warm-up.
+        count_learning_rate: Learning rate of the network that counts.
+        warmup_updates: Updates over which the transformer's rate rises from zero; 0 for none.
+        heads: Heads of attention; they divide the widths; static.
+
+    Source: Chen et al., Decision transformer: reinforcement learning via sequence modeling, arXiv
+    2106.01345; sizes, optimiser and order of parts are those of CORL's code.
+    """
+
+    aim: float = 1.0
+    learning_rate: float = 1e-4
+    count_learning_rate: float = 1e-3
+    warmup_updates: int = 500
+    heads: int = eqx.field(static=True, default=1)
+    networks: Networks = Networks(hidden=(128, 128, 128), encoder="history", history_steps=20)
+    steps: StepSettings = StepSettings(batch_size=64, optimiser="dt")
+
+    reads: ClassVar[tuple[str, ...]] = (
+        "obs", "action", "reward", "terminated", "truncated", "mask",
+    )  # fmt: skip
+    rates: ClassVar[Mapping[str, str]] = {
+        "network": "learning_rate",
+        "counts": "count_learning_rate",
+    }
+    own_optimisers: ClassVar[Mapping[str, str]] = {"counts": "adam"}
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "aim", low=0)
+        require_count(self, "warmup_updates", least=0)
+        require_sequence_settings(self)
+
+    @property
+    def sampler(self) -> Prospects:
+        """Windows, and what lay ahead of each of their steps."""
+        return Prospects(self.networks.history_steps)
+
+    @property
+    def centred(self) -> Array:
+        """Always: sums over the rest of an episode are finite, and its steps are counted."""
+        return jnp.asarray(True)
+
+    def prepare(self, spec: Spec, statistics: DataStatistics) -> SequencePreparation:
+        """The maps of a training split, and the range of its returns."""
+        return sequence_preparation(super().prepare(spec, statistics), statistics)
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The transformer and the network that counts; no targets."""
+        shape = sequence_shape(self, spec, aims=1, n_out=spec.n_action)
+        return fresh_networks(shape, key), {}
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One gradient step of both networks; the key is ignored."""
+        rows = single(rows)
+        shape = state.parameters["network"].shape
+        rate = warmed_up(self.learning_rate, state, self.warmup_updates)
+        steps, action, known = logged_steps(rows, shape)
+        state, loss, _ = self.descend(
+            state, "network", _action_loss, steps, action, known, rate=rate
+        )
+        state, counted = counted_step(self, state, rows, steps)
+        return state, {"actor_loss": loss, **counted}
+
+    def policy(self, state: LearnerState) -> SequencePolicy:
+        """The transformer with its target, in physical units."""
+        none = jnp.zeros(0, jnp.float32)
+        return sequence_policy(state, aim=self.aim, budget=none, cost_unit=none)
+
+
+def require_sequence_settings(learner: Any) -> None:
+    """Refuses settings of networks that no transformer here has.
+
+    Raises:
+        ValueError: Naming the field.
+    """
+    require_count(learner, "heads")
+    nets = learner.networks
+    require(learner, "networks.encoder", nets.encoder == "history", "history")
+    require(learner, "networks.kind", nets.kind == "mlp", "mlp")
+    width = nets.hidden[0]
+    alike = all(one == width for one in nets.hidden)
+    require(learner, "networks.hidden", alike, "equal widths, one for each block")
+    divides = width % learner.heads == 0
+    require(learner, "heads", divides, f"a divisor of the widths in networks.hidden, {width}")
+
+
+def sequence_preparation(maps: Preparation, statistics: DataStatistics) -> SequencePreparation:
+    """The maps of a training split, with the range of the returns of its episodes."""
+    ends = statistics.episode_return.min, statistics.episode_return.max
+    returns = jnp.stack([jnp.asarray(end, jnp.float32).reshape(()) for end in ends])
+    plain = {field.name: getattr(maps, field.name) for field in fields(maps)}
+    return SequencePreparation(**plain, returns=returns)
+
+
+def sequence_shape(learner: Any, spec: Spec, *, aims: int, n_out: int, n_forecast: int = 0):
+    """Sizes of a learner's transformer."""
+    nets = learner.networks
+    return SequenceShape(
+        steps=nets.history_steps, aims=aims, n_obs=spec.n_obs, n_action=spec.n_action, n_out=n_out,
+        n_forecast=n_forecast, horizon=spec.horizon, width=nets.hidden[0], layers=len(nets.hidden),
+        heads=learner.heads,
+    )  # fmt: skip
+
+
+def fresh_networks(shape: SequenceShape, key: PRNGKeyArray) -> dict[str, Any]:
+    """A transformer, and a perceptron that says what a step earned and cost."""
+    key, count_key = jax.random.split(key)
+    seen = 2 * shape.n_obs + shape.n_action
+    hidden = (shape.width,) * 2
+    return {
+        "network": init_sequence_network(shape, key),
+        "counts": init_mlp((seen, *hidden, shape.aims), count_key),
+    }
+
+
+def warmed_up(rate: Any, state: LearnerState, updates: Any) -> Float[Array, ""]:
+    """``rate``, risen evenly over the first ``updates``."""
+    return rate * jnp.minimum((state.updates + 1) / jnp.maximum(updates, 1), 1)
+
+
+def logged_steps(
+    rows: UnitRows, shape: SequenceShape
+) -> tuple[Steps, Float[Array, "batch step act"], Bool[Array, "batch step"]]:
+    """Windows as a transformer reads them, the action of every step, and which are known."""
+    ahead: Any = rows.ahead
+    batch, act = len(rows.action), shape.n_action
+    window = rows.obs.reshape(batch, shape.steps, -1)
+    flags = window[..., -2:] > 0
+    aim = jnp.concatenate([ahead.returns[..., None], ahead.costs], axis=-1) / shape.horizon
+    steps = Steps(
+        aim=jnp.where(flags[..., :1], aim, 0),
+        obs=window[..., : shape.n_obs],
+        action=window[..., shape.n_obs : shape.n_obs + act],
+        obs_known=flags[..., 0],
+        action_known=flags[..., 1],
+        time=ahead.step,
+    )
+    action = jnp.concatenate([steps.action[:, 1:], rows.action[:, None]], axis=1)
+    counts = jnp.ones(batch, bool) if rows.mask is None else rows.mask
+    told = jnp.concatenate([steps.action_known[:, 1:], counts[:, None]], axis=1)
+    return steps, action, steps.obs_known & told
+
+
+def _action_loss(
+    network: SequenceNetwork, steps: Steps, action: Array, known: Array
+) -> tuple[Float[Array, ""], None]:
+    outputs, _ = jax.vmap(network)(steps)
+    errors = jnp.mean(jnp.square(jnp.tanh(outputs) - action), axis=-1)
+    return masked_mean(errors.reshape(-1), known.reshape(-1)), None
+
+
+def counted_step(
+    learner: Any, state: LearnerState, rows: UnitRows, steps: Steps
+) -> tuple[LearnerState, Metrics]:
+    """One gradient step of the network that counts, on the pairs of steps of all windows."""
+    ahead: Any = rows.ahead
+    totals = jnp.concatenate([ahead.returns[..., None], ahead.costs], axis=-1)
+    spent = totals[:, :-1] - totals[:, 1:]
+    known = steps.obs_known[:, :-1] & steps.obs_known[:, 1:] & steps.action_known[:, 1:]
+    inputs = jnp.concatenate([steps.obs[:, :-1], steps.action[:, 1:], steps.obs[:, 1:]], axis=-1)
+    state, loss, off = learner.descend(state, "counts", _count_loss, inputs, spent, known)
+    return state, {"count_loss": loss, "return_miscounted": off}
+
+
+def _count_loss(
+    counts: Network, inputs: Array, spent: Array, known: Array
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The mean squared error, and how far off the return over a window is in the mean."""
+    off = jnp.where(known[..., None], counts(inputs) - spent, 0)
+    errors = jnp.mean(jnp.square(off), axis=-1)
+    return masked_mean(errors.reshape(-1), known.reshape(-1)), jnp.mean(
+        jnp.abs(jnp.sum(off[..., 0], axis=1))
+    )
+
+
+def sequence_policy(
+    state: LearnerState,
+    *,
+    aim: Any,
+    budget: Float[Array, " cost"],
+    cost_unit: Float[Array, " cost"],
+) -> SequencePolicy:
+    """The policy of a transformer that was trained under a :class:`SequencePreparation`."""
+    maps: Any = state.preparation
+    least, greatest = maps.returns[0], maps.returns[1]
+    target = least + aim * (greatest - least)
+    return SequencePolicy(
+        maps.obs, state.parameters["network"], state.parameters["counts"], maps.action, maps.low,
+        maps.high, jnp.asarray(target, jnp.float32), budget, maps.reward_unit, maps.reward_offset,
+        cost_unit,
+    )  # fmt: skip

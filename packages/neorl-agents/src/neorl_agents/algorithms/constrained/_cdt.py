@@ -1,0 +1,209 @@
+"""Constrained decision transformer: clone what was done on the way to a return and a cost."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from neorl_agents.algorithms._decision_transformer import (
+    SequencePreparation,
+    counted_step,
+    fresh_networks,
+    logged_steps,
+    require_sequence_settings,
+    sequence_policy,
+    sequence_preparation,
+    sequence_shape,
+    warmed_up,
+)
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    Networks,
+    UnitRows,
+    counted_cost_unit,
+    require_count,
+    require_limits_in_log,
+    require_number,
+    single,
+)
+from neorl_agents.learning import Steps as StepSettings
+from neorl_agents.networks import SequenceNetwork, Steps
+from neorl_agents.policies import SequencePolicy
+from neorl_agents.sampling import Prospects
+from neorl_core import DataStatistics, Spec, Transition
+from neorl_core.distributions import diagonal_gaussian_log_prob
+from neorl_core.losses import masked_mean
+
+LOG_STD_RANGE = (-5.0, 2.0)
+COSTLY = 1e-3
+"""A cost above zero, in its unit, but for rounding of the sums that it is the difference of."""
+
+
+class CDT(BaseLearner):
+    """Constrained decision transformer: a decision transformer with a budget for every cost.
+
+    The tokens of a step are ``(C_t, G_t, s_t, a_t)``: the costs and the reward that were still to
+    come in the episode, undiscounted, the observation and the action. A cost with a limit per step
+    counts the steps above it. At every ``s_t`` the transformer gives a Gaussian ``pi`` of the
+    action, around a tanh and with deviations within ``exp([-5, 2])``, and at every ``a_t`` whether
+    each cost of the step is above zero. One update is one step down
+
+    ``-mean log pi(a_t) - temperature mean H(pi) + cost_weight mean BCE(cost_t > 0)``,
+
+    means over known steps and channels, and one of the logarithm of the temperature, which keeps
+    the entropy of a channel near ``target_entropy``. The policy is the mean of ``pi``, given the
+    run's limits as budgets and ``least + aim (greatest - least)`` of the logged returns as its
+    target, and counts both down by a network (:class:`neorl_agents.DecisionTransformer`). Where a
+    target and the limits cannot be met together, which of them gives way is for the log to say: a
+    lower ``aim`` asks for less.
+
+    **No guarantee** comes with it: a budget is an input of a network, not a bound.
+
+    Deviations: those of the decision transformer; no episodes are made up beside the log (the code
+    adds 20 % of targets that no episode reached); budgets do not fall below zero; all costs, not
+    one; the mean has a tanh.
+
+    Attributes:
+        aim: Which return is aimed at: 0 is the least logged one, 1 the greatest.
+        cost_weight: Weight of the forecast of costs, not negative.
+        target_entropy: Entropy of a channel of the policy that the temperature keeps, in nats.
+        learning_rate: Learning rate of the transformer after its warm-up.
+        count_learning_rate: Learning rate of the network that counts.
+        temperature_learning_rate: Learning rate of the temperature's logarithm.
+        warmup_updates: Updates over which the transformer's rate rises from zero; 0 for none.
+        heads: Heads of attention; they divide the widths; static.
+
+    Source: Liu et al., Constrained decision transformer for offline safe reinforcement learning,
+    arXiv 2302.07351; sizes, rates and weights are those of OSRL.
+    """
+
+    aim: float = 1.0
+    cost_weight: float = 0.02
+    target_entropy: float = -1.0
+    learning_rate: float = 1e-4
+    count_learning_rate: float = 1e-3
+    temperature_learning_rate: float = 1e-4
+    warmup_updates: int = 500
+    heads: int = eqx.field(static=True, default=8)
+    networks: Networks = Networks(hidden=(128, 128, 128), encoder="history", history_steps=10)
+    steps: StepSettings = StepSettings(batch_size=2048, optimiser="dt")
+
+    reads: ClassVar[tuple[str, ...]] = (
+        "obs", "action", "reward", "cost", "terminated", "truncated", "mask",
+    )  # fmt: skip
+    rates: ClassVar[Mapping[str, str]] = {
+        "network": "learning_rate",
+        "counts": "count_learning_rate",
+        "log_temperature": "temperature_learning_rate",
+    }
+    own_optimisers: ClassVar[Mapping[str, str]] = {"counts": "adam", "log_temperature": "adam"}
+    keeps_limits: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "aim", "cost_weight", low=0)
+        require_number(self, "target_entropy", low=-np.inf)
+        require_count(self, "warmup_updates", least=0)
+        require_sequence_settings(self)
+
+    @property
+    def sampler(self) -> Prospects:
+        """Windows, and what lay ahead of each of their steps."""
+        return Prospects(self.networks.history_steps)
+
+    @property
+    def centred(self) -> Array:
+        """Always: sums over the rest of an episode are finite, and its steps are counted."""
+        return jnp.asarray(True)
+
+    def log_tables(self, spec: Spec, rows: Transition) -> Any:
+        """Windows with the costs that limits are about: steps above a limit per step are counted.
+
+        Raises:
+            InputError: If the log cannot teach its limits; see
+                :func:`neorl_agents.learning.require_limits_in_log`.
+        """
+        require_limits_in_log(type(self).__name__, spec, rows)
+        cost = np.asarray(rows.cost)
+        above = (cost > np.asarray([c.limit for c in spec.cost], cost.dtype)).astype(cost.dtype)
+        per_step = np.asarray([c.per == "step" for c in spec.cost])
+        counted: Any = np.where(per_step, above, cost)
+        return self.sampler.tables(rows._replace(cost=counted))
+
+    def prepare(self, spec: Spec, statistics: DataStatistics) -> SequencePreparation:
+        """The maps of a training split, and the range of its returns."""
+        return sequence_preparation(super().prepare(spec, statistics), statistics)
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The transformer, the network that counts, and a temperature of 0.1; no targets."""
+        aims, n_out = 1 + spec.n_cost, 2 * spec.n_action
+        shape = sequence_shape(self, spec, aims=aims, n_out=n_out, n_forecast=spec.n_cost)
+        temperature = jnp.asarray(np.log(0.1), jnp.float32)
+        return {**fresh_networks(shape, key), "log_temperature": temperature}, {}
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One gradient step of both networks and of the temperature; the key is ignored."""
+        rows = single(rows)
+        shape = state.parameters["network"].shape
+        steps, action, known = logged_steps(rows, shape)
+        temperature = jnp.exp(state.parameters["log_temperature"])
+        weights = (temperature, self.cost_weight)
+        rate = warmed_up(self.learning_rate, state, self.warmup_updates)
+        state, loss, more = self.descend(
+            state, "network", _loss, steps, action, known, weights, rate=rate
+        )
+        state, counted = counted_step(self, state, rows, steps)
+        off = jnp.where(jnp.any(known), more["entropy"] - self.target_entropy, 0)
+        state, _, _ = self.descend(state, "log_temperature", _temperature_loss, off)
+        return state, {"actor_loss": loss, **more, **counted, "temperature": temperature}
+
+    def policy(self, state: LearnerState) -> SequencePolicy:
+        """The mean of the transformer with its target and the run's limits, in physical units."""
+        maps = state.preparation
+        unit = counted_cost_unit(maps)
+        # What is left of a limit per step is no step above it.
+        per_step = np.asarray([per == "step" for per in maps.cost_per], bool)
+        budget = jnp.where(per_step, 0, maps.cost_limit * maps.cost_unit)
+        return sequence_policy(state, aim=self.aim, budget=budget, cost_unit=unit)
+
+
+def _loss(
+    network: SequenceNetwork,
+    steps: Steps,
+    action: Float[Array, "batch step act"],
+    known: Bool[Array, "batch step"],
+    weights: tuple[Any, Any],
+) -> tuple[Float[Array, ""], Metrics]:
+    temperature, cost_weight = weights
+    outputs, forecast = jax.vmap(network)(steps)
+    mean, spread = jnp.split(outputs, 2, axis=-1)
+    low, high = LOG_STD_RANGE
+    log_std = low + (high - low) * (jnp.tanh(spread) + 1) / 2
+    n_action, flat = action.shape[-1], known.reshape(-1)
+    density = diagonal_gaussian_log_prob(action, jnp.tanh(mean), log_std) / n_action
+    likelihood = masked_mean(density.reshape(-1), flat)
+    entropies = jnp.mean(log_std, axis=-1) + 0.5 * jnp.log(2 * jnp.pi * jnp.e)
+    entropy = masked_mean(entropies.reshape(-1), flat)
+    # What a step cost is what was ahead of it and is not ahead of the next one.
+    costs = (steps.aim[:, :-1, 1:] - steps.aim[:, 1:, 1:]) * network.shape.horizon
+    costly = (costs > COSTLY).astype(costs.dtype)
+    logits = forecast[:, :-1]
+    errors = jnp.mean(jax.nn.softplus(logits) - costly * logits, axis=-1)
+    followed = steps.obs_known[:, :-1] & steps.obs_known[:, 1:] & steps.action_known[:, 1:]
+    forecast_loss = masked_mean(errors.reshape(-1), followed.reshape(-1))
+    loss = -(likelihood + temperature * entropy) + cost_weight * forecast_loss
+    return loss, {"entropy": entropy, "forecast_loss": forecast_loss}
+
+
+def _temperature_loss(
+    log_temperature: Float[Array, ""], off: Float[Array, ""]
+) -> tuple[Float[Array, ""], None]:
+    return jnp.exp(log_temperature) * off, None

@@ -1,0 +1,59 @@
+"""Several actions, of which the best one that a budget allows is taken."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_agents.networks._kinds import Network
+
+
+class BudgetedChoice(eqx.Module):
+    """Of the actions of several heads the one with the largest value whose costs fit a budget.
+
+    An action fits where ``max_i Qc_ji(s, a) <= budget_j cost_value_j`` for every cost ``j``. Of
+    those that fit the one with the largest ``min_i Q_i(s, a)`` is taken. Where none fits, the one
+    whose worst cost is the smallest part of its allowance.
+
+    Attributes:
+        heads: Network of the actions in [-1, 1], head by head.
+        critics: Stacked networks of the value of ``[s, a]``.
+        cost_critics: The same of the costs: member by member, and in each cost by cost.
+        budget: What each cost may add up to in an episode, in the unit of the cost; steps above the
+            limit for a cost with a limit per step. Another one may be put in its place at any time.
+        cost_value: What one unit of a budget is worth to the critics of its cost.
+        n_action: Number of action channels; static.
+    """
+
+    heads: Network
+    critics: Network
+    cost_critics: Network
+    budget: Float[Array, " cost"]
+    cost_value: Float[Array, " cost"]
+    n_action: int = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " act"]:
+        """The action in [-1, 1] for one input."""
+        actions = self.heads(x).reshape(-1, self.n_action)
+        inputs = jnp.concatenate([jnp.stack([x] * len(actions)), actions], axis=-1)
+        values = jnp.min(jax.vmap(_value, in_axes=(0, None))(self.critics, inputs), axis=0)
+        costs = jax.vmap(_value, in_axes=(0, None))(self.cost_critics, inputs)
+        costs = jnp.max(costs.reshape(-1, len(self.budget), len(actions)), axis=0)
+        allowed = (self.budget * self.cost_value)[:, None]
+        # An allowance of zero has no parts: what is above it counts as it is.
+        sized = jnp.where(allowed > 0, allowed, 1)
+        worst = jnp.max((costs - allowed) / sized, axis=0)
+        fits = worst <= 0
+        best = jnp.argmax(jnp.where(fits, values, -jnp.inf))
+        chosen = jnp.where(jnp.any(fits), best, jnp.argmin(worst))
+        picked = jnp.arange(len(actions)) == chosen
+        return jnp.sum(jnp.where(picked[:, None], actions, 0), axis=0)
+
+    @property
+    def n_outputs(self) -> int:
+        """Numbers along the last axis of the result."""
+        return self.n_action
+
+
+def _value(critic: Network, inputs: Float[Array, "row in"]) -> Float[Array, " row"]:
+    return critic(inputs)[..., 0]

@@ -1,0 +1,209 @@
+"""A causal transformer over the last steps: what was aimed at, what was seen, what was done."""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from neorl_agents.networks._activations import gelu
+
+
+class SequenceShape(NamedTuple):
+    """Sizes of a :class:`SequenceNetwork`; all whole numbers.
+
+    Attributes:
+        steps: Steps that it sees at most.
+        aims: Numbers that say what is aimed at in a step: the return, and each cost.
+        n_obs: Observation channels.
+        n_action: Action channels.
+        n_out: Outputs at every step.
+        n_forecast: Outputs behind every action; zero for none.
+        horizon: Steps of an episode that it tells apart.
+        width: Length of an embedding.
+        layers: Blocks of attention.
+        heads: Heads of attention; they divide ``width``.
+    """
+
+    steps: int
+    aims: int
+    n_obs: int
+    n_action: int
+    n_out: int
+    n_forecast: int
+    horizon: int
+    width: int
+    layers: int
+    heads: int
+
+
+class Steps(NamedTuple):
+    """The last steps, oldest first, in the units of networks.
+
+    Attributes:
+        aim: What was aimed at from each step on, shape ``(step, aim)``.
+        obs: Observations, shape ``(step, obs)``.
+        action: The action **before** each observation, shape ``(step, act)``.
+        obs_known: Whether each observation is known, shape ``(step,)``.
+        action_known: Whether each action is known, shape ``(step,)``.
+        time: Number of each step in its episode, shape ``(step,)``.
+    """
+
+    aim: Float[Array, "step aim"]
+    obs: Float[Array, "step obs"]
+    action: Float[Array, "step act"]
+    obs_known: Bool[Array, " step"]
+    action_known: Bool[Array, " step"]
+    time: Int[Array, " step"]
+
+
+class SequenceNetwork(eqx.Module):
+    """A causal transformer of ``equinox.nn``, on one sequence; batches are a ``vmap``.
+
+    Every step is a token for the return aimed at, one for the costs aimed at where there are any,
+    one for the observation and, behind it, one for the action. Each is an affine map of its numbers
+    plus an embedding of the step's number in its episode. Blocks are ``x + attention(norm(x))``
+    and ``x + perceptron(norm(x))`` with GELU and four times the width inside. What is not known is
+    attended to by nothing. Outputs are read at the observations, so no output sees its own action
+    or anything later.
+
+    Attributes:
+        arrays: The arrays of the modules, in their own structure.
+        shape: Sizes; static.
+
+    Source: Chen et al., Decision transformer, arXiv 2106.01345; normalisation before each part as
+    in CORL's code.
+    """
+
+    arrays: Any
+    shape: SequenceShape = eqx.field(static=True)
+
+    def __call__(
+        self, steps: Steps
+    ) -> tuple[Float[Array, "step out"], Float[Array, "step forecast"]]:
+        """The outputs at every step, and what is forecast behind the action of every step.
+
+        Of the newest step the forecast has no meaning: its action is not known yet.
+        """
+        body = eqx.combine(self.arrays, _without_arrays(self.shape))
+        n, per = len(steps.time), 3 if self.shape.aims == 1 else 4
+        time = jnp.take(body.time.weight, steps.time, axis=0, mode="clip")
+        # The action behind each observation; that of the newest is not known yet.
+        taken = jnp.concatenate([steps.action[1:], jnp.zeros_like(steps.action[:1])])
+        told = jnp.concatenate([steps.action_known[1:], jnp.zeros_like(steps.action_known[:1])])
+        parts = [jax.vmap(body.returns)(steps.aim[:, :1]) + time]
+        if per == 4:
+            parts.insert(0, jax.vmap(body.costs)(steps.aim[:, 1:]) + time)
+        parts.append(jax.vmap(body.obs)(steps.obs) + time)
+        parts.append(jax.vmap(body.action)(taken) + time)
+        known = jnp.stack([steps.obs_known] * (per - 1) + [told], axis=1).reshape(-1)
+        x = jax.vmap(body.first_norm)(jnp.stack(parts, axis=1).reshape(n * per, -1))
+        order = jnp.arange(n * per)
+        # A token always sees itself, so that nothing is divided by zero where nothing is known.
+        sees = (order[None, :] <= order[:, None]) & known[None, :] | jnp.eye(n * per, dtype=bool)
+        for block in body.blocks:
+            y = jax.vmap(block.attention_norm)(x)
+            x = x + block.attention(y, y, y, mask=sees)
+            y = jax.vmap(block.inner_norm)(x)
+            x = x + jax.vmap(block.outer)(gelu(jax.vmap(block.inner)(y)))
+        x = jax.vmap(body.last_norm)(x).reshape(n, per, -1)
+        outputs = jax.vmap(body.head)(x[:, per - 2])
+        if not self.shape.n_forecast:
+            return outputs, jnp.zeros((n, 0), outputs.dtype)
+        return outputs, jax.vmap(body.forecast)(x[:, per - 1])
+
+
+class _Block(eqx.Module):
+    attention_norm: eqx.nn.LayerNorm
+    attention: eqx.nn.MultiheadAttention
+    inner_norm: eqx.nn.LayerNorm
+    inner: eqx.nn.Linear
+    outer: eqx.nn.Linear
+
+
+class _Body(eqx.Module):
+    returns: eqx.nn.Linear
+    costs: eqx.nn.Linear | None
+    obs: eqx.nn.Linear
+    action: eqx.nn.Linear
+    time: eqx.nn.Embedding
+    first_norm: eqx.nn.LayerNorm
+    blocks: tuple[_Block, ...]
+    last_norm: eqx.nn.LayerNorm
+    head: eqx.nn.Linear
+    forecast: eqx.nn.Linear | None
+
+
+def init_sequence_network(shape: SequenceShape, key: PRNGKeyArray) -> SequenceNetwork:
+    """A transformer with fresh weights: matrices from ``N(0, 0.02^2)``, no biases, unit gains.
+
+    Args:
+        shape: Sizes.
+        key: Random key; consumed.
+
+    Returns:
+        The network, float32.
+
+    Raises:
+        ValueError: If the heads do not divide the width.
+    """
+    if shape.width % shape.heads:
+        raise ValueError(
+            f"the width must be a multiple of the heads, got {shape.width} and {shape.heads}"
+        )
+    arrays = eqx.filter(eqx.filter_eval_shape(_body, shape, key), _is_shape)
+    leaves, structure = jax.tree.flatten_with_path(arrays)
+    sizes = [leaf.size if leaf.ndim == 2 else 0 for _, leaf in leaves]
+    drawn, start, filled = jax.random.normal(key, (sum(sizes),), jnp.float32), 0, []
+    for (path, leaf), size in zip(leaves, sizes, strict=True):
+        if size:
+            filled.append(0.02 * drawn[start : start + size].reshape(leaf.shape))
+            start += size
+        else:
+            one = "norm" in jax.tree_util.keystr(path) and "weight" in jax.tree_util.keystr(path)
+            filled.append(jnp.full(leaf.shape, float(one), jnp.float32))
+    return SequenceNetwork(jax.tree.unflatten(structure, filled), shape)
+
+
+def _is_shape(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _body(shape: SequenceShape, key: PRNGKeyArray) -> _Body:
+    keys, width = iter(jax.random.split(key, 6 + 3 * shape.layers)), shape.width
+
+    def linear(n_in: int, n_out: int) -> eqx.nn.Linear:
+        return eqx.nn.Linear(n_in, n_out, key=next(keys))
+
+    def block() -> _Block:
+        # A bias of keys moves all scores of a query alike, so it would change nothing.
+        attention = eqx.nn.MultiheadAttention(
+            shape.heads, width, use_query_bias=True, use_value_bias=True, use_output_bias=True,
+            key=next(keys),
+        )  # fmt: skip
+        norms = eqx.nn.LayerNorm(width), eqx.nn.LayerNorm(width)
+        return _Block(
+            norms[0], attention, norms[1], linear(width, 4 * width), linear(4 * width, width)
+        )
+
+    return _Body(
+        returns=linear(1, width),
+        costs=linear(shape.aims - 1, width) if shape.aims > 1 else None,
+        obs=linear(shape.n_obs, width),
+        action=linear(shape.n_action, width),
+        time=eqx.nn.Embedding(shape.horizon, width, key=next(keys)),
+        first_norm=eqx.nn.LayerNorm(width),
+        blocks=tuple(block() for _ in range(shape.layers)),
+        last_norm=eqx.nn.LayerNorm(width),
+        head=linear(width, shape.n_out),
+        forecast=linear(width, shape.n_forecast) if shape.n_forecast else None,
+    )
+
+
+@cache
+def _without_arrays(shape: SequenceShape) -> Any:
+    """What of the modules is no array; one object a shape, so that nothing retraces."""
+    body = eqx.filter_eval_shape(_body, shape, jax.random.key(0))
+    return eqx.filter(body, _is_shape, inverse=True)

@@ -1,0 +1,156 @@
+"""A policy that reads the last steps, and what is left of the return and the costs aimed at."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_agents.networks import Network, SequenceNetwork, Steps
+from neorl_agents.policies._history_policy import require_one
+from neorl_core import Affine
+
+
+class SequenceCarry(NamedTuple):
+    """What a :class:`SequencePolicy` remembers of its last steps, oldest first.
+
+    Attributes:
+        aim: What was left of the return and of each cost, over the horizon, in scaled units.
+        obs: Scaled observations, zero where unknown.
+        action: The action before each of them in [-1, 1], zero where unknown.
+        known: Whether the observation, and whether the action is known: 1 or 0.
+        time: Number of each step in its episode.
+        sent: The action since the newest step in [-1, 1], and behind it 1 where it is known.
+        left: What is left for the present step, as ``aim``.
+        step: Number of the next step.
+    """
+
+    aim: Float[Array, "step aim"]
+    obs: Float[Array, "step obs"]
+    action: Float[Array, "step act"]
+    known: Float[Array, "step 2"]
+    time: Int[Array, " step"]
+    sent: Float[Array, " act_and_known"]
+    left: Float[Array, " aim"]
+    step: Int[Array, ""]
+
+
+class SequencePolicy(eqx.Module):
+    """A transformer that acts on what is left of a return, and of a budget for each cost.
+
+    Nobody tells a policy its reward. So it counts by itself: when an observation comes, the network
+    ``counts`` says from the observation before it, the action sent since and the new one what that
+    step earned and cost, and that is taken off. Where one of the three is unknown, the even share
+    of what is left over the rest of the horizon is taken off. A budget never falls below zero.
+
+    After ``horizon`` steps it begins anew, as after a restart: with the whole target, the whole
+    budget and an empty memory. Where the present observation is not finite so is the action.
+
+    Attributes:
+        obs: Map from physical observations to scaled ones.
+        network: The transformer; the first outputs of the newest step are the action before a tanh.
+        counts: Network of ``[obs, action, next obs]`` in scaled units to the reward and the costs
+            of the step, in their units.
+        action: Map from physical actions to [-1, 1].
+        low: Lower ends of the action channels in physical units, shape ``(act,)``.
+        high: Upper ends, shape ``(act,)``.
+        target: The return of an episode that is aimed at, in the unit of the log's reward.
+        budget: What each cost may add up to in an episode, in the unit of the cost, shape
+            ``(cost,)``; steps above the limit for a cost with a limit per step.
+        reward_unit: What the reward is divided by.
+        reward_offset: What is taken off the reward of every step first.
+        cost_unit: What each cost is divided by, shape ``(cost,)``.
+    """
+
+    obs: Affine
+    network: SequenceNetwork
+    counts: Network
+    action: Affine
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+    target: Float[Array, ""]
+    budget: Float[Array, " cost"]
+    reward_unit: Float[Array, ""]
+    reward_offset: Float[Array, ""]
+    cost_unit: Float[Array, " cost"]
+
+    def initial_carry(self) -> SequenceCarry:
+        """An empty memory, and everything left."""
+        shape, dtype = self.network.shape, self.low.dtype
+        earned = (self.target / shape.horizon - self.reward_offset) / self.reward_unit
+        spent = self.budget / self.cost_unit / shape.horizon
+        return SequenceCarry(
+            aim=jnp.zeros((shape.steps, shape.aims), dtype),
+            obs=jnp.zeros((shape.steps, shape.n_obs), dtype),
+            action=jnp.zeros((shape.steps, shape.n_action), dtype),
+            known=jnp.zeros((shape.steps, 2), dtype),
+            time=jnp.zeros(shape.steps, jnp.int32),
+            sent=jnp.zeros(shape.n_action + 1, dtype),
+            left=jnp.concatenate([earned[None], spent]).astype(dtype),
+            step=jnp.zeros((), jnp.int32),
+        )
+
+    def __call__(
+        self, carry: SequenceCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[SequenceCarry, Float[Array, " act"]]:
+        """The action for one more observation, both in physical units; the key is ignored.
+
+        Raises:
+            ValueError: If ``obs`` is not one observation.
+        """
+        require_one(obs, self.obs)
+        known = jnp.all(jnp.isfinite(obs))
+        carry = self._seen(self._begun_anew(carry), obs, known)
+        outputs, _ = self.network(
+            Steps(
+                carry.aim, carry.obs, carry.action, carry.known[:, 0] > 0, carry.known[:, 1] > 0,
+                carry.time,
+            )
+        )  # fmt: skip
+        unit = jnp.where(known, jnp.tanh(outputs[-1, : self.network.shape.n_action]), jnp.nan)
+        return carry, jnp.clip(self.action.to_physical(unit), self.low, self.high)
+
+    def sent(self, carry: SequenceCarry, action: Float[Array, " act"]) -> SequenceCarry:
+        """Remembers what the plant received; NaN where that is not known."""
+        known = (carry.known[-1, 0] > 0) & jnp.all(jnp.isfinite(action))
+        unit = jnp.where(known, self.action.to_scaled(action), 0)
+        told = jnp.concatenate([unit, known[None].astype(unit.dtype)])
+        return carry._replace(sent=told.astype(carry.sent.dtype))
+
+    def left(self, carry: SequenceCarry) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
+        """What is left of the target and of the budgets, in the units of the log."""
+        rest = jnp.maximum(self.network.shape.horizon - carry.step + 1, 0)
+        scaled, horizon = carry.left, self.network.shape.horizon
+        earned = scaled[0] * horizon * self.reward_unit + rest * self.reward_offset
+        return earned, scaled[1:] * horizon * self.cost_unit
+
+    def _begun_anew(self, carry: SequenceCarry) -> SequenceCarry:
+        over = carry.step >= self.network.shape.horizon
+        return jax.tree.map(lambda new, old: jnp.where(over, new, old), self.initial_carry(), carry)
+
+    def _seen(self, carry: SequenceCarry, obs: Any, known: Array) -> SequenceCarry:
+        """The memory with the newest observation in it, and what is left now."""
+        horizon, dtype = self.network.shape.horizon, carry.obs.dtype
+        seen = jnp.where(known, self.obs.to_scaled(obs), 0).astype(dtype)
+        told = carry.sent[-1] > 0
+        counted = self.counts(jnp.concatenate([carry.obs[-1], carry.sent[:-1], seen])) / horizon
+        share = carry.left / jnp.maximum(horizon - carry.step + 1, 1).astype(dtype)
+        off = jnp.where((carry.known[-1, 0] > 0) & told & known, counted, share)
+        left = carry.left - jnp.where(carry.step > 0, off, 0)
+        left = jnp.concatenate([left[:1], jnp.maximum(left[1:], 0)]).astype(dtype)
+        flags = jnp.stack([known, told]).astype(dtype)
+
+        def rolled(old: Array, newest: Array) -> Array:
+            return jnp.concatenate([old[1:], newest[None]])
+
+        return SequenceCarry(
+            aim=rolled(carry.aim, left),
+            obs=rolled(carry.obs, seen),
+            action=rolled(carry.action, carry.sent[:-1]),
+            known=rolled(carry.known, flags),
+            time=rolled(carry.time, carry.step),
+            sent=jnp.zeros_like(carry.sent),
+            left=left,
+            step=carry.step + 1,
+        )

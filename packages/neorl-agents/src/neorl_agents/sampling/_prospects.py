@@ -1,0 +1,89 @@
+"""Windows of the last steps, each step with what its episode still had ahead of it."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from neorl_agents.sampling._histories import Histories, HistoryTables
+from neorl_agents.sampling._log_order import episode_ends, last_rows, on_host, unmasked_rows
+from neorl_agents.sampling._protocol import Batch, Prospect
+from neorl_agents.sampling._rows import Rows
+from neorl_core import Transition
+from neorl_core.replay import window_rows
+
+
+class ProspectTables(NamedTuple):
+    """A log, and what lies ahead of every row.
+
+    Attributes:
+        history: Tables of the windows.
+        ahead: What lies ahead of every row.
+    """
+
+    history: HistoryTables
+    ahead: Prospect
+
+
+@dataclasses.dataclass(frozen=True)
+class Prospects:
+    """Rows drawn uniformly, with windows as observations and a :class:`Prospect` of each step.
+
+    ``G_t = sum_{k >= t} r_k`` up to the end of the episode, undiscounted, and the same of every
+    cost. Nothing is added behind a truncation, so a truncated episode says what was earned until
+    its record ended: how late a step is in its episode (``step``) tells such ends from others. A
+    masked row is in no sum.
+
+    Attributes:
+        steps: Length of a window, at least one.
+
+    Source: Chen et al., Decision transformer, arXiv 2106.01345, section 3.
+    """
+
+    steps: int
+
+    def tables(self, rows: Transition) -> ProspectTables:
+        """The log once, and what lies ahead of its rows.
+
+        Raises:
+            ValueError: If the log does not say where episodes end, or every row is masked.
+        """
+        history = Histories(Rows(), self.steps).tables(rows)
+        log, kept = on_host(rows), unmasked_rows(rows)
+        number = np.arange(len(kept), dtype=np.int32)
+        last = last_rows(episode_ends(log))
+        reward = np.where(kept, log.reward, 0)
+        cost = np.zeros((len(kept), 0)) if log.cost is None else log.cost
+        cost = np.where(kept[:, None], cost, 0)
+        columns: Any = dict(  # of the host, as the rows
+            returns=_from_here_on(reward[:, None], last)[:, 0].astype(np.float32),
+            costs=_from_here_on(cost, last).astype(np.float32),
+            left=_from_here_on(kept[:, None], last)[:, 0].astype(np.int32),
+            step=number - history.first,
+        )
+        return ProspectTables(history, Prospect(**columns))
+
+    def draw(
+        self,
+        tables: ProspectTables,
+        number: Int[Array, ""],
+        key: PRNGKeyArray,
+        shape: tuple[int, int],
+    ) -> Batch:
+        """One batch; what lies ahead has a time axis behind ``shape``."""
+        history = tables.history
+        rows = Histories(Rows(), self.steps).draw(history, number, key, shape)
+        chosen = Rows().draw(history.choice, number, key, shape).obs
+        places, _ = jax.vmap(lambda row, first: window_rows(row, first, length=self.steps))(
+            chosen.reshape(-1), history.first[chosen.reshape(-1)]
+        )
+        places = places.reshape(*shape, self.steps)
+        return Batch(rows, ahead=jax.tree.map(lambda column: column[places], tables.ahead))
+
+
+def _from_here_on(column: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Sums of each row and those behind it, up to ``last``; float64."""
+    total = np.concatenate([np.zeros((1, column.shape[1])), np.cumsum(column, 0, np.float64)])
+    return total[last + 1] - total[:-1]
