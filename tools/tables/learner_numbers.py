@@ -27,7 +27,6 @@ PAGES = {
     "awac": ("awac",),
     "bc": ("bc",),
     "cql": ("cql", "cal_ql"),
-    "dt": ("dt",),
     "fql": ("fql",),
     "iql": ("iql",),
     "rebrac": ("rebrac",),

@@ -58,6 +58,8 @@ def policies(problem, few):
         "network of noise": remembering(ALGORITHMS["fql"], problem, few, "none"),
         "history of noise": remembering(ALGORITHMS["fql"], problem, few, "gru"),
         "sequence": remembering(ALGORITHMS["dt"], problem, few, "history"),
+        "network of heads": remembering(ALGORITHMS["caps"], problem, few, "none"),
+        "history of heads": remembering(ALGORITHMS["caps"], problem, few, "gru"),
         "pid": pid(),
         "pid with override": pid(2),
         "constant": ConstantPolicy(jnp.asarray([10.0, 350.0])),

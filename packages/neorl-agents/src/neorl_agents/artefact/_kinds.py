@@ -203,7 +203,6 @@ POLICY_KINDS: Registry[PolicyKind] = Registry(
     {
         "network": PolicyKind(NetworkPolicy, _network_static, _network_template),
         "history": PolicyKind(HistoryPolicy, _history_static, _history_template),
-        "sequence": PolicyKind(SequencePolicy, _sequence_static, _sequence_template),
         "pid": _nested(PID),
         "constant": _nested(ConstantPolicy),
         "tracking_pid": _nested(TrackingPID),
@@ -213,6 +212,7 @@ POLICY_KINDS: Registry[PolicyKind] = Registry(
         "predictive": _nested(PredictivePolicy),
         "base_stock": _nested(BaseStock),
         "residual": PolicyKind(ResidualPolicy, _residual_static, _residual_template),
+        "sequence": PolicyKind(SequencePolicy, _sequence_static, _sequence_template),
     },
     _check_kind,
 )

@@ -172,7 +172,7 @@ def _is_shape(leaf: Any) -> bool:
 
 
 def _body(shape: SequenceShape, key: PRNGKeyArray) -> _Body:
-    keys, width = iter(jax.random.split(key, 6 + 3 * shape.layers)), shape.width
+    keys, width = iter(jax.random.split(key, 8 + 3 * shape.layers)), shape.width
 
     def linear(n_in: int, n_out: int) -> eqx.nn.Linear:
         return eqx.nn.Linear(n_in, n_out, key=next(keys))

@@ -27,7 +27,7 @@ from neorl_core import (
     as_arrays,
 )
 
-STORED = Path(__file__).parent / "fixtures/sequence_updates.npz"
+STORED = Path(__file__).parents[1] / "algorithms/fixtures/sequence_updates.npz"
 STEPS, HORIZON, UPDATES = 4, 8, 100
 
 
