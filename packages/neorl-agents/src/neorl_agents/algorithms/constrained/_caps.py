@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from neorl_agents.algorithms._iql import IQL
 from neorl_agents.algorithms.constrained._lagrangian import MEMBERS, cost_critic_loss
 from neorl_agents.learning import (
     BaseLearner,
@@ -96,15 +97,11 @@ class CAPS(BaseLearner):
     n_heads: int = eqx.field(static=True, default=2)
     networks: Networks = Networks(hidden=(512, 512))
 
-    reads: ClassVar[tuple[str, ...]] = (
-        "obs", "action", "reward", "cost", "next_obs", "terminated", "mask",
-    )  # fmt: skip
+    reads: ClassVar[tuple[str, ...]] = (*IQL.reads, "cost")
     rates: ClassVar[Mapping[str, str]] = {
-        "value": "value_learning_rate",
+        **IQL.rates,
         "cost_value": "value_learning_rate",
-        "critics": "critic_learning_rate",
         "cost_critics": "critic_learning_rate",
-        "actor": "actor_learning_rate",
     }
     keeps_limits: ClassVar[bool] = True
 
