@@ -1,0 +1,172 @@
+"""Compare a benchmark with its stored result, and fail where it has become slower.
+
+Usage:
+    python tools/regression.py training_loop                 run it again and compare
+    python tools/regression.py training_loop --fresh NEW.json
+    python tools/regression.py optimiser --tolerance 0.1
+
+Machines differ, so what is compared is not seconds but the cost beside the peer that was measured
+in the same run: a variant's cost a step over that of its peer, round by round, and how much larger
+the median of these ratios is than in ``tools/benchmarks/results/NAME.json``. The interval comes
+from drawing the rounds of both results anew. A case fails if it is more than the tolerance slower
+and the interval leaves no doubt that it is slower at all. Benchmarks run alone on a quiet machine.
+
+Exit codes: 0 no case is slower, 1 one is, 2 the results cannot be compared.
+"""
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "tools/benchmarks/results"
+PEERS = ("bare", "plain", "bare optax", "one", "in turn")
+TOLERANCE, LEVEL, DRAWS = 0.2, 0.95, 4000
+
+
+class Change(NamedTuple):
+    """How much more one variant costs beside its peer than it did.
+
+    Attributes:
+        case: Case and variant.
+        factor: Median ratio now over the stored one; 2 is twice as slow.
+        low: Lower end of its interval.
+        high: Upper end.
+    """
+
+    case: str
+    factor: float
+    low: float
+    high: float
+
+    def is_slower(self, tolerance: float) -> bool:
+        """Whether it is slower by more than the tolerance, and slower without doubt."""
+        return self.factor > 1 + tolerance and self.low > 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compares and prints a line for each case."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name", help="name of the benchmark, such as training_loop")
+    parser.add_argument("--fresh", type=Path, help="result to compare; by default it is measured")
+    parser.add_argument("--stored", type=Path, help="result to compare with (the committed one)")
+    parser.add_argument("--tolerance", type=float, default=TOLERANCE, help=f"part ({TOLERANCE})")
+    given = parser.parse_args(arguments)
+    try:
+        stored = read(given.stored or RESULTS / f"{given.name}.json")
+        fresh = read(given.fresh) if given.fresh else measured(stored)
+        changes = compared(stored, fresh)
+    except ValueError as error:
+        print(f"regression: {error}", file=sys.stderr)
+        return 2
+    slower = [change for change in changes if change.is_slower(given.tolerance)]
+    for change in changes:
+        mark = "SLOWER" if change in slower else "ok"
+        print(
+            f"{mark:<7} {change.case}: cost beside its peer x {change.factor:.3f} "
+            f"[{change.low:.3f}, {change.high:.3f}]"
+        )
+    return int(bool(slower))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A stored result.
+
+    Raises:
+        ValueError: If there is none, or it is damaged.
+    """
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        known = ", ".join(sorted(one.stem for one in RESULTS.glob("*.json")))
+        raise ValueError(f"{path}: no such result; there are {known}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+
+
+def measured(stored: dict[str, Any]) -> dict[str, Any]:
+    """The same benchmark with the same options, run again.
+
+    Raises:
+        ValueError: If the result does not say how it was made, or the benchmark fails.
+    """
+    words = shlex.split(stored.get("command", ""))
+    if words[:1] != ["python"]:
+        raise ValueError("the stored result does not say its command; give --fresh")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "fresh.json"
+        done = subprocess.run(
+            [sys.executable, *words[1:], "--out", str(out)], cwd=ROOT, check=False
+        )
+        if not out.is_file():
+            raise ValueError(f"{shlex.join(words)} ended with {done.returncode} and no result")
+        return read(out)
+
+
+def compared(stored: dict[str, Any], fresh: dict[str, Any]) -> list[Change]:
+    """Every variant beside its peer, now and then.
+
+    Raises:
+        ValueError: If the benchmarks, their cases or their units differ, or nothing is comparable.
+    """
+    for field in ("benchmark", "case", "unit"):
+        if stored.get(field) != fresh.get(field):
+            raise ValueError(f"{field} is {fresh.get(field)!r}, stored {stored.get(field)!r}")
+    rate = "per second" in str(stored.get("unit", ""))
+    before, now = (dict(ratios(result, rate)) for result in (stored, fresh))
+    if not before:
+        raise ValueError("the stored result has no variants with rounds beside a peer")
+    missing = sorted(set(before) - set(now))
+    if missing:
+        raise ValueError(f"the new result lacks {', '.join(missing)}")
+    return [change(case, before[case], now[case]) for case in before]
+
+
+def ratios(result: Any, rate: bool, where: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    """Cost of every variant over that of its peer, round by round.
+
+    Args:
+        result: A result, or a part of it.
+        rate: Whether rounds are rates, of which more is better, or times.
+        where: Name of the part.
+    """
+    if not isinstance(result, dict):
+        return
+    variants = {
+        name: np.asarray(part["rounds"], float)
+        for name, part in result.items()
+        if isinstance(part, dict) and isinstance(part.get("rounds"), list)
+    }
+    if len(variants) > 1:
+        peer = next((name for name in PEERS if name in variants), next(iter(variants)))
+        for name, rounds in variants.items():
+            if name != peer:
+                paired = min(len(rounds), len(variants[peer]))
+                ratio = rounds[:paired] / variants[peer][:paired]
+                yield f"{where}{name} / {peer}", 1 / ratio if rate else ratio
+    for name, part in result.items():
+        yield from ratios(part, rate, f"{where}{name} ")
+
+
+def change(case: str, before: np.ndarray, now: np.ndarray) -> Change:
+    """The factor between the medians, with a percentile interval over the rounds of both."""
+    rng = np.random.default_rng(0)
+    drawn = [
+        np.median(rng.choice(rounds, (DRAWS, len(rounds))), axis=1) for rounds in (now, before)
+    ]
+    ends = np.quantile(drawn[0] / drawn[1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Change(case.strip(), float(np.median(now) / np.median(before)), *map(float, ends))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
