@@ -236,3 +236,10 @@ def test_the_defaults_of_fine_tuning_are_admitted_together(monkeypatch, words, c
     config, _ = read_fine_tuning_options(named, ALGORITHMS)
     with pytest.raises(InputError, match=r"training\.updates must be .*chunk = 500, got 300"):
         validate(config)
+
+
+def test_brackets_that_are_nested_too_deep_are_named(tmp_path):
+    path = tmp_path / "deep.toml"
+    path.write_text(f"a = {'[' * 3000}{']' * 3000}")
+    with pytest.raises(InputError, match=r"deep.toml: not a TOML file: its brackets are nested"):
+        load_toml(path, DEFAULT)

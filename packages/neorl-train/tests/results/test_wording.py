@@ -4,6 +4,7 @@ from neorl_train.results import Estimate
 from neorl_train.results._wording import (
     confidence,
     decimals,
+    difference,
     finest,
     fixed,
     listed,
@@ -55,3 +56,10 @@ def test_quantities_bear_their_unit():
 )
 def test_a_confidence_level_is_said_in_per_cent(level, words):
     assert confidence(level) == words
+
+
+def test_the_sign_of_an_end_is_not_rounded_away():
+    assert difference(Estimate(18.0, -0.384, 30.804), 0) == "+18.0\N{NO-BREAK SPACE}[" + (
+        "\N{MINUS SIGN}0.4,\N{NO-BREAK SPACE}30.8]"
+    )
+    assert difference(Estimate(18.0, 0.0, 30.8), 0).endswith("[0,\N{NO-BREAK SPACE}31]")

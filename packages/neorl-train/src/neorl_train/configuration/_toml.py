@@ -35,6 +35,8 @@ def load_toml(path: Path, default: T) -> T:
         raise InputError(f"{path}: cannot read it: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path}: not a TOML file: its brackets are nested too deep") from None
     try:
         return updated(default, _with_constraints(data))
     except InputError as error:

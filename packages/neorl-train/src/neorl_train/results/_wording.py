@@ -58,6 +58,17 @@ def signed(value: float, digits: int) -> str:
     return text if value <= 0 or text.strip("0.") == "" else f"+{text}"
 
 
+def difference(estimate: Estimate, digits: int, *, most: int = 4) -> str:
+    """A paired difference with its interval: no end that is not zero is rounded to it.
+
+    The sign of an end decides, so it gets as many digits as it needs.
+    """
+    ends = [end for end in (estimate.low, estimate.high) if end != 0 and math.isfinite(end)]
+    while digits < most and any(float(f"{end:.{digits}f}") == 0 for end in ends):
+        digits += 1
+    return f"{signed(estimate.value, digits)}{NBSP}{interval(estimate, digits)}"
+
+
 def percent(fraction: float) -> str:
     """A fraction in per cent: small ones are not rounded to nothing."""
     if math.isnan(fraction):

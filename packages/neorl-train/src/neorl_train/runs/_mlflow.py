@@ -79,8 +79,9 @@ class MlflowCopy:
     """
 
     def __init__(self, run: RunDirectory) -> None:
-        for noisy in ("mlflow", "alembic"):
-            logging.getLogger(noisy).setLevel(logging.WARNING)
+        # Whatever goes wrong is said in one line by whoever called; these would print tracebacks.
+        for noisy in ("mlflow", "alembic", "sqlalchemy"):
+            logging.getLogger(noisy).setLevel(logging.CRITICAL)
         self.run, self.record = run, run.record()
         self.config = tomllib.loads(run.config.read_text(encoding="utf-8"))
         self.lines = RecordReader(run.metrics)

@@ -11,13 +11,11 @@ from neorl_train.results._json import to_plain
 from neorl_train.results._tables import Estimate
 from neorl_train.results._wording import (
     DASH,
-    NBSP,
     confidence,
     decimals,
+    difference,
     fixed,
-    interval,
     percent,
-    signed,
     with_interval,
 )
 from neorl_train.studies._benchmark import PROFILE, Benchmark, BenchmarkRow
@@ -112,7 +110,7 @@ def task_cells(rows: Sequence[BenchmarkRow]) -> list[list[str]]:
         if row.returns is not None:
             returns = f"{with_interval(row.returns, digits)} {row.unit}"
         if row.gain is not None and math.isfinite(row.gain.value):
-            gain = f"{signed(row.gain.value, digits)}{NBSP}{interval(row.gain, digits)}"
+            gain = difference(row.gain, digits)
         over = DASH if row.over is None else f"{percent(row.over)} ({row.worst_cost})"
         lines.append(
             [

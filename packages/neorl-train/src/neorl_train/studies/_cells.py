@@ -135,7 +135,7 @@ def read_sweep(path: Path, directory: Path | None = None) -> SweepFile:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from None
     if (GRID in content) == (SEARCH in content):
         raise InputError(

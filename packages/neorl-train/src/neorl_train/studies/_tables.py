@@ -13,6 +13,7 @@ from neorl_train.results._wording import (
     NBSP,
     confidence,
     decimals,
+    difference,
     interval,
     percent,
     signed,
@@ -115,7 +116,7 @@ def _run_cells(rows: Sequence[ComparedRow]) -> list[list[str]]:
         incumbent = row.policy == row.incumbent
         gain = "incumbent" if incumbent else DASH
         if row.gain is not None:
-            gain = f"{signed(row.gain.value, digits)}{NBSP}{interval(row.gain, digits)}"
+            gain = difference(row.gain, digits)
         over = DASH if row.over is None else f"{percent(row.over.value)} ({row.worst_cost})"
         lines.append(
             [
