@@ -51,13 +51,31 @@ def test_one_update_is_its_equations(double, dueling):
     now = values(learner, online, state, rows.obs[0])
     q = np.take_along_axis(now, rows.action[0].argmax(-1)[:, None], -1)[:, 0]
     error = np.abs(q - goal)
-    assert error.max() > 1, "on both sides of the loss"
-    huber = np.where(error <= 1, error**2 / 2, error - 0.5)
-    np.testing.assert_allclose(metrics["loss"], np.mean(weight * huber), rtol=1e-4)
+    np.testing.assert_allclose(metrics["loss"], np.mean(weight * error**2), rtol=1e-4)
     np.testing.assert_allclose(after.counters["errors"], error, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(
         learner.priorities(after), (error + 1e-6) ** 0.6, rtol=1e-3, atol=1e-4
     )
+
+
+def test_a_value_is_the_mean_return_however_rare_a_large_one_is():
+    """One row in twelve earns 12: the value is 1, where absolute errors would give nearly 0."""
+    learner = DQN(networks=SMALL, decay_updates=100, learning_rate=0.01)
+    state = as_arrays(learner).init(SPEC, range_statistics(SPEC), KEY)
+    rows = jax.tree.map(lambda x: x.reshape(1, 12, *x.shape[2:]), rollout("choice"))
+    same = jax.tree.map(lambda x: jnp.broadcast_to(x[:, :1], x.shape), (rows.obs, rows.action))
+    rows = rows._replace(
+        obs=same[0], action=same[1], reward=jnp.zeros((1, 12)).at[0, 5].set(12.0),
+        terminated=jnp.ones((1, 12), bool), truncated=None,
+    )  # fmt: skip
+
+    def step(state, _):
+        return learner.update(state, rows, KEY)
+
+    state, metrics = jax.jit(lambda begun: jax.lax.scan(step, begun, length=600))(
+        state.with_counters(errors=jnp.zeros(12))
+    )
+    np.testing.assert_allclose(metrics["q_mean"][-1], 1.0, rtol=1e-3)
 
 
 def test_the_target_becomes_the_network_every_so_many_updates():

@@ -30,7 +30,7 @@ from neorl_agents.policies import (
     network_policy,
 )
 from neorl_core import DataStatistics, InputError, Spec
-from neorl_core.losses import huber_loss
+from neorl_core.losses import squared_loss
 from neorl_core.targets import double_td_target
 
 LEAST_PRIORITY = 1e-6
@@ -44,7 +44,7 @@ class DQN(BaseLearner):
     proportion to ``(|error| + 1e-6)^priority`` when the row was seen last (a new one: the largest
     so far), and is one gradient step down
 
-    ``mean w huber(Q(s, a) - y)``, ``y = r + discount (1 - terminated) Q'(s', argmax Q(s', .))``
+    ``mean w (Q(s, a) - y)^2``, ``y = r + discount (1 - terminated) Q'(s', argmax Q(s', .))``
 
     with ``w = (n p)^-beta`` over its largest, where ``beta`` goes from ``importance`` to 1 along
     the run, by Adam (``e = 1.5e-4``) behind a clip of the norm at 10. Duelling is
@@ -164,7 +164,9 @@ class DQN(BaseLearner):
         """The weighted loss, and the values of what was done."""
         chosen = jnp.argmax(rows.action, axis=-1)[:, None]
         q = jnp.take_along_axis(self.values(network, rows.obs), chosen, axis=-1)[:, 0]
-        loss = huber_loss(q, target)
+        # Not Huber's loss. It pulls equally at all large errors, so the few rows that end an
+        # episode, whose errors are as large as the values, cannot keep the values from growing.
+        loss = squared_loss(q, target)
         return jnp.mean(loss if rows.weight is None else rows.weight * loss), q
 
     def values(self, network: Network, obs: Float[Array, "batch obs"]) -> Float[Array, "batch act"]:
