@@ -144,10 +144,10 @@ def test_killed_it_continues_to_the_same_bits(tmp_path: Path, installed: Path, n
     run = tmp_path / "killed" / "0001"
     words = ["run", "online.toml", "--output.directory", "killed"]
     for _ in range(2):
-        records = run / "metrics.jsonl"
-        begun = records.stat().st_size if records.exists() else 0
+        metrics = run / "metrics.jsonl"
+        begun = metrics.stat().st_size if metrics.exists() else 0
         process = start(*words)
-        while process.poll() is None and (not records.exists() or records.stat().st_size <= begun):
+        while process.poll() is None and (not metrics.exists() or metrics.stat().st_size <= begun):
             time.sleep(0.001)
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL, "the run ended before it was killed"

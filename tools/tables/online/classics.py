@@ -95,37 +95,44 @@ def main() -> None:
 
 
 def measure(name: str) -> None:
-    """Trains and judges all seeds, unless that was done."""
-    found: dict[str, Any] = json.loads(PATH.read_text()) if PATH.is_file() else {}
-    if name in found:
-        return
+    """Trains and judges the seeds that were not yet, one after another."""
     learner, plan, settings = learners()[name]
-    plant, watcher, begun = CartPole(), Returns(), time.process_time()
-    done = train_online(learner, plant, SEEDS, plan, settings=settings, watcher=watcher)
+    plant = CartPole()
     keys = jax.random.split(jax.random.key(1_000_000), 100)
-    judged = [np.mean(scores(plant, score_episodes(plant, one, keys))) for one in done.policies]
-    sums = np.asarray(watcher.sums)
-    tenth = sums[-1] - sums[len(sums) - 1 - len(sums) // 10]
-    found[name] = {
-        "judged": [round(float(x), 2) for x in judged],
-        "training": [round(float(x), 2) for x in tenth[1] / tenth[0]],
-        "processor_seconds": round(time.process_time() - begun, 1),
-    }
-    PATH.write_text(json.dumps(found, indent=1) + "\n")
-    print(name, found[name], flush=True)
+    for seed in SEEDS:
+        results: dict[str, Any] = json.loads(PATH.read_text()) if PATH.is_file() else {}
+        cell = results.setdefault(name, {})
+        if str(seed) in cell:
+            continue
+        watcher, begun = Returns(), time.process_time()
+        done = train_online(learner, plant, (seed,), plan, settings=settings, watcher=watcher)
+        judged = np.mean(scores(plant, score_episodes(plant, done.policies[0], keys)))
+        sums = np.asarray(watcher.sums)[..., 0]
+        episodes, returns = sums[-1] - sums[len(sums) - 1 - len(sums) // 10]
+        cell[str(seed)] = {
+            "judged": round(float(judged), 2),
+            "training": round(float(returns / episodes), 2),
+            "processor_seconds": round(time.process_time() - begun, 1),
+        }
+        PATH.write_text(json.dumps(results, indent=1) + "\n")
+        print(name, seed, cell[str(seed)], flush=True)
 
 
 def table() -> str:
-    """Mean and deviation over seeds, CleanRL's beside them."""
-    lines = ["| Learner | judged | last tenth of training | CleanRL |", "|---|---|---|---|"]
+    """Mean and deviation over the seeds that were measured, CleanRL's beside them."""
+    lines = [
+        "| Learner | seeds | judged | last tenth of training | CleanRL |",
+        "|---|---|---|---|---|",
+    ]
     for name, cell in json.loads(PATH.read_text()).items():
+        columns = [[one[key] for one in cell.values()] for key in ("judged", "training")]
         words = [
-            f"{np.mean(x):.1f} ± {np.std(x, ddof=1):.1f}"
-            for x in (cell["judged"], cell["training"])
+            f"{np.mean(x):.1f}" + (f" ± {np.std(x, ddof=1):.1f}" if len(x) > 1 else "")
+            for x in columns
         ]
         mean, std = CLEANRL.get(name.partition(",")[0], (None, None))
         beside = "" if mean is None else f"{mean} ± {std}"
-        lines.append(f"| `{name}` | {words[0]} | {words[1]} | {beside} |")
+        lines.append(f"| `{name}` | {len(cell)} | {words[0]} | {words[1]} | {beside} |")
     return "\n".join(lines)
 
 
