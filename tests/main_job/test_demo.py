@@ -31,6 +31,7 @@ def test_verdict_and_tables_are_complete(finished: Path) -> None:
     assert verdict["answer"] in {"deploy", "do not deploy"}
     assert [clause["name"] for clause in verdict["clauses"]] == [
         "return",
+        "worst episode",
         "temperature",
         "pressure",
         "temperature, single episodes",

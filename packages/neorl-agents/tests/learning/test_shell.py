@@ -62,7 +62,11 @@ def test_several_steps_are_refused_by_learners_of_single_ones(name, problem):
 
 
 def test_those_that_take_several_steps():
-    assert {n for n, kind in ALGORITHMS.items() if kind.takes_several_steps} == {"iql", "td3_bc"}
+    assert {n for n, kind in ALGORITHMS.items() if kind.takes_several_steps} == {
+        "fql",
+        "iql",
+        "td3_bc",
+    }
 
 
 @pytest.mark.parametrize(("settings", "several"), [({"n_step": 2}, True), ({}, False)])

@@ -55,6 +55,7 @@ def _eight(program):
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_eight_devices_train_as_one_and_checkpoints_move_between_them():
     """Plain gradient steps, so that equal weights mean equal gradients, to 1e-6."""
     said = _eight("""
