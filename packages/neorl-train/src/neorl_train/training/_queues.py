@@ -218,7 +218,7 @@ def _program(place: Place) -> Any:
     if not isinstance(place, NamedSharding):
         return train_chunk
     return jax.jit(
-        train_chunk.__wrapped__,  # pyright: ignore[reportFunctionMemberAccess]
+        train_chunk.__wrapped__,  # pyright: ignore[reportAttributeAccessIssue]
         static_argnames="n_updates",
         donate_argnums=2,
         out_shardings=place,
