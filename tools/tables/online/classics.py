@@ -132,7 +132,8 @@ def table() -> str:
             f"{np.mean(x):.1f}" + (f" ± {np.std(x, ddof=1):.1f}" if len(x) > 1 else "")
             for x in columns
         ]
-        mean, std = CLEANRL.get(name.partition(",")[0], (None, None))
+        whole = not name.endswith(" steps")  # CleanRL states nothing for fewer.
+        mean, std = CLEANRL.get(name.partition(",")[0], (None, None)) if whole else (None, None)
         beside = "" if mean is None else f"{mean} ± {std}"
         lines.append(f"| `{name}` | {len(cell)} | {words[0]} | {words[1]} | {beside} |")
     return "\n".join(lines)

@@ -46,7 +46,7 @@ def test_ppo_swings_the_pendulum_up():
 
 @pytest.mark.nightly
 def test_dqn_balances_the_pole():
-    """100,000 steps of ten episodes side by side; measured: 500 for each of the seeds 0, 1, 2."""
+    """100,000 steps of ten episodes; measured over seeds 0 to 4: 500, 500, 500, 438, 500."""
     learner, plan = DQN(learning_rate=1e-3), Plan(9_000, 1_000, 9_000)
     settings = OnlineConfig(environments=10, warm_up=10_000, capacity=10_000)
     (policy,) = train_online(learner, CartPole(), (0,), plan, settings=settings).policies
