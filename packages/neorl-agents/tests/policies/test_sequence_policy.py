@@ -211,8 +211,12 @@ def test_what_is_left_is_said_in_the_units_of_the_log():
         policy = replace(learner, aim=aim).policy(state)
         expected = maps.returns[0] + aim * (maps.returns[1] - maps.returns[0])
         np.testing.assert_allclose(policy.target, expected, rtol=1e-6)
-    carry = stepped(policy, policy.initial_carry(), make_problem().log.obs[0], policy.low)[0]
-    np.testing.assert_allclose(policy.left(carry)[0], policy.target, rtol=1e-4)
+    # Without an offset the number of steps left would not matter.
+    policy = replace(policy, reward_offset=jnp.asarray(0.3, jnp.float32))
+    before = policy.initial_carry()
+    carry = stepped(policy, before, make_problem().log.obs[0], policy.low)[0]
+    for one in (before, carry):
+        np.testing.assert_allclose(policy.left(one)[0], policy.target, rtol=1e-4)
 
 
 def test_what_lies_ahead_is_the_rest_of_the_episode_without_masked_rows():

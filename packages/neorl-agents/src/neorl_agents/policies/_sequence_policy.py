@@ -120,8 +120,9 @@ class SequencePolicy(eqx.Module):
 
     def left(self, carry: SequenceCarry) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
         """What is left of the target and of the budgets, in the units of the log."""
-        rest = jnp.maximum(self.network.shape.horizon - carry.step + 1, 0)
         scaled, horizon = carry.left, self.network.shape.horizon
+        # The carry counts the step that it is in, but for the one before the first observation.
+        rest = jnp.clip(horizon - carry.step + 1, 0, horizon)
         earned = scaled[0] * horizon * self.reward_unit + rest * self.reward_offset
         return earned, scaled[1:] * horizon * self.cost_unit
 
