@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,7 @@ from neorl_envs.plants import Plant
 from neorl_envs.recording import behaviour_policies, quality
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train.configuration._configure import configure
-from neorl_train.configuration._sections import MIXED, Config
+from neorl_train.configuration._sections import COMMON_STARTS, MIXED, Config
 from neorl_train.evaluation._logged import evaluate_offline
 from neorl_train.evaluation._rollout import starts_key
 from neorl_train.evaluation._simulated import evaluate_controllers
@@ -87,7 +88,8 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
     Args:
         path: Dataset file.
         settings: Sections of a run's configuration: ``classical`` says which controllers are
-            fitted, ``evaluation`` how many starts there are.
+            fitted, ``evaluation`` how many starts there are; their seed is that of sweeps and
+            benchmarks unless it is given.
 
     Returns:
         The results, and in words what was identified.
@@ -98,7 +100,9 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
     if not path.exists():
         raise InputError(f"{path}: there is no such log or plant")
     dataset = read_dataset(path)
-    config = configure(**{**settings, "data": {"source": str(path)}})
+    given: dict[str, Any] = {**settings, "data": {"source": str(path)}}
+    given["evaluation"] = {"seed": COMMON_STARTS, **given.get("evaluation", {})}
+    config = configure(**given)
     name = dataset.attributes.get("provenance", {}).get("environment", "")
     environment = make(name) if name in environment_names() else None
     if environment is not None and environment.spec != dataset.spec:

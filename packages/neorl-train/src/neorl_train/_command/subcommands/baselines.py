@@ -11,10 +11,10 @@ from neorl_core.infrastructure.command_line import parse_options
 USAGE = """neorl-train baselines PLANT_OR_LOG [--OPTION VALUE ...]
 
 Of a plant: returns, costs and trips of its tunings, of uniform random actions and of what fills a
-log, on common starts, in the tables of `neorl-train benchmark`. Results are kept in
-baselines/.baselines, and found there while the plant's code and the versions are the same.
-Of a log: its own episodes and controllers fitted on it; they are run on the plant where the log is
-of a built-in one, else their actions are compared with the logged ones on held-out episodes.
+log, on common starts, in the tables of `neorl-train benchmark`. Results are stored in
+baselines/.baselines and reused as long as the plant's code and the versions are the same.
+Of a log: its own episodes and controllers fitted on it; they are run on the plant if the log is of
+a built-in one, and otherwise their actions are compared with the logged ones on held-out episodes.
 
 examples:
   neorl-train baselines CSTR-v0
