@@ -60,7 +60,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", help="name of the benchmark, such as training_loop")
     parser.add_argument("--fresh", type=Path, help="result to compare; by default it is measured")
     parser.add_argument("--stored", type=Path, help="result to compare with (the committed one)")
-    parser.add_argument("--tolerance", type=float, default=TOLERANCE, help=f"part ({TOLERANCE})")
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=TOLERANCE,
+        help=f"allowed slowdown, as a part of the stored cost ({TOLERANCE})",
+    )
     given = parser.parse_args(arguments)
     try:
         stored = read(given.stored or RESULTS / f"{given.name}.json")
