@@ -357,9 +357,11 @@ def test_baselines_are_kept_and_a_log_has_its_controllers(tmp_path, monkeypatch,
     assert [row["policy"] for row in rows][-1] == "logged behaviour"
     from neorl_envs import collect_log, make, write_dataset
 
-    log = collect_log(make("ChemicalReactor-v0"), n_steps=4000, key=jax.random.key(0))
+    log = collect_log(make("DMSD-v0"), n_steps=4000, key=jax.random.key(0))
     write_dataset(Path("log.h5"), log)
-    words = ["--starts", "16", "--controllers", "pid", "--json"]
+    words = ["--starts", "16", "--controllers", "lqg", "--json", "--classical.manipulated"]
+    words += ["x1", "force1", "x2", "force2", "--classical.setpoint-channel"]
+    words += ["x1", "target1", "x2", "target2"]
     assert main(["baselines", "log.h5", *words]) == 0
     plain = json.loads(capsys.readouterr().out)
-    assert {"pid", "log"} <= {row["policy"] for row in plain["rows"]}
+    assert {"lqg", "log"} <= {row["policy"] for row in plain["rows"]}

@@ -7,6 +7,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
+from neorl_train.configuration._classical import ClassicalConfig
 
 USAGE = """neorl-train baselines PLANT_OR_LOG [--OPTION VALUE ...]
 
@@ -20,6 +21,8 @@ examples:
   neorl-train baselines CSTR-v0
   neorl-train baselines CSTR-v0 --starts 1000 --quality expert --output table.md
   neorl-train baselines log.h5 --controllers pid lqg mpc
+  neorl-train baselines log.h5 --controllers lqg --classical.manipulated level valve \
+      --classical.setpoint level 1.2
   neorl-train baselines plant.h5 --json
 """
 
@@ -37,6 +40,7 @@ class BaselineOptions:
         quality: Quality of the log whose behaviour takes part, of a plant: random, medium, mixed
             or expert.
         controllers: Classical controllers to fit on a log, such as pid, lqg and mpc.
+        classical: What they control, and their settings.
         output: File that is written: .txt, .md, .tex, .csv or .json; empty writes none.
         directory: Folder that keeps the results.
         json: Print JSON in place of the table.
@@ -47,6 +51,7 @@ class BaselineOptions:
     level: float = 0.95
     quality: str = "mixed"
     controllers: tuple[str, ...] = ()
+    classical: ClassicalConfig = dataclasses.field(default_factory=ClassicalConfig)
     output: str = ""
     directory: str = "baselines"
     json: bool = False
@@ -94,7 +99,7 @@ def _of_plant(name: str, options: BaselineOptions) -> tuple[Any, Any, list[str]]
     """Table, rows and what is said beside them."""
     from neorl_train.studies._baselines import baseline_table, plant_baselines
 
-    if options.controllers:
+    if options.controllers or options.classical.controllers:
         raise InputError(
             "--controllers are fitted on a log; record one with "
             f"`neorl-envs collect {name} --out log.h5` and name it in place of the plant"
@@ -111,11 +116,17 @@ def _of_plant(name: str, options: BaselineOptions) -> tuple[Any, Any, list[str]]
     return [table], rows, [f"kept in {Path(options.directory).absolute()}"] if not kept else []
 
 
+def _classical_section(options: BaselineOptions) -> dict[str, Any]:
+    """The section ``classical`` of a run's configuration."""
+    given = dataclasses.asdict(options.classical)
+    return given | {"controllers": options.controllers or options.classical.controllers}
+
+
 def _of_log(path: Path, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
     from neorl_train.studies._baselines import baseline_table, log_baselines, shadow_table
 
     settings = {
-        "classical": {"controllers": options.controllers},
+        "classical": _classical_section(options),
         "evaluation": {
             "starts": options.starts,
             "seed": options.seed,
