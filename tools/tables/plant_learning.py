@@ -176,7 +176,7 @@ default settings, nothing tuned to a plant. Learned policies act behind their gu
 means over episodes, with the range of the seeds' means for learners and 95 % intervals for the
 others. A cost is its mean per episode and, behind the slash, the share of episodes over its
 limit. Verdicts are those of [the rule](verdict.md): against the plant's *ordinary* controller,
-which a run compares with unless told otherwise, and against its *reference*, the best
+which a run compares with by default, and against its *reference*, the best
 controller known for it. Whether a policy is picked without the plant is another question:
 [retuned on every plant](retuned-on-every-plant.md)."""
 

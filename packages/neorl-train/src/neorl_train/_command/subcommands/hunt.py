@@ -14,6 +14,9 @@ USAGE = """neorl-train hunt [--OPTION VALUE ...]
 
 Trains agents that each learn by themselves, in one world where they race for what appears there.
 Leaves one line an epoch in epochs.jsonl, checkpoints and hunt.json; the same command continues it.
+With --semantics original the agents of five seeds came to a score of 91 in 2,000 epochs, where
+random play earns 23. The default corrects the source's defects and sums three rewards; that target
+was not shown to learn in this time. The how-to page on the treasure hunt has the figures.
 
 examples:
   neorl-train hunt --out hunts/0001
