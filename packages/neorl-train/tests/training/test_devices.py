@@ -1,16 +1,17 @@
 """Devices that share each batch give the gradients of one device, and its checkpoints."""
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
 
 import jax
+import numpy as np
 import pytest
 
 from neorl_core import InputError
 from neorl_train import train
-from neorl_train._process.distributed import require_devices
 from neorl_train.training import Plan
 
 EIGHT = """
@@ -36,6 +37,33 @@ EIGHT = """
     def apart(one, other):
         pairs = zip(*map(jax.tree.leaves, (one.snapshot, other.snapshot)), strict=True)
         return max(np.max(np.abs(np.float64(a) - np.float64(b)), initial=0) for a, b in pairs)
+"""
+
+TOGETHER = f"""
+    import sys
+    sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})
+    import jax, numpy as np
+    number, count, port = map(int, sys.argv[1:])
+    if count > 1:
+        jax.distributed.initialize(f"127.0.0.1:{{port}}", count, number)
+    import conftest
+    from neorl_agents import ALGORITHMS
+    from neorl_agents.testing import sized
+    from neorl_envs.datasets import data_statistics
+    from neorl_train import train
+    from neorl_train.experience import TrainingData
+    from neorl_train.training import Plan
+    assert (jax.process_count(), len(jax.devices())) == (count, count)
+    log = conftest.line_log(n_cost=0)
+    data = TrainingData(log.transitions._replace(mask=None), data_statistics(log), log.spec)
+    moments = []
+    for name in ("td3_bc", "iql", "bc"):
+        learner = sized(ALGORITHMS[name](), hidden=(8, 8), batch_size=16)
+        n = learner.batches_per_update
+        snapshot = train(learner, data, (0,), Plan(n, n, n)).snapshot
+        moments += jax.tree.leaves(snapshot["state"].learner.optimisers)
+    if number == 0:
+        np.savez(f"{{count}}.npz", *moments)
 """
 
 
@@ -100,17 +128,34 @@ def test_gradients_of_real_learners_are_those_of_one_device():
     """)
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_gradients_of_two_processes_are_those_of_one(tmp_path):
+    """As above, of the same update; each process has one device, and process 0 leaves moments."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for count in (1, 2):
+        begun = [
+            subprocess.Popen(
+                [sys.executable, "-c", textwrap.dedent(TOGETHER), *map(str, (number, count, port))],
+                env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"},
+                cwd=tmp_path,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(count)
+        ]
+        said = [process.communicate(timeout=500)[1] for process in begun]
+        assert [process.returncode for process in begun] == [0] * count, said
+    with np.load(tmp_path / "1.npz") as one, np.load(tmp_path / "2.npz") as two:
+        assert one.files == two.files
+        assert any(np.any(one[name]) for name in one.files)
+        for name in one.files:
+            np.testing.assert_allclose(one[name], two[name], rtol=1e-6, atol=1e-7)
+
+
 def test_devices_that_are_not_there_are_refused(make_line, line_data):
     have = len(jax.devices())
     with pytest.raises(InputError, match=f"devices.batch is {have + 1}, and there (is|are) {have}"):
         train(make_line(), line_data, (0,), Plan(20, 10, 10), batch_devices=have + 1)
-
-
-def test_a_kind_of_device_that_is_not_there_is_one_line(monkeypatch):
-    def none():
-        raise RuntimeError("Unknown backend cuda")
-
-    monkeypatch.setattr(jax, "devices", none)
-    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
-    with pytest.raises(InputError, match="JAX_PLATFORMS=cuda: that device is not there"):
-        require_devices()

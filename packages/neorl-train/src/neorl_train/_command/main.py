@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from neorl_core.infrastructure.command_line import Program
+from neorl_train._process.distributed import leave
 from neorl_train._process.switches import prepare_process
 
 OVERVIEW = """usage: neorl-train COMMAND [ARGUMENTS] [--help] [--version]
@@ -93,4 +94,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
         when_memory_ends="start a run with a smaller steps.batch_size or networks.hidden, fewer "
         "seeds, starts or rows, or continue this one on a machine with more",
     )
-    return program.run(arguments)
+    return leave(program.run(arguments))

@@ -30,6 +30,12 @@ examples:
   neorl-train run CSTR-v0 --training.on plant --training.algorithms iql
   neorl-train run --data.source ../plant/log.h5 --penalty overheating 0.5
   neorl-train run my.toml --algorithms.td3-bc.alpha 1.0 --output.no-tracking
+  neorl-train run my.toml --devices.batch 4
+
+several processes train one run where the environment of each says so (two on one machine):
+  export NEORL_COORDINATOR=127.0.0.1:8476 NEORL_PROCESSES=2
+  NEORL_PROCESS=1 neorl-train run my.toml &
+  NEORL_PROCESS=0 neorl-train run my.toml
 """
 
 FINE_TUNING_USAGE = """neorl-train finetune RUN [CONFIG.toml] [--OPTION VALUE ...]

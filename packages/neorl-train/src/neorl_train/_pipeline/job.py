@@ -32,6 +32,7 @@ from neorl_train.runs._directory import RunDirectory, create_run
 from neorl_train.runs._disk_space import one_line_when_full
 from neorl_train.runs._lock import locked
 from neorl_train.runs._names import FAILED, FINISHED, INTERRUPTED, RECORD, RUNNING
+from neorl_train.training._processes import LostProcessError, all_or_none, text_of_leader
 from neorl_train.training._queues import EXECUTION_MODE, SHARED_MODE
 
 
@@ -60,7 +61,8 @@ def run_job(
             resumed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
-    complete, run = begin_job(config, reporter, about)
+    with all_or_none("begin the run"):
+        complete, run = begin_job(config, reporter, about)
     with _left_only_if_begun(run, timings):
         return carry_on(complete, run, reporter, timings)
 
@@ -127,6 +129,18 @@ def resume_job(
     Raises:
         InputError: As for :func:`run_job`; also if the configuration was changed.
     """
+    with all_or_none("resume the run"):
+        _require_resumable(run, config)
+        complete = None if is_complete(run) else _reopened(run, config, reporter)
+    if complete is None:
+        reporter.say(f"run {run.path} is finished and its results are complete: nothing to do")
+        text_of_leader("")
+        return run
+    return carry_on(complete, run, reporter, timings)
+
+
+def _require_resumable(run: RunDirectory, config: Config) -> None:
+    """Refuses a run whose configuration was changed, and one that others carry out."""
     record = run.record()
     validate(config)
     if record["config_hash"] != config_hash(config):
@@ -139,11 +153,11 @@ def resume_job(
             f"{run.path} is a site of a federation; go on with `neorl-train federate "
             f"{record['federation']}`"
         )
-    if is_complete(run):
-        reporter.say(f"run {run.path} is finished and its results are complete: nothing to do")
-        return run
-    _note_other_versions(run, record, reporter)
-    return carry_on(reopened(config), run, reporter, timings)
+
+
+def _reopened(run: RunDirectory, config: Config, reporter: Reporter) -> ResolvedRun:
+    _note_other_versions(run, run.record(), reporter)
+    return reopened(config)
 
 
 PACKAGES = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "neorl-train")
@@ -235,6 +249,7 @@ def carry_on(
         session = Session(run, reporter, stop, timings)
         with _accounted(session), one_line_when_full(f"run {run.path.name}", run.resume_line()):
             run.update_record(status=RUNNING, resume=run.resume_line(), error="")
+            text_of_leader(dump_toml(config_to_dict(resolved_run.config)))
             all_stages(resolved_run, session)
     return run
 
@@ -247,6 +262,9 @@ def _accounted(session: Session) -> Iterator[None]:
     except InterruptedRunError as error:
         _note(session, INTERRUPTED)
         raise InterruptedRunError(error.signal_number, session.directory.resume_line()) from None
+    except LostProcessError as error:
+        _note(session, INTERRUPTED, error=one_line(error)[:500])
+        raise
     except BaseException as error:
         _note(session, FAILED, error=one_line(error)[:500])
         raise

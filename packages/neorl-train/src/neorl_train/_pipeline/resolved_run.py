@@ -20,6 +20,7 @@ from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.training._loop import Trained, Watcher
 from neorl_train.training._plan import Plan
+from neorl_train.training._processes import LeaderCheckpoints
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,7 +98,7 @@ class Task:
     seeds: tuple[int, ...]
     plan: Plan
     watcher: Watcher
-    checkpoints: Checkpoints
+    checkpoints: Checkpoints | LeaderCheckpoints
     validate: PolicyValidation
     stop: Callable[[], bool]
     controllers: dict[str, Policy]

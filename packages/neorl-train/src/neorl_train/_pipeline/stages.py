@@ -20,7 +20,6 @@ from neorl_train._pipeline.artefacts import (
 )
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train._pipeline.fine_tuning import fine_tuning_results
-from neorl_train._pipeline.log_stage import read_experience
 from neorl_train._pipeline.monitors import (
     disagreement_watch,
     fitted_watches,
@@ -28,6 +27,7 @@ from neorl_train._pipeline.monitors import (
     monitor_records,
 )
 from neorl_train._pipeline.origins import origin_of
+from neorl_train._pipeline.processes import leader
 from neorl_train._pipeline.resolved_run import Learned, ResolvedRun, Session, Task
 from neorl_train._pipeline.retuning import Retuning, chosen_candidate, retuning_of
 from neorl_train._pipeline.watcher import RunWatcher
@@ -46,19 +46,22 @@ from neorl_train.runs._records import Records
 from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, Tracker, mlflow_installed
 from neorl_train.training._loop import Trained
 from neorl_train.training._plan import Plan
+from neorl_train.training._processes import all_or_none, end_together, stop_of_all
 from neorl_train.verdicts._trial import LogPrediction, trial_verdict
 
 
 def all_stages(run: ResolvedRun, session: Session) -> None:
     """Every stage in turn; those that left their results are cut short."""
     config = run.config
-    experience = read_experience(run, session)
-    watches = fitted_watches(config, experience, run.spec)
-    # Loops may be refused, so before training.
-    controllers = _fit_controllers(run, session, experience)
-    retuning, retuned = _retune(run, session, experience, controllers)
+    experience = leader.read_same_log(run, session)
+    with all_or_none("prepare the training"):
+        watches = fitted_watches(config, experience, run.spec)
+        # Loops may be refused, so before training.
+        controllers = _fit_controllers(run, session, experience)
+        retuning, retuned = _retune(run, session, experience, controllers)
     with _tracked(run, session) as tracker:
         learned = _train_all(run, session, experience, controllers, tracker)
+        end_together()
         _leave_what_was_tried(run, session, learned)
         policies = retuned | _policies(learned)
         watches += disagreement_watch(config, experience, policies)
@@ -185,10 +188,12 @@ def _train_all(
                 tracker=tracker,
                 timings=session.timings,
             )
-            with session.timings.stage(f"train {name}"), session.stop.later():
+            stage = session.timings.stage(f"train {name}")
+            with stage, session.stop.later(), leader.resumable(session):
                 task = task_of(run, session, experience, name, watcher, validation, controllers)
                 learned[name] = run.kind.train(task, run, experience)
             session.stop.check()
+            leader.require_finished(learned[name].trained)
             session.reporter.end()
             _leave_policies(run, session, experience, name, learned[name].trained)
     finally:
@@ -209,15 +214,16 @@ def task_of(
     config, say = run.config, session.reporter.say
     content = _content_hash(experience)
     training = config.training
+    own = run_checkpoints(session.directory, config, name, content, say)
     return Task(
         name=name,
         learner=hyperparameters(config, name),
         seeds=training.seeds,
         plan=Plan(training.updates, training.chunk, config.checkpoints.interval),
         watcher=watcher,
-        checkpoints=run_checkpoints(session.directory, config, name, content, say),
+        checkpoints=leader.checkpoints_for_all(own),
         validate=validation,
-        stop=session.stop.requested,
+        stop=stop_of_all(session.stop.requested),
         controllers=controllers,
         say=say,
     )

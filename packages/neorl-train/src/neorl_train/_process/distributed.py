@@ -1,19 +1,52 @@
-"""The devices that a command runs on, asked for before anything runs on them."""
+"""Joins the processes of one training, on one machine or several, as the environment names them."""
 
 import os
+import sys
+import time
+from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import one_line
 
+COORDINATOR, PROCESSES, PROCESS = "NEORL_COORDINATOR", "NEORL_PROCESSES", "NEORL_PROCESS"
+AUTO = "auto"
+SECONDS_TO_JOIN = 300
+SECONDS_TO_NOTICE = 30
+"""Until a process that stopped without a word counts as lost."""
+SECONDS_TO_SAY = 2
 
-def require_devices() -> None:
-    """Refuses a kind of device that is not there.
+
+def join_processes() -> None:
+    """Makes this process one of several, where the environment says so, and asks for devices.
+
+    ``NEORL_COORDINATOR`` is the address of process 0 as ``HOST:PORT``, ``NEORL_PROCESSES`` the
+    number of processes and ``NEORL_PROCESS`` that of this one, from 0; with
+    ``NEORL_COORDINATOR=auto`` JAX takes all three from SLURM, Open MPI or Kubernetes. Call it
+    before anything has run on a device.
 
     Raises:
-        InputError: Naming what ``JAX_PLATFORMS`` asks for.
+        InputError: If a variable is missing or no number, the others do not come, or the kind of
+            device that ``JAX_PLATFORMS`` names is not there.
     """
     import jax
 
+    address = os.environ.get(COORDINATOR, "")
+    if address and not jax.distributed.is_initialized():
+        count, number = (0, 0) if address == AUTO else _numbers(address)
+        given: dict[str, Any] = {"heartbeat_timeout_seconds": SECONDS_TO_NOTICE}
+        try:
+            if address == AUTO:
+                jax.distributed.initialize(**given)
+            else:
+                jax.distributed.initialize(
+                    address, count, number, initialization_timeout=SECONDS_TO_JOIN, **given
+                )
+        except (RuntimeError, ValueError) as error:
+            raise InputError(
+                f"{COORDINATOR}={address}: the processes of this training cannot be joined: "
+                f"{one_line(error)[:200]}; start all of them, each with its own {PROCESS}, and let "
+                "each reach that address"
+            ) from error
     try:
         jax.devices()
     except RuntimeError as error:
@@ -22,3 +55,36 @@ def require_devices() -> None:
             f"JAX_PLATFORMS={wanted}: that device is not there ({one_line(error)[:160]}); unset "
             "it to run on what there is, or install the driver and 'neorl-train[cuda]'"
         ) from error
+
+
+def _numbers(address: str) -> tuple[int, int]:
+    host, colon, port = address.rpartition(":")
+    if not (host and colon and port.isdecimal()):
+        raise InputError(f"{COORDINATOR} must be HOST:PORT or {AUTO}, got {address!r}")
+    values = []
+    for name in (PROCESSES, PROCESS):
+        text = os.environ.get(name, "")
+        if not text.isdecimal():
+            raise InputError(
+                f"{COORDINATOR} is set, so {name} must be a whole number, got {text!r}"
+            )
+        values.append(int(text))
+    count, number = values
+    if not 0 <= number < count:
+        raise InputError(f"{PROCESS} must be below {PROCESSES} = {count}, got {number}")
+    return count, number
+
+
+def leave(code: int) -> int:
+    """Ends a process that failed among several at once; elsewhere it gives the exit code back.
+
+    What runs at the usual end of a process would wait for processes that are gone, and then abort.
+    """
+    jax = sys.modules.get("jax")
+    if code == 0 or jax is None or not jax.distributed.is_initialized():
+        return code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if jax.process_index() == 0:
+        time.sleep(SECONDS_TO_SAY)  # without it the others abort, so they speak first
+    os._exit(code)

@@ -203,6 +203,9 @@ class Checkpoints:
             registry.add(ocp.handlers.JsonHandler, checkpointable_name=MANIFEST)
             context = ocp.Context()
             context.checkpointables.registry = registry
+            if jax.process_count() > 1:
+                self._manager = _OneOfSeveral(self.folder, context, self._interval, self._keep)
+                return self._manager
             training: Any = ocp.training
             every = training.save_decision_policies.FixedIntervalPolicy(self._interval)
             newest = training.preservation_policies.LatestN(self._keep)
@@ -214,6 +217,56 @@ class Checkpoints:
                 context=context,
             )
         return self._manager
+
+
+class _OneOfSeveral:
+    """What Orbax's ``Checkpointer`` does, by one process of several, which waits for no other.
+
+    That class makes its folder together with all processes, and so does the function that saves:
+    the manager beneath them need not. It writes the same form.
+
+    Args:
+        folder: A folder that is there.
+        context: Orbax's context, changed to this process alone.
+        interval: Number of steps between two checkpoints.
+        keep: Number of checkpoints that stay.
+    """
+
+    def __init__(self, folder: Path, context: Any, interval: int, keep: int) -> None:
+        import orbax.checkpoint as ocp
+
+        me: Any = context.multiprocessing
+        me.primary_host, me.active_processes = jax.process_index(), {jax.process_index()}
+        me.barrier_sync_key_prefix = "neorl"
+        self._folder, self._context = folder.absolute(), context
+        options = ocp.CheckpointManagerOptions(
+            save_interval_steps=interval,
+            max_to_keep=keep,
+            create=False,
+            cleanup_tmp_directories=True,
+            multiprocessing_options=me.v0(),
+        )
+        self._manager = ocp.CheckpointManager(self._folder, options=options)
+        self.should_save, self.close = self._manager.should_save, self._manager.close
+
+    def save_checkpointables_async(self, step: int, items: Any, *, force: bool) -> Any:
+        from orbax.checkpoint import args
+
+        values: Any = {ARRAYS: args.PyTreeSave(items[ARRAYS])}
+        values[MANIFEST] = args.JsonSave(items[MANIFEST])
+        self._manager.save(step, args=args.Composite(**values), force=force)
+        return self
+
+    def load_checkpointables(self, step: int, template: Any) -> Any:
+        from orbax.checkpoint import v1 as ocp
+
+        with self._context:
+            return ocp.load_checkpointables(str(self._folder / str(step)), template)
+
+    def result(self) -> None:
+        """Waits for the last checkpoint, and raises what went wrong with it."""
+        self._manager.wait_until_finished()
+        self._manager.check_for_errors()
 
 
 def complete_steps(folder: Path) -> list[int]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,9 @@ import numpy as np
 
 from neorl_core import InputError
 from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.training._processes import LeaderCheckpoints
 
+AnyCheckpoints: TypeAlias = Checkpoints | LeaderCheckpoints | None
 NAMED = 3
 """So many tensors are named, and the others counted."""
 
@@ -21,7 +23,7 @@ def require_finite_metrics(
     step: int,
     metrics: Sequence[dict[str, float]],
     snapshot: Any,
-    checkpoints: Checkpoints | None,
+    checkpoints: AnyCheckpoints,
 ) -> None:
     """Refuses a metric that is not finite.
 
@@ -44,7 +46,11 @@ def require_finite_metrics(
 
 
 def require_finite_states(
-    name: str, seeds: Sequence[int], step: int, snapshot: Any, checkpoints: Checkpoints | None
+    name: str,
+    seeds: Sequence[int],
+    step: int,
+    snapshot: Any,
+    checkpoints: AnyCheckpoints,
 ) -> None:
     """Refuses states that are not finite, though every metric up to them was.
 
@@ -76,7 +82,7 @@ def _said(tensors: list[str]) -> str:
     return f" (and so {', '.join(tensors[:NAMED])}{f' and {more} more' if more > 0 else ''})"
 
 
-def _refuse(name: str, what: str, step: int, checkpoints: Checkpoints | None) -> NoReturn:
+def _refuse(name: str, what: str, step: int, checkpoints: AnyCheckpoints) -> NoReturn:
     left = "no checkpoint was kept"
     if checkpoints is not None:
         checkpoints.wait()

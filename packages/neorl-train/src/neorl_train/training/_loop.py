@@ -16,6 +16,7 @@ from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._divergence import require_finite_metrics, require_finite_states
 from neorl_train.training._mesh import Place, places_for, require_equal_parts
 from neorl_train.training._plan import USUAL_PLAN, Plan
+from neorl_train.training._processes import LeaderCheckpoints
 from neorl_train.training._queues import SeedQueues
 from neorl_train.training._seeds import offline_seeds
 
@@ -121,7 +122,7 @@ def train(
     plan: Plan = USUAL_PLAN,
     *,
     watcher: Watcher = UNWATCHED,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: Checkpoints | LeaderCheckpoints | None = None,
     validate: Validate | None = None,
     stop: Callable[[], bool] = never,
     batch_devices: int = 0,
@@ -175,7 +176,7 @@ def fitted_before(
     data: TrainingData | StreamedData,
     seeds: Sequence[int],
     plan: Plan,
-    checkpoints: Checkpoints | None,
+    checkpoints: Checkpoints | LeaderCheckpoints | None,
     stop: Callable[[], bool],
     places: Sequence[Place],
 ) -> list[dict[str, LearnerState]]:
@@ -205,7 +206,7 @@ def run_loop(
     algorithm: Learner,
     plan: Plan,
     watcher: Watcher,
-    checkpoints: Checkpoints | None,
+    checkpoints: Checkpoints | LeaderCheckpoints | None,
     validate: Validate | None,
     stop: Callable[[], bool],
 ) -> Trained:
@@ -236,7 +237,7 @@ def loop_chunks(
     algorithm: Learner,
     plan: Plan,
     watcher: Watcher,
-    checkpoints: Checkpoints | None,
+    checkpoints: Checkpoints | LeaderCheckpoints | None,
     validate: Validate | None,
     stop: Callable[[], bool],
 ) -> Generator[None, None, Trained]:
@@ -317,7 +318,7 @@ class _Loop:
         algorithm: Learner,
         plan: Plan,
         watcher: Watcher,
-        checkpoints: Checkpoints | None,
+        checkpoints: Checkpoints | LeaderCheckpoints | None,
         validate: Validate | None,
     ) -> None:
         self.parallel, self.plan, self.watcher = parallel, plan, watcher

@@ -17,23 +17,33 @@ def command(arguments: list[str]) -> None:
     """``neorl-train resume RUN``."""
     summary = (
         "Continues an interrupted run to the same bits; with --devices.batch N on another number\n"
-        "of devices that share each batch, which rounds otherwise."
+        "of devices that share each batch, which rounds otherwise. Several processes continue\n"
+        "it together where NEORL_COORDINATOR and the others are set that `run --help` shows."
     )
     arguments, devices = _without_devices(arguments)
     run, flags = read_run_argument("resume", arguments, summary, takes=FLAGS)
     from neorl_train._pipeline.job import resume_job
-    from neorl_train._process.distributed import require_devices
+    from neorl_train._pipeline.processes.follower import follow
+    from neorl_train._process.distributed import join_processes
     from neorl_train._process.progress import Reporter
     from neorl_train._process.timings import Timings
     from neorl_train.configuration._configure import configure
-    from neorl_train.configuration._sections import DevicesConfig
+    from neorl_train.configuration._sections import DevicesConfig, config_hash
+    from neorl_train.configuration._validation import validate
+    from neorl_train.training._processes import all_or_none, leads, require_equal
 
     timings = Timings.since_start("start of Python, imports")
-    run.record()
-    config = configure(run.config)
+    join_processes()
+    with all_or_none("read the run directory"):
+        run.record()
+        config = configure(run.config)
+        validate(config)
+    require_equal(config_hash(config), "configuration")
+    if not leads():
+        follow()
+        return
     if devices is not None:
         config = dataclasses.replace(config, devices=DevicesConfig(batch=devices))
-    require_devices()
     resume_job(run, config, Reporter(quiet=flags.quiet), timings)
     print_results(run, timings, flags)
     if importlib.util.find_spec("neorl_deploy") is not None and not flags.json:

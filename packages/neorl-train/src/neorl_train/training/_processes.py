@@ -1,0 +1,181 @@
+"""Processes that train together: they agree on what to do, and process 0 alone writes."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from neorl_core import InputError
+from neorl_core.infrastructure.command_line import one_line
+from neorl_train.runs._checkpoints import Checkpoints, Restored
+
+FINE, FAILED = 0, 1
+LOST = re.compile(r"gloo|nccl|connection|coordination|heartbeat|peer|deadline|unavailable", re.I)
+
+
+class LostProcessError(InputError):
+    """Another process of the training ended without a word."""
+
+
+def several() -> bool:
+    """Whether this process trains together with others."""
+    return jax.process_count() > 1
+
+
+def leads() -> bool:
+    """Whether this process writes; it does alone where there are no others."""
+    return jax.process_index() == 0
+
+
+@contextlib.contextmanager
+def all_or_none(what: str) -> Iterator[None]:
+    """What all processes do at once: where one of them fails, none goes on.
+
+    Args:
+        what: What is done, as an infinitive.
+
+    Raises:
+        InputError: In those that did not fail themselves, naming the process that did.
+    """
+    if not several():
+        yield
+        return
+    try:
+        yield
+    except LostProcessError:
+        raise
+    except BaseException:
+        _gathered(np.array([FAILED]))
+        raise
+    failed = np.flatnonzero(_gathered(np.array([FINE])).ravel() == FAILED)
+    if failed.size:
+        raise InputError(f"process {failed[0]} could not {what}; its own message says why")
+
+
+@contextlib.contextmanager
+def lost_in_one_line(then: str) -> Iterator[None]:
+    """An error of the connection to another process becomes one line.
+
+    Args:
+        then: What to do.
+
+    Raises:
+        LostProcessError: Naming what was seen of it.
+    """
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, RuntimeError) as error:
+        if not several() or isinstance(error, InputError) or not LOST.search(str(error)):
+            raise
+        raise LostProcessError(
+            f"another of the {jax.process_count()} processes was lost ({one_line(error)[:120]}); "
+            f"{then}"
+        ) from None
+
+
+def require_equal(text: str, what: str) -> None:
+    """Refuses processes that do not mean the same.
+
+    Args:
+        text: What this one has, such as a content hash.
+        what: What it is.
+
+    Raises:
+        InputError: In all processes, naming the first that differs from process 0.
+    """
+    if not several():
+        return
+    mine = np.frombuffer(text.encode().ljust(128)[:128], np.uint8)
+    everyone = _gathered(mine)
+    different = np.flatnonzero((everyone != everyone[0]).any(axis=1))
+    if different.size:
+        raise InputError(
+            f"process {different[0]} has another {what} than process 0; give all of them the same"
+        )
+
+
+def text_of_leader(text: str) -> str:
+    """What process 0 says, in all processes."""
+    return _bytes_of_leader(text.encode()).decode()
+
+
+def stop_of_all(stop: Callable[[], bool]) -> Callable[[], bool]:
+    """Whether any process was asked to stop, so that all of them stop after the same chunk."""
+    if not several():
+        return stop
+    return lambda: bool(_gathered(np.array([int(stop())])).any())
+
+
+def end_together() -> None:
+    """The trainings are done: from here on each process is alone, and none waits for another."""
+    if several():
+        jax.distributed.shutdown()
+
+
+class LeaderCheckpoints:
+    """Checkpoints that process 0 reads and writes; the others are told what it read.
+
+    Args:
+        own: Those of process 0; ``None`` in the others.
+    """
+
+    def __init__(self, own: Checkpoints | None) -> None:
+        self._own = own
+
+    def part(self, name: str) -> "LeaderCheckpoints":
+        """As :meth:`Checkpoints.part`."""
+        return LeaderCheckpoints(None if self._own is None else self._own.part(name))
+
+    def save(self, step: int, tree: Any, *, force: bool = False) -> bool:
+        """As :meth:`Checkpoints.save`; a disk that refuses stops all processes."""
+        return self._own is not None and self._own.save(step, tree, force=force)
+
+    def wait(self) -> None:
+        """As :meth:`Checkpoints.wait`."""
+        if self._own is not None:
+            self._own.wait()
+
+    def close(self) -> None:
+        """As :meth:`Checkpoints.close`."""
+        if self._own is not None:
+            self._own.close()
+
+    def steps(self) -> list[int]:
+        """As :meth:`Checkpoints.steps`; none where nothing is written."""
+        return [] if self._own is None else self._own.steps()
+
+    def restore(self, template: Any) -> Restored | None:
+        """As :meth:`Checkpoints.restore`, in all processes."""
+        with all_or_none("restore the checkpoint"):
+            found = None if self._own is None else self._own.restore(template)
+        step = int(_bytes_of_leader(str(-1 if found is None else found.step).encode()))
+        if step < 0:
+            return None
+        leaves, structure = jax.tree.flatten(template if found is None else found.tree)
+        arrays = [np.asarray(leaf) for leaf in leaves]
+        received = _bytes_of_leader(b"".join(array.tobytes() for array in arrays))
+        values, place = [], 0
+        for array in arrays:
+            part = received[place : place + array.nbytes]
+            values.append(np.frombuffer(part, array.dtype).reshape(array.shape).copy())
+            place += array.nbytes
+        return Restored(step, structure.unflatten(values))
+
+
+def _gathered(values: np.ndarray) -> np.ndarray:
+    with lost_in_one_line("start all of them again"):
+        return np.asarray(multihost_utils.process_allgather(values))
+
+
+def _bytes_of_leader(mine: bytes) -> bytes:
+    """The bytes of process 0, of whatever length."""
+    with lost_in_one_line("start all of them again"):
+        size = int(multihost_utils.broadcast_one_to_all(np.int32(len(mine))))
+        sent = np.zeros(size, np.uint8)
+        if leads():
+            sent[:] = np.frombuffer(mine, np.uint8)
+        return np.asarray(multihost_utils.broadcast_one_to_all(sent)).tobytes()

@@ -1,0 +1,234 @@
+"""Two processes on one machine train one run, and end together."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from neorl_agents import load_policy
+from neorl_core import InputError
+from neorl_envs import write_dataset
+from neorl_train._process import distributed
+from neorl_train.training import _processes as several
+
+CONFIG = """
+[data]
+source = "{log}"
+[training]
+algorithms = ["bc"]
+seeds = [0, 1]
+updates = {updates}
+chunk = 20
+[checkpoints]
+interval = 20
+[algorithms.bc.networks]
+hidden = [16, 16]
+[algorithms.bc.steps]
+batch_size = 32
+[output]
+directory = "{runs}"
+tracking = false
+"""
+
+
+def _processes(words, count, folder, **environment):
+    """The command in so many processes of one device each, which find one another on loopback."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {
+        **os.environ,
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
+        **({"NEORL_COORDINATOR": f"127.0.0.1:{port}"} if count > 1 else {}),
+        "NEORL_PROCESSES": str(count),
+        **environment,
+    }
+    begun = []
+    for number in range(count):
+        with (
+            (folder / f"out-{number}").open("w") as out,
+            (folder / f"err-{number}").open("w") as err,
+        ):
+            begun.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "neorl_train", *_words_of(words, number)],
+                    env={**shared, "NEORL_PROCESS": str(number)},
+                    stdout=out,
+                    stderr=err,
+                )
+            )
+    return begun
+
+
+def _words_of(words, number):
+    """Those of one process: where a word is a list, each process has its own."""
+    return [str(word[number] if isinstance(word, list) else word) for word in words]
+
+
+def _ended(processes, folder):
+    codes = [process.wait(timeout=900) for process in processes]
+    return codes, [(folder / f"err-{number}").read_text() for number in range(len(codes))]
+
+
+@pytest.fixture
+def configured(tmp_path, make_log):
+    write_dataset(tmp_path / "log.h5", make_log(0, 40, 12))
+
+    def write(name, updates=40):
+        file = tmp_path / f"{name}.toml"
+        text = CONFIG.format(log=tmp_path / "log.h5", runs=tmp_path / name, updates=updates)
+        file.write_text(text)
+        return file, tmp_path / name / "0001"
+
+    return write
+
+
+def _wait_for_checkpoint(run, folder):
+    checkpoints, last = run / "checkpoints" / "bc", time.monotonic() + 600
+    while not (checkpoints.is_dir() and any(p.name.isdecimal() for p in checkpoints.iterdir())):
+        assert time.monotonic() < last, (folder / "err-0").read_text()
+        time.sleep(0.2)
+
+
+def _policies(run):
+    return [load_policy(run / f"policies/bc-{seed}.safetensors").policy for seed in (0, 1)]
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_two_processes_leave_the_run_of_one(configured, tmp_path):
+    runs = {}
+    for name, count in (("one", 1), ("two", 2)):
+        file, runs[name] = configured(name)
+        codes, said = _ended(_processes(["run", file], count, tmp_path), tmp_path)
+        assert codes == [0] * count, said
+    for one, two in zip(_policies(runs["one"]), _policies(runs["two"]), strict=True):
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    record = json.loads((runs["two"] / "run.json").read_text())
+    assert record["status"] == "finished"
+    assert (runs["two"] / "report.html").exists()
+    assert [path.name for path in (tmp_path / "two").iterdir() if path.name.isdecimal()] == ["0001"]
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_lost_process_leaves_a_run_that_one_process_resumes(configured, tmp_path):
+    file, run = configured("lost", updates=200_000)
+    processes = _processes(["run", file], 2, tmp_path)
+    _wait_for_checkpoint(run, tmp_path)
+    processes[1].send_signal(signal.SIGKILL)
+    codes, said = _ended(processes, tmp_path)
+    assert codes == [2, -signal.SIGKILL], said
+    assert "another of the 2 processes was lost" in said[0]
+    assert "resume" in said[0]
+    assert "Traceback" not in said[0]
+    assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
+    # One process goes on from the checkpoint; Ctrl-C ends it, for the run is long.
+    (alone,) = _processes(["resume", run], 1, tmp_path)
+    while "continues after update" not in (tmp_path / "err-0").read_text():
+        assert alone.poll() is None, (tmp_path / "err-0").read_text()
+        time.sleep(0.2)
+    alone.send_signal(signal.SIGINT)
+    assert alone.wait(timeout=600) == 130
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_signal_to_any_process_stops_all_with_a_checkpoint(configured, tmp_path):
+    file, run = configured("stopped", updates=200_000)
+    processes = _processes(["run", file], 2, tmp_path)
+    _wait_for_checkpoint(run, tmp_path)
+    processes[1].send_signal(signal.SIGTERM)
+    codes, said = _ended(processes, tmp_path)
+    assert codes == [128 + signal.SIGTERM] * 2, said
+    assert f"neorl-train resume {run}" in said[0]
+    assert "Traceback" not in "".join(said)
+    assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_processes_with_other_configurations_begin_no_run(configured, tmp_path):
+    file, run = configured("apart")
+    other, _ = configured("other", updates=60)
+    begun = _processes(["run", [file, other]], 2, tmp_path)
+    codes, said = _ended(begun, tmp_path)
+    assert codes == [2, 2], said
+    for one in said:
+        assert "process 1 has another configuration than process 0; give all of them" in one
+        assert "Traceback" not in one
+    assert not run.exists()
+
+
+def test_processes_that_do_not_agree_are_refused_by_number(monkeypatch):
+    """What the collective would gather from three processes, without starting them."""
+
+    def gathered(mine):
+        return np.stack([mine, mine, np.roll(mine, 1)])
+
+    monkeypatch.setattr(jax, "process_count", lambda: 3)
+    monkeypatch.setattr(several.multihost_utils, "process_allgather", gathered)
+    with pytest.raises(InputError, match="process 2 has another log than process 0; give all"):
+        several.require_equal("sha256:0123", "log")
+    monkeypatch.setattr(
+        several.multihost_utils, "process_allgather", lambda mine: np.stack([mine] * 3)
+    )
+    several.require_equal("sha256:0123", "log")
+
+
+def test_a_process_that_fails_stops_the_others_by_number(monkeypatch):
+    failed = np.array([[several.FINE], [several.FAILED]])
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(several.multihost_utils, "process_allgather", lambda mine: failed)
+    with (
+        pytest.raises(InputError, match="process 1 could not read its copy of the log; its own"),
+        several.all_or_none("read its copy of the log"),
+    ):
+        pass
+
+
+def test_an_error_of_a_connection_says_that_a_process_was_lost(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with (
+        pytest.raises(several.LostProcessError, match="another of the 2 processes was lost"),
+        several.lost_in_one_line("start all of them again"),
+    ):
+        raise RuntimeError("Gloo: Connection closed by peer [127.0.0.1]:1")
+    with pytest.raises(RuntimeError, match="bug"), several.lost_in_one_line("resume"):
+        raise RuntimeError("bug")
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"NEORL_COORDINATOR": "here"}, "must be HOST:PORT or auto"),
+        ({"NEORL_COORDINATOR": "a:1", "NEORL_PROCESSES": "x"}, "NEORL_PROCESSES must be a whole"),
+        (
+            {"NEORL_COORDINATOR": "a:1", "NEORL_PROCESSES": "2", "NEORL_PROCESS": "2"},
+            "NEORL_PROCESS must be below NEORL_PROCESSES = 2",
+        ),
+    ],
+)
+def test_a_bad_environment_is_refused_by_name(monkeypatch, given, fault):
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=fault):
+        distributed.join_processes()
+
+
+def test_a_kind_of_device_that_is_not_there_is_one_line(monkeypatch):
+    def none():
+        raise RuntimeError("Unknown backend cuda")
+
+    monkeypatch.setattr(jax, "devices", none)
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    with pytest.raises(ValueError, match="JAX_PLATFORMS=cuda: that device is not there"):
+        distributed.join_processes()
