@@ -12,7 +12,7 @@ from neorl_agents.learning import for_run, log_tables
 from neorl_core import InputError, as_arrays
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData
-from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.training._divergence import AnyCheckpoints
 from neorl_train.training._feeds import Feed, MemoryFeed, StreamFeed
 from neorl_train.training._loop import (
     UNWATCHED,
@@ -51,7 +51,7 @@ class Setting:
 
     learner: Learner
     watcher: Watcher = UNWATCHED
-    checkpoints: Checkpoints | None = None
+    checkpoints: AnyCheckpoints = None
     validate: Validate | None = None
 
 
