@@ -91,12 +91,12 @@ def test_mobile(parity):
     done = parity.update(MOBILE, model=MODEL, n_samples=2, penalty_weight=0.7, share=0.25)
     s, rows, keys = done.before, first(done.rows), parity.split(done.key, 3)
     mean, std = changes(parity, done, s.context["model"].parameters, rows)
-    noise_key, action_key = parity.split(keys[2], 2)
+    noise_key, action_key = parity.split(parity.split(keys[2], 2)[0], 2)
     following = rows.obs + mean + std * parity.normal(noise_key, (2, *mean.shape))
     flat = following.reshape(-1, following.shape[-1])
     action, _ = drawn(parity, s.parameters["actor"], flat, action_key)
     values = parity.values(s.targets["critics"], flat, action).min(0).reshape(2, 3, 8)
-    penalty = values.mean(0).std(0)
+    penalty = values.mean(0).std(0, ddof=1)
     penalty[:2] = 0  # of a batch of 8 a quarter is of the log
     np.testing.assert_allclose(done.metrics["inconsistency"], penalty[2:].mean(), rtol=1e-6)
     target = soft_target(parity, done, rows, keys[0], reward=rows.reward - 0.7 * penalty)
@@ -111,7 +111,8 @@ def test_combo(parity, states):
         COMBO, model=MODEL, n_samples=3, conservative_weight=0.6, share=0.25, states=states
     )
     s, rows, keys = done.before, first(done.rows), parity.split(done.key, 3)
-    uniform_key, here_key, next_key = parity.split(keys[2], 3)
+    critic_key = parity.split(keys[2], 2)[1]
+    uniform_key, here_key, next_key = parity.split(critic_key, 3)
     with jax.enable_x64(True):
         uniform = jax.random.uniform(uniform_key, (8, 3, 2), np.float64, -1, 1)
     actions, densities = [np.asarray(uniform)], [np.full((8, 3), -2 * np.log(2))]
@@ -219,7 +220,7 @@ def test_a_step_that_morel_does_not_know_is_worth_the_worst_reward_for_ever(prob
 
 def test_the_inconsistency_is_that_of_means():
     values = np.random.default_rng(0).normal(size=(5, 3, 7))
-    np.testing.assert_allclose(inconsistency(values), values.mean(0).std(0), rtol=1e-5)
+    np.testing.assert_allclose(inconsistency(values), values.mean(0).std(0, ddof=1), rtol=1e-5)
     assert float(inconsistency(jnp.ones((4, 3, 2)) - 7).max()) == 0
 
 

@@ -167,3 +167,12 @@ def test_a_hunt_leaves_lines_and_a_result_and_continues(tmp_path) -> None:
     other = dataclasses.replace(options, agents=3)
     with pytest.raises(InputError, match="its number of agents is 2, expected 3"):
         hunt(other, say=lambda line: None, stop=lambda: False)
+
+
+def test_the_mended_hunt_has_the_target_that_learns_and_the_original_its_own():
+    mended, original = HuntOptions().learner(), HuntOptions(semantics="original").learner()
+    assert (mended.n_step, mended.discount) == (1, 0.99**3)
+    assert (original.n_step, original.discount) == (3, 0.99)
+    assert HuntOptions(n_step=3, discount=0.99).learner() == dataclasses.replace(
+        mended, n_step=3, discount=0.99
+    )

@@ -213,8 +213,8 @@ def logged_steps(
     )
     action = jnp.concatenate([steps.action[:, 1:], rows.action[:, None]], axis=1)
     counts = jnp.ones(batch, bool) if rows.mask is None else rows.mask
-    told = jnp.concatenate([steps.action_known[:, 1:], counts[:, None]], axis=1)
-    return steps, action, steps.obs_known & told
+    counts_known = jnp.concatenate([steps.action_known[:, 1:], counts[:, None]], axis=1)
+    return steps, action, steps.obs_known & counts_known
 
 
 def _action_loss(

@@ -115,8 +115,8 @@ class SequencePolicy(eqx.Module):
         """Remembers what the plant received; NaN where that is not known."""
         known = (carry.known[-1, 0] > 0) & jnp.all(jnp.isfinite(action))
         unit = jnp.where(known, self.action.to_scaled(action), 0)
-        told = jnp.concatenate([unit, known[None].astype(unit.dtype)])
-        return carry._replace(sent=told.astype(carry.sent.dtype))
+        sent = jnp.concatenate([unit, known[None].astype(unit.dtype)])
+        return carry._replace(sent=sent.astype(carry.sent.dtype))
 
     def left(self, carry: SequenceCarry) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
         """What is left of the target and of the budgets, in the units of the log."""
@@ -134,13 +134,13 @@ class SequencePolicy(eqx.Module):
         """The memory with the newest observation in it, and what is left now."""
         horizon, dtype = self.network.shape.horizon, carry.obs.dtype
         seen = jnp.where(known, self.obs.to_scaled(obs), 0).astype(dtype)
-        told = carry.sent[-1] > 0
+        action_known = carry.sent[-1] > 0
         counted = self.counts(jnp.concatenate([carry.obs[-1], carry.sent[:-1], seen])) / horizon
         share = carry.left / jnp.maximum(horizon - carry.step + 1, 1).astype(dtype)
-        off = jnp.where((carry.known[-1, 0] > 0) & told & known, counted, share)
+        off = jnp.where((carry.known[-1, 0] > 0) & action_known & known, counted, share)
         left = carry.left - jnp.where(carry.step > 0, off, 0)
         left = jnp.concatenate([left[:1], jnp.maximum(left[1:], 0)]).astype(dtype)
-        flags = jnp.stack([known, told]).astype(dtype)
+        flags = jnp.stack([known, action_known]).astype(dtype)
 
         def rolled(old: Array, newest: Array) -> Array:
             return jnp.concatenate([old[1:], newest[None]])

@@ -69,7 +69,7 @@ def evaluate(
     Args:
         environment: A plant, with its controllers, operators and random parameters.
         policies: Learned policies by name; ``"iql-0"`` is a seed of the group ``"iql"``.
-        dataset: The log, which is told beside them; ``None`` for none.
+        dataset: The log, whose own episodes get a row beside them; ``None`` for none.
         candidate: Name of the policy that would be exported; the first of ``policies`` by default.
         incumbent: Tuning of the plant that runs today, which the verdict compares with; the plant's
             reference by default.
@@ -153,7 +153,7 @@ def evaluate_controllers(
     Args:
         environment: A plant, with its tunings, operators and random parameters.
         controllers: Further policies by name, such as controllers that were fitted on a log.
-        dataset: The log, which is told beside them; ``None`` for none.
+        dataset: The log, whose own episodes get a row beside them; ``None`` for none.
         behaviour: What filled the log, in turns; all tunings of the plant with its operators by
             default.
         key: Key of starts and noise.

@@ -18,8 +18,8 @@ LEFT_OUT = ("algorithms", "output")
 
 def run_parameters(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a job by dotted name."""
-    kept = {name: section for name, section in config.items() if name not in LEFT_OUT}
-    return dict(_leaves(kept, ""))
+    logged = {name: section for name, section in config.items() if name not in LEFT_OUT}
+    return dict(_leaves(logged, ""))
 
 
 def _leaves(value: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
@@ -95,19 +95,19 @@ def result_metrics(run: RunDirectory) -> dict[str, float]:
     Of the candidate behind its guard; a log without simulator has the answer alone.
     """
     verdict, tables = _read(run.path / VERDICT), _read(run.path / EVALUATION)["tables"]
-    found: dict[str, Any] = {"verdict.deploy": float(verdict["answer"] == "deploy")}
+    metrics: dict[str, Any] = {"verdict.deploy": float(verdict["answer"] == "deploy")}
     row = next(
         (r for r in tables["rows"] if r["name"] == verdict["candidate"] and r["guarded"]), None
     )
     if row is not None:
-        found |= _ends("return", row["returns"]) | _ends("gain", row["difference"])
-        found["fallback"] = row["fallback"]
+        metrics |= _ends("return", row["returns"]) | _ends("gain", row["difference"])
+        metrics["fallback"] = row["fallback"]
         if row["trips"] is not None:
-            found["trips"] = row["trips"]["value"]
+            metrics["trips"] = row["trips"]["value"]
         for cost in row["costs"]:
-            found |= _ends(f"cost.{cost['name']}", cost["total"])
-            found[f"cost.{cost['name']}.over"] = cost["violating"]["value"]
-    numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
+            metrics |= _ends(f"cost.{cost['name']}", cost["total"])
+            metrics[f"cost.{cost['name']}.over"] = cost["violating"]["value"]
+    numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
     return {name: float(v) for name, v in numbers.items() if math.isfinite(v)}
 
 

@@ -76,10 +76,10 @@ class MlflowTracker:
         self._more.set()
         self._thread.join(self._last_seconds)
         if self._thread.is_alive() and not self._error:
-            return self._told(f"no answer within {self._last_seconds:g} s")
-        return self._told(self._error) if self._error else ""
+            return self._message(f"no answer within {self._last_seconds:g} s")
+        return self._message(self._error) if self._error else ""
 
-    def _told(self, reason: str) -> str:
+    def _message(self, reason: str) -> str:
         return (
             f"tracking stopped ({reason}); the records are complete: "
             f"`neorl-train track {self._run.path}` writes them later"

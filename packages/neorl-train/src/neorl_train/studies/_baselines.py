@@ -57,16 +57,16 @@ def plant_baselines(
         The results, and whether they were there already.
 
     Raises:
-        InputError: If the plant is unknown, or a kept file is damaged.
+        InputError: If the plant is unknown, or a at_hand file is damaged.
     """
     environment = _plant(plant)
     inputs = {"starts": starts, "seed": seed, "level": level, "quality": logged, "version": 1}
-    kept = folder / BASELINE_CACHE / f"{plant}-{plant_digest(plant, inputs)}"
-    if kept.is_dir():
-        return read_evaluation(kept), True
+    at_hand = folder / BASELINE_CACHE / f"{plant}-{plant_digest(plant, inputs)}"
+    if at_hand.is_dir():
+        return read_evaluation(at_hand), True
     controllers, plan = quality(environment, logged)
     low, high = (jnp.asarray(ends(environment.spec.action)) for ends in (lows, highs))
-    found = evaluate_controllers(
+    outcome = evaluate_controllers(
         environment,
         {RANDOM: UniformPolicy(low, high)},
         behaviour=tuple(behaviour_policies(environment, controllers, plan).values()),
@@ -74,8 +74,8 @@ def plant_baselines(
         n_starts=starts,
         level=level,
     )
-    _keep(found, kept)
-    return found, False
+    _keep(outcome, at_hand)
+    return outcome, False
 
 
 def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluation, list[str]]:
@@ -110,7 +110,7 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
     controllers, words = fitted_controllers(config, dataset, environment)
     if environment is None:
         return _in_shadow(config, dataset, controllers), words
-    found = evaluate_controllers(
+    outcome = evaluate_controllers(
         environment,
         controllers,
         dataset,
@@ -118,7 +118,7 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
         n_starts=config.evaluation.starts,
         level=config.evaluation.level,
     )
-    return found, words
+    return outcome, words
 
 
 def scale_from(evaluation: Evaluation) -> Scale:
@@ -145,13 +145,13 @@ def _plant(name: str) -> Plant:
     return make(name)
 
 
-def _keep(found: Evaluation, kept: Path) -> None:
+def _keep(outcome: Evaluation, at_hand: Path) -> None:
     """Two commands at once leave the same content; whoever is second finds it there."""
-    partial = kept.with_name(f"{kept.name}.partial")
+    partial = at_hand.with_name(f"{at_hand.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
-    write_evaluation(partial, found)
-    if not kept.exists():
-        partial.rename(kept)
+    write_evaluation(partial, outcome)
+    if not at_hand.exists():
+        partial.rename(at_hand)
 
 
 def _in_shadow(config: Config, dataset: Dataset, controllers: Mapping[str, Policy]) -> Evaluation:
@@ -169,12 +169,12 @@ def _in_shadow(config: Config, dataset: Dataset, controllers: Mapping[str, Polic
 
 
 def baseline_table(
-    found: Evaluation, quality_or_log: str
+    outcome: Evaluation, quality_or_log: str
 ) -> tuple[Table, tuple[BenchmarkRow, ...]]:
     """The controllers of a plant as a table of a benchmark, and its rows."""
-    tables = found.tables
+    tables = outcome.tables
     rows = controller_rows(
-        (tables.environment, quality_or_log), found, scale_from(found), tables.level
+        (tables.environment, quality_or_log), outcome, scale_from(outcome), tables.level
     )
     title = (
         f"{tables.environment}, {quality_or_log}: controllers as they are on {tables.n_starts} "
@@ -184,9 +184,9 @@ def baseline_table(
     return Table(title, task_cells(rows)), rows
 
 
-def shadow_table(found: Evaluation, log: str) -> Table:
+def shadow_table(outcome: Evaluation, log: str) -> Table:
     """A log without a simulator: its own episodes, and how near controllers are to its actions."""
-    tables = found.tables
+    tables = outcome.tables
     (row,) = tables.rows
     episodes = with_interval(row.returns, decimals([row.returns]))
     costs = "".join(
@@ -208,6 +208,6 @@ def shadow_table(found: Evaluation, log: str) -> Table:
             f"{with_interval(fit.difference, decimals([fit.difference]))} {fit.unit}",
             f"{fit.explained:.2f}",
         ]
-        for fit in found.imitation
+        for fit in outcome.imitation
     ]
     return Table(title, [heads, *cells])

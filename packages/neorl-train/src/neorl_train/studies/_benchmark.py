@@ -214,10 +214,10 @@ def benchmark_of(
         policies |= {one.policy: (one, 0, True) for one in others}
         rows += _rows(task, policies, others[0].tables, level)
         by_task[task] = policies
-        for found, _, _ in policies.values():
-            if found is not None and len(found.steps):
-                validations = max(validations, len(found.steps))
-                curves.append(_learning(task, found, level))
+        for scored, _, _ in policies.values():
+            if scored is not None and len(scored.steps):
+                validations = max(validations, len(scored.steps))
+                curves.append(_learning(task, scored, level))
     return Benchmark(
         level=level,
         rows=tuple(rows),
@@ -242,8 +242,8 @@ def controller_rows(
     task: Task, evaluation: Evaluation, scale: Scale, level: float
 ) -> tuple[BenchmarkRow, ...]:
     """The rows of a plant's controllers alone."""
-    found = measured_controllers(evaluation, scale)
-    policies = {one.policy: (one, 0, True) for one in found}
+    scored = measured_controllers(evaluation, scale)
+    policies = {one.policy: (one, 0, True) for one in scored}
     return tuple(_rows(task, policies, evaluation.tables, level))
 
 
@@ -253,10 +253,10 @@ def _rows(
     tables: ResultTables,
     level: float,
 ) -> list[BenchmarkRow]:
-    known = {policy: found for policy, (found, _, _) in policies.items() if found is not None}
+    known = {policy: scored for policy, (scored, _, _) in policies.items() if scored is not None}
     means = dict(zip(known, means_of(list(known.values()), level), strict=True))
     rows = []
-    for policy, (found, failed, _) in policies.items():
+    for policy, (scored, failed, _) in policies.items():
         shared: dict[str, Any] = {
             "plant": task[0],
             "quality": task[1],
@@ -265,24 +265,24 @@ def _rows(
             "unit": tables.reward_unit,
             "incumbent": tables.reference,
         }
-        if found is None:
+        if scored is None:
             rows.append(BenchmarkRow(**shared, **_NOTHING))
             continue
         last, returns, gain = means[policy]
-        worst, over = _worst(found)
-        followed = found.curves.shape[1] > 0
-        trips = float(np.max(found.trips))
+        worst, over = _worst(scored)
+        followed = scored.curves.shape[1] > 0
+        trips = float(np.max(scored.trips))
         rows.append(
             BenchmarkRow(
                 **shared,
-                role=found.role,
-                seeds=len(found.scores),
+                role=scored.role,
+                seeds=len(scored.scores),
                 returns=returns,
                 gain=None if policy == tables.reference else gain,
                 last=last,
-                each_seed=tuple(map(float, found.scores.mean(axis=1))),
-                best=over_seeds(found.curves.max(axis=1), level) if followed else None,
-                last_there=over_seeds(found.curves[:, -1], level) if followed else None,
+                each_seed=tuple(map(float, scored.scores.mean(axis=1))),
+                best=over_seeds(scored.curves.max(axis=1), level) if followed else None,
+                last_there=over_seeds(scored.curves[:, -1], level) if followed else None,
                 worst_cost=worst,
                 over=over,
                 trips=None if math.isnan(trips) else trips,
@@ -291,16 +291,16 @@ def _rows(
     return rows
 
 
-def _worst(found: Measured) -> tuple[str, float | None]:
-    if not found.violated.shape[1]:
+def _worst(scored: Measured) -> tuple[str, float | None]:
+    if not scored.violated.shape[1]:
         return "", None
-    each = found.violated.max(axis=0)
-    return found.tables.spec.cost[int(np.argmax(each))].name, float(each.max())
+    each = scored.violated.max(axis=0)
+    return scored.tables.spec.cost[int(np.argmax(each))].name, float(each.max())
 
 
-def _learning(task: Task, found: Measured, level: float) -> Learning:
-    score = tuple(over_seeds(found.curves[:, i], level) for i in range(len(found.steps)))
-    return Learning(*task, found.policy, tuple(int(step) for step in found.steps), score)
+def _learning(task: Task, scored: Measured, level: float) -> Learning:
+    score = tuple(over_seeds(scored.curves[:, i], level) for i in range(len(scored.steps)))
+    return Learning(*task, scored.policy, tuple(int(step) for step in scored.steps), score)
 
 
 def _overall(
@@ -309,10 +309,10 @@ def _overall(
     """Learners and kinds of controllers over the tasks that are complete."""
     groups: dict[str, list[tuple[Task, Measured | None, int]]] = {}
     for task, policies in by_task.items():
-        for policy, (found, failed, complete) in policies.items():
-            for kind in _kinds(policy, found):
+        for policy, (scored, failed, complete) in policies.items():
+            for kind in _kinds(policy, scored):
                 if complete:
-                    groups.setdefault(kind, []).append((task, found, failed))
+                    groups.setdefault(kind, []).append((task, scored, failed))
     worst = {
         task: min([0.0, *(float(f.scores.mean(axis=1).min()) for f, _, _ in p.values() if f)])
         for task, p in by_task.items()
@@ -321,12 +321,12 @@ def _overall(
     return tuple(sorted(every, key=lambda one: -one.last.value))
 
 
-def _kinds(policy: str, found: Measured | None) -> list[str]:
+def _kinds(policy: str, scored: Measured | None) -> list[str]:
     """What a policy is called over several plants, whose tunings have names of their own."""
-    if found is None or found.role == "learner" or found.role == "behaviour":
+    if scored is None or scored.role == "learner" or scored.role == "behaviour":
         return [policy]
-    first = ["first tuning"] if policy == found.tables.reference else []
-    return first + (["reference"] if policy == found.best_tuning else [])
+    first = ["first tuning"] if policy == scored.tables.reference else []
+    return first + (["reference"] if policy == scored.best_tuning else [])
 
 
 def _one_overall(
@@ -336,13 +336,13 @@ def _one_overall(
     level: float,
 ) -> Overall:
     columns, bests = [], []
-    for task, found, failed in parts:
-        own = [] if found is None else list(found.scores.mean(axis=1))
+    for task, scored, failed in parts:
+        own = [] if scored is None else list(scored.scores.mean(axis=1))
         columns.append(own + [worst[task]] * failed)
-        if found is not None and found.curves.shape[1] and not failed:
-            bests.append(list(found.curves.max(axis=1)))
+        if scored is not None and scored.curves.shape[1] and not failed:
+            bests.append(list(scored.curves.max(axis=1)))
     scores = _table(columns)
-    known: list[Role] = [found.role for _, found, _ in parts if found]
+    known: list[Role] = [scored.role for _, scored, _ in parts if scored]
     profile = performance_profile(scores.astype(np.float32), jnp.asarray(PROFILE))
     complete = len(bests) == len(parts)
     return Overall(
@@ -367,8 +367,8 @@ def _middle(scores: np.ndarray, level: float) -> Estimate:
     with jax.enable_x64(True):
         if len(scores) < 2:
             return Estimate(float(interquartile_mean(scores)), math.nan, math.nan)
-        found = stratified_bootstrap_interval(scores, jax.random.key(_SEED), level=level)
-        return Estimate(float(found.estimate), float(found.low), float(found.high))
+        scored = stratified_bootstrap_interval(scores, jax.random.key(_SEED), level=level)
+        return Estimate(float(scored.estimate), float(scored.low), float(scored.high))
 
 
 def _listed(seeds: Sequence[int]) -> str:

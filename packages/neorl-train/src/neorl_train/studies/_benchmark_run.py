@@ -82,7 +82,7 @@ def read_benchmark(
         task = _task(cell)
         if task in controllers:
             continue
-        found, kept = plant_baselines(
+        scored, stored = plant_baselines(
             task[0],
             plan.directory,
             starts=evaluation.starts,
@@ -90,10 +90,10 @@ def read_benchmark(
             level=evaluation.level,
             logged=task[1],
         )
-        controllers[task] = found
-        if not kept:
+        controllers[task] = scored
+        if not stored:
             say(f"controllers of {task[0]} and of its {task[1]} log: {evaluation.starts} episodes")
-    scales = {task[0]: scale_from(found) for task, found in controllers.items()}
+    scales = {task[0]: scale_from(scored) for task, scored in controllers.items()}
     return benchmark_of(
         [_entry(cell, state) for cell in cells],
         controllers,

@@ -81,7 +81,8 @@ class PlantReplay(eqx.Module):
     ) -> ReplayMemory:
         """The memory before the first update: the buffer holds as many rows as that needs."""
         policy = self._policy(learner, state)
-        running = begin_episodes(self.collection, policy, keys.begin)
+        for_episodes, for_steps = jax.random.split(keys.begin)
+        running = begin_episodes(self.collection, policy, for_episodes)
         rows = example_rows(self.collection.spec, running, costs="cost" in learner.fields)
         row = jax.tree.map(lambda leaf: leaf[0], rows)
         batch = learner.batch_size
@@ -94,7 +95,7 @@ class PlantReplay(eqx.Module):
             jnp.zeros(batch, jnp.float32),
             no_counts(self.collection.spec.n_cost),
         )
-        return self._collected(policy, memory, jax.random.split(keys.begin, self.first_steps))
+        return self._collected(policy, memory, jax.random.split(for_steps, self.first_steps))
 
     def advance(
         self,

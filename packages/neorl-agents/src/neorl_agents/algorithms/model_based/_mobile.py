@@ -20,9 +20,10 @@ class MOBILE(SoftRollouts):
 
     ``r - penalty_weight std_i (mean_k min_j Q'_j(s'_ik, a'_ik))``
 
-    over members ``i`` of the model, with ``n_samples`` next states ``s'_ik`` drawn from each and
-    actions ``a'_ik`` of the policy; rows of the log keep theirs. What members predict differently
-    and values tell apart costs something, other differences nothing. The rest is that of
+    (the sample deviation) over members ``i`` of the model, with ``n_samples`` next states ``s'_ik``
+    drawn from each and actions ``a'_ik`` of the policy; rows of the log keep theirs. What members
+    predict differently and values tell apart costs something, other differences nothing. The rest
+    is that of
     :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
 
     Deviations: **the targets are not cut off at zero.** OfflineRL-Kit and polixir do that, which is
@@ -53,8 +54,8 @@ class MOBILE(SoftRollouts):
         differ = inconsistency(self.next_values(state, rows, key))
         predicted = jnp.arange(differ.shape[0]) >= self.logged_rows
         counted = predicted if rows.mask is None else predicted & rows.mask
-        told = {"inconsistency": masked_mean(differ, counted)}
-        return rows.reward - self.penalty_weight * jnp.where(predicted, differ, 0), told
+        measured = {"inconsistency": masked_mean(differ, counted)}
+        return rows.reward - self.penalty_weight * jnp.where(predicted, differ, 0), measured
 
     def next_values(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
@@ -79,9 +80,10 @@ class MOBILE(SoftRollouts):
 
 
 def inconsistency(values: Float[Array, "draw ens *batch"]) -> Float[Array, "*batch"]:
-    """The deviation over members of the mean over draws: ``std_i (mean_k v_ki)``.
+    """The sample deviation over members of the mean over draws: ``std_i (mean_k v_ki)``.
 
     Args:
         values: Values of next states, draws of every member.
     """
-    return jnp.std(jnp.mean(values, axis=0), axis=0)
+    several = values.shape[1] > 1  # one member differs from none
+    return jnp.std(jnp.mean(values, axis=0), axis=0, ddof=int(several))

@@ -186,8 +186,9 @@ class SoftRollouts(BaseLearner):
         """One gradient step of critics, actor and temperature, then one of the targets."""
         rows = single(rows)
         target_key, actor_key, own_key = jax.random.split(key, 3)
+        reward_key, critic_key = jax.random.split(own_key)
         temperature = jnp.exp(state.parameters["log_temperature"])
-        reward, told = self.reward(state, rows, own_key)
+        reward, of_reward = self.reward(state, rows, reward_key)
         action, log_prob = drawn(
             state.parameters["actor"], rows.next_obs, target_key, LOG_STD_RANGE
         )
@@ -199,7 +200,7 @@ class SoftRollouts(BaseLearner):
             discount=self.discount,
             temperature=temperature * self.entropy_backup,
         )
-        state, loss, (q, more) = self.critic_step(state, rows, target, own_key)
+        state, loss, (q, more) = self.critic_step(state, rows, target, critic_key)
         state, actor_loss, log_prob = self.descend(
             state,
             "actor",
@@ -222,7 +223,7 @@ class SoftRollouts(BaseLearner):
             "actor_loss": actor_loss,
             "entropy": -masked_mean(log_prob, rows.mask),
             "temperature": temperature,
-            **told,
+            **of_reward,
             **more,
             **values,
         }

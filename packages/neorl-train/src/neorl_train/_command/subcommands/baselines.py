@@ -104,7 +104,7 @@ def _of_plant(name: str, options: BaselineOptions) -> tuple[Any, Any, list[str]]
             "--controllers are fitted on a log; record one with "
             f"`neorl-envs collect {name} --out log.h5` and name it in place of the plant"
         )
-    found, kept = plant_baselines(
+    scored, at_hand = plant_baselines(
         name,
         Path(options.directory),
         starts=options.starts,
@@ -112,8 +112,8 @@ def _of_plant(name: str, options: BaselineOptions) -> tuple[Any, Any, list[str]]
         level=options.level,
         logged=options.quality,
     )
-    table, rows = baseline_table(found, options.quality)
-    return [table], rows, [f"kept in {Path(options.directory).absolute()}"] if not kept else []
+    table, rows = baseline_table(scored, options.quality)
+    return [table], rows, [f"kept in {Path(options.directory).absolute()}"] if not at_hand else []
 
 
 def _classical_section(options: BaselineOptions) -> dict[str, Any]:
@@ -133,11 +133,11 @@ def _of_log(path: Path, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
             "level": options.level,
         },
     }
-    found, words = log_baselines(path, settings)
-    if found.tables.environment:
-        table, rows = baseline_table(found, path.name)
+    scored, words = log_baselines(path, settings)
+    if scored.tables.environment:
+        table, rows = baseline_table(scored, path.name)
         return [table], rows, words
-    return [shadow_table(found, path.name)], found, words
+    return [shadow_table(scored, path.name)], scored, words
 
 
 def _print(tables: Any, rows: Any, said: list[str], options: BaselineOptions) -> None:

@@ -47,7 +47,7 @@ def everything(runs: Path) -> dict[str, Any]:
     from neorl_agents import ALGORITHMS
     from neorl_envs import environment_names
 
-    found = []
+    listed = []
     for path in numbered(runs):
         run = RunDirectory(path.absolute())
         entry: dict[str, Any] = {"run": str(run.path)}
@@ -62,11 +62,11 @@ def everything(runs: Path) -> dict[str, Any]:
             }
         except InputError as error:
             entry["error"] = one_line(error)
-        found.append(entry)
+        listed.append(entry)
     return {
         "environments": list(environment_names()),
         "algorithms": {name: _about(name) for name in ALGORITHMS},
-        "runs": found,
+        "runs": listed,
     }
 
 
