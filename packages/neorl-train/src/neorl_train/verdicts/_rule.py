@@ -216,9 +216,9 @@ def _worst_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
             limit=0.0,
             unit=unit,
             holds=holds,
-            sentence=f"its gain would be {quantity(gain, unit)}, "
-            f"{'above' if holds else 'not above'} 0, if {number(100 * share)} % of episodes were "
-            f"like its worst ({quantity(least, unit)}), as {n} episodes do not rule out",
+            sentence=f"if {number(100 * share)} % of the episodes were like its worst one "
+            f"({quantity(least, unit)}), which {n} episodes do not rule out, its gain would be "
+            f"{quantity(gain, unit)}, {'above' if holds else 'not above'} 0",
         )
     ]
 
