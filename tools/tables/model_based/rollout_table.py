@@ -11,12 +11,13 @@ rates of 3e-4 (the temperature's 1e-3), the model of every learner's default. Wh
 declaration: the targets of DMSD are exogenous. ``--settings all`` also trains with a penalty of a
 fifth and of five times its default, and with rollouts of 1 and of 15 steps. NeoRL-2's own log of
 Pipeline is not among the shared data, so that one of 100,000 mixed steps is collected on the plant,
-which is restated step for step. The table is ``OUT/PLANT.jsonl``; a cell that is there is left out.
+which is restated step for step. The table is ``OUT/PLANT.jsonl``, in the form of ``cell_table.py``;
+a cell that is there is left out.
 """
 
 import argparse
 import dataclasses
-import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,10 @@ from neorl_train.training import Plan
 from neorl_train.training._loop import UNWATCHED, never, run_loop
 from neorl_train.training._queues import devices_for
 from neorl_train.training._seeds import offline_seeds
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from cell_table import add_cell, read_table  # pyright: ignore[reportMissingImports]
 
 ROOT = Path(__file__).resolve().parents[3]
 OUT = ROOT / "tools" / "benchmarks" / "results" / "model_based"
@@ -132,13 +137,9 @@ def cell(
     return result | {"seconds": round(time.process_time() - begun, 1)}
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def show(plant: str, path: Path) -> None:
     print(f"{plant}: normalised score, one line a learner; seconds of processor time")
-    cells = lines_of(path)
+    cells = read_table(path).cells
     for name in LEARNERS:
         mine = [one for one in cells if one["learner"] == name]
         for setting in SETTINGS:
@@ -180,7 +181,7 @@ def _fill(args: argparse.Namespace, plant: str, path: Path) -> None:
             if not any(
                 (one["learner"], one["setting"], one["seed"], one["updates"])
                 == (name, setting, seed, args.updates)
-                for one in lines_of(path)
+                for one in read_table(path).cells
             )
         ]
         if not todo:
@@ -190,8 +191,8 @@ def _fill(args: argparse.Namespace, plant: str, path: Path) -> None:
             made = learner(name, plant, setting)
             result = cell(made, plant, data, model, seed, args.updates)
             line = {"learner": name, "setting": setting, "seed": seed, "updates": args.updates}
-            with path.open("a") as file:
-                file.write(json.dumps(line | result | {"model_seconds": round(seconds, 1)}) + "\n")
+            line |= result | {"model_seconds": round(seconds, 1)}
+            add_cell(path, line, ("learner", "setting", "seed"))
 
 
 if __name__ == "__main__":
