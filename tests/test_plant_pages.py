@@ -12,6 +12,7 @@ from baseline_table import ANCHORS, RESULTS
 from neorl_envs import environment_names, make
 from neorl_envs.blocks._constants import named_constants
 from neorl_envs.scoring import test_mode
+from neorl_train.evaluation._benchmark_score import NEORL2_RETURNS
 from plant_pages import BEGIN, ROOT, current, page_of
 
 PLANTS = environment_names()
@@ -80,6 +81,20 @@ def test_random_medium_and_expert_rank_and_no_constant_beats_the_expert(name: st
     assert constant["candidates"] >= 200  # of a search, not of a few guesses
     error = np.hypot(constant["score_error"], best["score_error"])
     assert best["score"] > constant["score"] + 2 * error
+
+
+@pytest.mark.parametrize("task", ["DMSD", "Pipeline"])
+def test_returns_lie_where_the_benchmark_published_them(task: str) -> None:
+    """Row N05: random play and our reference lie at the benchmark's poor and good policies.
+
+    Those are policies and no bounds: our reference of Pipeline is 4 % of their distance above.
+    """
+    rows = json.loads((RESULTS / f"{task}-v0.json").read_text())["rows"]
+    returns = {row["policy"]: row["return"] for row in rows}
+    poor, good = NEORL2_RETURNS[task]
+    assert poor < returns["random"] < poor + 0.2 * (good - poor)
+    assert good - 0.05 * (good - poor) < returns[make(f"{task}-v0").reference]
+    assert returns[make(f"{task}-v0").reference] < good + 0.05 * (good - poor)
 
 
 @pytest.mark.parametrize("name", environment_names())

@@ -201,10 +201,10 @@ def test_what_is_doubtful_is_counted_and_said() -> None:
     for words in (
         "action u0 is outside its range in 5.0% of rows",
         "obs y0 is outside its range in 1.7% of rows",
-        "in 1 rows next_obs differs from the observation of the next row",
-        "1 rows have a negative cost",
-        "6 episodes are longer than the horizon",
-        "1 episodes repeat another one",
+        "rows whose next_obs differs from the observation of the next row: 1",
+        "rows with a negative cost: 1",
+        "episodes longer than the horizon: 6",
+        "episodes that repeat an earlier one: 1",
         "no stamps are recorded, so holes inside an episode cannot be seen",
     ):
         assert words in report["notes"], words

@@ -237,11 +237,27 @@ def test_a_cost_without_a_declared_penalty_is_refused(here, capsys, make_log):
     assert not (here / "runs").exists()
 
 
-def test_a_log_without_a_trip_is_valid_and_said(here, capsys, make_log):
-    write_dataset(here / "log.h5", make_log(n_cost=2))
+def _repeating(log):
+    """The second episode is the first one, and a row has another successor than the next row."""
+    rows = log.transitions
+    first, second = (log.episode_starts[i] + np.arange(log.episode_lengths[0]) for i in (0, 1))
+    names = ("obs", "action", "reward", "next_action", "next_obs")
+    columns = {name: np.array(getattr(rows, name)) for name in names}
+    for column in columns.values():
+        column[second] = column[first]
+    columns["next_obs"][1] += 1
+    return dataclasses.replace(log, transitions=rows._replace(**columns))
+
+
+def test_a_log_without_a_trip_that_repeats_an_episode_is_valid_and_doubted(here, capsys, make_log):
+    """Row N10: wrong successors and repeated episodes are named before anything is trained."""
+    write_dataset(here / "log.h5", _repeating(make_log(n_cost=2)))
     penalty = ["--penalty", "cost_0", "1", "cost_1", "0"]
     assert main(["run", *QUICK, "--data.source", "log.h5", *penalty]) == 0
-    assert "no row is terminated; every episode was truncated" in capsys.readouterr().err
+    messages = capsys.readouterr().err
+    assert "no row is terminated; every episode was truncated" in messages
+    assert "log.h5: rows whose next_obs differs from the observation of the next row: 1" in messages
+    assert "log.h5: episodes that repeat an earlier one: 1; neorl-envs inspect" in messages
     _check_files(here / "runs" / "0001", environment=False)
 
 

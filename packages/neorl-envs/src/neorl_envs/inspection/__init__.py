@@ -1,9 +1,21 @@
 """What a log holds, and what is doubtful in it."""
 
+from neorl_envs.inspection._contradictions import (
+    contradiction_sentences as contradiction_sentences,
+)
+from neorl_envs.inspection._contradictions import contradictions as contradictions
 from neorl_envs.inspection._html import report_html as report_html
 from neorl_envs.inspection._report import dataset_report as dataset_report
 from neorl_envs.inspection._text import report_text as report_text
 from neorl_envs.inspection._trends import Trends as Trends
 from neorl_envs.inspection._trends import trends as trends
 
-__all__ = ["Trends", "dataset_report", "report_html", "report_text", "trends"]
+__all__ = [
+    "Trends",
+    "contradiction_sentences",
+    "contradictions",
+    "dataset_report",
+    "report_html",
+    "report_text",
+    "trends",
+]

@@ -1,5 +1,6 @@
 """What may be right and deserves a look: repeats, contradictions, time, drift."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,12 @@ from neorl_envs.datasets._checks import blocks
 from neorl_envs.datasets._dataset import Dataset
 
 DRIFT_ROWS = 20_000
+CONTRADICTIONS = {
+    "next_obs_differs": "rows whose next_obs differs from the observation of the next row: {}",
+    "negative_costs": "rows with a negative cost: {}",
+    "episodes_beyond_horizon": "episodes longer than the horizon: {}",
+    "duplicate_episodes": "episodes that repeat an earlier one: {}",
+}
 
 
 def duplicate_rows(dataset: Dataset) -> int:
@@ -69,6 +76,11 @@ def contradictions(dataset: Dataset) -> dict[str, int]:
         "episodes_beyond_horizon": int((dataset.episode_lengths > dataset.spec.horizon).sum()),
         "duplicate_episodes": duplicate_episodes(dataset),
     }
+
+
+def contradiction_sentences(counts: Mapping[str, int]) -> list[str]:
+    """What :func:`contradictions` counted, in words; nothing of what it did not meet."""
+    return [text.format(counts[name]) for name, text in CONTRADICTIONS.items() if counts[name]]
 
 
 def time_report(dataset: Dataset) -> dict[str, Any] | None:

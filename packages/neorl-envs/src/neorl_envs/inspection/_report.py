@@ -12,6 +12,7 @@ from neorl_core.costs import limit_kind
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.inspection._channels import channel_entries, movement, summary
 from neorl_envs.inspection._contradictions import (
+    contradiction_sentences,
     contradictions,
     drift,
     duplicate_rows,
@@ -141,11 +142,7 @@ def _doubts(report: dict[str, Any]) -> list[str]:
         doubts.append(
             f"the reward differs from its expression by up to {check['largest_difference']:.3g}"
         )
-    doubts += [
-        sentence.format(report["contradictions"][name])
-        for name, sentence in CONTRADICTIONS.items()
-        if report["contradictions"][name]
-    ]
+    doubts += contradiction_sentences(report["contradictions"])
     time = report["time"]
     for still in report["frozen"]:
         usual = f"its usual standstills last {duration(still['usual_s'])} at most"
@@ -222,12 +219,6 @@ def _remarks(report: dict[str, Any]) -> list[str]:
     ]
 
 
-CONTRADICTIONS = {
-    "next_obs_differs": "in {} rows next_obs differs from the observation of the next row",
-    "negative_costs": "{} rows have a negative cost",
-    "episodes_beyond_horizon": "{} episodes are longer than the horizon",
-    "duplicate_episodes": "{} episodes repeat another one",
-}
 DRIFTS, REPEATABLE = 0.3, 0.98
 SAME = 0.98
 """Correlation of an observation with an action of the same row that counts as identity."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from neorl_core import InputError
 from neorl_envs import Dataset
+from neorl_envs.inspection import contradiction_sentences, contradictions
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train.experience._experience import Experience, training_experience
 from neorl_train.experience._hindrances import hindrances
@@ -34,6 +35,11 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
     _record(run, session, dataset, path)
     if not np.asarray(dataset.transitions.terminated).any():
         reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
+    if not isinstance(run.source, PlantSource):
+        with session.timings.stage("look for contradictions"):
+            counts = contradictions(dataset)
+        for sentence in contradiction_sentences(counts):
+            reporter.say(f"{path.name}: {sentence}; neorl-envs inspect {path.name} shows more")
     with session.timings.stage("split and statistics"):
         experience = training_experience(config, dataset, run.spec, path)
     training = experience.training
