@@ -19,7 +19,6 @@ from neorl_deploy.export._read import Guarded, entries
 from neorl_deploy.export._reference import Reference
 from neorl_deploy.export._rounding import moved_observations
 from neorl_deploy.export._stablehlo import OUTPUTS, Exported
-from neorl_deploy.export._words import policy_words
 from neorl_deploy.training_run._run import Run
 from neorl_deploy.training_run._summaries import data_hash, evaluation_summary, trimmed
 
@@ -163,7 +162,36 @@ def _artefact_entry(artefact: PolicyArtefact, path: Path) -> dict[str, Any]:
     return {
         "file": f"policies/{path.name}",
         "kind": artefact.kind,
-        "words": policy_words(artefact),
+        "words": _policy_words(artefact),
         "digest": artefact.digest,
         "metadata": trimmed(artefact.metadata),
     }
+
+
+def _policy_words(artefact: PolicyArtefact) -> str:
+    """What a policy does, as far as its kind can be said in one sentence.
+
+    Args:
+        artefact: The policy with its channels.
+
+    Returns:
+        For a constant the action that it holds, for a PID its loops; empty for other kinds.
+    """
+    spec = artefact.spec
+    policy: Any = artefact.policy  # of the class of its kind
+    if artefact.kind == "constant":
+        held = zip(spec.action, policy.action, strict=True)
+        values = ", ".join(f"{c.name} {_number(value)} {c.unit}" for c, value in held)
+        return f"always {values}"
+    if artefact.kind == "pid":
+        loops = [
+            f"{spec.action[i].name} holds {spec.obs[j].name} at {_number(setpoint)} "
+            f"{spec.obs[j].unit}"
+            for i, (j, setpoint) in enumerate(zip(policy.measured, policy.setpoint, strict=True))
+        ]
+        return "; ".join(loops)
+    return ""
+
+
+def _number(value: Any) -> str:
+    return f"{float(value):g}"
