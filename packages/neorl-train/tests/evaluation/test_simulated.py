@@ -190,11 +190,18 @@ def test_the_guard_holds_a_hostile_policy_and_hands_over(toy):
     assert all(np.isfinite(rows).all() and (abs(rows) <= toy.HIGH).all() for rows in applied)
 
 
-def test_a_policy_is_told_what_the_plant_received(toy):
+def test_a_policy_is_told_what_the_plant_received_and_a_constant_fallback_has_its_row(toy):
     # Five steps: later the level leaves its measuring range and the fallback takes over.
-    found = toy.evaluate(toy.Line(horizon=5), {"echo-0": Echo(jnp.ones(1))}, candidate="echo-0")
+    plant, key = toy.Line(horizon=5), jax.random.key(4)
+    rest = {"fallback": ConstantPolicy(jnp.zeros(1))}
+    echo = {"echo-0": Echo(jnp.ones(1))}
+    found = toy.evaluate(plant, echo, candidate="echo-0", fallbacks=rest, key=key)
     trace = next(t for t in found.traces if t.policy == "echo-0")
     np.testing.assert_array_equal(trace.applied[:, 0], [1, 2, 3, 4, 4])
+    episodes = of(found, "fallback")
+    for i in range(episodes.count):
+        pole, level = start(plant, key, i)
+        assert episodes.returns[i] == pytest.approx(-(level * pole ** np.arange(1, 6)).sum(), 1e-5)
 
 
 def test_traces_are_the_named_starts_row_by_row(noisy):

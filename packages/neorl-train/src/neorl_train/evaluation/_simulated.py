@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from neorl_core import Environment, Policy, Spec
+from neorl_core.control import ConstantPolicy
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
@@ -64,7 +65,9 @@ def evaluate(
     noise, so differences are paired. Beside the given policies run all tunings of the plant and
     the behaviour that filled the log (its tunings with its operators, which take turns from start
     to start as they did in the log); each learner and tuning once plain and once behind the guard.
-    All kinds of policies and all seeds run through one compiled program.
+    All kinds of policies and all seeds run through one compiled program. A fallback that holds a
+    constant has a row too, since a guarded policy is worth no more than it where it acts alone;
+    fallbacks of every other kind are rows already, as tunings or as ``controllers``.
 
     Args:
         environment: A plant, with its controllers, operators and random parameters.
@@ -98,7 +101,8 @@ def evaluate(
     tunings, reference = environment.tunings(), incumbent or environment.reference
     name = str(getattr(environment, "name", type(environment).__name__))
     candidate = next(iter(policies), "") if candidate is None else candidate
-    taken = [*tunings, BEHAVIOUR, LOG]
+    held = _constants(fallbacks or {})
+    taken = [*tunings, *held, BEHAVIOUR, LOG]
     fitted = controllers or {}
     check_names(list(policies), candidate=candidate, taken=[*taken, *fitted])
     check_names([candidate, *fitted], candidate=candidate, taken=taken)
@@ -109,7 +113,7 @@ def evaluate(
     guard = guarding(environment, spec, constraints, fallbacks, settings)
     key = starts_key(COMMON_STARTS) if key is None else key
     learners = [_Tested(n, "learner", False, (p,)) for n, p in policies.items()]
-    beside = {**tunings, **fitted}
+    beside = {**tunings, **fitted, **held}
     plain = learners + [_Tested(n, "classical", False, (p,)) for n, p in beside.items()]
     operated: Any = tuple(behaviour or behaviour_policies(environment).values())
     logged = _Tested(BEHAVIOUR, "behaviour", False, operated)
@@ -134,6 +138,11 @@ def evaluate(
         score=None,
         source=source_of(dataset),
     )
+
+
+def _constants(fallbacks: Mapping[str, Policy]) -> dict[str, Policy]:
+    """The fallbacks that hold a constant action."""
+    return {name: one for name, one in fallbacks.items() if isinstance(one, ConstantPolicy)}
 
 
 def evaluate_controllers(
