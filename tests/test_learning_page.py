@@ -18,6 +18,7 @@ from learning_page import (
     read_cells,
     trips,
 )
+from model_based import rollout_table
 
 
 @pytest.mark.nightly
@@ -68,6 +69,13 @@ def test_every_stored_table_is_what_was_written() -> None:
     assert {path.parent.name for path in tables} >= {"learning", "fine_tuning"}
     for path in tables:
         assert read_table(path).cells, path
+
+
+def test_the_table_of_learners_in_a_model_is_current() -> None:
+    text = rollout_table.PAGE.read_text()
+    assert text == rollout_table.current(text), (
+        "tools/tables/model_based/rollout_table.py --show writes it anew"
+    )
 
 
 @pytest.mark.parametrize(

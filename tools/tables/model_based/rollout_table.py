@@ -3,7 +3,7 @@ r"""Learners on rollouts in a model on NeoRL-2's DMSD log and on a log of Pipeli
 Usage:
     python tools/tables/model_based/rollout_table.py --seeds 0 1
     python tools/tables/model_based/rollout_table.py --settings all --learners mopo  the spread
-    python tools/tables/model_based/rollout_table.py --show  the table so far
+    python tools/tables/model_based/rollout_table.py --show  the table so far, and into its page
 
 The model of a log is fitted once a seed and given to every learner; its processor time stands
 beside that of the learners. One setting serves both plants: networks of 64 and 64, batches of 128,
@@ -49,6 +49,8 @@ from cell_table import add_cell, read_table  # pyright: ignore[reportMissingImpo
 
 ROOT = Path(__file__).resolve().parents[3]
 OUT = ROOT / "tools" / "benchmarks" / "results" / "model_based"
+PAGE = ROOT / "docs" / "pages" / "learners" / "mopo.md"
+BEGIN, END = "<!-- made by rollout_table.py -->\n", "<!-- end -->\n"
 DMSD_LOG = ROOT.parent / "shared" / "data" / "neorl2" / "DMSD-high-100000-train.npz"
 LEARNERS = ("mopo", "mobile", "combo", "rambo", "morel")
 PENALTIES = {
@@ -149,6 +151,33 @@ def show(plant: str, path: Path) -> None:
                 print(f"  {name:8} {setting:12} {scores}  {seconds:.0f} s")
 
 
+def current(text: str) -> str:
+    """The text of the page with the table of the stored results between its marks."""
+    before, _, rest = text.partition(BEGIN)
+    return before + BEGIN + "\n".join(_page_rows()) + "\n" + END + rest.partition(END)[2]
+
+
+def _page_rows() -> list[str]:
+    tables = {plant: read_table(OUT / f"{plant}.jsonl").cells for plant in EXOGENOUS}
+    heads = [f"{plant}: seeds | other settings" for plant in tables]
+    rows = [f"| learner | {' | '.join(heads)} | seconds |", "|---|---|---|---|---|---|"]
+    for name in LEARNERS:
+        words, seconds = [], []
+        for cells in tables.values():
+            mine = [one for one in cells if one["learner"] == name]
+            usual = [one for one in mine if one["setting"] == "default"]
+            others = [one for one in mine if one["setting"] != "default"]
+            words.append(", ".join(_text(one) for one in usual))
+            words.append(", ".join(f"{one['setting']}: {_text(one)}" for one in others))
+            seconds += [one["seconds"] for one in usual]
+        rows.append(f"| `{name}` | {' | '.join(words)} | {np.mean(seconds):.0f} |")
+    return rows
+
+
+def _text(cell: dict[str, Any]) -> str:
+    return "failed" if cell["score"] is None else f"{cell['score']:.1f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -168,6 +197,7 @@ def main() -> None:
         if not args.show:
             _fill(args, plant, path)
         show(plant, path)
+    PAGE.write_text(current(PAGE.read_text()))
 
 
 def _fill(args: argparse.Namespace, plant: str, path: Path) -> None:
