@@ -16,6 +16,7 @@ from neorl_agents.algorithms._table import ALGORITHMS as ALGORITHMS
 from neorl_agents.algorithms._td3_bc import TD3BC as TD3BC
 from neorl_agents.algorithms._xql import XQL as XQL
 from neorl_agents.algorithms.constrained._bc_safe import BCSafe as BCSafe
+from neorl_agents.algorithms.constrained._bcq_lag import BCQLag as BCQLag
 from neorl_agents.algorithms.constrained._caps import CAPS as CAPS
 from neorl_agents.algorithms.constrained._cdt import CDT as CDT
 from neorl_agents.algorithms.constrained._coptidice import COptiDICE as COptiDICE
@@ -70,6 +71,7 @@ __all__ = [
     "XQL",
     "Algorithm",
     "ArtefactError",
+    "BCQLag",
     "BCSafe",
     "BaseLearner",
     "COptiDICE",

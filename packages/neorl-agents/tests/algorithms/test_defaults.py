@@ -58,6 +58,10 @@ PUBLISHED["cpq"] = {
     "actor_learning_rate": 1e-4, "critic_learning_rate": 1e-3, "ood_quantile": 0.75,
     "ood_level": 1.5, "n_samples": 10, **ALL,
 }  # fmt: skip
+PUBLISHED["bcq_lag"] = {
+    "phi": 0.05, "least_weight": 0.75, "kl_weight": 0.5, "n_samples": 10,
+    "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "model_learning_rate": 1e-3, **ALL,
+}  # fmt: skip
 PUBLISHED["fisor"] = {
     "cost_expectile": 0.9, "expectile": 0.9, "inverse_temperature": 3.0, "max_weight": 100.0,
     "cost_inverse_temperature": 5.0, "max_cost_weight": 150.0, "violation": 25.0, "tau": 0.001,

@@ -103,9 +103,9 @@ def test_law(law):
 
 
 def test_policies_of_all_learners_share_one_program(problem):
-    """But for sequences, inputs of noise, a choice among heads, and values before a choice."""
+    """But for sequences, noise and latents, a choice among heads, and values before a choice."""
     structures = set()
-    for name in ALGORITHMS.keys() - SEQUENCES - {"caps", "fql", "dqn"}:
+    for name in ALGORITHMS.keys() - SEQUENCES - {"caps", "bcq_lag", "fql", "dqn"}:
         learner = for_run(sized(ALGORITHMS[name](), **SMALL), 1)
         state = learner.init(problem.spec, problem.statistics, jax.random.key(0))
         assert isinstance(learner.policy(state), NetworkPolicy)
@@ -242,6 +242,10 @@ BAD["cpq"] = (
     | {key: [0.0] for key in ("model_learning_rate", "penalty_learning_rate", "chance")}
     | {"kl_weight": [-1.0], "ood_quantile": [0.0, 1.0], "ood_level": [0.9], "n_samples": [0]}
 )
+BAD["bcq_lag"] = CRITIC_LEARNER | PRICED | {
+    "phi": [-0.1], "least_weight": [-0.1, 1.1], "kl_weight": [-1.0], "costly": ["mean"],
+    "model_learning_rate": [0.0], "n_samples": [0, 2.5],
+}  # fmt: skip
 BAD["fisor"] = (
     CRITIC_LEARNER
     | {key: [0.0, 1.0] for key in ("cost_expectile", "expectile")}
@@ -282,6 +286,7 @@ BAD["cdt"] = BAD["dt"] | {
 BAD["caps"] = CRITIC_LEARNER | {
     "expectile": [0.0, 1.0], "cost_expectile": [0.0, 1.0], "inverse_temperature": [-1.0],
     "max_weight": [0.0], "value_learning_rate": [0.0], "chance": [0.0], "n_heads": [1, 2.5],
+    "count_learning_rate": [0.0],
 }  # fmt: skip
 BAD["edac"] = BAD["sac_n"] | {"diversity_weight": [-1.0]}
 SOFT = CRITIC_LEARNER | {

@@ -355,10 +355,11 @@ def test_caps(parity, two_limits):
     parity.agree(done.after.parameters["value"], value)
     parity.agree(done.after.parameters["cost_value"], cost_value)
 
-    target = bellman(row, a.discount, parity.network(value, row.next_obs)[:, 0])
+    old, old_cost = s.parameters["value"], s.parameters["cost_value"]
+    target = bellman(row, a.discount, parity.network(old, row.next_obs)[:, 0])
     critics = parity.descended(lambda c: squared(parity, c, row, target), s.parameters["critics"])
     parity.agree(done.after.parameters["critics"], critics)
-    next_cost = np.where(row.terminated[:, None], 0, parity.network(cost_value, row.next_obs))
+    next_cost = np.where(row.terminated[:, None], 0, parity.network(old_cost, row.next_obs))
     cost_target = counted_in_units(s, row) + a.discount * next_cost
 
     def cost_loss(critics):
@@ -368,10 +369,11 @@ def test_caps(parity, two_limits):
     cost_critics = parity.descended(cost_loss, s.parameters["cost_critics"])
     parity.agree(done.after.parameters["cost_critics"], cost_critics)
 
-    better = q - parity.network(value, row.obs)[:, 0]
-    cheaper = (parity.network(cost_value, row.obs) - qc).sum(-1)
-    weights = [np.minimum(np.exp(0.7 * ((1 - w) * better + w * cheaper)), 1.2) for w in (0, 0.5, 1)]
-    assert max(w.max() for w in weights) == 1.2, "the largest weight must play a part"
+    better = q - parity.network(old, row.obs)[:, 0]
+    cheaper = (parity.network(old_cost, row.obs) - qc).sum(-1)
+    earns, spares = (np.minimum(np.exp(0.7 * x), 1.2) for x in (better, cheaper))
+    weights = [earns, earns + spares, spares]
+    assert max(w.max() for w in (earns, spares)) == 1.2, "the largest weight must play a part"
 
     def heads_loss(actor):
         means = parity.network(actor.mean, row.obs).reshape(len(row.obs), 3, 2)
@@ -382,5 +384,12 @@ def test_caps(parity, two_limits):
 
     actor = parity.descended(heads_loss, s.parameters["actor"])
     parity.agree(done.after.parameters["actor"], actor)
+
+    def count_loss(counts):
+        steps = np.concatenate([row.obs, row.action, row.next_obs], -1)
+        return ((parity.network(counts, steps) - counted_in_units(s, row)) ** 2).mean()
+
+    counts = parity.descended(count_loss, s.parameters["counts"])
+    parity.agree(done.after.parameters["counts"], counts)
     for name, fast in (("critics", critics), ("cost_critics", cost_critics)):
         parity.agree(done.after.targets[name], parity.mixed(s.targets[name], fast, a.tau))

@@ -12,6 +12,7 @@ from neorl_agents.algorithms._sac_n import SACN
 from neorl_agents.algorithms._td3_bc import TD3BC
 from neorl_agents.algorithms._xql import XQL
 from neorl_agents.algorithms.constrained._bc_safe import BCSafe
+from neorl_agents.algorithms.constrained._bcq_lag import BCQLag
 from neorl_agents.algorithms.constrained._caps import CAPS
 from neorl_agents.algorithms.constrained._cdt import CDT
 from neorl_agents.algorithms.constrained._coptidice import COptiDICE
@@ -52,6 +53,7 @@ ALGORITHMS: Registry[type] = Registry(
         "fql": FQL,
         "dt": DecisionTransformer,
         "td3_bc_lag": TD3BCLag,
+        "bcq_lag": BCQLag,
         "cpq": CPQ,
         "fisor": FISOR,
         "coptidice": COptiDICE,

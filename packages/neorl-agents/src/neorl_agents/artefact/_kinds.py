@@ -17,6 +17,7 @@ from neorl_agents.networks import (
     BudgetedChoice,
     Encoding,
     HeaviestComponent,
+    PerturbedDecoder,
     RecurrentNetwork,
     SequenceShape,
     ZeroInputs,
@@ -25,6 +26,7 @@ from neorl_agents.networks import (
     network_static,
     network_template,
 )
+from neorl_agents.policies._budgeted_policy import BudgetedPolicy
 from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_agents.policies._residual_policy import ResidualPolicy
@@ -74,6 +76,9 @@ def _network_template(spec: Spec, static: dict[str, Any]) -> NetworkPolicy:
     if "choice" in static:
         choice = _choice_template(static["choice"], None)
         return NetworkPolicy(*_between(spec.n_obs, choice, choice.n_action))
+    if "perturbation" in static:
+        moved = _moved_template(static, None)
+        return NetworkPolicy(*_between(spec.n_obs, moved, spec.n_action))
     network = network_template(static)
     zeros = int(static.get("zeros", 0))
     obs, act = int(static["widths"][0]) - zeros, network.n_outputs
@@ -96,6 +101,8 @@ def _history_template(spec: Spec, static: dict[str, Any]) -> HistoryPolicy:
     if "choice" in static:
         choice = _choice_template(static["choice"], encoding)
         return HistoryPolicy(*_between(obs, choice, act), steps=steps)
+    if "perturbation" in static:
+        return HistoryPolicy(*_between(obs, _moved_template(static, encoding), act), steps=steps)
     network: Any = _body_template(static, encoding)
     if static["mixture"]:
         network = HeaviestComponent(network, act)
@@ -118,6 +125,19 @@ def _sequence_template(spec: Spec, static: dict[str, Any]) -> SequencePolicy:
     return SequencePolicy(seen, network, counts, action, low, high, one, costs, one, one, costs)
 
 
+def _budgeted_static(policy: BudgetedPolicy) -> dict[str, Any]:
+    kind = kind_of(policy.inner)
+    inner = {"kind": kind, "static": POLICY_KINDS.find(kind).static(policy.inner)}
+    return {"inner": inner, "counts": network_static(policy.counts)}
+
+
+def _budgeted_template(spec: Spec, static: dict[str, Any]) -> BudgetedPolicy:
+    kind, counts = static["inner"]["kind"], network_template(static["counts"])
+    inner: Any = POLICY_KINDS.find(kind).template(spec, static["inner"]["static"])
+    horizon = jnp.zeros((), jnp.int32)
+    return BudgetedPolicy(inner, counts, jnp.zeros(len(inner.network.budget)), horizon)
+
+
 def _residual_static(policy: ResidualPolicy) -> dict[str, Any]:
     base = kind_of(policy.base)
     inner = {"kind": base, "static": POLICY_KINDS.find(base).static(policy.base)}
@@ -138,6 +158,9 @@ def _body_static(network: ActingNetwork) -> dict[str, Any]:
         return {**_body_static(network.components), "mixture": True}
     if isinstance(network, BudgetedChoice):
         return {"choice": _choice_static(network)}
+    if isinstance(network, PerturbedDecoder):
+        parts = {"decoder": network.decoder, "perturbation": network.perturbation}
+        return {name: _body_static(part) for name, part in parts.items()}
     if isinstance(network, ZeroInputs):
         return {**_body_static(network.network), "zeros": network.count}
     if isinstance(network, RecurrentNetwork):
@@ -171,6 +194,13 @@ def _choice_template(static: dict[str, Any], encoding: Encoding | None) -> Budge
     heads, costs = _body_template(static["heads"], encoding), jnp.zeros(int(static["costs"]))
     critics, cost_critics = stacked(static["critics"]), stacked(static["cost_critics"])
     return BudgetedChoice(heads, critics, cost_critics, costs, costs, int(static["act"]))
+
+
+def _moved_template(static: dict[str, Any], encoding: Encoding | None) -> PerturbedDecoder:
+    decoder, moved = (
+        _body_template(static[part], encoding) for part in ("decoder", "perturbation")
+    )
+    return PerturbedDecoder(decoder, moved, jnp.zeros(()))
 
 
 def _between(obs: int, network: Any, act: int) -> tuple[Any, ...]:
@@ -212,6 +242,7 @@ POLICY_KINDS: Registry[PolicyKind] = Registry(
         "predictive": _nested(PredictivePolicy),
         "base_stock": _nested(BaseStock),
         "residual": PolicyKind(ResidualPolicy, _residual_static, _residual_template),
+        "budgeted": PolicyKind(BudgetedPolicy, _budgeted_static, _budgeted_template),
         "sequence": PolicyKind(SequencePolicy, _sequence_static, _sequence_template),
     },
     _check_kind,

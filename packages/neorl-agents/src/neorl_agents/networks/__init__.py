@@ -56,6 +56,7 @@ from neorl_agents.networks._mlp import Initialiser as Initialiser
 from neorl_agents.networks._mlp import ensemble as ensemble
 from neorl_agents.networks._mlp import init_mlp as init_mlp
 from neorl_agents.networks._mlp import layer_norm as layer_norm
+from neorl_agents.networks._perturbed_decoder import PerturbedDecoder as PerturbedDecoder
 from neorl_agents.networks._transformer import SequenceNetwork as SequenceNetwork
 from neorl_agents.networks._transformer import SequenceShape as SequenceShape
 from neorl_agents.networks._transformer import Steps as Steps
@@ -85,6 +86,7 @@ __all__ = [
     "Network",
     "NetworkKind",
     "NoisyAffine",
+    "PerturbedDecoder",
     "QuantileNetwork",
     "RecurrentNetwork",
     "SequenceNetwork",

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from neorl_agents.networks._budgeted_choice import BudgetedChoice
 from neorl_agents.networks._kinds import Network
+from neorl_agents.networks._perturbed_decoder import PerturbedDecoder
 
 
 def mixture_outputs(n_components: int, n_action: int) -> int:
@@ -69,7 +70,7 @@ class HeaviestComponent(eqx.Module):
         return jnp.tanh(jnp.take_along_axis(means, heaviest, axis=-2)[..., 0, :])
 
 
-ActingNetwork: TypeAlias = Network | HeaviestComponent | BudgetedChoice
+ActingNetwork: TypeAlias = Network | HeaviestComponent | BudgetedChoice | PerturbedDecoder
 """What a policy acts with."""
 
 

@@ -1,5 +1,7 @@
 """What acts: networks between affine maps, and those maps."""
 
+from neorl_agents.policies._budgeted_policy import BudgetedCarry as BudgetedCarry
+from neorl_agents.policies._budgeted_policy import BudgetedPolicy as BudgetedPolicy
 from neorl_agents.policies._history_policy import HistoryCarry as HistoryCarry
 from neorl_agents.policies._history_policy import HistoryPolicy as HistoryPolicy
 from neorl_agents.policies._network_policy import CategoricalPolicy as CategoricalPolicy
@@ -19,6 +21,8 @@ from neorl_agents.policies._sequence_policy import SequencePolicy as SequencePol
 
 __all__ = [
     "REWARD_SCALES",
+    "BudgetedCarry",
+    "BudgetedPolicy",
     "CategoricalPolicy",
     "EpsilonGreedyPolicy",
     "GaussianPolicy",

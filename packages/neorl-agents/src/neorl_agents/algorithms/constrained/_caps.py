@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._iql import IQL
 from neorl_agents.algorithms.constrained._lagrangian import MEMBERS, cost_critic_loss
@@ -17,6 +17,7 @@ from neorl_agents.learning import (
     Metrics,
     Networks,
     UnitRows,
+    counted_cost_unit,
     counted_costs,
     critic_limits,
     critic_loss,
@@ -25,8 +26,9 @@ from neorl_agents.learning import (
     single,
     value_metrics,
 )
-from neorl_agents.networks import BudgetedChoice, Network, q_values, tanh
-from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
+from neorl_agents.networks import BudgetedChoice, Network, init_mlp, q_values, tanh
+from neorl_agents.networks._windows import FLAGS
+from neorl_agents.policies import BudgetedPolicy, Preparation, network_policy
 from neorl_core import Spec
 from neorl_core.costs import discounted_cost_target
 from neorl_core.distributions import diagonal_gaussian_log_prob
@@ -46,26 +48,34 @@ class Heads(eqx.Module):
 class CAPS(BaseLearner):
     """Constraint-adaptive policy switching: the budget is chosen when the policy runs.
 
-    ``n_heads`` policies share a body. The first is for the reward alone, the last for the least
-    cost, and head ``k`` between them for ``w = k / (n_heads - 1)``: they clone the log by the
-    advantage ``(1 - w) (q - V) - w sum_j (qc_j - Vc_j)``. One update is, in this order,
+    ``n_heads`` policies share a body and clone the log, each by weights of its own. With
+    ``w = min(exp(inverse_temperature (q - V)), max_weight)`` and ``w_c`` the same of
+    ``sum_j (Vc_j - qc_j)``, the first has ``w``, for the reward alone, the last ``w_c``, for the
+    least cost, and head ``k`` between them ``w + 2 k / (n_heads - 1) w_c``. One update is, in this
+    order, with the values from before it in 2 and 3,
 
     1. values, with ``q = min_i Q'_i(s, a)`` and ``qc_j = max_i Qc'_ji(s, a)``: the upper expectile
        of ``q`` and, for every cost, the lower expectile of ``qc_j``;
     2. critics: ``mean (Q_i - y)^2``, ``y = r + discount (1 - terminated) V(s')``, and the same of
        every cost with ``Vc_j(s')``;
-    3. heads: ``-mean_k mean min(exp(inverse_temperature advantage_k), max_weight) log pi_k(a|s)``;
-    4. targets, by ``tau``.
+    3. heads: the mean over them of ``-mean w_k log pi_k(a|s)``;
+    4. targets, by ``tau``;
+    5. beside, a network that says from ``(s, a, s')`` what a step cost, down its squared error.
 
     In every step the policy takes, of the means of all heads, the one with the largest ``Q`` among
-    those whose ``Qc_j`` are within the budget of every cost; where none is, the one with the least
-    part above it (:class:`neorl_agents.networks.BudgetedChoice`). The budgets are leaves of the
-    policy, and those of the run's limits to begin with; another one needs no training.
+    those whose ``Qc_j`` are within what is left of the budget of every cost; where none is, the one
+    with the least part above it (:class:`neorl_agents.networks.BudgetedChoice`). It counts down
+    what the episode has cost so far by 5, as nobody tells a policy its costs
+    (:class:`neorl_agents.policies.BudgetedPolicy`). The budgets are leaves of the policy, and those
+    of the run's limits to begin with; another one needs no training.
 
-    Deviations: the budget stands for a whole horizon in every step, where the code takes off what
-    an episode has cost so far, which nobody tells a policy on a plant; limits are converted to
-    values of the critics (:func:`neorl_agents.learning.critic_limits`), which the code compares as
-    they are; a termination ends the costs too; all costs, not one, and two critics of each.
+    Deviations: the policy counts its costs, which the code is given by the simulator; what is left
+    counts as spent evenly over the rest of the horizon, at the conversion of a whole one
+    (:func:`neorl_agents.learning.critic_limits`), since critics bootstrap where episodes are
+    truncated (the code sums over the rest alone and its critics stop there); the deviations of
+    heads are trained (the code keeps them where its optimiser does not see them: they stay 1) and
+    within ``exp([-5, 2])``; the heads' rate stays (the code lets it fall over a million updates); a
+    termination ends the costs too; all costs, not one, and two critics of each.
 
     Attributes:
         expectile: Expectile of the reward's value, in (0, 1).
@@ -77,6 +87,7 @@ class CAPS(BaseLearner):
         value_learning_rate: Learning rate of the values.
         critic_learning_rate: Learning rate of all critics.
         actor_learning_rate: Learning rate of the heads.
+        count_learning_rate: Learning rate of the network that counts costs.
         chance: Steps above a limit per step that an episode may have on average; positive.
         n_heads: Number of policies, at least two; static.
 
@@ -93,6 +104,7 @@ class CAPS(BaseLearner):
     value_learning_rate: float = 3e-4
     critic_learning_rate: float = 3e-4
     actor_learning_rate: float = 3e-4
+    count_learning_rate: float = 1e-3
     chance: float = 0.1
     n_heads: int = eqx.field(static=True, default=2)
     networks: Networks = Networks(hidden=(512, 512))
@@ -102,6 +114,7 @@ class CAPS(BaseLearner):
         **IQL.rates,
         "cost_value": "value_learning_rate",
         "cost_critics": "critic_learning_rate",
+        "counts": "count_learning_rate",
     }
     keeps_limits: ClassVar[bool] = True
 
@@ -115,8 +128,8 @@ class CAPS(BaseLearner):
         require_count(self, "n_heads", least=2)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """A value of the reward and of every cost, two critics of each with targets, the heads."""
-        keys, nets, members = jax.random.split(key, 5), self.networks, MEMBERS * spec.n_cost
+        """Values and critics of the reward and of every cost, heads, the network that counts."""
+        keys, nets, members = jax.random.split(key, 6), self.networks, MEMBERS * spec.n_cost
         followed = {
             "critics": nets.of_both(spec, 1, keys[0], initialiser="orthogonal"),
             "cost_critics": nets.of_both(
@@ -125,7 +138,9 @@ class CAPS(BaseLearner):
         }
         width = self.n_heads * spec.n_action
         mean = nets.of_obs(spec, width, keys[4], initialiser="orthogonal", output=tanh)
+        seen = 2 * spec.n_obs + spec.n_action
         return followed | {
+            "counts": init_mlp((seen, *nets.hidden, spec.n_cost), keys[5]),
             "value": nets.of_obs(spec, 1, keys[2], initialiser="orthogonal"),
             "cost_value": nets.of_obs(spec, spec.n_cost, keys[3], initialiser="orthogonal"),
             "actor": Heads(mean, jnp.zeros(width, jnp.float32)),
@@ -140,14 +155,14 @@ class CAPS(BaseLearner):
         q = jnp.min(q_values(targets["critics"], rows.obs, rows.action), axis=0)[:, None]
         qc = q_values(targets["cost_critics"], rows.obs, rows.action)
         qc = jnp.max(qc.reshape(MEMBERS, n_cost, -1), axis=0).T
+        before = state.parameters
+        both = jnp.concatenate([rows.obs, rows.next_obs])
+        v, next_v = jnp.split(before["value"](both), 2)
+        vc, next_vc = jnp.split(before["cost_value"](both), 2)
         lower = 1 - self.cost_expectile
         state, value_loss, _ = self.descend(state, "value", _expectile, rows, q, self.expectile)
         state, cost_value_loss, _ = self.descend(state, "cost_value", _expectile, rows, qc, lower)
 
-        now = state.parameters
-        both = jnp.concatenate([rows.obs, rows.next_obs])
-        v, next_v = jnp.split(now["value"](both), 2)
-        vc, next_vc = jnp.split(now["cost_value"](both), 2)
         target = td_target(rows.reward, next_v[:, 0], rows.terminated, discount=self.discount)
         state, loss, mean_q = self.descend(state, "critics", critic_loss, rows, target)
         cost = counted_costs(state.preparation, rows.cost).T
@@ -158,24 +173,24 @@ class CAPS(BaseLearner):
         )
 
         advantage, saved = (q - v)[:, 0], jnp.sum(vc - qc, axis=-1)
-        share = jnp.linspace(0, 1, self.n_heads, dtype=q.dtype)[:, None]
-        mixed = (1 - share) * advantage[None] + share * saved[None]
-        weights = advantage_weights(
-            mixed, inverse_temperature=self.inverse_temperature, max_weight=self.max_weight
-        )
+        weights = self._weights(advantage, saved)
         state, actor_loss, _ = self.descend(state, "actor", _heads_loss, rows, weights)
         state = state.tracked("critics", "cost_critics", tau=self.tau)
+        steps = counted_steps(state.preparation, rows)
+        state, count_loss, off = self.descend(state, "counts", _count_loss, rows, *steps, cost.T)
         return state, {
             "value_loss": value_loss,
             "cost_value_loss": cost_value_loss,
             "critic_loss": loss,
             "cost_loss": cost_loss,
             "actor_loss": actor_loss,
+            "count_loss": count_loss,
+            "cost_miscounted": off,
             **value_metrics(mean_q, state.preparation, rows, discount=self.discount),
         }
 
-    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
-        """The choice among the means of the heads under the run's limits, in physical units."""
+    def policy(self, state: LearnerState) -> BudgetedPolicy:
+        """The choice among the heads under what is left of the run's limits, physical units."""
         maps, now = state.preparation, state.parameters
         per_step = np.asarray([per == "step" for per in maps.cost_per], bool)
         budget = jnp.where(per_step, self.chance, maps.cost_limit * maps.cost_unit)
@@ -187,7 +202,22 @@ class CAPS(BaseLearner):
             now["actor"].mean, now["critics"], now["cost_critics"], budget.astype(jnp.float32),
             (one / unit).astype(jnp.float32), maps.low.shape[0],
         )  # fmt: skip
-        return network_policy(maps, choice)
+        inner = network_policy(maps, choice)
+        return BudgetedPolicy(
+            inner, now["counts"], counted_cost_unit(maps).astype(jnp.float32), maps.horizon
+        )
+
+    def _weights(
+        self, better: Float[Array, " batch"], cheaper: Float[Array, " batch"]
+    ) -> Float[Array, "head batch"]:
+        """The weights of every row for every head, from its advantages in reward and cost."""
+        limits = {
+            "inverse_temperature": self.inverse_temperature, "max_weight": self.max_weight,
+        }  # fmt: skip
+        earns, spares = (advantage_weights(x, **limits) for x in (better, cheaper))
+        between = np.arange(1, self.n_heads - 1)[:, None]
+        shares = jnp.asarray(2 * between / (self.n_heads - 1), earns.dtype)
+        return jnp.concatenate([earns[None], earns + shares * spares, spares[None]])
 
 
 def _expectile(
@@ -206,3 +236,33 @@ def _heads_loss(
     action = jnp.broadcast_to(rows.action[:, None], means.shape)
     density = diagonal_gaussian_log_prob(action, means, log_std)
     return -masked_mean(jnp.mean(weights.T * density, axis=1), rows.mask), None
+
+
+def counted_steps(
+    maps: Preparation, rows: UnitRows
+) -> tuple[Float[Array, "batch step"], Bool[Array, " batch"]]:
+    """What a network that counts reads, ``[obs, action, next obs]``, and where all of it is known.
+
+    Of windows the newest observations.
+    """
+    n_obs, n_action = maps.obs.offset.shape[0], maps.low.shape[0]
+    known = jnp.ones(len(rows.action), bool) if rows.mask is None else rows.mask
+    obs, following = rows.obs, rows.next_obs
+    if maps.window:
+        width = n_obs + n_action + FLAGS
+        obs, following = obs[:, -width:], following[:, -width:]
+        known = known & (obs[:, -FLAGS] > 0) & (following[:, -FLAGS] > 0)
+    return jnp.concatenate([obs[:, :n_obs], rows.action, following[:, :n_obs]], axis=-1), known
+
+
+def _count_loss(
+    counts: Network,
+    rows: UnitRows,
+    steps: Float[Array, "batch step"],
+    known: Bool[Array, " batch"],
+    cost: Float[Array, "batch cost"],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The squared error, and the mean over rows by which the worst cost is miscounted."""
+    off = jnp.where(known[:, None], counts(steps) - cost, 0)
+    means = jax.vmap(masked_mean, in_axes=(1, None))(off, known)
+    return masked_mean(jnp.mean(jnp.square(off), axis=-1), known), jnp.max(jnp.abs(means))

@@ -9,6 +9,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from neorl_agents.algorithms.constrained._autoencoder import RATES as AUTOENCODER_RATES
+from neorl_agents.algorithms.constrained._autoencoder import (
+    autoencoder_step,
+    divergence,
+    fresh_autoencoder,
+    latent,
+)
 from neorl_agents.algorithms.constrained._lagrangian import (
     MEMBERS,
     cost_critic_loss,
@@ -26,7 +33,7 @@ from neorl_agents.learning import (
     require_number,
     single,
 )
-from neorl_agents.networks import Network, identity, q_values, tanh
+from neorl_agents.networks import Network, identity, q_values
 from neorl_agents.networks._gaussian_heads import squashed_mean, squashed_parameters
 from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
@@ -35,7 +42,6 @@ from neorl_core.losses import masked_mean
 from neorl_core.targets import td_target
 
 LOG_STD_RANGE = (-20.0, 2.0)
-LATENT_LOG_STD_RANGE = (-4.0, 15.0)
 LOG_PENALTY = 5.0
 """Largest size of the logarithm of a penalty."""
 
@@ -100,8 +106,7 @@ class CPQ(BaseLearner):
         "obs", "action", "reward", "cost", "next_obs", "terminated", "mask",
     )  # fmt: skip
     rates: ClassVar[Mapping[str, str]] = {
-        "encoder": "model_learning_rate",
-        "decoder": "model_learning_rate",
+        **AUTOENCODER_RATES,
         "cost_critics": "critic_learning_rate",
         "critics": "critic_learning_rate",
         "actor": "actor_learning_rate",
@@ -127,8 +132,7 @@ class CPQ(BaseLearner):
             "cost_critics": nets.of_both(spec, 1, keys[1], members=members, initialiser="uniform"),
         }
         return followed | {
-            "encoder": nets.of_obs(spec, 4 * act, keys[2], beside=act),
-            "decoder": nets.of_obs(spec, act, keys[3], beside=2 * act, output=tanh),
+            **fresh_autoencoder(nets, spec, keys[2], keys[3]),
             "actor": nets.of_obs(spec, 2 * act, keys[4], output=identity),
             "log_penalty": jnp.zeros(spec.n_cost, jnp.float32),
         }, followed
@@ -140,7 +144,7 @@ class CPQ(BaseLearner):
         rows = single(rows)
         model_key, ood_key, cost_key, reward_key, actor_key = jax.random.split(key, 5)
         limits = critic_limits(state.preparation, discount=self.discount, chance=self.chance)
-        state, model_loss = self._model_step(state, rows, model_key)
+        state, model_loss = autoencoder_step(self, state, rows, model_key)
 
         actor = state.parameters["actor"]
         ood_actions, ood = self._out_of_distribution(state, rows, ood_key)
@@ -182,16 +186,6 @@ class CPQ(BaseLearner):
         """``tanh`` of the actor's mean, in physical units."""
         return network_policy(state.preparation, squashed_mean(state.parameters["actor"]))
 
-    def _model_step(
-        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
-    ) -> tuple[LearnerState, Float[Array, ""]]:
-        """One step of encoder and decoder by one loss."""
-        encoder, decoder = state.parameters["encoder"], state.parameters["decoder"]
-        loss = partial(_model_loss, rows=rows, key=key, kl_weight=self.kl_weight)
-        state, value, _ = self.descend(state, "encoder", lambda e: (loss(e, decoder), None))
-        state, _, _ = self.descend(state, "decoder", lambda d: (loss(encoder, d), None))
-        return state, value
-
     def _out_of_distribution(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[Float[Array, "sample batch act"], Bool[Array, "sample batch"]]:
@@ -199,43 +193,18 @@ class CPQ(BaseLearner):
         keys = jax.random.split(key, self.n_samples)
         draw = partial(_drawn, state.parameters["actor"], rows.obs)
         actions = jax.vmap(draw)(keys)
-        divergence = jax.vmap(
-            lambda action: _divergence(*_latent(state.parameters["encoder"], rows.obs, action))
+        far = jax.vmap(
+            lambda action: divergence(*latent(state.parameters["encoder"], rows.obs, action))
         )(actions)
         if rows.mask is not None:
-            divergence = jnp.where(rows.mask[None], divergence, jnp.nan)
-        return actions, divergence >= jnp.nanquantile(divergence, self.ood_quantile)
+            far = jnp.where(rows.mask[None], far, jnp.nan)
+        return actions, far >= jnp.nanquantile(far, self.ood_quantile)
 
 
 def _drawn(
     actor: Network, obs: Float[Array, "batch obs"], key: PRNGKeyArray
 ) -> Float[Array, "batch act"]:
     return tanh_gaussian_sample(*squashed_parameters(actor, obs, LOG_STD_RANGE), key)[0]
-
-
-def _latent(
-    encoder: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
-) -> tuple[Float[Array, "batch latent"], Float[Array, "batch latent"]]:
-    mean, log_std = jnp.split(encoder(jnp.concatenate([obs, action], axis=-1)), 2, axis=-1)
-    return mean, jnp.clip(log_std, *LATENT_LOG_STD_RANGE)
-
-
-def _divergence(
-    mean: Float[Array, "batch latent"], log_std: Float[Array, "batch latent"]
-) -> Float[Array, " batch"]:
-    """``KL(N(mean, std) || N(0, 1))`` over the number of its channels."""
-    terms = jnp.square(mean) + jnp.exp(2 * log_std) - 1 - 2 * log_std
-    return jnp.mean(terms, axis=-1) / 2
-
-
-def _model_loss(
-    encoder: Network, decoder: Network, rows: UnitRows, key: PRNGKeyArray, kl_weight: Any
-) -> Float[Array, ""]:
-    mean, log_std = _latent(encoder, rows.obs, rows.action)
-    z = mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape, mean.dtype)
-    decoded = decoder(jnp.concatenate([rows.obs, z], axis=-1))
-    off = jnp.mean(jnp.square(decoded - rows.action), axis=-1)
-    return masked_mean(off + kl_weight * _divergence(mean, log_std), rows.mask)
 
 
 def _penalised_cost_loss(

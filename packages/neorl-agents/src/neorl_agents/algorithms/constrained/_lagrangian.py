@@ -90,10 +90,15 @@ def priced(learner: Any, spec: Spec, key: PRNGKeyArray, fresh: Fresh) -> Fresh:
 
 
 def cost_values(
-    critics: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
+    critics: Network,
+    obs: Float[Array, "batch obs"],
+    action: Float[Array, "batch act"],
+    *,
+    least: bool = False,
 ) -> Float[Array, "cost batch"]:
-    """The larger value of the two critics of every cost."""
-    return jnp.max(_by_member(q_values(critics, obs, action)), axis=0)
+    """The larger value of the two critics of every cost; the smaller one where ``least``."""
+    values = _by_member(q_values(critics, obs, action))
+    return jnp.min(values, axis=0) if least else jnp.max(values, axis=0)
 
 
 def cost_targets(
@@ -118,7 +123,12 @@ def cost_critic_loss(
 
 
 def controlled(
-    learner: Any, state: LearnerState, rows: UnitRows, action: Float[Array, "batch act"]
+    learner: Any,
+    state: LearnerState,
+    rows: UnitRows,
+    action: Float[Array, "batch act"],
+    *,
+    least: bool = False,
 ) -> tuple[LearnerState, Metrics]:
     """One step of every multiplier from the mean cost that the critics predict of ``action``.
 
@@ -127,6 +137,7 @@ def controlled(
         state: With the parameters ``cost_critics`` and ``multipliers``.
         rows: One batch.
         action: Actions of the policy in it.
+        least: Whether the smaller of two cost critics counts.
 
     Returns:
         The state; the largest multiplier, and by how much the worst cost is above its limit, in
@@ -134,7 +145,7 @@ def controlled(
     """
     settings = learner.multiplier
     limits = critic_limits(state.preparation, discount=learner.discount, chance=settings.chance)
-    values = cost_values(state.parameters["cost_critics"], rows.obs, action)
+    values = cost_values(state.parameters["cost_critics"], rows.obs, action, least=least)
     measured = jax.vmap(masked_mean, in_axes=(0, None))(values, rows.mask)
     step = partial(
         pid_multiplier_step,

@@ -1,0 +1,78 @@
+"""The conditional variational autoencoder of logged actions that several learners train."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.learning import LearnerState, Networks, UnitRows
+from neorl_agents.networks import Network, tanh
+from neorl_core import Spec
+from neorl_core.losses import masked_mean
+
+LOG_STD_RANGE = (-4.0, 15.0)
+
+RATES = dict.fromkeys(("encoder", "decoder"), "model_learning_rate")
+"""The fields that are the learning rates of both networks."""
+
+
+def fresh_autoencoder(
+    networks: Networks, spec: Spec, encoder_key: PRNGKeyArray, decoder_key: PRNGKeyArray
+) -> dict[str, Network]:
+    """Encoder and decoder, with a latent of twice as many numbers as there are action channels."""
+    act = spec.n_action
+    return {
+        "encoder": networks.of_obs(spec, 4 * act, encoder_key, beside=act),
+        "decoder": networks.of_obs(spec, act, decoder_key, beside=2 * act, output=tanh),
+    }
+
+
+def latent(
+    encoder: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
+) -> tuple[Float[Array, "batch latent"], Float[Array, "batch latent"]]:
+    """Mean and log-deviation of the latent of each row."""
+    mean, log_std = jnp.split(encoder(jnp.concatenate([obs, action], axis=-1)), 2, axis=-1)
+    return mean, jnp.clip(log_std, *LOG_STD_RANGE)
+
+
+def divergence(
+    mean: Float[Array, "batch latent"], log_std: Float[Array, "batch latent"]
+) -> Float[Array, " batch"]:
+    """``KL(N(mean, std) || N(0, 1))`` over the number of its channels."""
+    terms = jnp.square(mean) + jnp.exp(2 * log_std) - 1 - 2 * log_std
+    return jnp.mean(terms, axis=-1) / 2
+
+
+def autoencoder_step(
+    learner: Any, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+) -> tuple[LearnerState, Float[Array, ""]]:
+    """One gradient step of encoder and decoder, both down the loss from before the step.
+
+    ``mean (decoded - a)^2 + kl_weight KL(q(z|s, a) || N(0, 1)) / latent``
+
+    Args:
+        learner: With the fields ``kl_weight`` and ``model_learning_rate``.
+        state: With the parameters ``encoder`` and ``decoder``.
+        rows: One batch.
+        key: Random key of the draws of the latent.
+
+    Returns:
+        The state after the step, and the loss before it.
+    """
+    encoder, decoder = state.parameters["encoder"], state.parameters["decoder"]
+    loss = partial(_loss, rows=rows, key=key, kl_weight=learner.kl_weight)
+    state, value, _ = learner.descend(state, "encoder", lambda e: (loss(e, decoder), None))
+    state, _, _ = learner.descend(state, "decoder", lambda d: (loss(encoder, d), None))
+    return state, value
+
+
+def _loss(
+    encoder: Network, decoder: Network, rows: UnitRows, key: PRNGKeyArray, kl_weight: Any
+) -> Float[Array, ""]:
+    mean, log_std = latent(encoder, rows.obs, rows.action)
+    z = mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape, mean.dtype)
+    decoded = decoder(jnp.concatenate([rows.obs, z], axis=-1))
+    off = jnp.mean(jnp.square(decoded - rows.action), axis=-1)
+    return masked_mean(off + kl_weight * divergence(mean, log_std), rows.mask)

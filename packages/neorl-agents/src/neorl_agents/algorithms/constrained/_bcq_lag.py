@@ -1,0 +1,258 @@
+"""Batch-constrained Q-learning with a critic and a controlled price for every cost limit."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.algorithms.constrained._autoencoder import RATES as AUTOENCODER_RATES
+from neorl_agents.algorithms.constrained._autoencoder import autoencoder_step, fresh_autoencoder
+from neorl_agents.algorithms.constrained._lagrangian import (
+    MEMBERS,
+    MultiplierSettings,
+    controlled,
+    cost_critic_loss,
+    cost_values,
+    fresh_multipliers,
+    require_multiplier,
+)
+from neorl_agents.algorithms.constrained._lagrangian import RATES as PRICE_RATES
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    UnitRows,
+    counted_costs,
+    critic_loss,
+    held_actions,
+    require_choice,
+    require_count,
+    require_number,
+    single,
+    value_metrics,
+)
+from neorl_agents.networks import (
+    Network,
+    PerturbedDecoder,
+    q_values,
+    sampled_q_values,
+    tanh,
+)
+from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
+from neorl_core import Spec
+from neorl_core.costs import discounted_cost_target
+from neorl_core.losses import masked_mean
+from neorl_core.targets import td_target
+
+LATENT_RANGE = 0.5
+"""Draws of the latent that acts are clipped to this on either side, as BCQ's code does."""
+
+
+class BCQLag(BaseLearner):
+    """Batch-constrained Q-learning that pays for costs, at prices that controllers set.
+
+    An autoencoder knows which actions the log takes in a state, and an actor may move one of those
+    by ``phi`` at most: ``g(s, z) = clip(D(s, z) + phi xi(s, D(s, z)), -1, 1)``, with ``D`` the
+    decoder. One update is, in this order,
+
+    1. the autoencoder of logged actions (latent of twice their number):
+       ``mean (decoded - a)^2 + kl_weight KL(q(z|s, a) || N(0, 1)) / latent``;
+    2. critics: ``mean (Q_1 - y)^2 + mean (Q_2 - y)^2``, ``y = r + discount (1 - terminated)
+       max_k (least_weight min_i Q'_i + (1 - least_weight) max_i Q'_i)(s', g'(s', z_k))``, over
+       ``n_samples`` draws ``z_k = clip(N(0, 1), -0.5, 0.5)``;
+    3. cost critics, two of each: the same with ``c_j`` in place of ``r`` and, where
+       ``costly = "larger"``, the weights of ``min`` and ``max`` exchanged, over draws of their own;
+    4. the multiplier of every limit, one step of a PID controller on ``e_j = mean max_i Qc_ji(s,
+       g(s, z)) - d_j`` as in :class:`~neorl_agents.TD3BCLag`;
+    5. actor ``xi``: ``-mean (min_i Q_i(s, g(s, z)) - sum_j multiplier_j max_i Qc_ji(s, g(s, z)))``;
+    6. targets of actor and critics, by ``tau``.
+
+    With ``costly = "smaller"`` the least of two cost critics counts in 4 and 5, and weighs more in
+    3: so it is in OSRL, where it makes costs look smaller than either critic on its own would.
+
+    The policy is ``g(s, 0)``, deterministic: OSRL draws one ``z`` in every step, and BCQ takes the
+    best of 100. Where the log holds two good actions, ``z = 0`` may decode to one between them.
+
+    Deviations: acting by ``z = 0``; ``costly``; a controller whose integrator is clamped and whose
+    error is smoothed; a termination ends the costs too (OSRL bootstraps behind it); ReLU in the
+    actor as BCQ has it (OSRL: tanh); the widths of all networks (OSRL: 400 in the autoencoder); one
+    pair of critics (OSRL takes two pairs); limits in the units of critics by
+    :func:`neorl_agents.learning.critic_limits`, several at once.
+
+    Attributes:
+        phi: How far an action may be moved from the decoded one, in [-1, 1] units; not negative.
+        least_weight: Weight of the least of two critics in the targets, in [0, 1].
+        kl_weight: Weight of the divergence in the autoencoder.
+        discount: Discount of rewards and costs per step, in [0, 1].
+        tau: Fraction by which the targets move, in (0, 1].
+        actor_learning_rate: Learning rate of the actor.
+        critic_learning_rate: Learning rate of all critics.
+        model_learning_rate: Learning rate of the autoencoder.
+        costly: Which of two cost critics counts: ``"larger"`` or ``"smaller"``; static.
+        n_samples: Draws of the latent in every next state; static.
+        multiplier: The controller of the multipliers.
+
+    Source: Fujimoto, Meger and Precup, Off-policy deep reinforcement learning without exploration,
+    arXiv 1812.02900; with costs and multipliers BCQ-Lag of OSRL (Liu et al., Datasets and
+    benchmarks for offline safe reinforcement learning, arXiv 2306.09303), whose order, rates and
+    weights these are.
+    """
+
+    phi: float = 0.05
+    least_weight: float = 0.75
+    kl_weight: float = 0.5
+    discount: float = 0.99
+    tau: float = 0.005
+    actor_learning_rate: float = 1e-3
+    critic_learning_rate: float = 1e-3
+    model_learning_rate: float = 1e-3
+    costly: Literal["larger", "smaller"] = eqx.field(static=True, default="larger")
+    n_samples: int = eqx.field(static=True, default=10)
+    multiplier: MultiplierSettings = MultiplierSettings()
+
+    reads: ClassVar[tuple[str, ...]] = (
+        "obs", "action", "reward", "cost", "next_obs", "terminated", "mask",
+    )  # fmt: skip
+    rates: ClassVar[Mapping[str, str]] = {
+        **AUTOENCODER_RATES,
+        **PRICE_RATES,
+        "critics": "critic_learning_rate",
+        "actor": "actor_learning_rate",
+    }
+    keeps_limits: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "phi", "kl_weight", low=0)
+        require_number(self, "least_weight", low=0, high=1)
+        require_number(self, "tau", low=0, high=1, open_low=True)
+        require_choice(self, "costly", ("larger", "smaller"))
+        require_count(self, "n_samples")
+        require_multiplier(self)
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The autoencoder; actor, critics and cost critics with targets; multipliers of zero."""
+        keys, nets, act = jax.random.split(key, 5), self.networks, spec.n_action
+        members = MEMBERS * spec.n_cost
+        followed = {
+            "critics": nets.of_both(spec, 1, keys[0], initialiser="uniform"),
+            "cost_critics": nets.of_both(spec, 1, keys[1], members=members, initialiser="uniform"),
+            "actor": nets.of_obs(spec, act, keys[4], beside=act, output=tanh),
+        }
+        return followed | {
+            **fresh_autoencoder(nets, spec, keys[2], keys[3]),
+            "multipliers": fresh_multipliers(spec.n_cost),
+        }, followed
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One gradient step of everything, and one step of the multipliers."""
+        rows = single(rows)
+        model_key, reward_key, cost_key, actor_key = jax.random.split(key, 4)
+        state, model_loss = autoencoder_step(self, state, rows, model_key)
+
+        least = self.least_weight
+        q_next = self._best(state, state.targets["critics"], rows, reward_key, least)[0]
+        target = td_target(rows.reward, q_next, rows.terminated, discount=self.discount)
+        state, loss, q = self.descend(state, "critics", critic_loss, rows, target)
+
+        least = least if self.costly == "smaller" else 1 - least
+        following = self._best(state, state.targets["cost_critics"], rows, cost_key, least)
+        cost = counted_costs(state.preparation, rows.cost).T
+        ended = jnp.broadcast_to(rows.terminated, cost.shape)
+        target = discounted_cost_target(cost, following[None], ended, discount=self.discount)
+        state, cost_loss, _ = self.descend(state, "cost_critics", cost_critic_loss, rows, target)
+
+        now = state.parameters
+        decoded = _decoded(now["decoder"], rows.obs, _latents(actor_key, rows.action))
+        action = _moved(now["actor"], rows.obs, decoded, self.phi)
+        state, control = controlled(self, state, rows, action, least=self.costly == "smaller")
+        now = state.parameters
+        loss_of = partial(_actor_loss, least=self.costly == "smaller")
+        judges = (now["critics"], now["cost_critics"], now["multipliers"].value)
+        state, actor_loss, acted = self.descend(
+            state, "actor", loss_of, judges, rows, decoded, self.phi
+        )
+        state = state.tracked("actor", "critics", "cost_critics", tau=self.tau)
+        return state, {
+            "model_loss": model_loss,
+            "critic_loss": loss,
+            "cost_loss": cost_loss,
+            **control,
+            "actor_loss": actor_loss,
+            "held_at_bound": held_actions(acted, rows.action, rows.mask),
+            **value_metrics(q, state.preparation, rows, discount=self.discount),
+        }
+
+    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
+        """The moved action that the middle of the latent decodes to, in physical units."""
+        now = state.parameters
+        phi = jnp.asarray(self.phi, jnp.float32)
+        return network_policy(
+            state.preparation, PerturbedDecoder(now["decoder"], now["actor"], phi)
+        )
+
+    def _best(
+        self,
+        state: LearnerState,
+        critics: Network,
+        rows: UnitRows,
+        key: PRNGKeyArray,
+        least: float | Float[Array, ""],
+    ) -> Float[Array, "quantity batch"]:
+        """The greatest mixture of two critics over several actions in every next state."""
+        batch, act = rows.action.shape
+        shape = (batch, self.n_samples, 2 * act)
+        z = _clipped(jax.random.normal(key, shape, rows.action.dtype)).reshape(-1, 2 * act)
+        obs = jnp.repeat(rows.next_obs, self.n_samples, axis=0)
+        decoded = _decoded(state.parameters["decoder"], obs, z)
+        actions = _moved(state.targets["actor"], obs, decoded, self.phi)
+        values = sampled_q_values(critics, rows.next_obs, actions.reshape(batch, -1, act))
+        values = values.reshape(MEMBERS, -1, batch, self.n_samples)
+        mixed = least * jnp.min(values, axis=0) + (1 - least) * jnp.max(values, axis=0)
+        return jnp.max(mixed, axis=-1)
+
+
+def _clipped(z: Float[Array, "*batch latent"]) -> Float[Array, "*batch latent"]:
+    return jnp.clip(z, -LATENT_RANGE, LATENT_RANGE)
+
+
+def _latents(key: PRNGKeyArray, action: Float[Array, "batch act"]) -> Float[Array, "batch latent"]:
+    return _clipped(jax.random.normal(key, (len(action), 2 * action.shape[-1]), action.dtype))
+
+
+def _decoded(
+    decoder: Network, obs: Float[Array, "batch obs"], z: Float[Array, "batch latent"]
+) -> Float[Array, "batch act"]:
+    return decoder(jnp.concatenate([obs, z], axis=-1))
+
+
+def _moved(
+    actor: Network,
+    obs: Float[Array, "batch obs"],
+    decoded: Float[Array, "batch act"],
+    phi: float | Float[Array, ""],
+) -> Float[Array, "batch act"]:
+    return jnp.clip(decoded + phi * actor(jnp.concatenate([obs, decoded], axis=-1)), -1, 1)
+
+
+def _actor_loss(
+    actor: Network,
+    judges: tuple[Network, Network, Float[Array, " cost"]],
+    rows: UnitRows,
+    decoded: Float[Array, "batch act"],
+    phi: float | Float[Array, ""],
+    *,
+    least: bool,
+) -> tuple[Float[Array, ""], Float[Array, "batch act"]]:
+    """Minus what the moved actions earn less what they pay; the actions."""
+    critics, cost_critics, prices = judges
+    action = _moved(actor, rows.obs, decoded, phi)
+    q = jnp.min(q_values(critics, rows.obs, action), axis=0)
+    paid = prices @ cost_values(cost_critics, rows.obs, action, least=least)
+    return -masked_mean(q - paid, rows.mask), action

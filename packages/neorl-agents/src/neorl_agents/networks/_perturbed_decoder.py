@@ -1,0 +1,36 @@
+"""What an autoencoder of logged actions decodes, moved a little."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_agents.networks._kinds import Network
+
+
+class PerturbedDecoder(eqx.Module):
+    """The action at the middle of a latent, moved by ``phi`` at most.
+
+    ``a = decoder([x, 0])``, then ``clip(a + phi perturbation([x, a]), -1, 1)``.
+
+    Attributes:
+        decoder: Network from an input and a latent of two numbers per action channel to an action
+            in [-1, 1].
+        perturbation: Network from an input and an action to a direction in [-1, 1].
+        phi: Greatest part of half a channel's range by which the action is moved.
+    """
+
+    decoder: Network
+    perturbation: Network
+    phi: Float[Array, ""]
+
+    def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch act"]:
+        """The action for inputs along the last axis."""
+        middle = jnp.zeros((*x.shape[:-1], 2 * self.n_outputs), x.dtype)
+        action = self.decoder(jnp.concatenate([x, middle], axis=-1))
+        moved = self.phi * self.perturbation(jnp.concatenate([x, action], axis=-1))
+        return jnp.clip(action + moved, -1, 1)
+
+    @property
+    def n_outputs(self) -> int:
+        """Numbers along the last axis of the result."""
+        return self.decoder.n_outputs
