@@ -45,7 +45,7 @@ BUDGET = {
 }  # fmt: skip
 PLAIN = ("bc", "td3_bc", "iql")
 # With targets that follow ten times as fast, so that values are there after so few updates.
-FAST = {f"{name}, tau 0.05": name for name in ("iql", "td3_bc_lag", "iql_lag")}
+FAST = {f"{name}, tau 0.05": name for name in ("iql", "td3_bc_lag", "iql_lag", "bcq_lag")}
 SAFE = tuple(
     name for name, kind in ALGORITHMS.items() if kind.keeps_limits and not kind.needs_rollouts
 )

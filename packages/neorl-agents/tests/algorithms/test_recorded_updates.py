@@ -1,10 +1,11 @@
 """A hundred updates in float64 equal those of the code that published results came from.
 
-The numbers are of CORL's classes (``tools/oracles/corl_updates.py``) and of published JAX code
-(``tools/oracles/published_jax_updates.py``, ``tools/oracles/flow_updates.py``), on the same rows,
-batches and noise. What those scripts take out of them is in their docstrings and in those of the
-learners; besides, the test gives our learners CORL's scale of the observations (``std + 1e-3``),
-for ours is at least a thousandth of the measuring range.
+The numbers are of CORL's classes (``tools/oracles/corl_updates.py``), of published JAX code
+(``tools/oracles/published_jax_updates.py``, ``tools/oracles/flow_updates.py``), and of OSRL and
+CAPS (``tools/oracles/constrained_updates.py``), on the same rows, batches and noise. What those
+scripts take out of them is in their docstrings and in those of the learners; besides, the test
+gives our learners CORL's scale of the observations (``std + 1e-3``), for ours is at least a
+thousandth of the measuring range.
 """
 
 import json
@@ -18,16 +19,38 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import AWAC, BC, CQL, EDAC, FQL, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
+from neorl_agents import (
+    AWAC,
+    BC,
+    CAPS,
+    CQL,
+    EDAC,
+    FQL,
+    IQL,
+    SACN,
+    TD3BC,
+    XQL,
+    BCQLag,
+    CalQL,
+    ReBRAC,
+)  # fmt: skip
 from neorl_agents.policies import Preparation, prepare
 from neorl_agents.sampling import Batch, BestEpisodes
 from neorl_agents.testing import sized
-from neorl_core import Affine, Channel, DataStatistics, FieldStatistics, Spec, Transition
+from neorl_core import (
+    Affine,
+    Channel,
+    CostChannel,
+    DataStatistics,
+    FieldStatistics,
+    Spec,
+    Transition,
+)
 
 FIXTURES = Path(__file__).parent / "fixtures"
 UPDATES, BATCH, MASKED, ACT, N = 100, 32, 8, 2, 10
 COLUMNS = (
-    "obs", "action", "reward", "next_obs", "next_action", "terminated", "truncated",
+    "obs", "action", "reward", "cost", "next_obs", "next_action", "terminated", "truncated",
 )  # fmt: skip
 SHARED = {"batch_size": BATCH, "reward_scale": "none"}
 TWO, THREE = SHARED | {"hidden": (12, 12)}, SHARED | {"hidden": (12, 12, 12)}
@@ -40,6 +63,12 @@ CONSERVATIVE = (
     ("normal", 4, (N, ACT)), PLAIN,
 )  # fmt: skip
 FLOW = (PLAIN, ("normal", 1, (ACT,)), ("uniform", 3, (1,)), ("normal", 2, (ACT,)))
+LATENT, LATENTS = (2 * ACT,), (4, 2 * ACT)
+BATCH_CONSTRAINED = (
+    ("normal", 0, LATENT), ("normal", 1, LATENTS), ("normal", 2, LATENTS), ("normal", 3, LATENT),
+)  # fmt: skip
+OF_BCQ = {"model_loss": "loss_vae", "critic_loss": "critic_loss", "cost_loss": "cost_critic_loss"}
+OF_BCQ |= {"multiplier": "lagrangian"}
 THRICE = tuple(("normal", number, (ACT,)) for number in range(3))
 CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
     "bc": (sized(BC(), batch_size=BATCH, hidden=(12, 12)), (), {"actor_loss": "actor_loss"}),
@@ -103,9 +132,21 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
         FLOW,
         {"critic_loss": "critic_loss", "flow_loss": "flow_loss", "distance": "distill_loss"},
     ),
+    "bcq_lag": (sized(BCQLag(), n_samples=4, **TWO), BATCH_CONSTRAINED, OF_BCQ),
+    "bcq_lag_osrl": (
+        sized(BCQLag(), n_samples=4, costly="smaller", **TWO), BATCH_CONSTRAINED, OF_BCQ
+    ),
+    "caps": (
+        sized(CAPS(), n_heads=3, **TWO),
+        (),
+        {"value_loss": "reward_value_loss", "cost_value_loss": "cost_value_loss"}
+        | {"actor_loss": "actor_loss"},
+    ),
 }  # fmt: skip
 FILES = dict.fromkeys(("rebrac", "iql_original", "xql"), "published_jax_updates")
 FILES |= dict.fromkeys(("fql", "fql_normalised"), "flow_updates")
+FILES |= dict.fromkeys(("bcq_lag", "bcq_lag_osrl", "caps"), "constrained_updates")
+LIMIT = CostChannel("c", "1", 0.03125, "episode")
 
 
 @cache
@@ -115,7 +156,7 @@ def stored(file: str) -> dict[str, np.ndarray]:
 
 
 def log() -> dict[str, np.ndarray]:
-    arrays = stored("corl_updates")
+    arrays = stored("corl_updates") | {"log/cost": stored("constrained_updates")["log/cost"]}
     return {name[4:]: values for name, values in arrays.items() if name.startswith("log/")}
 
 
@@ -138,23 +179,26 @@ def named_leaves(state: Any) -> dict[str, Any]:
 
 
 @cache
-def prepared_as_there() -> tuple[Spec, DataStatistics, Preparation]:
+def prepared_as_there(
+    cost: tuple[CostChannel, ...] = (),
+) -> tuple[Spec, DataStatistics, Preparation]:
     """A specification, and CORL's maps of observations."""
     rows = log()
     channels = tuple(Channel(f"x{i}", "1", -50.0, 50.0) for i in range(rows["obs"].shape[1]))
     box = tuple(Channel(f"u{i}", "1", -1.0, 1.0) for i in range(ACT))
-    spec = Spec(obs=channels, action=box, cost=(), dt=1.0, horizon=10)
+    spec = Spec(obs=channels, action=box, cost=cost, dt=1.0, horizon=10)
     one = np.float32(1)
     scalar = FieldStatistics(one, one, one, one, one)
     obs = FieldStatistics(one, rows["mean"], rows["scale"], rows["mean"], rows["mean"])
-    statistics = DataStatistics(obs, scalar, scalar, scalar, scalar, scalar)
+    ones = jax.tree.map(lambda x: np.full(len(cost), x), scalar)
+    statistics = DataStatistics(obs, scalar, scalar, ones, scalar, scalar)
     preparation = jax.tree.map(wide, prepare(spec, statistics, "none"))
     return spec, statistics, replace(preparation, obs=Affine(rows["mean"], rows["scale"]))
 
 
 def started(learner: Any, before: dict[str, np.ndarray]) -> Any:
     """A float64 state with the recorded weights, each in its place; moments of zero."""
-    spec, statistics, preparation = prepared_as_there()
+    spec, statistics, preparation = prepared_as_there((LIMIT,) if learner.keeps_limits else ())
     state = jax.eval_shape(lambda key: learner.init(spec, statistics, key), jax.random.key(0))
     zero = jax.tree.map(lambda leaf: wide(np.zeros(leaf.shape, leaf.dtype)), state)
     leaves = named_leaves(replace(zero, targets={}))

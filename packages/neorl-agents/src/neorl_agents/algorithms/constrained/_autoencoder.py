@@ -62,17 +62,23 @@ def autoencoder_step(
         The state after the step, and the loss before it.
     """
     encoder, decoder = state.parameters["encoder"], state.parameters["decoder"]
-    loss = partial(_loss, rows=rows, key=key, kl_weight=learner.kl_weight)
+    shape = (len(rows.action), 2 * rows.action.shape[-1])
+    noise = jax.random.normal(key, shape, rows.action.dtype)
+    loss = partial(_loss, rows=rows, noise=noise, kl_weight=learner.kl_weight)
     state, value, _ = learner.descend(state, "encoder", lambda e: (loss(e, decoder), None))
     state, _, _ = learner.descend(state, "decoder", lambda d: (loss(encoder, d), None))
     return state, value
 
 
 def _loss(
-    encoder: Network, decoder: Network, rows: UnitRows, key: PRNGKeyArray, kl_weight: Any
+    encoder: Network,
+    decoder: Network,
+    rows: UnitRows,
+    noise: Float[Array, "batch latent"],
+    kl_weight: Any,
 ) -> Float[Array, ""]:
     mean, log_std = latent(encoder, rows.obs, rows.action)
-    z = mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape, mean.dtype)
+    z = mean + jnp.exp(log_std) * noise
     decoded = decoder(jnp.concatenate([rows.obs, z], axis=-1))
     off = jnp.mean(jnp.square(decoded - rows.action), axis=-1)
     return masked_mean(off + kl_weight * divergence(mean, log_std), rows.mask)

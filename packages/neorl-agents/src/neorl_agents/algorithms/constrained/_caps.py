@@ -217,7 +217,7 @@ class CAPS(BaseLearner):
         earns, spares = (advantage_weights(x, **limits) for x in (better, cheaper))
         between = np.arange(1, self.n_heads - 1)[:, None]
         shares = jnp.asarray(2 * between / (self.n_heads - 1), earns.dtype)
-        return jnp.concatenate([earns[None], earns + shares * spares, spares[None]])
+        return jnp.concatenate([earns[None], earns[None] + shares * spares[None], spares[None]])
 
 
 def _expectile(
