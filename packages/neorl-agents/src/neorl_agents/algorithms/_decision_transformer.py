@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_agents.learning import (
@@ -17,6 +18,7 @@ from neorl_agents.learning import (
     UnitRows,
     require,
     require_count,
+    require_moving_actions,
     require_number,
     single,
 )
@@ -31,7 +33,8 @@ from neorl_agents.networks import (
 )
 from neorl_agents.policies import Preparation, SequencePolicy
 from neorl_agents.sampling import Prospects
-from neorl_core import DataStatistics, Spec
+from neorl_agents.sampling._log_order import episode_ends
+from neorl_core import DataStatistics, InputError, Spec, Transition
 from neorl_core.losses import masked_mean
 
 
@@ -113,6 +116,21 @@ class DecisionTransformer(BaseLearner):
     def centred(self) -> Array:
         """Always: sums over the rest of an episode are finite, and its steps are counted."""
         return jnp.asarray(True)
+
+    def log_tables(self, spec: Spec, rows: Transition) -> Any:
+        """Windows, and what lay ahead of each step.
+
+        Raises:
+            InputError: If there is one episode alone, or no action ever moves.
+        """
+        name = type(self).__name__
+        if int(np.sum(episode_ends(rows))) < 2:
+            raise InputError(
+                f"{name} learns from how episodes differ in their returns, and the log is one "
+                "episode; log more, or split it into episodes of the plant's horizon"
+            )
+        require_moving_actions(name, spec, rows)
+        return super().log_tables(spec, rows)
 
     def prepare(self, spec: Spec, statistics: DataStatistics) -> SequencePreparation:
         """The maps of a training split, and the range of its returns."""

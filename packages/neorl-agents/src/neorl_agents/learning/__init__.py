@@ -24,6 +24,7 @@ from neorl_agents.learning._limits import counted_costs as counted_costs
 from neorl_agents.learning._limits import critic_limits as critic_limits
 from neorl_agents.learning._limits import episode_costs as episode_costs
 from neorl_agents.learning._limits import require_limits_in_log as require_limits_in_log
+from neorl_agents.learning._limits import require_moving_actions as require_moving_actions
 from neorl_agents.learning._limits import step_limits as step_limits
 from neorl_agents.learning._losses import critic_loss as critic_loss
 from neorl_agents.learning._losses import regress_actor as regress_actor
@@ -100,6 +101,7 @@ __all__ = [
     "require_count",
     "require_flag",
     "require_limits_in_log",
+    "require_moving_actions",
     "require_number",
     "require_planned",
     "require_policy",

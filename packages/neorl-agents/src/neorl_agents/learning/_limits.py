@@ -77,8 +77,8 @@ def require_limits_in_log(name: str, spec: Spec, rows: Transition) -> None:
         rows: The training split, host arrays.
 
     Raises:
-        InputError: If there is no cost, one episode alone, no cost above zero, or a limit that no
-            logged episode keeps; with what to do.
+        InputError: If there is no cost, one episode alone, no cost above zero, no action that
+            moves, or a limit that no logged episode keeps; with what to do.
     """
     require_costs(name, spec)
     if rows.cost is None:
@@ -98,6 +98,7 @@ def require_limits_in_log(name: str, spec: Spec, rows: Transition) -> None:
             "keeps every limit with nothing to tell how: check the costs' expressions, log what "
             "leads to a cost, or take a learner without costs, such as td3_bc"
         )
+    require_moving_actions(name, spec, rows)
     for i, channel in enumerate(spec.cost):
         least, kind = quantities[:, i].min(), limit_kind(channel)
         if kind.exceeded(least, channel.limit):
@@ -107,6 +108,23 @@ def require_limits_in_log(name: str, spec: Spec, rows: Transition) -> None:
                 f"{kind.quantity} is {least:.4g} at least; raise the limit, or log episodes that "
                 f"keep it, for {name} learns from those"
             )
+
+
+def require_moving_actions(name: str, spec: Spec, rows: Transition) -> None:
+    """Refuses a log in which no action ever moves; a few that stand still beside others may.
+
+    Raises:
+        InputError: Naming the actions, with what to do.
+    """
+    action = np.asarray(rows.action)
+    if rows.mask is not None:
+        action = action[np.asarray(rows.mask, bool)]
+    if len(action) and not np.any(np.ptp(action, axis=0) > 0):
+        still = ", ".join(channel.name for channel in spec.action)
+        raise InputError(
+            f"{name} learns what actions lead to, and in the log {still} never moves; log a "
+            "controller or operator at work, or hold that value with a constant policy"
+        )
 
 
 def counted_costs(
