@@ -160,3 +160,63 @@ def test_a_limit_per_step_counts_steps_above_it_and_one_per_episode_adds_up():
     counted = counted_costs(preparation, cost / np.asarray(preparation.cost_unit)[None])
     np.testing.assert_array_equal(counted[:, 1], [0, 1, 0])
     np.testing.assert_allclose(counted[:, 0] * preparation.cost_unit[0], cost[:, 0], rtol=1e-6)
+
+
+MODELS = {"mopo", "mobile", "combo", "rambo", "morel"}
+NAMES = sorted({*SAFE} | MODELS | {"dt", "cdt"})
+
+
+def learner_of(name):
+    """What reads the log first: the model, of a learner that has one."""
+    learner = ALGORITHMS[name]()
+    return learner.fitted_model() if name in MODELS else learner
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Limits that some episodes keep."""
+    return make_problem(n_cost=1)
+
+
+def refused(name, problem, rows):
+    learner = learner_of(name)
+    with pytest.raises(InputError) as said:
+        log_tables(learner, problem.spec, rows)
+    message = str(said.value)
+    assert "\n" not in message
+    assert type(learner).__name__ in message or "a model" in message
+    return message
+
+
+@pytest.fixture
+def kept(problem):
+    """The log of the problem, with costs that one episode keeps."""
+    cost = np.array(problem.log.cost)
+    cost[:64] = 0
+    return jax.tree.map(np.asarray, problem.log)._replace(cost=cost)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_episode_is_refused(name, problem, kept):
+    never = np.zeros(len(kept.reward), bool)
+    message = refused(name, problem, kept._replace(terminated=never, truncated=never))
+    assert "one episode" in message
+    assert "log more, or split" in message or "record or split into more" in message
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_actions_that_never_move_are_refused_by_name(name, problem, kept):
+    still = np.repeat(kept.action[:1], len(kept.action), axis=0)
+    message = refused(name, problem, kept._replace(action=still))
+    assert all(channel.name in message for channel in problem.spec.action)
+    assert "never move" in message
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_constant_observation_is_taken(name, problem, kept):
+    """Its scale is a thousandth of its measuring range, so that nothing becomes infinite."""
+    assert np.ptp(kept.obs[:, -1]) == 0
+    assert jax.tree.leaves(log_tables(learner_of(name), problem.spec, kept))
+    maps = prepare(problem.spec, statistics_of(problem.log))
+    assert float(maps.obs.scale[-1]) > 0
+    assert np.isfinite(np.asarray(maps.obs.to_scaled(kept.obs[0]))).all()
