@@ -13,9 +13,14 @@ from neorl_agents.learning import training_keys
 from neorl_agents.testing import sized
 from neorl_core import Channel, CostChannel, InputError, Spec, as_arrays
 from neorl_envs import read_dataset, write_dataset
-from neorl_envs.datasets import batch_stream, data_statistics, dataset_from_columns
+from neorl_envs.datasets import (
+    batch_stream,
+    data_statistics,
+    dataset_from_columns,
+    write_shards,
+)
 from neorl_train import train
-from neorl_train.experience import streamed_data
+from neorl_train.experience import streamed_data, training_data
 from neorl_train.runs import Checkpoints, tree_digest
 from neorl_train.training import Plan, run_keys
 
@@ -91,6 +96,20 @@ def test_it_stops_and_continues_at_any_chunk_to_the_same_bits(path: Path, tmp_pa
     assert tree_digest(resumed.snapshot) == tree_digest(whole.snapshot)
     unpenalised = train(algorithm, streamed_data(path), (7,), plan)
     assert tree_digest(unpenalised.snapshot) != tree_digest(alone.snapshot)
+
+
+def test_shards_train_to_the_bits_of_one_file(path: Path, tmp_path: Path) -> None:
+    """In memory, and streamed with the rows of a block in two files."""
+    log = read_dataset(path)
+    shards = write_shards(tmp_path / "log.shards.json", log, rows=90)
+    assert len(list(tmp_path.glob("log-*.h5"))) == 4
+    algorithm, plan = sized(BC(), **SMALL), Plan(40, 20, 20)
+    for one, several in (
+        (streamed_data(path), streamed_data(shards)),
+        (training_data(log), training_data(read_dataset(shards))),
+    ):
+        snapshots = [train(algorithm, data, (3,), plan).snapshot for data in (one, several)]
+        assert tree_digest(snapshots[0]) == tree_digest(snapshots[1])
 
 
 def test_batches_hold_the_penalised_reward_of_the_chosen_episodes(path: Path) -> None:

@@ -13,10 +13,15 @@ from neorl_core.infrastructure.command_line import one_line, parse_options
 from neorl_envs._command.challenges import Challenges, challenged
 from neorl_envs._command.convert import check_destination
 from neorl_envs._command.imports import complete_plant
+from neorl_envs._command.shard import check_manifest_name
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import write_dataset
+from neorl_envs.datasets._manifest import SUFFIX, is_manifest, read_manifest
+from neorl_envs.datasets._shards import stored_bytes
+from neorl_envs.ingest._read import read_dataset
 from neorl_envs.published import compare_log, log_size
 from neorl_envs.recording._collect import collect_log
+from neorl_envs.recording._collect_shards import collect_shards
 from neorl_envs.recording._qualities import quality
 
 COPIES = 3
@@ -29,10 +34,12 @@ class Collect:
 
     example: neorl-envs collect ChemicalReactor-v0 --steps 100000 --out log.h5
              neorl-envs collect DMSD-v0 --quality random --log-prob --out random.h5
+             neorl-envs collect --steps 50000000 --shard-rows 1000000 --out big.shards.json
     """
 
     out: Path
-    """The file; an existing one is kept, and refused, without --overwrite."""
+    """The file; an existing one is kept, and refused, without --overwrite. With --shard-rows a
+    manifest, NAME.shards.json; one that is not complete is continued."""
     environment: str = "ChemicalReactor-v0"
     """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     quality: str = "mixed"
@@ -43,6 +50,9 @@ class Collect:
     size: Literal["", "small", "full"] = ""
     """In place of --steps: a size whose hash is published, small (2,000 rows) or full (0.1 to 3
     million)."""
+    shard_rows: int = 0
+    """Write a log larger than memory: a new file after at least so many rows, and a manifest. After
+    a stop, the same command goes on."""
     seed: int = 0
     """Decides everything: the same seed gives the same file content on one machine."""
     spread: float = 0.15
@@ -60,7 +70,7 @@ def command(words: list[str]) -> None:
     if words and not words[0].startswith("-"):
         words = ["--environment", *words]
     options = parse_options(Collect, words, program="neorl-envs collect")
-    check_destination(options.out, options.overwrite)
+    _check_out(options)
     env = challenged(complete_plant(options.environment), options.challenge)
     if options.size:
         options = dataclasses.replace(options, steps=log_size(env.name, options.size))
@@ -69,10 +79,9 @@ def command(words: list[str]) -> None:
     if not 0 <= options.seed < 2**31:
         raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
     dataset = _collected(env, options)
-    write_dataset(options.out, dataset)
     print(
         f"{options.out}: {dataset.n_rows} rows, {dataset.n_episodes} episodes, mean return "
-        f"{dataset.episode_returns().mean():.2f}, {options.out.stat().st_size / 1e6:.1f} MB, "
+        f"{dataset.episode_returns().mean():.2f}, {stored_bytes(options.out) / 1e6:.1f} MB, "
         f"{dataset.content_hash}"
     )
     if options.challenge.any or options.log_prob:
@@ -88,19 +97,44 @@ def command(words: list[str]) -> None:
     print(compared.sentence)
 
 
+def _check_out(options: Collect) -> None:
+    """Refuses a destination before anything is simulated; a log that is not complete may go on."""
+    if options.shard_rows < 0:
+        raise InputError(f"--shard-rows must be at least 1, got {options.shard_rows}")
+    if options.shard_rows:
+        check_manifest_name(options.out)
+        if options.overwrite and is_manifest(options.out):
+            options.out.unlink()
+        begun = is_manifest(options.out) and read_manifest(options.out, complete=False).request
+        check_destination(options.out, bool(begun))
+        return
+    if options.out.name.endswith(SUFFIX):
+        raise InputError(f"{options.out} names a manifest: give --shard-rows as well, or log.h5")
+    check_destination(options.out, options.overwrite)
+
+
 def _collected(env: Any, options: Collect) -> Dataset:
-    _require_memory(env.spec, options.steps)
-    key = jax.random.key(options.seed)
+    """The log, written: in memory, or mapped where it is in several files."""
+    _require_memory(env.spec, min(options.steps, options.shard_rows or options.steps))
     try:
         who, plan = quality(env, options.quality)
-        steps, spread = options.steps, options.spread
-        return collect_log(
-            env, who, plan=plan, n_steps=steps, key=key, spread=spread, log_prob=options.log_prob
-        )
+        given: dict[str, Any] = {
+            "plan": plan,
+            "n_steps": options.steps,
+            "key": jax.random.key(options.seed),
+            "spread": options.spread,
+            "log_prob": options.log_prob,
+        }
+        if options.shard_rows:
+            collect_shards(options.out, env, who, rows=options.shard_rows, say=print, **given)
+            return read_dataset(options.out, memory_map=True)
+        dataset = collect_log(env, who, **given)
     except InputError:
         raise
     except ValueError as error:  # a number of the command line that the plant refuses
         raise InputError(one_line(error)) from error
+    write_dataset(options.out, dataset)
+    return dataset
 
 
 def _require_memory(spec: Spec, steps: int) -> None:
@@ -114,5 +148,6 @@ def _require_memory(spec: Spec, steps: int) -> None:
     if needed > present:
         raise InputError(
             f"--steps {steps} would need about {needed / 1e9:.3g} GB of memory, and this machine "
-            f"has {present / 1e9:.3g} GB; at most about {int(present / COPIES / row)} steps fit"
+            f"has {present / 1e9:.3g} GB; at most about {int(present / COPIES / row)} steps fit, "
+            "or any number in several files, with --shard-rows"
         )

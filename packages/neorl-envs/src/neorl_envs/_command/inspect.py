@@ -12,6 +12,7 @@ from neorl_core.infrastructure import head, write_text
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import map_checked
+from neorl_envs.datasets._shards import require_content_hash
 from neorl_envs.ingest._read import read_dataset, reader_name
 from neorl_envs.inspection._html import report_html
 from neorl_envs.inspection._report import dataset_report
@@ -30,7 +31,8 @@ class Inspect:
     """
 
     file: tyro.conf.Positional[Path]
-    """A dataset file, a NeoRL-2 .npz, a D4RL HDF5 file, or what an installed reader knows."""
+    """A dataset file, the manifest of several, a NeoRL-2 .npz, a D4RL HDF5 file, or what an
+    installed reader knows."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print JSON instead of text."""
     html: Path | None = None
@@ -57,5 +59,12 @@ def command(words: list[str]) -> None:
 
 
 def _opened(path: Path) -> Dataset:
-    """A dataset file is left on the disk and hashed there; others are read."""
-    return map_checked(path) if reader_name(path) == "neorl" else read_dataset(path)
+    """A dataset file, or each of several, is left on the disk and hashed there; others are read."""
+    name = reader_name(path)
+    if name == "neorl":
+        return map_checked(path)
+    if name != "shards":
+        return read_dataset(path)
+    dataset = read_dataset(path, memory_map=True)
+    require_content_hash(dataset, str(path))
+    return dataset

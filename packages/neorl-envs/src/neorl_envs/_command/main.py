@@ -16,6 +16,7 @@ commands:
   describe PLANT        channels, limits, units and controllers of a plant
   render PLANT          a picture or an animation of a run under a chosen policy
   collect --out FILE    record a plant under its own controllers and operators
+  shard LOG ...         one log in several files, by a manifest
   score PLANT           what a policy earns on a plant and on a shifted one
   inspect FILE          what a log holds: rows, returns, costs, coverage, excitation, doubts
   check PLANT           whether an environment keeps the laws of the contract
@@ -31,13 +32,25 @@ examples:
   neorl-envs collect --out log.h5
   neorl-envs collect --out big.h5 --steps 1000000 --seed 1
   neorl-envs score DMSD-v0 --policy LQR
+  neorl-envs shard may.h5 june.h5 --out summer.shards.json
   neorl-envs inspect log.h5 --json > report.json
   neorl-envs check my_package.tank:QuadrupleTank
 
 exit codes: 0 done, 2 bad input (one line says what to do), 130 stopped by Ctrl-C, 143 by SIGTERM
 """
 
-COMMANDS = ("check", "collect", "convert", "describe", "init", "inspect", "list", "render", "score")
+COMMANDS = (
+    "check",
+    "collect",
+    "convert",
+    "describe",
+    "init",
+    "inspect",
+    "list",
+    "render",
+    "score",
+    "shard",
+)
 SUBCOMMANDS = {name: f"neorl_envs._command.{name}" for name in COMMANDS}
 
 

@@ -1,8 +1,11 @@
 """The ``Dataset`` and its file."""
 
 from neorl_envs.datasets._dataset import dataset_from_columns as dataset_from_columns
-from neorl_envs.datasets._file import require_content_hash as require_content_hash
 from neorl_envs.datasets._nested import flatten_columns as flatten_columns
+from neorl_envs.datasets._shards import require_content_hash as require_content_hash
+from neorl_envs.datasets._shards import stored_bytes as stored_bytes
+from neorl_envs.datasets._shards import write_manifest as write_manifest
+from neorl_envs.datasets._shards import write_shards as write_shards
 from neorl_envs.datasets._split import split_episodes as split_episodes
 from neorl_envs.datasets._split import split_indices as split_indices
 from neorl_envs.datasets._statistics import data_statistics as data_statistics
@@ -18,4 +21,7 @@ __all__ = [
     "require_content_hash",
     "split_episodes",
     "split_indices",
+    "stored_bytes",
+    "write_manifest",
+    "write_shards",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from neorl_core import InputError, Spec, Transition
+from neorl_envs.datasets._joined import memory_maps
 
 BLOCK = 65_536
 """Rows that are looked at in one go, so that a mapped file larger than memory passes."""
@@ -27,8 +28,7 @@ def blocks(n_rows: int, *columns: Any) -> Iterator[slice]:
         columns: What is read by them: the pages of a mapped one are given back block by block, so
             that a pass over a file larger than memory holds little of it.
     """
-    maps: list[Any] = [getattr(column, "_mmap", None) for column in columns]
-    maps = [mapped for mapped in maps if hasattr(mapped, "madvise")]
+    maps = [mapped for column in columns for mapped in memory_maps(column)]
     for start in range(0, n_rows, BLOCK):
         yield slice(start, min(start + BLOCK, n_rows))
         for mapped in maps:

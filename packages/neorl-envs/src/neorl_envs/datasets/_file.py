@@ -170,7 +170,7 @@ def map_checked(path: Path) -> Dataset:
         )
         dataset = read_neorl_hdf5(file, str(path), memory_map=contiguous)
     if contiguous:
-        require_content_hash(dataset, str(path))
+        require_file_hash(dataset, str(path))
     return dataset
 
 
@@ -189,12 +189,8 @@ def map_checked_rows(path: Path) -> np.ndarray:
     return np.array(map_unchecked(path).transitions.mask)
 
 
-def require_content_hash(dataset: Dataset, source: str) -> None:
-    """Raises unless the columns of a mapped dataset have the hash that its file records.
-
-    Args:
-        dataset: From :func:`neorl_envs.read_dataset` with ``memory_map``, which believes the file.
-        source: Named in the message.
+def require_file_hash(dataset: Dataset, source: str) -> None:
+    """Raises unless the columns of one mapped file have the hash that it records.
 
     Raises:
         DatasetError: Naming both hashes.

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from neorl_envs.datasets import _checks
+from neorl_envs.datasets._joined import memory_maps
 
 Spans = tuple[np.ndarray, np.ndarray]
 """First rows of episodes, and the rows after their last ones."""
@@ -45,7 +46,7 @@ def row_blocks(spans: Spans) -> Iterator[list[slice]]:
 def taken(column: Any, pieces: list[slice]) -> np.ndarray:
     """The rows of a block; pages of a mapped column are given back."""
     if len(pieces) == 1:
-        rows = np.array(column[pieces[0]]) if _mapped(column) else column[pieces[0]]
+        rows = np.array(column[pieces[0]]) if memory_maps(column) else column[pieces[0]]
     else:
         rows = np.concatenate([column[piece] for piece in pieces])
     give_back(column)
@@ -55,8 +56,8 @@ def taken(column: Any, pieces: list[slice]) -> np.ndarray:
 def give_back(*columns: Any) -> None:
     """Gives the pages of mapped columns back."""
     for column in columns:
-        if _mapped(column):
-            column._mmap.madvise(mmap.MADV_DONTNEED)
+        for mapped in memory_maps(column):
+            mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def episode_sums(
@@ -100,7 +101,3 @@ def _merged(spans: Spans) -> Iterator[tuple[int, int]]:
     last = np.append(new[1:], True)
     for start, stop in zip(starts[new], stops[last], strict=True):
         yield int(start), int(stop)
-
-
-def _mapped(column: Any) -> bool:
-    return hasattr(getattr(column, "_mmap", None), "madvise")

@@ -1,5 +1,6 @@
 """Batches from a file larger than memory: shuffled by blocks, read ahead of need, resumable."""
 
+import bisect
 import dataclasses
 import functools
 import os
@@ -7,7 +8,7 @@ import queue
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -17,17 +18,60 @@ from neorl_core import Transition
 from neorl_envs.datasets._checks import FLAGS, DatasetError
 from neorl_envs.datasets._file import DTYPES, map_checked_rows
 from neorl_envs.datasets._hdf5 import opened
+from neorl_envs.datasets._shards import stored_files
 
 BLOCK_ROWS, BLOCK_BYTES, BUFFER_BLOCKS = 1024, 2**18, 256
 """Rows that are read in one piece, fewer where they are wide; pieces shuffled together."""
+OPEN_FILES = 64
+"""Files of a log that a stream holds open."""
+
+
+class StoredRows(NamedTuple):
+    """Some consecutive rows of a log in one file.
+
+    Attributes:
+        path: The file.
+        first: Number of its first row.
+        stop: Number of the row after its last.
+        offsets: Byte at which each field begins.
+    """
+
+    path: Path
+    first: int
+    stop: int
+    offsets: dict[str, int]
+
+
+class _OpenFiles:
+    """The files of a stream, opened when they are read first, not too many at a time."""
+
+    def __init__(self) -> None:
+        self._descriptors: dict[Path, int] = {}
+
+    def read(self, path: Path, n_bytes: int, offset: int) -> bytes:
+        """Some bytes of a file; fewer where it ends."""
+        if path not in self._descriptors:
+            if len(self._descriptors) >= OPEN_FILES:
+                oldest = next(iter(self._descriptors))
+                os.close(self._descriptors.pop(oldest))
+            self._descriptors[path] = os.open(path, os.O_RDONLY)
+        return os.pread(self._descriptors[path], n_bytes, offset)
+
+    def close(self) -> None:
+        """Closes all of them."""
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors = {}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BatchStream:
     """Batches of the unmasked rows of a dataset file; one epoch sees each of them once.
 
-    The file is cut into blocks of consecutive rows. An epoch takes the blocks in random order,
-    reads ``buffer_blocks`` of them at a time, shuffles their rows together and deals them out;
+    The rows of the log, in one file or several, are cut into blocks of consecutive rows, so that
+    its batches do not depend on how it is cut into files. An epoch takes the blocks in random
+    order, reads ``buffer_blocks`` of them at a time, shuffles their rows together and deals them
+    out;
     the few rows that fill no batch at its end are left out. The order is a function of
     ``(seed, epoch)``, so batch ``n`` is one and the same wherever reading starts. A batch draws
     from ``buffer_blocks`` places of the log, where uniform sampling draws from all.
@@ -35,15 +79,16 @@ class BatchStream:
     Build one with :func:`batch_stream`.
 
     Attributes:
-        path: The file.
+        path: The file, or the manifest of several.
         fields: Fields of every batch; the others are ``None``.
         batch_size: Rows of a batch.
         seed: Decides every order.
-        used: Rows that take part, ascending within blocks: flag of every row of the file.
-        offsets: Byte at which each field begins, and its trailing shape.
+        used: Rows that take part, ascending within blocks: flag of every row of the log.
+        files: Where the rows lie, in their order.
+        shapes: Trailing shape of each field.
         block_rows: Rows of a block.
         buffer_blocks: Blocks that are shuffled together.
-        shard: Number of this reader, and of all readers; each reads blocks of its own.
+        shard: Number of this reader, and of all readers; each has a stretch of the log of its own.
     """
 
     path: Path
@@ -51,7 +96,8 @@ class BatchStream:
     batch_size: int
     seed: int
     used: Bool[np.ndarray, " row"]
-    offsets: dict[str, tuple[int, tuple[int, ...]]]
+    files: tuple[StoredRows, ...]
+    shapes: dict[str, tuple[int, ...]]
     block_rows: int = BLOCK_ROWS
     buffer_blocks: int = BUFFER_BLOCKS
     shard: tuple[int, int] = (0, 1)
@@ -60,7 +106,7 @@ class BatchStream:
     def _blocks(self) -> Int[np.ndarray, " block"]:
         """Numbers of the blocks of this reader that have a row to use."""
         index, count = self.shard
-        return np.flatnonzero(self._rows_a_block)[index::count]
+        return np.array_split(np.flatnonzero(self._rows_a_block), count)[index]
 
     @functools.cached_property
     def _rows_a_block(self) -> Int[np.ndarray, " block"]:
@@ -88,7 +134,7 @@ class BatchStream:
         Raises:
             DatasetError: If this stream lacks a field, or this reader has fewer rows than a batch.
         """
-        missing = [name for name in fields if name not in self.offsets]
+        missing = [name for name in fields if name not in self.shapes]
         if missing:
             raise DatasetError(f"the stream of {self.path} was opened without {missing[0]!r}")
         changed = dataclasses.replace(self, fields=tuple(fields), batch_size=batch_size, seed=seed)
@@ -150,9 +196,9 @@ class BatchStream:
     def _read_ahead(self, first: int, ahead: queue.Queue[Any], stop: threading.Event) -> None:
         """Puts the shuffled rows of every buffer, and whether they end an epoch."""
         try:
-            descriptor = os.open(self.path, os.O_RDONLY)
+            files = _OpenFiles()
             try:
-                for item in self._buffers(descriptor, first):
+                for item in self._buffers(files, first):
                     while not stop.is_set():
                         try:
                             ahead.put(item, timeout=0.1)
@@ -162,11 +208,13 @@ class BatchStream:
                     if stop.is_set():
                         return
             finally:
-                os.close(descriptor)
+                files.close()
         except Exception as error:  # raised again where the batches are taken
             ahead.put(error)
 
-    def _buffers(self, descriptor: int, first: int) -> Iterator[tuple[dict[str, np.ndarray], bool]]:
+    def _buffers(
+        self, files: _OpenFiles, first: int
+    ) -> Iterator[tuple[dict[str, np.ndarray], bool]]:
         epoch, position = divmod(first, self.batches_per_epoch)
         while True:
             order = self._order(epoch)
@@ -182,7 +230,7 @@ class BatchStream:
                     continue
                 shuffled = self._random(epoch, number + 1).permutation(size)[skip:]
                 skip = 0
-                yield self._gather(descriptor, group, rows, shuffled), number == len(groups) - 1
+                yield self._gather(files, group, rows, shuffled), number == len(groups) - 1
             epoch, position = epoch + 1, 0
 
     def _order(self, epoch: int) -> Int[np.ndarray, " block"]:
@@ -197,7 +245,7 @@ class BatchStream:
 
     def _gather(
         self,
-        descriptor: int,
+        files: _OpenFiles,
         group: Int[np.ndarray, " block"],
         rows: Sequence[np.ndarray],
         shuffled: Int[np.ndarray, " row"],
@@ -206,23 +254,35 @@ class BatchStream:
         gathered = {}
         for name in self.fields:
             parts = [
-                self._read(descriptor, name, block)[chosen]
+                self._read(files, name, block)[chosen]
                 for block, chosen in zip(group, rows, strict=True)
             ]
             gathered[name] = np.concatenate(parts)[shuffled]
         return gathered
 
-    def _read(self, descriptor: int, name: str, block: int) -> np.ndarray:
-        offset, shape = self.offsets[name]
-        dtype = np.dtype(DTYPES[name])
+    def _read(self, files: _OpenFiles, name: str, block: int) -> np.ndarray:
+        """One block of a field, which may begin in one file and end in another."""
+        shape, dtype = self.shapes[name], np.dtype(DTYPES[name])
         width = _width(name, shape)
         start = block * self.block_rows
-        n = min(self.block_rows, len(self.used) - start)
-        data = os.pread(descriptor, n * width, offset + start * width) if width else b""
-        if len(data) != n * width:
-            raise DatasetError(f"{self.path}: column '{name}' ends early; the file was changed")
-        column = np.frombuffer(data, dtype).reshape(n, *shape)
+        stop = min(start + self.block_rows, len(self.used))
+        number = bisect.bisect_right(self._firsts, start) - 1
+        data = []
+        while width and start < stop:
+            part = self.files[number]
+            n = min(stop, part.stop) - start
+            offset = part.offsets[name] + (start - part.first) * width
+            data.append(files.read(part.path, n * width, offset))
+            if len(data[-1]) != n * width:
+                raise DatasetError(f"{part.path}: column '{name}' ends early; the file was changed")
+            start, number = start + n, number + 1
+        n_rows = stop - block * self.block_rows
+        column = np.frombuffer(b"".join(data), dtype).reshape(n_rows, *shape)
         return column.view(np.bool_) if name in FLAGS else column
+
+    @functools.cached_property
+    def _firsts(self) -> list[int]:
+        return [part.first for part in self.files]
 
 
 def batch_stream(
@@ -239,13 +299,13 @@ def batch_stream(
     """Opens a dataset file for batches; it is checked, and its columns stay on the disk.
 
     Args:
-        path: A dataset file.
+        path: A dataset file, or the manifest of several.
         fields: Fields of :class:`~neorl_core.Transition` that the batches hold.
         batch_size: Rows of a batch.
         seed: Decides every order.
         keep: Flag of every row: false where it takes no part, as that of a held-out episode.
-        shard: Number of this reader and of all readers, ``(0, 1)`` for one alone; every host of
-            several reads blocks of its own.
+        shard: Number of this reader and of all readers, ``(0, 1)`` for one alone; each of
+            several has a stretch of the log of its own.
         block_rows: Rows that are read in one piece; 1024 by default, fewer where they are wide, so
             that a piece has at most 256 KiB.
         buffer_blocks: Blocks that are shuffled together. Memory holds up to four times as much: by
@@ -294,17 +354,26 @@ def batch_stream(
     unknown = [name for name in fields if name not in Transition._fields]
     if unknown:
         raise DatasetError(f"unknown field {unknown[0]!r}; known: {', '.join(Transition._fields)}")
-    used, offsets = _opened(path, fields)
+    used, files, shapes = _opened(path, fields)
     if keep is not None:
         if np.shape(keep) != used.shape:
             raise DatasetError(f"keep: expected a flag for each of {len(used)} rows")
         used = used & np.asarray(keep, np.bool_)
     if block_rows is None:
-        row = sum(_width(name, shape) for name, (_, shape) in offsets.items())
+        row = sum(_width(name, shape) for name, shape in shapes.items())
         block_rows = min(BLOCK_ROWS, max(1, BLOCK_BYTES // max(row, 1)))
     return _with_a_batch(
         BatchStream(
-            path, tuple(fields), batch_size, seed, used, offsets, block_rows, buffer_blocks, shard
+            path=path,
+            fields=tuple(fields),
+            batch_size=batch_size,
+            seed=seed,
+            used=used,
+            files=files,
+            shapes=shapes,
+            block_rows=block_rows,
+            buffer_blocks=buffer_blocks,
+            shard=shard,
         )
     )
 
@@ -326,12 +395,17 @@ def _width(name: str, shape: tuple[int, ...]) -> int:
 
 def _opened(
     path: Path, fields: Sequence[str]
-) -> tuple[np.ndarray, dict[str, tuple[int, tuple[int, ...]]]]:
-    mask = map_checked_rows(path)
-    offsets = {}
-    with opened(path) as file:
-        for name in fields:
-            column = file[name]
-            assert isinstance(column, h5py.Dataset)
-            offsets[name] = (column.id.get_offset() or 0, column.shape[1:])
-    return mask, offsets
+) -> tuple[np.ndarray, tuple[StoredRows, ...], dict[str, tuple[int, ...]]]:
+    masks, files, row = [], [], 0
+    shapes: dict[str, tuple[int, ...]] = {}
+    for part in stored_files(path):
+        masks.append(map_checked_rows(part))
+        offsets = {}
+        with opened(part) as file:
+            for name in fields:
+                column = file[name]
+                assert isinstance(column, h5py.Dataset)
+                offsets[name], shapes[name] = column.id.get_offset() or 0, column.shape[1:]
+        files.append(StoredRows(part, row, row + len(masks[-1]), offsets))
+        row = files[-1].stop
+    return np.concatenate(masks), tuple(files), shapes

@@ -10,6 +10,7 @@ from neorl_envs.ingest._d4rl import D4RLReader
 from neorl_envs.ingest._dataset_file import DatasetFileReader
 from neorl_envs.ingest._minari import MinariReader
 from neorl_envs.ingest._neorl2 import NeoRL2Reader
+from neorl_envs.ingest._shards import ShardsReader
 
 
 @runtime_checkable
@@ -70,6 +71,7 @@ def _check_reader(name: str, reader: Any) -> None:
 
 _KNOWN: dict[str, Reader] = {
     "neorl": DatasetFileReader(),
+    "shards": ShardsReader(),
     "neorl2": NeoRL2Reader(),
     "d4rl": D4RLReader(),
     "minari": MinariReader(),

@@ -3,6 +3,7 @@
 from neorl_envs.recording._behaviour import BehaviourCarry as BehaviourCarry
 from neorl_envs.recording._behaviour import BehaviourPolicy as BehaviourPolicy
 from neorl_envs.recording._behaviour import behaviour_policies as behaviour_policies
+from neorl_envs.recording._collect_shards import collect_shards as collect_shards
 from neorl_envs.recording._operators import OperatorPlan as OperatorPlan
 from neorl_envs.recording._operators import excitation_plan as excitation_plan
 from neorl_envs.recording._qualities import QUALITIES as QUALITIES
@@ -18,6 +19,7 @@ __all__ = [
     "Quality",
     "Recordable",
     "behaviour_policies",
+    "collect_shards",
     "excitation_plan",
     "quality",
 ]

@@ -1,13 +1,13 @@
 """A plant log: many episodes under the plant's own controllers, in one compiled program."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from neorl_core import Policy, Step
 from neorl_envs.closed_loop import Acted, Rollout, drawn_start, rollout
@@ -95,34 +95,105 @@ def collect_log(
         >>> log.n_episodes, log.attributes["behaviours"]  # doctest: +SKIP
         (644, ['100/1500', '106/1500', '106/3000', '108/3000'])
     """
-    if n_steps < 1:
-        raise ValueError(f"n_steps must be at least 1, got {n_steps}")
-    policies = behaviour_policies(env, controllers, plan)
-    if not policies:
-        raise ValueError("collect_log needs at least one controller, got none")
-    if log_prob:
-        _require_densities(policies)
-    n_policies = len(policies)
-    block = max(EPISODES_A_BLOCK // n_policies, 1) * n_policies
-    loops = _widest(policies)
-    parts: list[LogRow] = []
-    lengths = np.zeros(0, np.int64)
-    while lengths.sum() < n_steps:
-        episodes = np.arange(lengths.size, lengths.size + block)
-        part = _episodes_of_all(
-            env, tuple(policies.values()), key, episodes, spread, loops, log_prob
-        )
-        lengths = np.append(lengths, part.mask.sum(axis=1))
-        parts.append(jax.tree.map(lambda leaf, mask=part.mask: leaf[mask], part.rows))
-    n_episodes = _episodes_needed(lengths, n_steps, n_policies)
-    rows = int(lengths[:n_episodes].sum())
-    log: Any = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)
+    collection = Collection.of(
+        env, controllers, n_steps=n_steps, key=key, plan=plan, spread=spread, log_prob=log_prob
+    )
+    n_episodes, parts = 0, []
+    for lengths, rows in collection.blocks(np.zeros(0, np.int64)):
+        n_episodes += len(lengths)
+        parts.append(rows)
+    log: Any = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
     del parts
-    if log_prob:
-        _require_unchanged(env.name, log)
-    operators = env.operator_plan() if plan is None else plan
-    made = {**provenance_attributes(key, spread, n_steps), "episodes": n_episodes}
-    return _as_dataset(env, operators, tuple(policies), log, made)
+    return collection.dataset(log, first=0, n_episodes=n_episodes)
+
+
+class Collection(NamedTuple):
+    """What a collected log is a function of.
+
+    Attributes:
+        env: The plant.
+        policies: Who acts, by name; they take turns.
+        plan: What the operators do.
+        n_steps: Smallest number of rows.
+        key: Decides everything.
+        spread: Relative width of the randomisation of every episode's parameters.
+        log_prob: Whether densities are recorded.
+    """
+
+    env: Recordable
+    policies: Mapping[str, BehaviourPolicy]
+    plan: OperatorPlan
+    n_steps: int
+    key: PRNGKeyArray
+    spread: float
+    log_prob: bool
+
+    @classmethod
+    def of(
+        cls,
+        env: Recordable,
+        controllers: Mapping[str, Policy] | None,
+        *,
+        n_steps: int,
+        key: PRNGKeyArray,
+        plan: OperatorPlan | None,
+        spread: float,
+        log_prob: bool,
+    ) -> "Collection":
+        """As :func:`collect_log` is given it.
+
+        Raises:
+            ValueError: As there.
+        """
+        if n_steps < 1:
+            raise ValueError(f"n_steps must be at least 1, got {n_steps}")
+        policies = behaviour_policies(env, controllers, plan)
+        if not policies:
+            raise ValueError("collect_log needs at least one controller, got none")
+        if log_prob:
+            _require_densities(policies)
+        operators = env.operator_plan() if plan is None else plan
+        return cls(env, policies, operators, n_steps, key, spread, log_prob)
+
+    def blocks(self, lengths: Int[np.ndarray, " episode"]) -> Iterator[tuple[np.ndarray, Any]]:
+        """Episodes some at a time, until there are rows enough.
+
+        Args:
+            lengths: Rows of every episode that is there already; whole blocks of them.
+
+        Yields:
+            Rows of every further episode, and the rows themselves, a :class:`LogRow` of host
+            arrays.
+        """
+        n_policies = len(self.policies)
+        block = max(EPISODES_A_BLOCK // n_policies, 1) * n_policies
+        loops, policies = _widest(self.policies), tuple(self.policies.values())
+        while lengths.sum() < self.n_steps:
+            episodes = np.arange(lengths.size, lengths.size + block)
+            part = _episodes_of_all(
+                self.env, policies, self.key, episodes, self.spread, loops, self.log_prob
+            )
+            own = part.mask.sum(axis=1)
+            lengths = np.append(lengths, own)
+            if lengths.sum() >= self.n_steps:  # the last block: the round that has rows enough
+                own = own[: _episodes_needed(lengths, self.n_steps, n_policies) - episodes[0]]
+            n_rows = int(own.sum())
+            yield own, jax.tree.map(lambda x, m=part.mask, n=n_rows: x[m][:n], part.rows)
+
+    def dataset(self, rows: Any, *, first: int, n_episodes: int) -> Dataset:
+        """Some episodes as a dataset.
+
+        Args:
+            rows: Their rows, a :class:`LogRow` of host arrays.
+            first: Number of the first episode.
+            n_episodes: How many they are.
+        """
+        if self.log_prob:
+            _require_unchanged(self.env.name, rows)
+        made = provenance_attributes(self.key, self.spread, self.n_steps)
+        made = {**made, "episodes": n_episodes}
+        turns = (first + np.arange(n_episodes)) % len(self.policies)
+        return _as_dataset(self.env, self.plan, tuple(self.policies), turns, rows, made)
 
 
 def _widest(policies: Mapping[str, BehaviourPolicy]) -> int:
@@ -254,10 +325,11 @@ def _as_dataset(
     env: Recordable,
     plan: OperatorPlan,
     behaviours: tuple[str, ...],
+    turns: Int[np.ndarray, " episode"],
     flat: Any,  # a LogRow of host arrays
     provenance: Mapping[str, Any],
 ) -> Dataset:
-    n_episodes, loops = provenance["episodes"], flat.setpoint.shape[1]
+    loops = flat.setpoint.shape[1]
     named = {"setpoints": setpoint_names(env.spec, loops)} if loops else {}
     return dataset_from_columns(
         env.spec,
@@ -268,7 +340,7 @@ def _as_dataset(
         next_obs=flat.step.final_obs,
         terminated=flat.step.terminated,
         truncated=flat.step.truncated,
-        behaviour=np.arange(n_episodes) % len(behaviours),
+        behaviour=turns,
         behaviour_log_prob=None if isinstance(flat.log_prob, tuple) else flat.log_prob,
         mode=flat.manual,
         test_signal=flat.signal,

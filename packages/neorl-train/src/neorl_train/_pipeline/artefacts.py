@@ -112,10 +112,10 @@ def parity_observations(rows: Transition | None, environment: Plant | None) -> n
     if rows is None:
         assert environment is not None  # a run has a plant or a log
         reference = environment.tunings()[environment.reference]
-        seen = np.asarray(_seen(environment, reference, jax.random.key(0)))
+        seen: Any = np.asarray(_seen(environment, reference, jax.random.key(0)))
     else:
-        seen = np.asarray(rows.obs)
-    return seen[spread_rows(len(seen))]
+        seen = rows.obs
+    return np.asarray(seen[spread_rows(len(seen))])
 
 
 @jax.jit

@@ -238,11 +238,11 @@ def _words(limits: LimitsConfig, spec: Spec) -> list[str]:
 
 
 def _mean_action(dataset: Dataset) -> list[float]:
-    action, mask = np.asarray(dataset.transitions.action), np.asarray(dataset.transitions.mask)
+    action, mask = dataset.transitions.action, np.asarray(dataset.transitions.mask)
     total = np.zeros(dataset.spec.n_action)
     for start in range(0, len(mask), ROWS_AT_ONCE):
         block = slice(start, start + ROWS_AT_ONCE)
-        total += action[block][mask[block]].sum(axis=0, dtype=np.float64)
+        total += np.asarray(action[block])[mask[block]].sum(axis=0, dtype=np.float64)
     return [float(value) for value in total / max(int(mask.sum()), 1)]
 
 

@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset, environment_names, read_dataset
-from neorl_envs.datasets import require_content_hash
+from neorl_envs.datasets import require_content_hash, stored_bytes
 from neorl_envs.ingest import log_suffixes, reader_name
 from neorl_envs.plants import Plant
 from neorl_train.configuration._memory import PEAK, stays_on_disk
@@ -47,7 +47,7 @@ class FileSource:
     """A log in a file, of a plant that cannot be tried.
 
     Attributes:
-        path: Dataset file, or another one that a reader knows.
+        path: Dataset file, the manifest of several, or another one that a reader knows.
     """
 
     path: Path
@@ -90,7 +90,7 @@ def source_named(name: str, constants: Mapping[str, float] = MappingProxyType({}
 def is_streamed(data: DataConfig, path: Path) -> bool:
     """Whether the log of a run stays in its file, since memory is too small for it."""
     try:
-        return stays_on_disk(data.memory, path.stat().st_size)
+        return stays_on_disk(data.memory, stored_bytes(path))
     except OSError:  # a folder of Minari has no size; whoever reads says what is missing
         return False
 
@@ -103,9 +103,9 @@ def read_log(data: DataConfig, path: Path) -> Dataset:
     """
     if not is_streamed(data, path):
         return read_dataset(path)
-    if reader_name(path) not in ("neorl", ""):
+    if reader_name(path) not in ("neorl", "shards", ""):
         raise InputError(
-            f"{path}: in memory it takes about {PEAK * path.stat().st_size / 1e9:.3g} GB, more "
+            f"{path}: in memory it takes about {PEAK * stored_bytes(path) / 1e9:.3g} GB, more "
             f"than data.memory = {data.memory}, and only the dataset file can stay on the "
             "disk; convert it once: write_dataset(new, read_dataset(old)), or raise data.memory"
         )

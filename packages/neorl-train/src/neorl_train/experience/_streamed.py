@@ -19,6 +19,7 @@ from neorl_envs.datasets import (
     BatchStream,
     batch_stream,
     require_content_hash,
+    stored_bytes,
 )
 from neorl_train.configuration._memory import PEAK
 from neorl_train.experience._training_data import ROWS_AT_ONCE, both_statistics, chosen_statistics
@@ -111,7 +112,7 @@ def streamed_data(
     """A dataset file to be trained on without being read into memory.
 
     Args:
-        path: A dataset file.
+        path: A dataset file, or the manifest of several.
         dataset: The same file, mapped and checked; by default it is, content hash included.
         episodes: Numbers of those that are trained on; all by default.
         prices: Reward that one unit of each cost takes off for learners that do not read costs;
@@ -150,7 +151,7 @@ def streamed_data(
 
 def streamed_sentence(path: Path, memory: str, data: StreamedData) -> str:
     """Why a log stays on the disk, and what that means for its batches."""
-    needed, stream = PEAK * path.stat().st_size / 1e9, data.stream
+    needed, stream = PEAK * stored_bytes(path) / 1e9, data.stream
     return (
         f"{path.name}: in memory it would take about {needed:.3g} GB, more than data.memory = "
         f"{memory}; it stays on the disk, and batches are shuffled by blocks: "

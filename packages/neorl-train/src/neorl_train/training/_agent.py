@@ -87,7 +87,7 @@ class Agent:
         trained = train(self.algorithm, log, (seed,), plan)
         rows = np.linspace(0, log.n_rows - 1, PARITY_ROWS).round().astype(int)
         self.policy, self.spec = trained.policies[0], log.spec
-        self._parity_obs = np.asarray(log.transitions.obs)[rows]
+        self._parity_obs = np.asarray(log.transitions.obs[rows])
         self._metadata = {
             "algorithm": type(self.algorithm).__name__,
             "hyperparameters": repr(self.algorithm),

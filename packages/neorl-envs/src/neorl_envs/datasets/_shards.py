@@ -1,0 +1,320 @@
+"""A log in several dataset files, read as if it were one."""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neorl_core import Spec, Transition
+from neorl_envs.datasets._checks import DatasetError
+from neorl_envs.datasets._dataset import Dataset, content_digest
+from neorl_envs.datasets._file import (
+    map_unchecked,
+    read_neorl_hdf5,
+    require_file_hash,
+    write_dataset,
+)
+from neorl_envs.datasets._hdf5 import opened
+from neorl_envs.datasets._joined import JoinedColumn
+from neorl_envs.datasets._manifest import (
+    Manifest,
+    Shard,
+    is_manifest,
+    read_manifest,
+    refuse_duplicates,
+    relative_to,
+    save_manifest,
+    spec_digest,
+)
+from neorl_envs.datasets._optional import OPTIONAL
+from neorl_envs.datasets._specification import plain_spec
+
+BY_EPISODE = ("episode_starts", "behaviour")
+"""Columns that are counted anew for several files, and not just put in line."""
+
+
+def stored_files(path: str | os.PathLike[str]) -> list[Path]:
+    """The files that hold the rows of a log: itself, or those that its manifest names.
+
+    Args:
+        path: A log, or the manifest of one.
+
+    Raises:
+        DatasetError: If it is a manifest that cannot be used.
+    """
+    path = Path(path)
+    return read_manifest(path).paths(path) if is_manifest(path) else [path]
+
+
+def stored_bytes(path: str | os.PathLike[str]) -> int:
+    """Bytes of a log on the disk, those of all files of a manifest together.
+
+    Raises:
+        DatasetError: If it is a manifest that cannot be used, or a file of it is missing.
+        OSError: If another log is not there.
+    """
+    path, files = Path(path), stored_files(path)
+    if files == [path]:
+        return path.stat().st_size
+    return sum(_present(path, file).stat().st_size for file in files)
+
+
+def read_shards(path: Path, *, memory_map: bool) -> Dataset:
+    """The log that a manifest names, as one dataset.
+
+    In memory, the content hash of every file and that of all of them are checked. Mapped, they are
+    believed; :func:`neorl_envs.datasets.require_content_hash` checks them.
+
+    Raises:
+        DatasetError: If a file is missing, was changed, or does not belong to the others.
+    """
+    manifest = read_manifest(path)
+    dataset = _joined(path, manifest, memory_map=memory_map)
+    if memory_map:
+        dataset.__dict__["content_hash"] = manifest.content_hash
+    elif dataset.content_hash != manifest.content_hash:
+        raise _other_log(path, manifest, dataset.content_hash)
+    return dataset
+
+
+def require_content_hash(dataset: Dataset, source: str) -> None:
+    """Raises unless the columns of a mapped dataset have the hash that its file records.
+
+    Args:
+        dataset: From :func:`neorl_envs.read_dataset` with ``memory_map``, which believes the file.
+        source: Its file, or the manifest of its files; named in the message.
+
+    Raises:
+        DatasetError: Naming the file that was changed, and both hashes.
+    """
+    if not isinstance(dataset.transitions.reward, JoinedColumn):
+        require_file_hash(dataset, source)
+        return
+    actual = content_digest(dataset)
+    if actual != dataset.content_hash:
+        manifest = read_manifest(Path(source))
+        for file in manifest.paths(Path(source)):
+            require_file_hash(map_unchecked(file), str(file))
+        raise _other_log(Path(source), manifest, actual)
+
+
+def write_manifest(path: str | os.PathLike[str], files: Sequence[str | os.PathLike[str]]) -> Path:
+    """Makes one log of dataset files with one specification; none of them is copied.
+
+    The attributes of the log are those that all files share. Names of behaviours are put together.
+
+    Args:
+        path: Place of the manifest; its name ends with ``.shards.json``.
+        files: The dataset files, in the order of their rows.
+
+    Returns:
+        The path.
+
+    Raises:
+        DatasetError: If a file cannot be mapped or was changed, has another specification or other
+            optional columns than the first, or holds the same rows as another.
+        OSError: If the disk refuses.
+
+    Example:
+        >>> write_manifest("log.shards.json", ["may.h5", "june.h5"])  # doctest: +SKIP
+        PosixPath('log.shards.json')
+    """
+    path = Path(path)
+    if not files:
+        raise DatasetError(f"{path}: expected at least one file for a manifest, got none")
+    shards, attributes = [], []
+    for file in map(Path, files):
+        part = map_unchecked(file)
+        require_file_hash(part, str(file))
+        shards.append(
+            Shard(relative_to(path, file), part.n_rows, part.n_episodes, part.content_hash)
+        )
+        attributes.append(part.attributes)
+    return finish_manifest(path, shards, _shared(attributes))
+
+
+def write_shards(path: str | os.PathLike[str], dataset: Dataset, *, rows: int = 1_000_000) -> Path:
+    """Writes a log as several dataset files with a manifest; none of them cuts an episode.
+
+    Args:
+        path: Place of the manifest; its name ends with ``.shards.json``. The files lie beside it:
+            ``log-00000.h5`` and so on for ``log.shards.json``.
+        dataset: The log; a mapped one may be larger than memory.
+        rows: Rows after which a file ends, with the episode in which they are reached.
+
+    Returns:
+        The path.
+
+    Raises:
+        DatasetError: If ``rows`` is below one, or the dataset is not valid.
+        OSError: If the disk refuses.
+    """
+    path = Path(path)
+    if rows < 1:
+        raise DatasetError(f"rows of a shard must be 1 or more, got {rows}")
+    shards, first, ends = [], 0, dataset.episode_ends
+    while first < dataset.n_episodes:
+        reached = min(int(dataset.episode_starts[first]) + rows, dataset.n_rows)
+        stop = int(np.searchsorted(ends, reached)) + 1
+        part = dataset.select_episodes(np.arange(first, stop))
+        shards.append(write_shard(path, len(shards), part))
+        first = stop
+    return finish_manifest(path, shards, dict(dataset.attributes))
+
+
+def write_shard(path: Path, number: int, part: Dataset) -> Shard:
+    """Writes one file of a log beside its manifest.
+
+    Args:
+        path: Place of the manifest.
+        number: Of the file, from 0.
+        part: Its rows.
+    """
+    name = path.name.removesuffix(".json").removesuffix(".shards")
+    file = write_dataset(path.with_name(f"{name}-{number:05d}.h5"), part)
+    return Shard(relative_to(path, file), part.n_rows, part.n_episodes, part.content_hash)
+
+
+def finish_manifest(path: Path, shards: Sequence[Shard], attributes: Mapping[str, Any]) -> Path:
+    """Writes the manifest of files that are all there; they are read once, to be hashed as one.
+
+    Args:
+        path: Its place.
+        shards: The files.
+        attributes: Those of the log as a whole.
+    """
+    first = map_unchecked(path.parent / shards[0].file)
+    manifest = Manifest(spec_digest(first.spec), "", tuple(shards), attributes)
+    refuse_duplicates(path, manifest)
+    whole = content_digest(_joined(path, manifest, memory_map=True))
+    save_manifest(path, dataclasses.replace(manifest, content_hash=whole))
+    return path
+
+
+def _joined(path: Path, manifest: Manifest, *, memory_map: bool) -> Dataset:
+    """All files as one dataset: columns mapped, or copied into one array each."""
+    pieces: dict[str, list[Any]] = {}
+    columns: dict[str, Any] = {}
+    starts, behaviour, row, first = [], [], 0, None
+    names = list(manifest.attributes.get("behaviours", ()))
+    for part in _parts(path, manifest, memory_map=memory_map):
+        for name, column in part.columns():
+            if name in BY_EPISODE:
+                continue
+            if memory_map:
+                pieces.setdefault(name, []).append(column)
+                continue
+            if name not in columns:
+                columns[name] = np.empty((manifest.rows, *column.shape[1:]), column.dtype)
+            columns[name][row : row + part.n_rows] = column
+        starts.append(part.episode_starts + row)
+        if part.behaviour is not None:
+            own = part.attributes["behaviours"]
+            behaviour.append(np.array([names.index(name) for name in own])[part.behaviour])
+        row += part.n_rows
+        first = first or part
+    assert first is not None  # a manifest names one file at least
+    columns |= {name: JoinedColumn(parts) for name, parts in pieces.items()}
+    labels = {"behaviour": np.concatenate(behaviour).astype(np.int32)} if behaviour else {}
+    return Dataset(
+        Transition(**{name: columns[name] for name in Transition._fields}),
+        np.concatenate(starts),
+        first.spec,
+        manifest.attributes,
+        **labels,
+        **{name: columns[name] for name in OPTIONAL if name in columns},
+    )
+
+
+def _parts(path: Path, manifest: Manifest, *, memory_map: bool) -> Iterator[Dataset]:
+    """Every file, found to be the one that the manifest means and to go with the first."""
+    first: tuple[Path, Dataset] | None = None
+    for shard, file in zip(manifest.shards, manifest.paths(path), strict=True):
+        with opened(_present(path, file)) as stored:
+            part = read_neorl_hdf5(stored, str(file), memory_map=memory_map)
+        if part.content_hash != shard.content_hash:
+            raise DatasetError(
+                f"{file}: it is not the file that {path} names: expected content hash "
+                f"{shard.content_hash}, got {part.content_hash}; restore it, or write the manifest "
+                "again with `neorl-envs shard`"
+            )
+        _require_alike(file, part, first or (file, part))
+        if manifest.spec_hash != spec_digest(part.spec):
+            raise DatasetError(
+                f"{file}: another specification than {path} was written for; write the manifest "
+                "again with `neorl-envs shard`"
+            )
+        first = first or (file, part)
+        yield part
+
+
+def _present(path: Path, file: Path) -> Path:
+    if not file.exists():
+        raise DatasetError(
+            f"{file}: the shard is missing that {path} names; copy it there, or write the manifest "
+            "again with `neorl-envs shard`"
+        )
+    return file
+
+
+def _require_alike(file: Path, part: Dataset, first: tuple[Path, Dataset]) -> None:
+    """Raises unless a file has the specification and the columns of the first one."""
+    other, whole = first
+    if part.spec != whole.spec:
+        raise DatasetError(
+            f"{file}: another specification than {other}: {_difference(part.spec, whole.spec)}; "
+            "shards of one log have one specification"
+        )
+    mine, theirs = ({name for name, _ in one.columns()} for one in (part, whole))
+    for name in sorted(mine ^ theirs):
+        having, lacking = (file, other) if name in mine else (other, file)
+        raise DatasetError(
+            f"{lacking}: it has no column '{name}', and {having} has one; shards of one log have "
+            "the same columns"
+        )
+    points, expected = (one.attributes.get("setpoints") for one in (part, whole))
+    if points != expected:
+        raise DatasetError(
+            f"{file}: attribute 'setpoints' is {points}, expected {expected} as in {other}"
+        )
+
+
+def _difference(spec: Spec, expected: Spec) -> str:
+    """The first thing in which two specifications differ, in words."""
+    ours, theirs = plain_spec(spec), plain_spec(expected)
+    for name, value in theirs.items():
+        mine = ours[name]
+        if not isinstance(value, list):
+            if mine != value:
+                return f"{name} is {mine}, expected {value}"
+            continue
+        if len(mine) != len(value):
+            return f"it has {len(mine)} channels in {name}, expected {len(value)}"
+        for number, (a, b) in enumerate(zip(mine, value, strict=True)):
+            field = next((field for field in b if a[field] != b[field]), None)
+            if field is not None:
+                return f"the {field} of {name} {number} is {a[field]!r}, expected {b[field]!r}"
+    return "they differ"
+
+
+def _shared(attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What all files say alike, and the names of all behaviours."""
+    first, *others = attributes
+    shared = {
+        name: value
+        for name, value in first.items()
+        if all(name in other and other[name] == value for other in others)
+    }
+    names = dict.fromkeys(name for one in attributes for name in one.get("behaviours", ()))
+    return {**shared, **({"behaviours": list(names)} if names else {})}
+
+
+def _other_log(path: Path, manifest: Manifest, actual: str) -> DatasetError:
+    return DatasetError(
+        f"{path}: the shards together do not have the recorded content hash: expected "
+        f"{manifest.content_hash}, got {actual}; were they put into another order? Write the "
+        "manifest again with `neorl-envs shard`"
+    )

@@ -1,0 +1,204 @@
+"""A plant log larger than memory: collected file after file, and continued after a stop."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from neorl_core import Policy
+from neorl_envs.datasets._checks import DatasetError, blocks
+from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.datasets._file import map_unchecked, require_file_hash
+from neorl_envs.datasets._manifest import (
+    Manifest,
+    Shard,
+    is_manifest,
+    read_manifest,
+    save_manifest,
+    spec_digest,
+)
+from neorl_envs.datasets._shards import finish_manifest, write_shard
+from neorl_envs.recording._collect import Collection
+from neorl_envs.recording._operators import OperatorPlan
+from neorl_envs.recording._provenance import provenance_attributes
+from neorl_envs.recording._recordable import Recordable
+
+Say = Callable[[str], None]
+
+
+def collect_shards(
+    path: Path,
+    env: Recordable,
+    controllers: Mapping[str, Policy] | None = None,
+    *,
+    n_steps: int,
+    rows: int = 1_000_000,
+    key: PRNGKeyArray,
+    plan: OperatorPlan | None = None,
+    spread: float = 0.15,
+    log_prob: bool = False,
+    say: Say = lambda line: None,
+) -> Path:
+    """Collects the log of :func:`neorl_envs.collect_log` file after file, with a manifest.
+
+    Memory holds one file at a time. The rows are those of the log that is collected at once, with
+    the same content hash. The manifest is written after every file: after a stop, the same call
+    keeps the files that are complete and goes on behind them.
+
+    Args:
+        path: Place of the manifest; its name ends with ``.shards.json``. The files lie beside it.
+        env: As for ``collect_log``.
+        controllers: As there.
+        n_steps: As there.
+        rows: Rows after which a file ends, with the block of episodes that were simulated at once.
+        key: As there.
+        plan: As there.
+        spread: As there.
+        log_prob: As there.
+        say: Called with one line for every file.
+
+    Returns:
+        The path.
+
+    Raises:
+        DatasetError: If the manifest is of another collection, or a file of it was changed.
+        ValueError: As ``collect_log``; also if ``rows`` is below one.
+        OSError: If the disk refuses; the files that are complete stay.
+
+    Example:
+        >>> import neorl_envs
+        >>> env = neorl_envs.make("ChemicalReactor-v0")
+        >>> collect_shards(  # doctest: +SKIP
+        ...     Path("big.shards.json"), env, n_steps=50_000_000, key=jax.random.key(0)
+        ... )
+        PosixPath('big.shards.json')
+    """
+    if rows < 1:
+        raise ValueError(f"rows of a file must be at least 1, got {rows}")
+    collection = Collection.of(
+        env, controllers, n_steps=n_steps, key=key, plan=plan, spread=spread, log_prob=log_prob
+    )
+    request = _request(collection, rows)
+    shards, lengths = _begun(path, request)
+    if shards is None:
+        return path
+    if shards:
+        say(f"{path}: goes on after {lengths.sum()} rows in {len(shards)} files")
+    parts: list[Any] = []
+    waiting: list[np.ndarray] = []
+    first = lengths.size
+    for own, block in collection.blocks(lengths):
+        parts.append(block)
+        waiting.append(own)
+        lengths = np.append(lengths, own)
+        enough = int(lengths.sum()) >= n_steps
+        if sum(map(np.sum, waiting)) < rows and not enough:
+            continue
+        whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        part = collection.dataset(whole, first=first, n_episodes=sum(map(len, waiting)))
+        shards.append(write_shard(path, len(shards), part))
+        save_manifest(path, Manifest(spec_digest(env.spec), "", tuple(shards), {}, request))
+        say(f"{shards[-1].file}: {part.n_rows} rows, {lengths.sum()} of at least {n_steps}")
+        first, parts, waiting = lengths.size, [], []
+    return finish_manifest(path, shards, _attributes(path, shards, collection))
+
+
+def _request(collection: Collection, rows: int) -> dict[str, Any]:
+    """What the rows of every file are a function of, as JSON holds it."""
+    numbers = hashlib.sha256()
+    for leaf in jax.tree.leaves((dict(collection.policies), collection.plan)):
+        numbers.update(np.asarray(leaf).tobytes())
+    return json.loads(
+        json.dumps(
+            {
+                **provenance_attributes(collection.key, collection.spread, collection.n_steps),
+                "environment": repr(collection.env),
+                "controllers": list(collection.policies),
+                "numbers of controllers and operators": numbers.hexdigest(),
+                "log_prob": collection.log_prob,
+                "rows of a file": rows,
+            }
+        )
+    )
+
+
+def _begun(path: Path, request: Mapping[str, Any]) -> tuple[list[Shard] | None, np.ndarray]:
+    """The files that an earlier call completed, and the lengths of their episodes.
+
+    Returns:
+        No list of files where the log is complete.
+
+    Raises:
+        DatasetError: If they are of another collection, or were changed.
+    """
+    nothing = np.zeros(0, np.int64)
+    if not path.exists():
+        return [], nothing
+    if not is_manifest(path):
+        raise DatasetError(f"{path}: it is no manifest; choose another path")
+    manifest = read_manifest(path, complete=False)
+    if not manifest.request:
+        raise DatasetError(f"{path}: a complete log is there already; choose another path")
+    for name in {**request, **manifest.request}:
+        asked, begun = request.get(name), manifest.request.get(name)
+        if asked != begun:
+            raise DatasetError(
+                f"{path}: a log was begun there with {name} = {begun}, and {asked} is asked for; "
+                "ask for the same to go on, or choose another path"
+            )
+    lengths = [nothing]
+    for shard, file in zip(manifest.shards, manifest.paths(path), strict=True):
+        part = map_unchecked(file)
+        if part.content_hash != shard.content_hash:
+            raise DatasetError(f"{file}: it is not the file that {path} names; remove both")
+        require_file_hash(part, str(file))
+        lengths.append(np.asarray(part.episode_lengths))
+    return list(manifest.shards), np.concatenate(lengths)
+
+
+def _attributes(path: Path, shards: list[Shard], collection: Collection) -> dict[str, Any]:
+    """The attributes of the whole log: what its files say, put together."""
+    parts = [map_unchecked(path.parent / shard.file) for shard in shards]
+    first = dict(parts[0].attributes)
+    weights = np.array([part.n_rows for part in parts], np.float64)
+    weights /= weights.sum()
+    excitations = [part.attributes["excitation"] for part in parts]
+    deviations = _deviations(parts)
+    channels = []
+    for i, channel in enumerate(excitations[0]["channels"]):
+        mine = [excitation["channels"][i] for excitation in excitations]
+        fractions = {
+            name: float(weights @ [one[name] for one in mine])
+            for name in ("prbs_fraction_of_steps", "manual_fraction_of_steps")
+        }
+        channels.append({**channel, **fractions, "action_std": float(deviations[i])})
+    stepped = "setpoint_fraction_of_steps"
+    excitation = {
+        **excitations[0],
+        "channels": channels,
+        stepped: float(weights @ [one[stepped] for one in excitations]),
+    }
+    episodes = sum(part.n_episodes for part in parts)
+    provenance = {**first["provenance"], "episodes": episodes}
+    return {**first, "excitation": excitation, "provenance": provenance}
+
+
+def _deviations(parts: list[Dataset]) -> np.ndarray:
+    """Standard deviation of every action over all rows, in two passes."""
+    n_rows = sum(part.n_rows for part in parts)
+
+    def total(of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        columns: list[Any] = [part.transitions.action for part in parts]
+        return sum(
+            of(np.asarray(column[some], np.float64)).sum(axis=0)
+            for column in columns
+            for some in blocks(len(column), column)
+        ) / n_rows  # fmt: skip
+
+    mean = total(lambda actions: actions)
+    return np.sqrt(total(lambda actions: (actions - mean) ** 2))
