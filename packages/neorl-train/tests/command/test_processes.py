@@ -14,7 +14,8 @@ import pytest
 
 from neorl_agents import load_policy
 from neorl_core import InputError
-from neorl_envs import write_dataset
+from neorl_envs import read_dataset, write_dataset
+from neorl_envs.datasets import write_shards
 from neorl_train._process import distributed
 from neorl_train.training import _processes as several
 
@@ -38,8 +39,11 @@ tracking = false
 """
 
 
-def _processes(words, count, folder, **environment):
-    """The command in so many processes of one device each, which find one another on loopback."""
+def _processes(words, count, folder, *, folders=None, **environment):
+    """The command in so many processes of one device each, which find one another on loopback.
+
+    They work in ``folders``, where these are given.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -59,6 +63,7 @@ def _processes(words, count, folder, **environment):
             begun.append(
                 subprocess.Popen(
                     [sys.executable, "-m", "neorl_train", *_words_of(words, number)],
+                    cwd=None if folders is None else folders[number],
                     env={**shared, "NEORL_PROCESS": str(number)},
                     stdout=out,
                     stderr=err,
@@ -116,6 +121,43 @@ def test_two_processes_leave_the_run_of_one(configured, tmp_path):
     assert record["status"] == "finished"
     assert (runs["two"] / "report.html").exists()
     assert [path.name for path in (tmp_path / "two").iterdir() if path.name.isdecimal()] == ["0001"]
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_two_processes_read_their_own_parts_of_shards(configured, tmp_path):
+    """A streamed manifest with a reader a process: the run of one process up to rounding."""
+    write_shards(tmp_path / "log.shards.json", read_dataset(tmp_path / "log.h5"), rows=100)
+    policies, streamed = [], ["--data.memory", "0", "--data.readers", "2"]
+    for name, count in (("one", 1), ("two", 2)):
+        file, run = configured(name)
+        words = ["run", file, "--data.source", tmp_path / "log.shards.json", *streamed]
+        codes, said = _ended(_processes(words, count, tmp_path), tmp_path)
+        assert codes == [0] * count, said
+        policies.append(_policies(run))
+        assert json.loads((run / "run.json").read_text())["dataset"]["streamed"]
+    for one, two in zip(*policies, strict=True):
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_processes_with_other_logs_train_nothing(configured, make_log, tmp_path):
+    """The same name in two folders, as on two machines."""
+    file, run = configured("logs")
+    file.write_text(file.read_text().replace(str(tmp_path / "log.h5"), "log.h5"))
+    for seed in (0, 1):
+        (tmp_path / str(seed)).mkdir()
+        write_dataset(tmp_path / str(seed) / "log.h5", make_log(seed, 40, 12))
+    folders = [tmp_path / "0", tmp_path / "1"]
+    codes, said = _ended(_processes(["run", file], 2, tmp_path, folders=folders), tmp_path)
+    assert codes == [2, 2], said
+    for one in said:
+        assert "process 1 has another log than process 0; give all of them the same" in one
+        assert "Traceback" not in one
+    assert not (run / "policies").exists()
+    assert not (run / "checkpoints" / "bc").exists()
 
 
 @pytest.mark.nightly

@@ -112,6 +112,31 @@ def test_shards_train_to_the_bits_of_one_file(path: Path, tmp_path: Path) -> Non
         assert tree_digest(snapshots[0]) == tree_digest(snapshots[1])
 
 
+def test_a_part_of_every_batch_needs_its_own_stretch_alone(path: Path, tmp_path: Path) -> None:
+    """Four readers: what two processes read is what one reads, and comes from other files."""
+    shards = write_shards(tmp_path / "log.shards.json", read_dataset(path), rows=90)
+    learner = sized(BC(), **SMALL)
+    data = streamed_data(shards, readers=4)
+
+    def obs(**options: Any) -> np.ndarray:
+        source = data.chunks(learner, seed=1, n_batches=30, first=7, **options)
+        chunk = next(source)
+        source.close()
+        return np.asarray(chunk.obs)
+
+    whole = obs()
+    assert whole.shape == (30, 16, 2)
+    parts = [obs(part=(number, 2)) for number in (0, 1)]
+    np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
+    for wrong in ("log-00002.h5", "log-00003.h5"):  # the first half does not look into these
+        (tmp_path / wrong).unlink()
+    np.testing.assert_array_equal(obs(part=(0, 2)), parts[0])
+    with pytest.raises(FileNotFoundError):
+        obs(part=(1, 2))
+    with pytest.raises(InputError, match=r"which do not divide among data.readers = 3; take"):
+        train(learner, streamed_data(path, readers=3), plan=Plan(10, 10, 10))
+
+
 def test_batches_hold_the_penalised_reward_of_the_chosen_episodes(path: Path) -> None:
     log: Any = read_dataset(path).transitions
     episodes = np.array([1, 4, 5, 9])

@@ -22,6 +22,8 @@ from neorl_envs.datasets._shards import stored_files
 
 BLOCK_ROWS, BLOCK_BYTES, BUFFER_BLOCKS = 1024, 2**18, 256
 """Rows that are read in one piece, fewer where they are wide; pieces shuffled together."""
+STRETCH_BLOCKS = 64
+"""Blocks that each of several readers has at least, where there are rows enough."""
 OPEN_FILES = 64
 """Files of a log that a stream holds open."""
 
@@ -140,6 +142,24 @@ class BatchStream:
         changed = dataclasses.replace(self, fields=tuple(fields), batch_size=batch_size, seed=seed)
         changed.__dict__["_rows_a_block"] = self._rows_a_block
         return _with_a_batch(changed)
+
+    def reader(self, number: int, count: int) -> "BatchStream":
+        """One of several readers of this stream, each of a stretch of the log and of its own order.
+
+        Stretches of a short log are cut into smaller blocks, so that all are about equally long.
+        Together, the readers hold as many rows in memory as this one.
+
+        Args:
+            number: Of the reader, from 0.
+            count: Of all readers.
+        """
+        if count == 1:
+            return self
+        block_rows = min(self.block_rows, max(len(self.used) // (STRETCH_BLOCKS * count), 1))
+        buffered = self.buffer_blocks * self.block_rows // (block_rows * count)
+        return dataclasses.replace(
+            self, shard=(number, count), block_rows=block_rows, buffer_blocks=max(buffered, 1)
+        )
 
     def batches(self, first: int = 0) -> Generator[Transition, None, None]:
         """Batches from number ``first`` on, without an end; rows are read ahead in a thread.

@@ -40,6 +40,9 @@ class DataConfig:
         seed: Seed of the collection and of the split.
         memory: Most memory that the log may take, as ``"2GB"``. One that needs more, about five
             times its file, stays on the disk: batches are read ahead, shuffled by blocks.
+        readers: Number of stretches in which a log on the disk is read, each for an equal part of
+            every batch. Of several processes, each reads its own stretches where their number
+            divides this one.
         constants: Factors on declared constants of a simulated plant, by name, for the same plant
             at another place; its controllers stay as they are.
     """
@@ -50,6 +53,7 @@ class DataConfig:
     held_out: float = 0.1
     seed: int = 0
     memory: str = "8GB"
+    readers: int = 1
     constants: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def recorded(self, on: str) -> "DataConfig":
@@ -291,7 +295,10 @@ def config_hash(config: Config) -> str:
     """
     plain = config_to_dict(config)
     decisive = {name: plain[name] for name in plain if name not in UNDECISIVE}
-    if config.data.quality == MIXED:  # runs of before there was a choice keep their hash
-        decisive["data"] = {name: v for name, v in plain["data"].items() if name != "quality"}
+    # Runs of before there was a choice keep their hash.
+    usual = {"quality": MIXED, "readers": 1}
+    decisive["data"] = {
+        name: v for name, v in plain["data"].items() if name not in usual or usual[name] != v
+    }
     text = json.dumps(decisive, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -44,6 +44,7 @@ def validate(config: Config) -> None:
         raise unknown_name("data.quality", data.quality, QUALITIES)
     _require(0 < data.held_out < 1, f"data.held_out must be in (0, 1), got {data.held_out}")
     memory_bytes(data.memory)
+    _require(data.readers >= 1, f"data.readers must be at least 1, got {data.readers}")
     _require(bool(training.algorithms), f"training.algorithms is empty; known: {', '.join(known)}")
     for name in training.algorithms:
         if name not in known:

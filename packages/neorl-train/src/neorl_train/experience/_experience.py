@@ -50,9 +50,13 @@ def training_experience(
         used, rest = both_parts(config.data, dataset)
         if path is not None and is_streamed(config.data, path):
             held_out = dataset.select_episodes(sample_of(config.data, dataset, rest))
-            # Processes that train together share each batch, so that all of them read one order.
             training = streamed_data(
-                path, dataset=dataset, episodes=used, prices=prices, spec=spec, shard=(0, 1)
+                path,
+                dataset=dataset,
+                episodes=used,
+                prices=prices,
+                spec=spec,
+                readers=config.data.readers,
             )
         else:
             held_out = dataset.select_episodes(rest)

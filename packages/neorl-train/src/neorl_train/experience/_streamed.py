@@ -34,10 +34,12 @@ class StreamedData:
     Attributes:
         dataset: The log, its columns mapped.
         stream: Rows that take part; each seed deals them out in an order of its own.
-        statistics: Those of these rows, of all readers together, as they were logged.
+        statistics: Those of these rows, as they were logged.
         spec: Channels with the cost limits of the run, period and horizon.
         prices: Reward that one unit of each cost takes off for learners that do not read costs.
         priced_statistics: Statistics with the reward less those prices.
+        readers: Number of stretches that the log is read in; each gives an equal part of every
+            batch.
     """
 
     dataset: Dataset
@@ -46,10 +48,11 @@ class StreamedData:
     spec: Spec
     prices: tuple[float, ...]
     priced_statistics: DataStatistics
+    readers: int = 1
 
     @property
     def n_rows(self) -> int:
-        """Rows that this reader trains on."""
+        """Rows that are trained on."""
         return self.stream.n_rows
 
     def statistics_for(self, learner: Learner) -> DataStatistics:
@@ -57,7 +60,13 @@ class StreamedData:
         return chosen_statistics(learner, self.statistics, self.priced_statistics)
 
     def chunks(
-        self, learner: Learner, *, seed: int, n_batches: int, first: int
+        self,
+        learner: Learner,
+        *,
+        seed: int,
+        n_batches: int,
+        first: int,
+        part: tuple[int, int] = (0, 1),
     ) -> Generator[Transition, None, None]:
         """Batches as a learner is given them, stacked ``n_batches`` at a time.
 
@@ -66,19 +75,27 @@ class StreamedData:
             seed: Seed of the order of the rows.
             n_batches: Batches of one stack.
             first: Number of the first batch.
+            part: Which part of the rows of every batch, and of how many equal parts, a divisor of
+                ``readers``; nothing else is read. All by default.
         """
         wanted = {*learner.fields}
         if any(self.prices) and "reward" in wanted:
             wanted.add("cost")  # for its price
         # Masked rows are left out, so that there is no mask, as in memory.
         names = [name for name in Transition._fields if name in wanted - {"mask"}]
-        stream = self.stream.with_(fields=names, batch_size=learner.batch_size, seed=seed)
-        source = stream.chunks(n_batches, first)
+        own = self.readers // part[1]
+        sources = [
+            self.stream.reader(number, self.readers)
+            .with_(fields=names, batch_size=learner.batch_size // self.readers, seed=seed)
+            .chunks(n_batches, first)
+            for number in range(part[0] * own, (part[0] + 1) * own)
+        ]
         try:
-            for rows in source:
-                yield rows_for(learner, rows, self.prices)
+            for rows in zip(*sources, strict=True):
+                yield rows_for(learner, _side_by_side(rows), self.prices)
         finally:
-            source.close()
+            for source in sources:
+                source.close()
 
     def empty(self, learner: Learner, *, n_batches: int) -> Transition:
         """Zeros of the shapes and types of a stack of batches."""
@@ -100,6 +117,13 @@ class StreamedData:
                 yield rows.obs[block][used], rows.action[block][used]
 
 
+def _side_by_side(parts: Sequence[Transition]) -> Transition:
+    """The rows of every batch put together; the first axis counts batches."""
+    if len(parts) == 1:
+        return parts[0]
+    return jax.tree.map(lambda *columns: np.concatenate(columns, axis=1), *parts)
+
+
 def streamed_data(
     path: str | os.PathLike[str],
     *,
@@ -107,7 +131,7 @@ def streamed_data(
     episodes: Int[np.ndarray, " chosen"] | None = None,
     prices: Sequence[float] = (),
     spec: Spec | None = None,
-    shard: tuple[int, int] | None = None,
+    readers: int = 1,
 ) -> StreamedData:
     """A dataset file to be trained on without being read into memory.
 
@@ -118,8 +142,9 @@ def streamed_data(
         prices: Reward that one unit of each cost takes off for learners that do not read costs;
             none by default.
         spec: With the cost limits of the run; that of the file by default.
-        shard: Number of this reader and of all readers; by default those of this process of JAX
-            among all of its processes, so that every host reads its own part.
+        readers: Number of stretches that the log is read in, each giving an equal part of every
+            batch. Batches are a function of the seed and of this number. Where several processes
+            train together and their number divides it, each reads stretches of its own alone.
 
     Returns:
         What :func:`neorl_train.train` takes.
@@ -144,9 +169,9 @@ def streamed_data(
         batch_size=1,
         seed=0,
         keep=keep,
-        shard=shard or (jax.process_index(), jax.process_count()),
     )
-    return StreamedData(dataset, stream, own, spec or dataset.spec, tuple(prices), priced)
+    spec = spec or dataset.spec
+    return StreamedData(dataset, stream, own, spec, tuple(prices), priced, readers)
 
 
 def streamed_sentence(path: Path, memory: str, data: StreamedData) -> str:
@@ -156,7 +181,21 @@ def streamed_sentence(path: Path, memory: str, data: StreamedData) -> str:
         f"{path.name}: in memory it would take about {needed:.3g} GB, more than data.memory = "
         f"{memory}; it stays on the disk, and batches are shuffled by blocks: "
         f"{stream.buffer_blocks} blocks of {stream.block_rows} rows at a time"
+        + (f", from {data.readers} stretches of the log" if data.readers > 1 else "")
     )
+
+
+def require_equal_stretches(name: str, batch_size: int, readers: int) -> None:
+    """Raises unless the readers of a log can give equal parts of a batch.
+
+    Raises:
+        InputError: Naming both numbers.
+    """
+    if batch_size % readers:
+        raise InputError(
+            f"{name} takes batches of {batch_size} rows, which do not divide among data.readers = "
+            f"{readers}; take steps.batch_size {batch_size // readers * readers or readers}"
+        )
 
 
 def require_single_rows(name: str, learner: Learner) -> None:

@@ -11,7 +11,7 @@ from neorl_agents.learning import GivenBatches, Log, Source, log_tables
 from neorl_core import Transition
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData
-from neorl_train.training._mesh import put
+from neorl_train.training._mesh import put, put_own_rows
 
 
 class Feed(Protocol):
@@ -89,19 +89,26 @@ class NoRows:
 
 
 class StreamFeed:
-    """Batches of every seed out of the file, read ahead while the devices work."""
+    """Batches of every seed out of the file, read ahead while the devices work.
+
+    Of several processes that share each batch, each reads the rows of its own devices alone, where
+    the readers of the log can be dealt to them; else each reads all rows.
+    """
 
     source = GivenBatches()
 
     def __init__(self, learner: Learner, data: StreamedData, seeds: Sequence[int]) -> None:
         self._learner, self._data, self._seeds = learner, data, tuple(seeds)
+        divided = data.readers % jax.process_count() == 0
+        self._part = (jax.process_index(), jax.process_count()) if divided else (0, 1)
         self._per_update = learner.batches_per_update
         self._open: dict[int, tuple[int, Generator[Transition, None, None]]] = {}
 
     def example(self, device: Any, n_updates: int) -> Any:
         """Zeros."""
         empty = self._data.empty(self._learner, n_batches=n_updates * self._per_update)
-        return put(self._shaped(empty), device)
+        rows = self._learner.batch_size // self._part[1]
+        return self._put(jax.tree.map(lambda column: column[:, :rows], empty), device)
 
     def tables(self, number: int, device: Any, done: int, n_updates: int) -> Any:
         """The next batches of a seed; reading starts anew where it was not the last to stop."""
@@ -114,10 +121,11 @@ class StreamFeed:
                 seed=self._seeds[number],
                 n_batches=n_updates * self._per_update,
                 first=done * self._per_update,
+                part=self._part,
             )
         batches = next(source)
         self._open[number] = (done + n_updates, source)
-        return put(self._shaped(batches), device)
+        return self._put(batches, device)
 
     def close(self) -> None:
         """Ends the reading threads."""
@@ -125,6 +133,8 @@ class StreamFeed:
             source.close()
         self._open = {}
 
-    def _shaped(self, batches: Transition) -> Transition:
+    def _put(self, batches: Transition, device: Any) -> Any:
+        """Batches on their device, or the rows of this process on its devices."""
         split = (-1, self._per_update)
-        return jax.tree.map(lambda c: np.reshape(c, (*split, *c.shape[1:])), batches)
+        shaped = jax.tree.map(lambda c: np.reshape(c, (*split, *c.shape[1:])), batches)
+        return put(shaped, device) if self._part == (0, 1) else put_own_rows(shaped, device)

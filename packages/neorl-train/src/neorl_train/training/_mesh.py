@@ -99,6 +99,18 @@ def _from_host(array: np.ndarray, place: NamedSharding) -> jax.Array:
     return jax.make_array_from_callback(array.shape, place, lambda index: array[index])
 
 
+def put_own_rows(batches: Any, place: NamedSharding) -> Any:
+    """Batches of which this process has the rows of its own devices and no others.
+
+    Args:
+        batches: Those rows, in the order of the processes; axes are update, batch of the update,
+            row of the batch.
+        place: All devices of all processes.
+    """
+    rows = NamedSharding(place.mesh, PartitionSpec(None, None, AXIS))
+    return jax.tree.map(lambda own: jax.make_array_from_process_local_data(rows, own), batches)
+
+
 class SharedBatches(eqx.Module):
     """The batches of another source, the rows of each dealt out to the devices of a place.
 
