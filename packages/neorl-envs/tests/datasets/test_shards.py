@@ -149,7 +149,7 @@ def batches(path: Path, n: int, **options: Any) -> list[Any]:
 
 def test_batches_are_those_of_one_file(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a block begins in one file and ends in another, and few may be open."""
-    monkeypatch.setattr("neorl_envs.datasets._stream.OPEN_FILES", 2)
+    monkeypatch.setattr("neorl_envs.datasets._stored_rows.OPEN_FILES", 2)
     whole = manifest.parent / "whole.h5"
     for options in ({}, {"shard": (1, 2)}, {"keep": np.arange(ROWS) % 3 > 0}):
         pairs = zip(batches(manifest, 60, **options), batches(whole, 60, **options), strict=True)

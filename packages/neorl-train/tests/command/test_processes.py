@@ -244,6 +244,12 @@ def test_an_error_of_a_connection_says_that_a_process_was_lost(monkeypatch):
         several.lost_in_one_line("start all of them again"),
     ):
         raise RuntimeError("Gloo: Connection closed by peer [127.0.0.1]:1")
+    with (
+        pytest.raises(several.LostProcessError, match=r"lost \(Gloo.*\); neorl-train resume 0001"),
+        several.lost_in_one_line("neorl-train resume 0001"),
+        several.lost_in_one_line("start all of them again"),
+    ):
+        raise RuntimeError("Gloo: Connection closed by peer")
     with pytest.raises(RuntimeError, match="bug"), several.lost_in_one_line("resume"):
         raise RuntimeError("bug")
 

@@ -160,6 +160,65 @@ def test_a_search_that_was_stopped_draws_what_it_would_have_drawn(tmp_path, ende
         _search.search(changed, changed.search, value)
 
 
+BATCH = """
+[search]
+trials = 7
+seed = 3
+batch = 3
+[search.space]
+algorithms.iql.expectile = {low = 0.5, high = 0.9}
+[training]
+algorithms = ["iql"]
+"""
+
+
+def test_a_batch_of_a_search_is_trained_by_one_program(tmp_path, monkeypatch, ended):
+    """Seven trials in batches of three, without a stop and with one after any number of them."""
+    groups, asked, stop = [], [], []
+
+    def train_runs_together(jobs, reporter):
+        groups.append(len(jobs))
+        for job in jobs:
+            record = {"status": "interrupted", "error": "", **job.about}
+            create_run(Path(job.config.output.directory), "", record)
+        return {}
+
+    def value(run):
+        if stop and len(asked) == stop[0]:
+            raise KeyboardInterrupt
+        asked.append(run.path)
+        values = json.loads((run.path / "run.json").read_text())["sweep"]["values"]
+        return -((values["algorithms.iql.expectile"] - 0.8) ** 2)
+
+    def searched(folder):
+        sweep = _file(folder, BATCH)
+        assert sweep.search is not None
+        cells = _search.search(sweep, sweep.search, value, say=lambda _: None)
+        return [cell.values for cell in cells]
+
+    monkeypatch.setattr(_sweep, "train_runs_together", train_runs_together)
+    monkeypatch.setattr(
+        _sweep, "resume_job", lambda run, *_: run.update_record(status="finished", resume="")
+    )
+    whole = searched(_folder(tmp_path, "whole"))
+    assert groups == [3, 3]
+    assert len(ended[0]) == 1  # the last trial is alone
+    assert len({str(values) for values in whole}) == 7
+    for number in (1, 3, 5):
+        asked, stop = [], [number]
+        folder = _folder(tmp_path, str(number))
+        with pytest.raises(KeyboardInterrupt):
+            searched(folder)
+        stop.clear()
+        assert searched(folder) == whole
+    other = _file(folder, BATCH.replace("batch = 3", "batch = 2"))
+    assert other.search is not None
+    with pytest.raises(InputError, match="another space, with another seed or batch"):
+        _search.search(other, other.search, value)
+    with pytest.raises(InputError, match=r"search\.batch must be a whole number from 1: 0"):
+        _file(folder, BATCH.replace("batch = 3", "batch = 0"))
+
+
 def _folder(parent, name):
     (parent / name).mkdir()
     return parent / name

@@ -8,62 +8,20 @@ import queue
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import h5py
 import numpy as np
 from jaxtyping import Bool, Int
 
 from neorl_core import Transition
 from neorl_envs.datasets._checks import FLAGS, DatasetError
-from neorl_envs.datasets._file import DTYPES, map_checked_rows
-from neorl_envs.datasets._hdf5 import opened
-from neorl_envs.datasets._shards import stored_files
+from neorl_envs.datasets._file import DTYPES
+from neorl_envs.datasets._stored_rows import OpenFiles, StoredRows, opened_rows, row_bytes
 
 BLOCK_ROWS, BLOCK_BYTES, BUFFER_BLOCKS = 1024, 2**18, 256
 """Rows that are read in one piece, fewer where they are wide; pieces shuffled together."""
 STRETCH_BLOCKS = 64
 """Blocks that each of several readers has at least, where there are rows enough."""
-OPEN_FILES = 64
-"""Files of a log that a stream holds open."""
-
-
-class StoredRows(NamedTuple):
-    """Some consecutive rows of a log in one file.
-
-    Attributes:
-        path: The file.
-        first: Number of its first row.
-        stop: Number of the row after its last.
-        offsets: Byte at which each field begins.
-    """
-
-    path: Path
-    first: int
-    stop: int
-    offsets: dict[str, int]
-
-
-class _OpenFiles:
-    """The files of a stream, opened when they are read first, not too many at a time."""
-
-    def __init__(self) -> None:
-        self._descriptors: dict[Path, int] = {}
-
-    def read(self, path: Path, n_bytes: int, offset: int) -> bytes:
-        """Some bytes of a file; fewer where it ends."""
-        if path not in self._descriptors:
-            if len(self._descriptors) >= OPEN_FILES:
-                oldest = next(iter(self._descriptors))
-                os.close(self._descriptors.pop(oldest))
-            self._descriptors[path] = os.open(path, os.O_RDONLY)
-        return os.pread(self._descriptors[path], n_bytes, offset)
-
-    def close(self) -> None:
-        """Closes all of them."""
-        for descriptor in self._descriptors.values():
-            os.close(descriptor)
-        self._descriptors = {}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -216,7 +174,7 @@ class BatchStream:
     def _read_ahead(self, first: int, ahead: queue.Queue[Any], stop: threading.Event) -> None:
         """Puts the shuffled rows of every buffer, and whether they end an epoch."""
         try:
-            files = _OpenFiles()
+            files = OpenFiles()
             try:
                 for item in self._buffers(files, first):
                     while not stop.is_set():
@@ -233,7 +191,7 @@ class BatchStream:
             ahead.put(error)
 
     def _buffers(
-        self, files: _OpenFiles, first: int
+        self, files: OpenFiles, first: int
     ) -> Iterator[tuple[dict[str, np.ndarray], bool]]:
         epoch, position = divmod(first, self.batches_per_epoch)
         while True:
@@ -265,7 +223,7 @@ class BatchStream:
 
     def _gather(
         self,
-        files: _OpenFiles,
+        files: OpenFiles,
         group: Int[np.ndarray, " block"],
         rows: Sequence[np.ndarray],
         shuffled: Int[np.ndarray, " row"],
@@ -280,10 +238,10 @@ class BatchStream:
             gathered[name] = np.concatenate(parts)[shuffled]
         return gathered
 
-    def _read(self, files: _OpenFiles, name: str, block: int) -> np.ndarray:
+    def _read(self, files: OpenFiles, name: str, block: int) -> np.ndarray:
         """One block of a field, which may begin in one file and end in another."""
         shape, dtype = self.shapes[name], np.dtype(DTYPES[name])
-        width = _width(name, shape)
+        width = row_bytes(name, shape)
         start = block * self.block_rows
         stop = min(start + self.block_rows, len(self.used))
         number = bisect.bisect_right(self._firsts, start) - 1
@@ -374,13 +332,13 @@ def batch_stream(
     unknown = [name for name in fields if name not in Transition._fields]
     if unknown:
         raise DatasetError(f"unknown field {unknown[0]!r}; known: {', '.join(Transition._fields)}")
-    used, files, shapes = _opened(path, fields)
+    used, files, shapes = opened_rows(path, fields)
     if keep is not None:
         if np.shape(keep) != used.shape:
             raise DatasetError(f"keep: expected a flag for each of {len(used)} rows")
         used = used & np.asarray(keep, np.bool_)
     if block_rows is None:
-        row = sum(_width(name, shape) for name, shape in shapes.items())
+        row = sum(row_bytes(name, shape) for name, shape in shapes.items())
         block_rows = min(BLOCK_ROWS, max(1, BLOCK_BYTES // max(row, 1)))
     return _with_a_batch(
         BatchStream(
@@ -406,26 +364,3 @@ def _with_a_batch(stream: BatchStream) -> BatchStream:
             f"only {stream.n_rows}"
         )
     return stream
-
-
-def _width(name: str, shape: tuple[int, ...]) -> int:
-    """Bytes of one row of a field."""
-    return int(np.prod(shape)) * np.dtype(DTYPES[name]).itemsize
-
-
-def _opened(
-    path: Path, fields: Sequence[str]
-) -> tuple[np.ndarray, tuple[StoredRows, ...], dict[str, tuple[int, ...]]]:
-    masks, files, row = [], [], 0
-    shapes: dict[str, tuple[int, ...]] = {}
-    for part in stored_files(path):
-        masks.append(map_checked_rows(part))
-        offsets = {}
-        with opened(part) as file:
-            for name in fields:
-                column = file[name]
-                assert isinstance(column, h5py.Dataset)
-                offsets[name], shapes[name] = column.id.get_offset() or 0, column.shape[1:]
-        files.append(StoredRows(part, row, row + len(masks[-1]), offsets))
-        row = files[-1].stop
-    return np.concatenate(masks), tuple(files), shapes

@@ -173,7 +173,7 @@ class Collection(NamedTuple):
             part = _episodes_of_all(
                 self.env, policies, self.key, episodes, self.spread, loops, self.log_prob
             )
-            own = part.mask.sum(axis=1)
+            own = np.asarray(part.mask).sum(axis=1)
             lengths = np.append(lengths, own)
             if lengths.sum() >= self.n_steps:  # the last block: the round that has rows enough
                 own = own[: _episodes_needed(lengths, self.n_steps, n_policies) - episodes[0]]

@@ -194,11 +194,12 @@ def _deviations(parts: list[Dataset]) -> np.ndarray:
 
     def total(of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         columns: list[Any] = [part.transitions.action for part in parts]
-        return sum(
+        sums = [
             of(np.asarray(column[some], np.float64)).sum(axis=0)
             for column in columns
             for some in blocks(len(column), column)
-        ) / n_rows  # fmt: skip
+        ]
+        return np.sum(sums, axis=0) / n_rows
 
     mean = total(lambda actions: actions)
     return np.sqrt(total(lambda actions: (actions - mean) ** 2))

@@ -47,7 +47,7 @@ from neorl_train.experience._source import (
     source_named,
 )
 from neorl_train.experience._split import check_batches, check_split, training_rows
-from neorl_train.experience._streamed import require_equal_stretches, require_single_rows
+from neorl_train.experience._streamed import require_streamable
 
 ROWS_AT_ONCE = 65_536
 MOST_MODEL_ROWS = 1_000_000
@@ -154,9 +154,7 @@ def _log(config: Config, source: RunSource) -> Dataset | None:
     dataset = read_log(config.data, source.path)
     if is_streamed(config.data, source.path):
         for name in config.training.algorithms:
-            learner = hyperparameters(config, name)
-            require_single_rows(name, learner)
-            require_equal_stretches(name, learner.batch_size, config.data.readers)
+            require_streamable(name, hyperparameters(config, name), config.data.readers)
     return dataset
 
 

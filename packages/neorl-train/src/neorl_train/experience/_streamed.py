@@ -185,21 +185,13 @@ def streamed_sentence(path: Path, memory: str, data: StreamedData) -> str:
     )
 
 
-def require_equal_stretches(name: str, batch_size: int, readers: int) -> None:
-    """Raises unless the readers of a log can give equal parts of a batch.
+def require_streamable(name: str, learner: Learner, readers: int) -> None:
+    """Raises unless a stream of batches gives what a learner draws.
 
-    Raises:
-        InputError: Naming both numbers.
-    """
-    if batch_size % readers:
-        raise InputError(
-            f"{name} takes batches of {batch_size} rows, which do not divide among data.readers = "
-            f"{readers}; take steps.batch_size {batch_size // readers * readers or readers}"
-        )
-
-
-def require_single_rows(name: str, learner: Learner) -> None:
-    """Raises unless a learner draws single rows, which is all that a stream of batches gives.
+    Args:
+        name: Of the learner.
+        learner: Draws single rows, in batches of which every reader gives an equal part.
+        readers: Number of readers of the log.
 
     Raises:
         InputError: Saying what to do.
@@ -208,4 +200,10 @@ def require_single_rows(name: str, learner: Learner) -> None:
         raise InputError(
             f"{name} draws more than single rows, which a log that stays on the disk does not "
             "give; raise data.memory so that it is read into memory, or take another learner"
+        )
+    size = learner.batch_size
+    if size % readers:
+        raise InputError(
+            f"{name} takes batches of {size} rows, which do not divide among data.readers = "
+            f"{readers}; take steps.batch_size {size // readers * readers or readers}"
         )

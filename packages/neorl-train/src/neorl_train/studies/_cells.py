@@ -48,11 +48,14 @@ class Search:
             ``log = true`` for a logarithmic scale.
         trials: Number of configurations that are tried.
         seed: Seed of the draws.
+        batch: Number of configurations that are drawn at once; 1 draws as many as there are
+            processes.
     """
 
     space: dict[str, Any]
     trials: int = 20
     seed: int = 0
+    batch: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,9 +171,9 @@ def _search(section: Any, path: Path) -> Search:
     space = dict(_leaves(section[SPACE], "", stop=_is_range))
     for name, value in space.items():
         _check_drawn(f"{path}: search.space.{name}", value)
-    counts = {name: section[name] for name in ("trials", "seed") if name in section}
+    counts = {name: section[name] for name in ("trials", "seed", "batch") if name in section}
     for name, value in counts.items():
-        least = 1 if name == "trials" else 0
+        least = 0 if name == "seed" else 1
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise InputError(
                 f"{path}: search.{name} must be a whole number from {least}: {value!r}"

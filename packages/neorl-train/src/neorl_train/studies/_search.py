@@ -1,6 +1,7 @@
 """A search over settings by Optuna: what is drawn next depends on the trials so far."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +87,14 @@ def search(
     *,
     processes: int = 1,
     cluster: str = "",
+    together: bool = True,
     say: Callable[[str], None] = say_at_once,
 ) -> list[Cell]:
     """Tries settings until the number of trials is reached; a stopped search goes on.
 
     Trial ``k`` is drawn with the seed of the search and ``k``, so that a search that was stopped
-    draws what it would have drawn. Several at once are drawn before any of them is known.
+    draws what it would have drawn. Those of one batch are drawn before any of them is known, each
+    as if those before it had turned out badly ("constant liar").
 
     Args:
         sweep: The file of the search.
@@ -99,6 +102,8 @@ def search(
         objective: Value of a finished run, to be maximised.
         processes: Number of trials at once.
         cluster: Address of a Ray cluster; empty for none.
+        together: Whether the trials of a batch that differ in numbers of their learners alone are
+            trained by one program, where they share this process.
         say: Called with a line for each trial.
 
     Returns:
@@ -109,19 +114,23 @@ def search(
     """
     study, optuna = _study(sweep.directory, how)
     distributions = {name: _distribution(optuna, one) for name, one in how.space.items()}
+    at_once = how.batch if how.batch > 1 else processes
     waiting = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.RUNNING]
     while True:
         numbers = [(trial.number, dict(trial.params)) for trial in waiting]
         waiting = []
-        room = how.trials - len(study.trials)
-        for _ in range(min(room, max(processes - len(numbers), 0) or (0 if numbers else 1))):
+        count = len(study.trials)
+        # A batch that was stopped is completed first, so that its end is known to the next.
+        begun = -count % at_once
+        for _ in range(min(how.trials - count, begun or (0 if numbers else at_once))):
             count = len(study.trials)
             study.sampler = _sampler(optuna, how.seed + count)
             trial = study.ask(distributions)
             numbers.append((trial.number, dict(trial.params)))
         if not numbers:
             break
-        _try(sweep, study, optuna, numbers, objective, processes, cluster, say)
+        carried = partial(carry_out, processes=processes, cluster=cluster, together=together)
+        _try(sweep, study, optuna, numbers, objective, carried, say)
     return [sweep.cell(trial.params) for trial in study.trials]
 
 
@@ -131,16 +140,13 @@ def _try(
     optuna: Any,
     numbers: Sequence[tuple[int, dict[str, Any]]],
     objective: Callable[[RunDirectory], float],
-    processes: int,
-    cluster: str,
+    carried: Callable[..., dict[str, str]],
     say: Callable[[str], None],
 ) -> None:
     cells = {number: sweep.cell(values) for number, values in numbers}
     once = list({cell.name: cell for cell in cells.values()}.values())
     state = state_of(sweep.directory, once)
-    failed = carry_out(
-        state, sweep.directory, processes=processes, cluster=cluster, say=lambda _: None
-    )
+    failed = carried(state, sweep.directory, say=lambda _: None)
     runs = state_of(sweep.directory, once).runs
     for number, cell in cells.items():
         if cell.name in failed:
@@ -181,10 +187,12 @@ def _study(directory: Path, how: Search) -> tuple[Any, Any]:
         storage=storage, study_name="search", direction="maximize", load_if_exists=True
     )
     told = {"space": how.space, "seed": how.seed}
+    if how.batch > 1:  # searches of before there were batches go on
+        told["batch"] = how.batch
     if study.user_attrs and study.user_attrs.get("search") != told:
         raise InputError(
-            f"{directory} holds a search over another space or with another seed; choose another "
-            "folder with --output"
+            f"{directory} holds a search over another space, with another seed or batch; choose "
+            "another folder with --output"
         )
     study.set_user_attr("search", told)
     return study, optuna

@@ -10,11 +10,7 @@ from neorl_agents import Learner, LearnerState
 from neorl_agents.learning import Log, Training, for_run
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
-from neorl_train.experience._streamed import (
-    StreamedData,
-    require_equal_stretches,
-    require_single_rows,
-)
+from neorl_train.experience._streamed import StreamedData, require_streamable
 from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._divergence import require_finite_metrics, require_finite_states
@@ -274,8 +270,7 @@ def check_trainable(learner: Learner, data: TrainingData | StreamedData, plan: P
             f"rollouts (rollouts.every), got {plan.chunk}"
         )
     if isinstance(data, StreamedData):
-        require_single_rows(name, learner)
-        require_equal_stretches(name, learner.batch_size, data.readers)
+        require_streamable(name, learner, data.readers)
         if moved_on:
             raise InputError(
                 f"{name} begins rollouts in a model at rows of the log, which stays on the disk; "

@@ -18,7 +18,18 @@ LOST = re.compile(r"gloo|nccl|connection|coordination|heartbeat|peer|deadline|un
 
 
 class LostProcessError(InputError):
-    """Another process of the training ended without a word."""
+    """Another process of the training ended without a word.
+
+    Args:
+        seen: What was seen of it.
+        then: What to do.
+    """
+
+    def __init__(self, seen: str, then: str) -> None:
+        super().__init__(
+            f"another of the {jax.process_count()} processes was lost ({seen}); {then}"
+        )
+        self.seen = seen
 
 
 def several() -> bool:
@@ -60,6 +71,8 @@ def all_or_none(what: str) -> Iterator[None]:
 def lost_in_one_line(then: str) -> Iterator[None]:
     """An error of the connection to another process becomes one line.
 
+    Where one such block is in another, the outer one says what to do.
+
     Args:
         then: What to do.
 
@@ -68,13 +81,12 @@ def lost_in_one_line(then: str) -> Iterator[None]:
     """
     try:
         yield
+    except LostProcessError as error:
+        raise LostProcessError(error.seen, then) from None
     except (jax.errors.JaxRuntimeError, RuntimeError) as error:
         if not several() or isinstance(error, InputError) or not LOST.search(str(error)):
             raise
-        raise LostProcessError(
-            f"another of the {jax.process_count()} processes was lost ({one_line(error)[:120]}); "
-            f"{then}"
-        ) from None
+        raise LostProcessError(one_line(error)[:120], then) from None
 
 
 def require_equal(text: str, what: str) -> None:

@@ -28,10 +28,11 @@ are those of separate runs. Tables of all runs are written as table.md, table.cs
 a grid:                                       a search:
   [grid]                                        [search]
   data.source = ["CSTR-v0", "DMSD-v0"]          trials = 20
-  training.algorithms = ["td3_bc", "iql"]       [search.space]
-  algorithms.iql.expectile = [0.7, 0.9]         algorithms.iql.expectile = {low = 0.5, high = 0.95}
-  [training]                                    [training]
-  updates = 20000                               algorithms = ["iql"]
+  training.algorithms = ["td3_bc", "iql"]       batch = 4   # drawn at once, trained by one program
+  algorithms.iql.expectile = [0.7, 0.9]         [search.space]
+  [training]                                    algorithms.iql.expectile = {low = 0.5, high = 0.95}
+  updates = 20000                               [training]
+                                                algorithms = ["iql"]
 
 examples:
   neorl-train sweep sweep.toml --dry-run
@@ -50,8 +51,8 @@ class SweepOptions:
         output: Folder of its runs and tables; empty takes sweeps/NAME, after the file.
         processes: Number of runs at once on this machine; a run trains its seeds on all cores.
         cluster: Address of a Ray cluster to spread runs over; empty uses this machine alone.
-        together: Train settings of a grid that differ in numbers alone, such as learning rates, by
-            one program; their results are those of separate runs.
+        together: Train settings of a grid, or of a batch of a search, that differ in numbers alone,
+            such as learning rates, by one program; their results are those of separate runs.
         retry: Try the cells of a grid that failed again.
         dry_run: Name the runs and stop.
         json: Print JSON in place of text.
@@ -135,6 +136,7 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
             PredictedGain(),
             processes=options.processes,
             cluster=options.cluster,
+            together=options.together,
             say=say,
         )
         once = list({cell.name: cell for cell in cells}.values())

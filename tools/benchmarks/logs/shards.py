@@ -4,8 +4,8 @@
 ``--shard-rows``. Reported are the largest resident memory of each process and whether both logs
 have one content hash. Memory at once grows with the log; memory by files must not.
 
-    python tools/benchmarks/shards.py
-    python tools/benchmarks/shards.py --rows 100000 --shard-rows 50000
+    python tools/benchmarks/logs/shards.py
+    python tools/benchmarks/logs/shards.py --rows 100000 --shard-rows 50000
 """
 
 import argparse
@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from _rounds import RESULTS, machine, write
 
@@ -48,7 +50,7 @@ def main() -> int:
     growth = large / small
     result = {
         "benchmark": "shards",
-        "command": "python tools/benchmarks/shards.py " + " ".join(sys.argv[1:]),
+        "command": "python tools/benchmarks/logs/shards.py " + " ".join(sys.argv[1:]),
         "case": {"plant": options.plant, "shard_rows": options.shard_rows},
         "unit": "MB resident at the peak of a process; processor seconds, from a busy machine",
         "logs": measured,

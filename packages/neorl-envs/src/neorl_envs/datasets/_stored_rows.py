@@ -1,0 +1,89 @@
+"""Where the rows of a log lie, in one file or several, for whoever reads them piece by piece."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+
+from neorl_envs.datasets._file import DTYPES, map_checked_rows
+from neorl_envs.datasets._hdf5 import opened
+from neorl_envs.datasets._shards import stored_files
+
+OPEN_FILES = 64
+"""Files of a log that a stream holds open."""
+
+
+class StoredRows(NamedTuple):
+    """Some consecutive rows of a log in one file.
+
+    Attributes:
+        path: The file.
+        first: Number of its first row.
+        stop: Number of the row after its last.
+        offsets: Byte at which each field begins.
+    """
+
+    path: Path
+    first: int
+    stop: int
+    offsets: dict[str, int]
+
+
+class OpenFiles:
+    """The files of a stream, opened when they are read first, not too many at a time."""
+
+    def __init__(self) -> None:
+        self._descriptors: dict[Path, int] = {}
+
+    def read(self, path: Path, n_bytes: int, offset: int) -> bytes:
+        """Some bytes of a file; fewer where it ends."""
+        if path not in self._descriptors:
+            if len(self._descriptors) >= OPEN_FILES:
+                oldest = next(iter(self._descriptors))
+                os.close(self._descriptors.pop(oldest))
+            self._descriptors[path] = os.open(path, os.O_RDONLY)
+        return os.pread(self._descriptors[path], n_bytes, offset)
+
+    def close(self) -> None:
+        """Closes all of them."""
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors = {}
+
+
+def row_bytes(name: str, shape: tuple[int, ...]) -> int:
+    """Bytes of one row of a field."""
+    return int(np.prod(shape)) * np.dtype(DTYPES[name]).itemsize
+
+
+def opened_rows(
+    path: Path, fields: Sequence[str]
+) -> tuple[np.ndarray, tuple[StoredRows, ...], dict[str, tuple[int, ...]]]:
+    """Where some fields of a log lie; its files are checked.
+
+    Args:
+        path: A dataset file, or the manifest of several.
+        fields: The fields.
+
+    Returns:
+        Mask of all rows, where they are, and the trailing shape of each field.
+
+    Raises:
+        DatasetError: If a file cannot be read or mapped.
+    """
+    masks, files, row = [], [], 0
+    shapes: dict[str, tuple[int, ...]] = {}
+    for part in stored_files(path):
+        masks.append(map_checked_rows(part))
+        offsets = {}
+        with opened(part) as file:
+            for name in fields:
+                column = file[name]
+                assert isinstance(column, h5py.Dataset)
+                offsets[name], shapes[name] = column.id.get_offset() or 0, column.shape[1:]
+        files.append(StoredRows(part, row, row + len(masks[-1]), offsets))
+        row = files[-1].stop
+    return np.concatenate(masks), tuple(files), shapes
