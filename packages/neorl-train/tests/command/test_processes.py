@@ -272,9 +272,10 @@ def test_a_bad_environment_is_refused_by_name(monkeypatch, given, fault):
         distributed.join_processes()
 
 
-def test_a_kind_of_device_that_is_not_there_is_one_line(monkeypatch):
+@pytest.mark.parametrize("error", [RuntimeError("Unknown backend cuda"), AssertionError()])
+def test_a_kind_of_device_that_is_not_there_is_one_line(monkeypatch, error):
     def none():
-        raise RuntimeError("Unknown backend cuda")
+        raise error
 
     monkeypatch.setattr(jax, "devices", none)
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")

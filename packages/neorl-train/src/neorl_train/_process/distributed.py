@@ -49,11 +49,12 @@ def join_processes() -> None:
             ) from error
     try:
         jax.devices()
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:  # JAX asserts where no kind of device is left
         wanted = os.environ.get("JAX_PLATFORMS", "")
+        why = f" ({one_line(error)[:160]})" if str(error) else ""
         raise InputError(
-            f"JAX_PLATFORMS={wanted}: that device is not there ({one_line(error)[:160]}); unset "
-            "it to run on what there is, or install the driver and 'neorl-train[cuda]'"
+            f"JAX_PLATFORMS={wanted}: that device is not there{why}; unset it to run on what there "
+            "is, or install the driver and 'neorl-train[cuda]'"
         ) from error
 
 
