@@ -71,10 +71,10 @@ def _check_reader(name: str, reader: Any) -> None:
 
 _KNOWN: dict[str, Reader] = {
     "neorl": DatasetFileReader(),
-    "shards": ShardsReader(),
     "neorl2": NeoRL2Reader(),
     "d4rl": D4RLReader(),
     "minari": MinariReader(),
+    "shards": ShardsReader(),
 }
 READERS = Registry("neorl.readers", "reader", _KNOWN, _check_reader)
 """Every reader by the name of its format, in the order in which files are shown to them."""
