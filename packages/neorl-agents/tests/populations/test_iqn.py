@@ -8,15 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents.networks import NoisyAffine, QuantileNetwork, init_quantile_network
+from neorl_agents.networks import init_quantile_network
 from neorl_agents.optimisers import init_optimiser
 from neorl_agents.populations import (
     IQN,
     Agent,
     Episode,
     Shape,
-    UpdateDraws,
-    Windows,
     draw_windows,
     empty_memory,
     episode_windows,
@@ -28,56 +26,12 @@ from neorl_agents.populations import (
     windows_known,
 )
 
-RECORD = np.load(Path(__file__).parent / "sorrel_2a24efc.npz")
+from .source_record import RECORD, batch, draws, recorded
+
 LEARNER = IQN(
     hidden=16, batch_size=8, capacity=64, learning_rate=2.5e-3, tau=0.1, semantics="2a24efc"
 )
 SHAPE = LEARNER.shape(20)
-
-
-def network(of) -> QuantileNetwork:
-    """Weights of the source, whose advantages and values are two layers."""
-    both = [
-        jnp.concatenate([of(f"advantage.{part}"), of(f"value.{part}")], axis=-1)
-        for part in ("weight", "bias", "sigma_weight", "sigma_bias")
-    ]
-    hidden = (of(f"ff_1.{part}") for part in ("weight", "bias", "sigma_weight", "sigma_bias"))
-    return QuantileNetwork(
-        NoisyAffine(of("head1.weight"), of("head1.bias")),
-        NoisyAffine(of("cos_embedding.weight"), of("cos_embedding.bias")),
-        NoisyAffine(*hidden),
-        NoisyAffine(*both),
-    )
-
-
-def recorded(where: str):
-    return network(lambda name: jnp.asarray(RECORD[f"{where}/{name}"]))
-
-
-def noise(where: str):
-    def of(layer: str):
-        weight, bias = (RECORD[f"{where}/{layer}.epsilon_{part}"] for part in ("weight", "bias"))
-        return np.concatenate([weight, bias[None]])
-
-    head = np.concatenate([of("advantage"), of("value")], axis=1)
-    return jnp.asarray(np.concatenate([of("ff_1").ravel(), head.ravel()]))
-
-
-def batch(step: int) -> Windows:
-    def column(name: str):
-        return jnp.asarray(RECORD[f"{step}/{name}"])
-
-    discount = np.float32(0.99**3) * (1 - column("done")[:, 0])
-    return Windows(
-        column("obs"), column("action")[:, 0].astype(jnp.int32), column("reward")[:, 0],
-        column("next_obs"), discount, column("valid")[:, 0],
-    )  # fmt: skip
-
-
-def draws(step: int) -> UpdateDraws:
-    names = ("next_online", "next_target", "online")
-    levels = [jnp.asarray(RECORD[f"{step}/{name}/tau"]) for name in names]
-    return UpdateDraws(*levels, tuple(noise(f"{step}/{name}") for name in names))
 
 
 def agent() -> Agent:

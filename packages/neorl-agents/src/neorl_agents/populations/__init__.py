@@ -21,6 +21,8 @@ from neorl_agents.populations._population import act as act
 from neorl_agents.populations._population import begin_episode as begin_episode
 from neorl_agents.populations._population import end_episode as end_episode
 from neorl_agents.populations._population import init_population as init_population
+from neorl_agents.populations._sorrel import SorrelMemory as SorrelMemory
+from neorl_agents.populations._sorrel import SorrelModel as SorrelModel
 
 __all__ = [
     "IQN",
@@ -29,6 +31,8 @@ __all__ = [
     "Memory",
     "OverAgents",
     "Shape",
+    "SorrelMemory",
+    "SorrelModel",
     "UpdateDraws",
     "Windows",
     "act",

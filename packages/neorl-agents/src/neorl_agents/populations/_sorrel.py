@@ -1,0 +1,263 @@
+"""One agent with the methods that Sorrel's loop calls on a model."""
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_agents.networks import QuantileNetwork
+from neorl_agents.populations._iqn import IQN, Agent, UpdateDraws
+from neorl_agents.populations._memory import Windows
+from neorl_core import InputError, as_arrays
+
+
+class SorrelMemory:
+    """The ring of turns of Sorrel's ``Buffer``, of which rows are never cleared.
+
+    Attributes:
+        capacity: Turns that it holds.
+        n_frames: Observations side by side in one input.
+        states: Observations, shape ``(capacity, obs)``.
+        actions: What was done.
+        rewards: What was earned.
+        dones: 1 where an episode ended.
+        idx: Row that is written next.
+        size: Rows that hold something, as Sorrel counts them.
+        extra_data: More columns by name, which :meth:`add` fills.
+    """
+
+    def __init__(self, capacity: int, n_obs: int, n_frames: int) -> None:
+        self.capacity, self.n_frames = capacity, n_frames
+        self.states = np.zeros((capacity, n_obs), np.float32)
+        self.actions = np.zeros(capacity, np.int64)
+        self.rewards, self.dones = np.zeros(capacity, np.float32), np.zeros(capacity, np.float32)
+        self.idx = self.size = 0
+        self.extra_data: dict[str, np.ndarray] = {}
+
+    def __len__(self) -> int:
+        return self.size
+
+    def add(self, obs: Any, action: int, reward: float, done: bool, **more: Any) -> None:
+        """One more turn.
+
+        Raises:
+            InputError: If the observation has another length; nothing is stored then.
+        """
+        row = np.asarray(obs, np.float32).reshape(-1)
+        if row.size != self.states.shape[1]:
+            raise InputError(
+                f"an observation has {row.size} numbers, expected {self.states.shape[1]}, the "
+                "product of the model's input_size"
+            )
+        self.states[self.idx], self.actions[self.idx] = row, action
+        self.rewards[self.idx], self.dones[self.idx] = reward, done
+        for name, value in more.items():
+            self.extra_data[name][self.idx] = value
+        self.idx = (self.idx + 1) % self.capacity
+        self.size = min(self.size + 1, self.capacity)
+
+    def add_empty(self) -> None:
+        """Leaves out the rows of the frames before an episode."""
+        self.idx = (self.idx + self.n_frames - 1) % self.capacity
+        self.size = min(self.size + 1, self.capacity)
+
+    def current_state(self) -> Float[np.ndarray, "frame obs"]:
+        """The observations before the present one, oldest first."""
+        return self.states[(self.idx + np.arange(1 - self.n_frames, 0)) % self.capacity]
+
+    @property
+    def windows(self) -> int:
+        """Rows at which a window can begin."""
+        return max(1, self.size - self.n_frames - 1)
+
+    def at(self, starts: Int[np.ndarray, " batch"], discount: float) -> Windows:
+        """The windows that begin at these rows, whatever episodes they cross."""
+        rows = starts[:, None] + np.arange(self.n_frames)
+        last, batch = rows[:, -1], len(starts)
+        valid = 1.0 - np.any(self.dones[rows[:, :-1]], axis=-1)
+        columns = (
+            self.states[rows].reshape(batch, -1), self.actions[last].astype(np.int32),
+            self.rewards[last], self.states[rows + 1].reshape(batch, -1),
+            (discount * (1.0 - self.dones[last])).astype(np.float32), valid.astype(np.float32),
+        )  # fmt: skip
+        return Windows(*map(jnp.asarray, columns))
+
+
+class SorrelModel:
+    """:class:`IQN` as one model of Sorrel, in the place of its ``PyTorchIQN``.
+
+    Arguments, methods and numbers are those of Sorrel's release 1.4.0: the ring above, one reward
+    with ``GAMMA ** n_step``, quantiles averaged for acting as many as for training. One seed
+    decides everything that a model draws, where Sorrel takes the global generators. Turn by turn
+    from Python it is far slower than ``neorl_train.populations``, whose episodes are one program.
+
+    Args:
+        input_size: Lengths of the axes of an observation.
+        action_space: Number of actions.
+        layer_size: Width of the hidden layers.
+        epsilon: Chance of a random action.
+        device: Ignored: arrays lie where JAX puts them.
+        seed: Decides everything that is drawn.
+        n_frames: Observations side by side in one input.
+        n_step: Power of the discount.
+        sync_freq: Epochs between two copies to the target.
+        model_update_freq: Ignored, as by Sorrel.
+        batch_size: Rows of one gradient step.
+        memory_size: Turns that it remembers.
+        LR: Rate of Adam.
+        TAU: Fraction by which the target moves after every gradient step.
+        GAMMA: Discount of the reward per turn.
+        n_quantiles: Levels in a gradient step and in the choice of an action.
+
+    Attributes:
+        epsilon: Chance of a random action.
+        memory: Its ring.
+        agent: Networks and optimiser.
+
+    Raises:
+        InputError: Naming a bad number, among them a ring too small for a batch.
+    """
+
+    def __init__(
+        self,
+        input_size: Sequence[int],
+        action_space: int,
+        layer_size: int,
+        epsilon: float,
+        device: Any,
+        seed: int,
+        n_frames: int,
+        n_step: int = 3,
+        sync_freq: int = 200,
+        model_update_freq: int = 4,
+        batch_size: int = 64,
+        memory_size: int = 1024,
+        LR: float = 0.001,
+        TAU: float = 0.001,
+        GAMMA: float = 0.99,
+        n_quantiles: int = 12,
+    ) -> None:
+        self.input_size, self.action_space, self.device = input_size, action_space, device
+        self.n_frames, self.sync_freq, self.batch_size = n_frames, sync_freq, batch_size
+        self.epsilon, n_obs = epsilon, int(np.prod(input_size))
+        settings = IQN(
+            hidden=layer_size, frames=n_frames, n_step=n_step, quantiles=n_quantiles,
+            acting_quantiles=n_quantiles, batch_size=batch_size, capacity=memory_size,
+            copy_every=sync_freq, semantics="head", learning_rate=LR, discount=GAMMA, tau=TAU,
+            epsilon=epsilon,
+        )  # fmt: skip
+        try:
+            settings.validate()
+            settings.shape(1)
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        self._discount = GAMMA**n_step
+        self._learner: IQN = as_arrays(settings)
+        # Sorrel's seeds have 64 bits.
+        self._random = np.random.default_rng(seed)
+        self._key = jax.random.key(int(self._random.integers(2**31)))
+        agent = settings.init(n_obs, action_space, 1, self._next_key())
+        self.agent: Agent = agent._replace(memory=None)  # pyright: ignore[reportArgumentType]
+        self.memory = SorrelMemory(memory_size, n_obs, n_frames)
+
+    @property
+    def model_name(self) -> str:
+        """Name of the class."""
+        return type(self).__name__
+
+    def take_action(self, state: Any) -> int:
+        """Random by the chance ``epsilon``, else that of the largest mean value."""
+        if self._random.random() > self.epsilon:
+            seen = jnp.asarray(state, jnp.float32).reshape(-1)
+            return int(_best(self._learner, self.agent.network, seen, self._next_key()))
+        return int(self._random.integers(self.action_space))
+
+    def train_step(self) -> np.ndarray:
+        """One gradient step where the ring holds more than a batch, and its loss; else zero.
+
+        Where Sorrel has a few rows too few for its windows it fails; here it waits.
+        """
+        if self.memory.size <= self.batch_size or self.memory.windows < self.batch_size:
+            return np.zeros((), np.float32)
+        starts = self._random.choice(self.memory.windows, self.batch_size, replace=False)
+        rows = self.memory.at(starts, self._discount)
+        draws = _draws(self._learner, self.agent.network, self._next_key())
+        self.agent, loss = _learned(self._learner, self.agent, rows, draws)
+        return np.asarray(loss)
+
+    def start_epoch_action(self, **kwargs: Any) -> None:
+        """Leaves out rows for the first frames; every ``sync_freq`` epochs copies to the target."""
+        self.memory.add_empty()
+        if self.sync_freq and kwargs["epoch"] % self.sync_freq == 0:
+            self.agent = self.agent._replace(target=jax.tree.map(jnp.copy, self.agent.network))
+
+    def end_epoch_action(self, **kwargs: Any) -> None:
+        """Nothing."""
+
+    def reset(self) -> None:
+        """Nothing: what was remembered stays."""
+
+    def set_epsilon(self, new_epsilon: float) -> None:
+        """Another chance of a random action."""
+        self.epsilon = new_epsilon
+
+    def epsilon_decay(self, decay_rate: float) -> None:
+        """Takes that part off the chance of a random action."""
+        self.epsilon *= 1 - decay_rate
+
+    def save(self, file_path: str | os.PathLike) -> None:
+        """Writes networks and optimiser as NumPy arrays to exactly this file."""
+        directory = os.path.dirname(file_path)
+        if directory:
+            os.makedirs(directory, exist_ok=True)
+        leaves, _ = jax.tree.flatten(self.agent)
+        with open(file_path, "wb") as file:
+            np.savez(file, *map(np.asarray, leaves))
+
+    def load(self, file_path: str | os.PathLike) -> None:
+        """Reads what :meth:`save` wrote.
+
+        Raises:
+            InputError: If it is of a model of another size; nothing changes then.
+        """
+        leaves, form = jax.tree.flatten(self.agent)
+        with np.load(file_path) as stored:
+            arrays: Mapping[str, np.ndarray] = dict(stored)
+        read = [arrays.get(f"arr_{i}") for i in range(len(arrays))]
+        shapes = [None if x is None else x.shape for x in read]
+        expected = [x.shape for x in leaves]
+        if shapes != expected:
+            raise InputError(
+                f"{file_path}: its arrays have the shapes {shapes}, expected {expected}; give a "
+                "file that a model with the same arguments wrote"
+            )
+        self.agent = form.unflatten(map(jnp.asarray, read))
+
+    def _next_key(self) -> PRNGKeyArray:
+        self._key, key = jax.random.split(self._key)
+        return key
+
+
+@jax.jit
+def _best(
+    learner: IQN, network: QuantileNetwork, inputs: Float[Array, " in"], key: PRNGKeyArray
+) -> Int[Array, ""]:
+    levels = jax.random.uniform(key, (learner.acting_quantiles,))
+    return jnp.argmax(learner.values(network.without_noise(), inputs, levels))
+
+
+@jax.jit
+def _draws(learner: IQN, network: QuantileNetwork, key: PRNGKeyArray) -> UpdateDraws:
+    return learner.draws(network, key)
+
+
+@partial(jax.jit, donate_argnums=1)
+def _learned(
+    learner: IQN, agent: Agent, rows: Windows, draws: UpdateDraws
+) -> tuple[Agent, Float[Array, ""]]:
+    return learner.learn(agent, rows, draws)
