@@ -143,6 +143,22 @@ def test_what_cannot_be_trained_is_refused_in_one_line() -> None:
         train_population(WORLD, LEARNER, epochs=0)
 
 
+def test_observations_of_another_shape_are_refused_before_anything_is_compiled() -> None:
+    class Wide(type(WORLD)):
+        def observe(self, state, agent):
+            return jnp.zeros((5, 25))
+
+    wide = Wide(**{field.name: getattr(WORLD, field.name) for field in dataclasses.fields(WORLD)})
+    before = run_epochs._cache_size()
+    with pytest.raises(InputError) as error:
+        train_population(wide, LEARNER, epochs=1)
+    assert str(error.value) == (
+        "the world's n_obs is 125, and what it lets an agent observe has the shape (5, 25), "
+        "expected (125,); correct n_obs, or lay the observation flat"
+    )
+    assert run_epochs._cache_size() == before
+
+
 @pytest.mark.nightly
 def test_at_random_agents_earn_what_the_rules_say() -> None:
     """With every free cell a gem and nobody else near, a step earns 10, or -1 at a wall."""

@@ -79,7 +79,8 @@ def train_population(
         stop: Asked once a chunk; true ends the training.
 
     Raises:
-        InputError: Naming a bad number, or a checkpoint of another population.
+        InputError: Naming a bad number, observations of another shape than the world says, or a
+            checkpoint of another population.
     """
     for name, value in (("epochs", epochs), ("chunk", chunk)):
         if value < 1:
@@ -87,6 +88,7 @@ def train_population(
     key, for_agents = jax.random.split(jax.random.key(seed))
     sizes = (world.n_agents, world.n_obs, world.n_actions, world.horizon)
     population, done = init_population(learner, *sizes, for_agents), 0
+    _require_observations(world)
     if over_agents is None:
         over_agents = "map" if jax.default_backend() == "cpu" else "vmap"
     pieces, arrays = [], (as_arrays(world), as_arrays(learner))
@@ -184,6 +186,20 @@ def _play(
         return jnp.sum(jnp.where(turn < episode.length[:, None], episode.reward, 0), axis=1)
 
     return jax.lax.map(one, jax.random.split(key, episodes))
+
+
+def _require_observations(world: World) -> None:
+    """Refuses a world whose observations have another shape than it says."""
+
+    def first(key: PRNGKeyArray) -> Any:
+        return world.observe(world.reset(key), jnp.zeros((), jnp.int32))
+
+    shape = jax.eval_shape(first, jax.random.key(0)).shape
+    if shape != (world.n_obs,):
+        raise InputError(
+            f"the world's n_obs is {world.n_obs}, and what it lets an agent observe has the shape "
+            f"{shape}, expected ({world.n_obs},); correct n_obs, or lay the observation flat"
+        )
 
 
 def _require_finite(epochs: Epochs, first: int, checkpoints: Checkpoints | None) -> None:
