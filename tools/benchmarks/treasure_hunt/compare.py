@@ -6,8 +6,10 @@
 The environment of the peer is that of `tools/oracles/sorrel_treasure_hunt.py`. Both sides do the
 same work: the same networks, quantiles, batches and numbers of turns and gradient steps, at a fixed
 chance of random actions, ours with `semantics` of the source. Processor time is measured, one
-thread each, sides in turn, and the least of the rounds counts; the ratio is the result. Written to
-`tools/benchmarks/results/treasure_hunt.json`.
+thread each, sides in turn, and the least of the rounds counts; the ratio is the result. Our program
+trains its agents one after another (`lax.map`); the same as one batch of networks (`vmap`) is timed
+beside it. Written to `tools/benchmarks/results/treasure_hunt.json`, where cases that are not
+measured stay as they are.
 """
 
 import argparse
@@ -50,35 +52,47 @@ def processor_time(call: Any, repeats: int) -> float:
     return least
 
 
-def ours(version: str, agents: int, epochs: int) -> dict[str, Any]:
-    """Processor time of one epoch of our program, and of its parts."""
-    case = VERSIONS[version]
-    world = treasure_hunt(version, n_agents=agents)  # pyright: ignore[reportArgumentType]
-    learner = IQN(
-        semantics=version,  # pyright: ignore[reportArgumentType]
-        epsilon=case["epsilon"], epsilon_decay=0.0, **case["settings"],
-    )  # fmt: skip
-    sizes, key = (agents, world.n_obs, world.n_actions, world.horizon), jax.random.key(0)
-    population = init_population(learner, *sizes, key)
-    arrays = (as_arrays(world), as_arrays(learner))
-    start = time.process_time()
-    compiled = run_epochs.lower(*arrays, population, jnp.asarray(0), key, n_epochs=epochs).compile()
-    compile_time, number = time.process_time() - start, [0]
+class Ours:
+    """Our program at one number of agents, which are trained in turn or as one batch.
 
-    def next_epochs() -> Any:
-        nonlocal population
-        population, happened = compiled(*arrays, population, jnp.asarray(number[0]), key)
-        number[0] += epochs
+    Args:
+        version: Version of the source whose semantics are kept.
+        agents: Number of agents.
+        epochs: Epochs of one call.
+        over_agents: ``"map"``, or ``"vmap"`` for one batch of networks.
+    """
+
+    def __init__(self, version: str, agents: int, epochs: int, over_agents: str = "map") -> None:
+        case = VERSIONS[version]
+        self.world = treasure_hunt(version, n_agents=agents)  # pyright: ignore[reportArgumentType]
+        self.learner = IQN(
+            semantics=version,  # pyright: ignore[reportArgumentType]
+            epsilon=case["epsilon"], epsilon_decay=0.0, **case["settings"],
+        )  # fmt: skip
+        world, self.key, self.epochs, self.done = self.world, jax.random.key(0), epochs, 0
+        sizes = (agents, world.n_obs, world.n_actions, world.horizon)
+        self.population = init_population(self.learner, *sizes, self.key)
+        self.arrays = (as_arrays(world), as_arrays(self.learner))
+        start = time.process_time()
+        lowered = run_epochs.lower(
+            *self.arrays, self.population, jnp.asarray(0), self.key,
+            n_epochs=epochs, over_agents=over_agents,
+        )  # fmt: skip
+        self.program = lowered.compile()
+        self.compile_time = time.process_time() - start
+        for _ in range(-(-12 // epochs)):  # Until the memory holds more than a batch.
+            self.next_epochs()
+
+    def next_epochs(self) -> Any:
+        """Goes on by one call, whose rewards are returned."""
+        number = jnp.asarray(self.done)
+        self.population, happened = self.program(*self.arrays, self.population, number, self.key)
+        self.done += self.epochs
         return happened.reward
 
-    for _ in range(-(-12 // epochs)):  # Until the memory holds more than a batch.
-        next_epochs()
-    total = processor_time(next_epochs, 1) / epochs
-    return {
-        "epoch": total,
-        "compile": compile_time,
-        "parts": parts(world, learner, population, key),
-    }
+    def epoch(self) -> float:
+        """Processor time of one epoch."""
+        return processor_time(self.next_epochs, 1) / self.epochs
 
 
 def parts(world: Any, learner: IQN, population: Any, key: Any) -> dict[str, float]:
@@ -165,19 +179,28 @@ def theirs(options: Any, version: str, agents: int, epsilon: float, epochs: int)
 
 
 def compared(options: Any, version: str, agents: int) -> dict[str, Any]:
-    """Both programs at one number of agents, in turn."""
+    """Both programs at one number of agents, in turn; ours in both of its forms."""
     few, rounds = agents < 50, []
+    forms = {form: Ours(version, agents, 4 if few else 2, form) for form in ("map", "vmap")}
+    usual = forms["map"]
     for _ in range(options.rounds if few else 1):
-        mine = ours(version, agents, 4 if few else 2)
+        mine = {
+            "epoch": usual.epoch(),
+            "compile": usual.compile_time,
+            "parts": parts(usual.world, usual.learner, usual.population, usual.key),
+            "epoch_vmap": forms["vmap"].epoch(),
+        }
         source = theirs(options, version, agents, VERSIONS[version]["epsilon"], 3 if few else 1)
         rounds.append({"ours": mine, "source": source})
-        jax.clear_caches()
+    jax.clear_caches()
     best = {side: min(one[side]["epoch"] for one in rounds) for side in ("ours", "source")}
-    turns = treasure_hunt(version).horizon  # pyright: ignore[reportArgumentType]
+    vmapped = min(one["ours"]["epoch_vmap"] for one in rounds)
+    turns = usual.world.horizon
     return {
         "version": version,
         "agents": agents,
         "ratio": best["source"] / best["ours"],
+        "vmap_over_map": vmapped / best["ours"],
         "turns_a_second": {side: turns / best[side] for side in best},
         "train_steps_a_second": {side: agents / best[side] for side in best},
         "rounds": rounds,
@@ -202,23 +225,30 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("--python", "--head", "--mp"):
         parser.add_argument(name, required=True)
+    parser.add_argument("--versions", nargs="*", default=list(VERSIONS), choices=list(VERSIONS))
     parser.add_argument("--agents", type=int, nargs="*", default=[2, 5, 10, 50])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--out", type=Path, default=HERE.parent / "results/treasure_hunt.json")
     options = parser.parse_args()
-    result: dict[str, Any] = {
-        "jax": jax.__version__,
-        "machine": platform.machine(),
-        "cases": [],
-        "worlds": [],
-    }
-    for version in VERSIONS:
+    result: dict[str, Any] = {"cases": [], "worlds": []}
+    if options.out.is_file():
+        result |= json.loads(options.out.read_text())
+    result |= {"jax": jax.__version__, "machine": platform.machine()}
+    for version in options.versions:
         for agents in options.agents:
             row = compared(options, version, agents)
-            result["cases"].append(row)
-            print(version, agents, f"ratio {row['ratio']:.1f}", flush=True)
-        result["worlds"] += worlds_compared(options, version)
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+            keep(options.out, result, "cases", [row], ("version", "agents"))
+            words = f"ratio {row['ratio']:.1f}, vmap / map {row['vmap_over_map']:.2f}"
+            print(version, agents, words, flush=True)
+        keep(options.out, result, "worlds", worlds_compared(options, version), ("version",))
+
+
+def keep(path: Path, result: dict[str, Any], part: str, rows: list[Any], key: Any) -> None:
+    """Writes the rows in the place of those with the same key, and leaves the others."""
+    new = {tuple(row[name] for name in key) for row in rows}
+    others = [row for row in result[part] if tuple(row[name] for name in key) not in new]
+    result[part] = others + rows
+    path.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

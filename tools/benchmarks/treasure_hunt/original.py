@@ -3,11 +3,12 @@
 It needs the environment of `tools/oracles/sorrel_treasure_hunt.py`:
 
     PYTHONPATH=CHECKOUT build/venv-sorrel/bin/python tools/benchmarks/treasure_hunt/original.py \
-        VERSION AGENTS EPSILON EPOCHS [--score SEED]
+        VERSION AGENTS EPSILON EPOCHS [--ours] [--score SEED]
 
 Prints one JSON object: processor time of one epoch of the unchanged program on one thread, and of
 its parts with clocks around them; or, with a seed, the reward of every epoch under its own
-schedule.
+schedule. With ``--ours``, of release 1.4.0 alone, the program makes ``SorrelModel`` of neorl-agents
+in the place of its ``PyTorchIQN``; the environment then needs neorl-core and neorl-agents too.
 """
 
 import importlib
@@ -31,6 +32,9 @@ def environment(version: str, agents: int, epsilon: float, decay: float, epochs:
         part: importlib.import_module(f"sorrel.examples.{name}.{part}")
         for part in ("env", "entities", "world")
     }
+    if "--ours" in sys.argv:
+        model = importlib.import_module("neorl_agents.populations").SorrelModel
+        setattr(parts["env"], "PyTorchIQN", model)  # noqa: B010
     side, turns = (21, 100) if head else (10, 50)
     config = {
         "experiment": {"epochs": epochs - 1, "max_turns": turns, "record_period": 10**9},
