@@ -27,7 +27,6 @@ from neorl_train.configuration import OnlineConfig
 from neorl_train.training import Plan
 
 RESULTS = Path(__file__).resolve().parents[3] / "tools/benchmarks/results/limits/on_policy"
-PLANT = "ChemicalReactor-v0"
 BUDGET = {
     "environments": 32, "rollout": 64, "updates": {"ppo": 200, "reinforce": 800},
     "learning_rate": 1e-3, "seeds": [0, 1, 2], "episodes": 200,
@@ -40,15 +39,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=("measure", "table"))
-    if parser.parse_args().what == "measure":
+    parser.add_argument("--plant", default="ChemicalReactor-v0", help="a plant with cost limits")
+    given = parser.parse_args()
+    if given.what == "measure":
         keep_compiled_programs(cache_directory())
-        measure()
-    print(table())
+        measure(given.plant)
+    print(table(given.plant))
 
 
-def measure() -> None:
+def measure(plant: str) -> None:
     """Trains and judges what the file does not hold yet."""
-    env, path = make(PLANT), RESULTS / f"{PLANT}.json"
+    env, path = make(plant), RESULTS / f"{plant}.json"
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     if found and found["budget"] != BUDGET:
         raise SystemExit(f"{path} is of another budget; move it away")
@@ -83,9 +84,9 @@ def trained(env: Any, name: str, way: str) -> dict[str, Any]:
     return cell
 
 
-def table() -> str:
+def table(plant: str) -> str:
     """The plant's controllers, then the learners."""
-    found = json.loads((RESULTS / f"{PLANT}.json").read_text())
+    found = json.loads((RESULTS / f"{plant}.json").read_text())
     heads = [
         f"over {name} ({limit})"
         for name, limit in zip(found["costs"], found["limits"], strict=True)

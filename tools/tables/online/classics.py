@@ -1,4 +1,4 @@
-"""Learners of choices on CartPole, for as many steps as CleanRL's.
+"""Learners of choices on CartPole, for as many steps as CleanRL's, and SAC and TD3 on Pendulum.
 
 Usage:
     python tools/tables/online/classics.py measure                what is not there yet
@@ -10,9 +10,10 @@ layers, rates and batches are those of CleanRL's scripts. "dqn, plain" is withou
 duelling, priorities and the clip of the gradient, as CleanRL's is; "dqn" has all four, and
 "dqn, 100,000 steps" has a fifth of the steps and four times the rate. DQN steps ten episodes side
 by side and takes an update after each step; CleanRL's takes one after every ten steps of one
-episode. Each policy is judged deterministically on 100 fresh episodes; the mean return of all
-episodes that ended in the last tenth of the training, exploration included, stands beside it, as
-CleanRL states it.
+episode. "sac, pendulum" and "td3, pendulum" take 12,000 updates on as many steps of Pendulum-v1,
+two episodes side by side. Each policy is judged deterministically on 100 fresh episodes; the mean
+return of all episodes that ended in the last tenth of the training, exploration included, stands
+beside it, as CleanRL states it.
 """
 
 import argparse
@@ -24,11 +25,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from neorl_agents import DQN, PPO, Reinforce
-from neorl_agents.learning import Steps
+from neorl_agents import DQN, PPO, SAC, TD3, Reinforce
+from neorl_agents.learning import Networks, Steps
 from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure.command_line import cache_directory
-from neorl_envs.classics import CartPole
+from neorl_envs.classics import CartPole, Pendulum
 from neorl_envs.scoring import score_episodes, scores
 from neorl_train import train_online
 from neorl_train.configuration import OnlineConfig
@@ -55,6 +56,14 @@ class Returns(Watcher):
 
 def learners() -> dict[str, tuple[Any, Plan, OnlineConfig]]:
     """Each with its plan and what it collects."""
+    small = {
+        "networks": Networks(hidden=(64, 64)),
+        "actor_learning_rate": 1e-3,
+        "critic_learning_rate": 1e-3,
+    }
+    sac = SAC(steps=Steps(batch_size=128, optimiser="sac", reward_scale="none"), **small)
+    td3 = TD3(steps=Steps(batch_size=128, reward_scale="none"), **small)
+    swing = (Plan(12_000, 1_000, 12_000), OnlineConfig(environments=2, warm_up=1_000))
     updates = (STEPS - 10_000) // 10
     dqn = OnlineConfig(environments=10, warm_up=10_000, capacity=10_000)
     rollouts = STEPS // (4 * 128)
@@ -79,6 +88,8 @@ def learners() -> dict[str, tuple[Any, Plan, OnlineConfig]]:
             Plan(STEPS // 5000, 10, STEPS // 5000),
             OnlineConfig(environments=10),
         ),
+        "sac, pendulum": (sac, *swing),
+        "td3, pendulum": (td3, *swing),
     }
 
 
@@ -99,7 +110,7 @@ def main() -> None:
 def measure(name: str) -> None:
     """Trains and judges the seeds that were not yet, one after another."""
     learner, plan, settings = learners()[name]
-    plant = CartPole()
+    plant = Pendulum() if name.endswith("pendulum") else CartPole()
     keys = jax.random.split(jax.random.key(1_000_000), 100)
     for seed in SEEDS:
         results: dict[str, Any] = json.loads(PATH.read_text()) if PATH.is_file() else {}
