@@ -215,7 +215,9 @@ def test_a_picture_of_the_episode() -> None:
 
 def test_importing_registers_and_does_nothing_else() -> None:
     code = (
-        "import sys, neorl_envs, gymnasium\n"
+        "import sys, neorl_envs\n"
+        "assert not {'jax', 'gymnasium'} & set(sys.modules)\n"
+        "import gymnasium\n"
         "assert 'neorl/ChemicalReactor-v0' in gymnasium.registry\n"
         "assert 'neorl/ChemicalReactor-physical-v0' in gymnasium.registry\n"
         "assert not {'matplotlib', 'tyro', 'neorl_envs.interfaces._gymnasium'} & set(sys.modules)\n"
@@ -223,5 +225,24 @@ def test_importing_registers_and_does_nothing_else() -> None:
         "jax.config.update('jax_num_cpu_devices', 2)\n"  # refused once a backend runs
         "neorl_envs.interfaces._gymnasium_names.register_environments()\n"  # twice is no error
     )
+    _run(code)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import gymnasium, neorl_envs",
+        "import neorl_envs.interfaces._gymnasium",
+        "import neorl_envs.interfaces._gymnasium_names, neorl_envs.ingest",
+        "import neorl_envs.pettingzoo_shells",
+        "import gymnasium; gymnasium.make('neorl_envs:neorl/CSTR-v0', disable_env_checker=True)",
+    ],
+)
+def test_the_registry_is_filled_whatever_is_imported_first(first: str) -> None:
+    _run(f"{first}\nimport gymnasium\nassert 'neorl/CSTR-v0' in gymnasium.registry")
+
+
+def _run(code: str) -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
     assert done.returncode == 0, done.stderr.decode()

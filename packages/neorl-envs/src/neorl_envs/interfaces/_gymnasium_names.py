@@ -1,7 +1,5 @@
 """Names in Gymnasium's registry; the shells are imported when one is made."""
 
-import gymnasium
-
 from neorl_envs.plants._table import ANNOUNCE, PLANTS, VERSIONED, environment_names
 
 NAMESPACE = "neorl"
@@ -30,6 +28,8 @@ def register_environment(name: str) -> None:
     Args:
         name: Name of the plant; one without a version, which ``make`` refuses, is left out.
     """
+    import gymnasium
+
     if not VERSIONED.fullmatch(name):
         return
     for physical in (False, True):
