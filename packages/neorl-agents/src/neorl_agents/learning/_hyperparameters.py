@@ -46,7 +46,9 @@ def require_number(
         x = np.asarray(value)
         above = (x > low) if open_low else (x >= low)
         below = (x < high) if open_high else (x <= high)
-        require(owner, field, bool(np.all(np.isfinite(x) & above & below)), expected)
+        finite = bool(np.all(np.isfinite(x)))
+        require(owner, field, finite, f"a finite number {expected}")
+        require(owner, field, bool(np.all(above & below)), expected)
 
 
 def require_count(owner: Any, *fields: str, least: int = 1) -> None:

@@ -46,6 +46,15 @@ def test_words_become_typed_values() -> None:
     assert not parsed("a", "--training.no-shuffle").training.shuffle
 
 
+@pytest.mark.parametrize("again", ["--training.updates", "--training.updates=7"])
+def test_an_option_that_is_given_twice_is_refused(again: str) -> None:
+    words = ["log.h5", "--training.updates", "5", *again.partition("=")[:1]]
+    with pytest.raises(InputError, match=r"--training\.updates is given twice; give it once"):
+        parsed(*words, "7")
+    with pytest.raises(InputError, match="--dry-run is given twice"):
+        parsed("log.h5", "--dry-run", "--dry_run")
+
+
 def test_defaults_may_be_given() -> None:
     default = Training(updates=7, rate=0.5)
     options = parse_options(Training, ["--updates", "8"], program="p", default=default)

@@ -72,6 +72,7 @@ def parse_options(
             description=description or kind.__doc__ or "",
         )
         given, words = {"default": part}, HELP[-1:]
+    _refuse_repeated(words, program)
     messages = io.StringIO()
     try:
         with contextlib.redirect_stderr(messages):
@@ -91,6 +92,16 @@ def parse_options(
     if unknown:
         raise _unknown(unknown[0], list(_names(kind, default)), program)
     return options
+
+
+def _refuse_repeated(words: Sequence[str], program: str) -> None:
+    """Refuses an option that is given twice, of which the parser would keep the last."""
+    seen: set[str] = set()
+    for word in words:
+        name = word.partition("=")[0].replace("_", "-")
+        if name.startswith("--") and name in seen:
+            raise InputError(f"{name} is given twice; give it once; see `{program} --help`")
+        seen.add(name)
 
 
 def _first_message(boxes: str) -> str:
