@@ -27,6 +27,14 @@ def pytest_configure() -> None:
     configure_tests()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _cache_of_its_own(tmp_path_factory):
+    """Logs of plants are collected once for these tests, and the user's own are left alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _process_left_alone(monkeypatch):
     """Commands that run inside the test process do not change its switches."""
@@ -84,6 +92,9 @@ class Notes:
 
     def compiling(self):
         self.compiled += 1
+
+    def takes(self, memory):
+        self.memory = memory
 
     def running(self):
         assert self.compiled

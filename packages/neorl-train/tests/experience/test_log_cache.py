@@ -1,10 +1,12 @@
+import os
+
 from neorl_envs import read_dataset
 from neorl_train.configuration import DataConfig
 from neorl_train.experience import collected_log, complete_log
 
 
 def test_a_damaged_log_of_an_environment_is_collected_again(tmp_path, monkeypatch, make_log):
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     calls, said = [], []
 
     def collect(env, controllers, *, plan, n_steps, key):
@@ -12,7 +14,7 @@ def test_a_damaged_log_of_an_environment_is_collected_again(tmp_path, monkeypatc
         return make_log()
 
     monkeypatch.setattr("neorl_train.experience._log_cache.collect_log", collect)
-    of = DataConfig(steps=300), tmp_path
+    of = (DataConfig(steps=300),)
     first, second = tmp_path / "first.h5", tmp_path / "second.h5"
     collected_log(*of, first, said.append)
     intact = complete_log(*of, first, said.append).content_hash
@@ -27,3 +29,31 @@ def test_a_damaged_log_of_an_environment_is_collected_again(tmp_path, monkeypatc
     collected_log(*of, tmp_path / "third.h5", said.append)
     assert read_dataset(tmp_path / "third.h5").content_hash == intact
     assert len(calls) == 2
+
+
+def test_the_cache_keeps_what_was_used_last_and_may_be_missing(tmp_path, monkeypatch, make_log):
+    log, calls, said = make_log(), [], []
+
+    def collect(env, controllers, *, plan, n_steps, key):
+        calls.append(n_steps)
+        return log
+
+    monkeypatch.setattr("neorl_train.experience._log_cache.collect_log", collect)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    logs = tmp_path / "cache" / "neorl" / "logs"
+    for number, steps in enumerate((300, 400)):
+        collected_log(DataConfig(steps=steps), tmp_path / f"{number}.h5", said.append)
+    size = (tmp_path / "0.h5").stat().st_size
+    for number, path in enumerate(sorted(logs.iterdir(), key=lambda path: path.stat().st_mtime)):
+        os.utime(path, (number, number))
+    collected_log(DataConfig(steps=300), tmp_path / "again.h5", said.append)  # the oldest, used
+    monkeypatch.setattr("neorl_train.experience._log_cache.MOST_BYTES", 2.5 * size)
+    collected_log(DataConfig(steps=500), tmp_path / "2.h5", said.append)
+    assert len(list(logs.iterdir())) == 2
+    collected_log(DataConfig(steps=300), tmp_path / "kept.h5", said.append)
+    assert calls == [300, 400, 500]
+    assert (tmp_path / "1.h5").stat().st_size == size  # a run keeps what the cache gave away
+    (tmp_path / "a file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
+    collected_log(DataConfig(steps=600), tmp_path / "3.h5", said.append)
+    assert read_dataset(tmp_path / "3.h5").content_hash == log.content_hash

@@ -25,13 +25,13 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
         InputError: If the log is gone, damaged beyond repair, or another than the run began with.
     """
     config, directory, reporter = run.config, session.directory, session.reporter
-    path, runs = run.source.log_file(directory.dataset), Path(config.output.directory)
+    path = run.source.log_file(directory.dataset)
     if isinstance(run.source, PlantSource) and not config.data.steps:
         return None
     _collected(run, session)
     reporter.stage(f"reading {path.name}")
     with session.timings.stage("read the log"):
-        dataset = run.dataset or complete_log(config.data, runs, path, reporter.say)
+        dataset = run.dataset or complete_log(config.data, path, reporter.say)
     _record(run, session, dataset, path)
     if not np.asarray(dataset.transitions.terminated).any():
         reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
@@ -69,7 +69,7 @@ def _collected(run: ResolvedRun, session: Session) -> None:
     reporter.stage(f"collecting {config.data.steps} steps of {run.source.name}")
     run.kind.take_log(run, directory)
     with session.timings.stage("collect or copy the log"):
-        collected_log(config.data, Path(config.output.directory), directory.dataset, reporter.say)
+        collected_log(config.data, directory.dataset, reporter.say)
 
 
 def _record(run: ResolvedRun, session: Session, dataset: Dataset, path: Path) -> None:

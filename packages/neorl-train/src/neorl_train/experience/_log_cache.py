@@ -1,5 +1,6 @@
-"""The log of an environment, collected once and linked into every run that asks for it."""
+"""The log of an environment, collected once a user and linked into every run that asks for it."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure import replacing
-from neorl_core.infrastructure.command_line import one_line
+from neorl_core.infrastructure.command_line import cache_directory, one_line
 from neorl_envs import Dataset, collect_log, make, write_dataset
 from neorl_envs.plants import PLANTS
 from neorl_envs.recording import quality
@@ -21,15 +22,15 @@ from neorl_train.experience._changed_plant import changed_plant
 from neorl_train.experience._source import data_keys, read_log
 from neorl_train.runs._names import LOG_CACHE
 
+MOST_BYTES = 10e9
+"""Bytes of all logs of a user's cache; the one unused for longest is removed first."""
 
-def collected_log(
-    data: DataConfig, runs: Path, run_dataset: Path, say: Callable[[str], None]
-) -> None:
-    """Puts the environment's log into a run, from the cache of the runs' folder if it is there.
+
+def collected_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None]) -> None:
+    """Puts the environment's log into a run, from the user's cache if it is there.
 
     Args:
         data: Its source is an environment.
-        runs: Folder of all runs.
         run_dataset: Path of the destination; kept if it is there.
         say: Called with one line that names where the log came from.
 
@@ -38,16 +39,23 @@ def collected_log(
     """
     if run_dataset.exists():
         return
-    cached = _cached_log(data, runs)
-    if not cached.exists():
-        cached.parent.mkdir(parents=True, exist_ok=True)
+    cached = _cached_log(data)
+    if cached.exists():
+        say(f"log taken from {cached}")
+    else:
         env = changed_plant(data.source, data.constants)
         key, _ = data_keys(data)
         controllers, plan = quality(env, data.quality)
         log = collect_log(env, controllers, plan=plan, n_steps=data.steps, key=key)
-        write_dataset(cached, log)
-    else:
-        say(f"log taken from {cached}")
+        try:
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            write_dataset(cached, log)
+        except OSError:  # no home, or no space there: the run has its log all the same
+            write_dataset(run_dataset, log)
+            return
+        _make_room(cached)
+    with contextlib.suppress(OSError):
+        os.utime(cached)
     with replacing(run_dataset) as copy:
         try:
             os.link(cached, copy)
@@ -55,14 +63,23 @@ def collected_log(
             shutil.copyfile(cached, copy)
 
 
-def complete_log(
-    data: DataConfig, runs: Path, run_dataset: Path, say: Callable[[str], None]
-) -> Dataset:
+def _make_room(latest: Path) -> None:
+    """Removes logs that were not used for long, while all of them are too large; links stay."""
+    with contextlib.suppress(OSError):
+        known = [(path.stat(), path) for path in latest.parent.glob("*.h5") if path != latest]
+        total = latest.stat().st_size + sum(stat.st_size for stat, _ in known)
+        for stat, path in sorted(known, key=lambda one: one[0].st_mtime):
+            if total <= MOST_BYTES:
+                return
+            path.unlink(missing_ok=True)
+            total -= stat.st_size
+
+
+def complete_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None]) -> Dataset:
     """Reads the log that was collected for a run; a damaged one is collected again, for it can be.
 
     Args:
         data: Its source is an environment.
-        runs: Folder of all runs.
         run_dataset: Path where :func:`collected_log` put it.
         say: Called with one line if it was damaged.
 
@@ -75,13 +92,13 @@ def complete_log(
     except InputError as error:
         say(f"{one_line(error)}: collecting it again")
     # The same file under two names: the next run would meet the damage too.
-    for damaged in (run_dataset, _cached_log(data, runs)):
+    for damaged in (run_dataset, _cached_log(data)):
         damaged.unlink(missing_ok=True)
-    collected_log(data, runs, run_dataset, say)
+    collected_log(data, run_dataset, say)
     return read_log(data, run_dataset)
 
 
-def _cached_log(data: DataConfig, runs: Path) -> Path:
+def _cached_log(data: DataConfig) -> Path:
     """Its name is a digest of all that the log is a function of, the code included."""
     inputs = {
         "steps": data.steps,
@@ -89,7 +106,7 @@ def _cached_log(data: DataConfig, runs: Path) -> Path:
         "seed": data.seed,
         "constants": data.constants,
     }
-    return runs / LOG_CACHE / f"{plant_digest(data.source, inputs)}.h5"
+    return cache_directory(LOG_CACHE) / f"{plant_digest(data.source, inputs)}.h5"
 
 
 def plant_digest(source: str, inputs: Mapping[str, Any]) -> str:
@@ -102,7 +119,7 @@ def plant_digest(source: str, inputs: Mapping[str, Any]) -> str:
     module = type(make(source)).__module__
     code = hashlib.sha256()
     for package in dict.fromkeys(("neorl_core", "neorl_envs", module.partition(".")[0])):
-        for path in _code(package):
+        for path in source_files(package):
             code.update(path.read_bytes())
     known = {
         "source": source,
@@ -114,7 +131,7 @@ def plant_digest(source: str, inputs: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _code(package: str) -> list[Path]:
+def source_files(package: str) -> list[Path]:
     """The source files of an imported package, or of a module that stands alone."""
     file = getattr(sys.modules[package], "__file__", None)
     if file is None:

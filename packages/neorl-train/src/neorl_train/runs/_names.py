@@ -8,8 +8,9 @@ FINE_TUNING = "finetune.json"
 REPORT, BUNDLE = "report.html", "policy.bundle"
 CRITICS, CRITIC_METRICS = "critics.json", "critics/metrics.jsonl"
 EVALUATIONS, STARTS = "evaluations", "starts.json"
+PROFILE = "profile"
 
-LOG_CACHE, BASELINE_CACHE = ".logs", ".baselines"
+LOG_CACHE, BASELINE_CACHE = "logs", ".baselines"
 MLFLOW_DATABASE, MLFLOW_ARTIFACTS, MLFLOW_LOCK = "mlflow.db", "mlflow-artifacts", "mlflow.lock"
 
 RUNNING, INTERRUPTED, FAILED, FINISHED = "running", "interrupted", "failed", "finished"

@@ -7,10 +7,14 @@ import sys
 from pathlib import Path
 
 
-def cache_directory() -> Path:
-    """Folder of the user for compiled programs."""
+def cache_directory(what: str = "jax") -> Path:
+    """Folder of the user for what can be made again.
+
+    Args:
+        what: Its name; ``"jax"`` are compiled programs.
+    """
     root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "neorl" / "jax"
+    return Path(root) / "neorl" / what
 
 
 def command_prefix(program: str) -> str:
