@@ -237,8 +237,11 @@ def test_a_full_disk_is_one_line_and_the_run_continues(folder, straight, size):
     before = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
     words = ("run", "small.toml", "--output.directory", f"full-{size}", "--quiet")
     _, err = _finish(_start(folder, *words, before=before), code=2)
-    last = err.strip().splitlines()[-1]
+    first, *notes, last = err.strip().splitlines()
     assert last.startswith("neorl-train: no free disk space to write"), err
+    assert first.startswith("run ") or not notes
+    assert len(notes) <= 4, err  # what was not declared, and the record that could not be written
+    assert "Traceback" not in err
     run = folder / f"full-{size}" / "0001"
     if (run / "run.json").exists():
         assert f"resume {run}" in last
@@ -288,6 +291,23 @@ def test_a_finished_run_is_left_alone_until_a_result_is_damaged(folder, straight
     _, err = _finish(_start(folder, "resume", str(run), "--quiet"), code=2)
     assert "metrics.jsonl" in err
     assert "line 1" in err
+
+
+def test_a_run_of_other_versions_is_continued_with_a_word_and_keeps_both(folder, straight):
+    """F10: results would otherwise be of one version in the record, and of two in truth."""
+    run = folder / "older" / "0001"
+    shutil.copytree(folder / "straight" / "0001", run)
+    (run / "verdict.json").unlink()
+    record = json.loads((run / "run.json").read_text())
+    now = dict(record["versions"])
+    record["versions"]["neorl-train"] = "0.0.9"
+    (run / "run.json").write_text(json.dumps(record))
+    _, err = _finish(_start(folder, "resume", str(run), "--quiet"))
+    assert f"the run began with neorl-train 0.0.9, this is {now['neorl-train']}" in err
+    after = json.loads((run / "run.json").read_text())
+    assert after["versions"]["neorl-train"] == "0.0.9"
+    assert [one["versions"] for one in after["resumed_with"]] == [now]
+    assert _result(run) == straight
 
 
 def test_a_changed_configuration_or_log_is_refused(folder, straight):

@@ -31,6 +31,7 @@ from neorl_train.runs._checkpoint_manifest import (
     stored_leaves,
 )
 from neorl_train.runs._disk_space import require_free_space
+from neorl_train.runs._orbax_noise import begin_write, end_write
 
 ARRAYS, MANIFEST = "arrays", "manifest"
 SETTLE = 0.2
@@ -116,6 +117,7 @@ class Checkpoints:
         require_free_space(self.folder, sum(leaf.nbytes for leaf in leaves.values()))
         manifest = make_manifest(tree, {**self._identity, "step": step})
         items = {ARRAYS: leaves, MANIFEST: manifest}
+        begin_write()
         self._pending = manager.save_checkpointables_async(step, items, force=force)
         return True
 
@@ -124,6 +126,7 @@ class Checkpoints:
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
+            end_write()
 
     def close(self) -> None:
         """Waits and lets go of the folder."""

@@ -8,13 +8,15 @@ from typing import Any, Protocol
 
 from neorl_core.infrastructure.command_line import one_line
 from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import METRICS
+from neorl_train.runs._names import METRICS, MLFLOW_DATABASE
 from neorl_train.runs._system_metrics import SAMPLE_SECONDS, SystemMetrics
 
 MISSING = (
     f"MLflow is not installed, so metrics are in {METRICS} alone; "
     "`pip install 'neorl-train[mlflow]'` and `neorl-train track RUN` write them later"
 )
+DAMAGED = ("already exists", "malformed", "not a database")
+"""What SQLite says of a database that a full disk left half made, or that is none."""
 LAST_SECONDS = 30.0
 """Most seconds that the end of a run waits for a database or a server."""
 
@@ -80,8 +82,12 @@ class MlflowTracker:
         return self._message(self._error) if self._error else ""
 
     def _message(self, reason: str) -> str:
+        first = ""
+        if any(words in reason for words in DAMAGED):
+            database = self._run.path.parent / MLFLOW_DATABASE
+            first = f"move {database} away, which is damaged, and "
         return (
-            f"tracking stopped ({reason}); the records are complete: "
+            f"tracking stopped ({reason}); the records are complete: {first}"
             f"`neorl-train track {self._run.path}` writes them later"
         )
 
