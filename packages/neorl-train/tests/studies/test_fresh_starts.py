@@ -17,6 +17,7 @@ QUICK = [
     "--data.steps", "1500",
     "--data.held-out", "0.25",
     "--evaluation.starts", "8",
+    "--evaluation.seed", "1",
     "--output.no-tracking",
     "--quiet",
 ]  # fmt: skip
@@ -47,6 +48,14 @@ def test_a_run_is_judged_again_and_itself_left_as_it_was(tmp_path, monkeypatch, 
     own = json.loads(before["evaluation.json"])["tables"]["rows"]
     assert found[2]["tables"]["rows"] == own
     assert found[0]["tables"]["rows"] != own
+    # Whoever asks for the same again is given it, and so is a run that would be evaluated alike.
+    monkeypatch.setattr("neorl_train.studies._fresh_starts._evaluated", None)
+    monkeypatch.setattr("neorl_train.evaluation._simulated.evaluate", None)
+    assert main(["evaluate", "runs/0001", "--seed", "1"]) == 0
+    assert len(list((run / "evaluations").iterdir())) == 3
+    assert main(["run", *QUICK]) == 0
+    other = tmp_path / "runs" / "0002"
+    assert {name: (other / name).read_bytes() for name in before} == before
     assert main(["evaluate", "runs/0001", "--candidate", "iql-0"]) == 2
     assert "has no policy iql-0; it has bc-0, bc-1" in capsys.readouterr().err
     assert main(["evaluate", "runs/0001", "--starts", "1"]) == 2

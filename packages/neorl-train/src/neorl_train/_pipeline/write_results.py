@@ -1,11 +1,27 @@
-"""Writes the files of an evaluation in an order that survives interruption."""
+"""Writes an evaluation in an order that survives interruption, and finds one that is equal."""
 
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from neorl_train.results._file import write_evaluation
+import jax
+
+from neorl_core import InputError, Policy
+from neorl_train.experience._log_cache import source_files
+from neorl_train.results._file import read_evaluation, write_evaluation
 from neorl_train.results._results import Evaluation
+from neorl_train.runs._checkpoint_manifest import tree_digest
+from neorl_train.runs._directory import RunDirectory, numbered
+from neorl_train.runs._names import EVALUATION, TRACES
 from neorl_train.verdicts._file import write_verdict
 from neorl_train.verdicts._rule import Verdict
+
+INPUTS, RESULTS = "evaluation_inputs", "evaluation_digest"
+"""Fields of the record: of all that an evaluation is a function of, and of the evaluation."""
+OURS = ("neorl_core", "neorl_envs", "neorl_safety", "neorl_agents", "neorl_train")
 
 
 def write_results(run: Path, evaluation: Evaluation, verdict: Verdict) -> None:
@@ -21,3 +37,66 @@ def write_results(run: Path, evaluation: Evaluation, verdict: Verdict) -> None:
     """
     write_evaluation(run, evaluation)
     write_verdict(run, verdict)
+
+
+def evaluation_inputs(
+    record: Mapping[str, Any], policies: Mapping[str, Policy], **further: Any
+) -> str:
+    """A digest of all that the evaluation of a run is a function of, our own code included.
+
+    Args:
+        record: Record of the run, with the hash of its configuration and that of its log.
+        policies: What is evaluated.
+        **further: What else decides, as plain JSON.
+
+    Returns:
+        The digest; empty where something takes part whose code is not watched: a learner, a plant
+        or a reader of another distribution, or the run that a fine-tuning began with.
+    """
+    if any(record.get("origins", {}).values()) or record.get("fine_tunes"):
+        return ""
+    code = hashlib.sha256()
+    for package in OURS:
+        for path in source_files(package):
+            code.update(path.read_bytes())
+    known = {
+        "config": record["config_hash"],
+        "log": record.get("dataset", {}).get("content_hash", ""),
+        "policies": tree_digest(dict(policies)),
+        "code": code.hexdigest(),
+        "versions": {name: metadata.version(name) for name in ("jax", "numpy", "scipy")},
+        "devices": [jax.default_backend(), jax.local_device_count()],
+        **further,
+    }
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+
+
+def equal_evaluation(run: RunDirectory, inputs: str) -> tuple[Path, Evaluation] | None:
+    """The evaluation of another run of the same folder that is a function of the same inputs.
+
+    Args:
+        run: The run that is to be evaluated.
+        inputs: Digest of its inputs; where it is empty, none is equal.
+
+    Returns:
+        The other run and its evaluation, unchanged since it was written; ``None`` if there is none.
+    """
+    for path in reversed(numbered(run.path.parent)):
+        try:
+            record = RunDirectory(path).record()
+            same = bool(inputs) and record.get(INPUTS) == inputs
+            if same and path != run.path and record.get(RESULTS) == results_digest(path):
+                return path, read_evaluation(path)
+        except (OSError, InputError):
+            continue
+    return None
+
+
+def results_digest(run: Path) -> str:
+    """Of the files of an evaluation.
+
+    Raises:
+        OSError: If one is not there.
+    """
+    files = [(run / name).read_bytes() for name in (EVALUATION, TRACES)]
+    return hashlib.sha256(b"\0".join(files)).hexdigest()
