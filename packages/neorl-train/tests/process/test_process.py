@@ -1,6 +1,8 @@
 """Switches of the process, signals, progress and the account of time."""
 
+import gzip
 import io
+import json
 import os
 import re
 import signal
@@ -10,10 +12,13 @@ import textwrap
 import time
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from neorl_train import InterruptedRunError
 from neorl_train._process import switches
+from neorl_train._process.profiling import Profile
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.switches import cores, prepare_process
@@ -143,3 +148,34 @@ def test_time_is_counted_from_the_start_of_the_process():
     assert timings.to_dict()["stages"] == [{"name": "sleep", "seconds": round(seconds, 3)}]
     assert "sleep" in timings.table()
     assert "after start" in timings.table()
+
+
+def test_a_trace_holds_what_ran_in_the_first_chunk(tmp_path):
+    """Read back as the page that shows it reads it: the operations of XLA are in it, by name."""
+    profile = Profile(tmp_path)
+    multiply = jax.jit(jnp.dot)
+    square = jnp.ones((64, 64))
+    multiply(square, square).block_until_ready()
+    for name in ("bc", "iql"):
+        profile.begin(name)
+        multiply(square, square).block_until_ready()
+        if name == "bc":
+            profile.chunk()
+    profile.end()
+    profile.end()
+    for name in ("bc", "iql"):
+        (trace,) = (tmp_path / name).rglob("perfetto_trace.json.gz")
+        names = {
+            event.get("name")
+            for event in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+        }
+        assert any("dot" in str(one) for one in names)
+        assert len(list((tmp_path / name).rglob("*.xplane.pb"))) == 1
+
+
+def test_without_a_folder_nothing_is_traced(monkeypatch):
+    monkeypatch.setattr(jax.profiler, "start_trace", None)
+    profile = Profile()
+    profile.begin("bc")
+    profile.chunk()
+    profile.end()

@@ -37,6 +37,8 @@ examples:
 """
 
 PLAN = "federation.toml"
+UNTAKEN = ("profile",)
+"""Flags of a run that a federation does not take."""
 DEFAULTS: dict[str, Any] = {
     "training": {"algorithms": ("td3_bc",), "seeds": (0,)},
     "output": {"directory": "federations", "tracking": False},
@@ -60,15 +62,16 @@ def read_federation(
         InputError: In one line, for whatever is wrong.
         SystemExit: After ``--help``.
     """
-    words = [word for word in arguments if word not in FLAGS]
-    flags = Flags(**{field.name: flag in arguments for flag, field in FLAGS.items()})
+    taken = {flag: field for flag, field in FLAGS.items() if field.name not in UNTAKEN}
+    words = [word for word in arguments if word not in taken]
+    flags = Flags(**{field.name: flag in arguments for flag, field in taken.items()})
     base = updated(config_type(algorithms)(), DEFAULTS)
     require_importable(base, words)
     named = []
     while words and not words[0].startswith("-"):
         named.append(words.pop(0))
     folder, document = _document(named, words)
-    kind = _federation_type(with_flags(type(base)))
+    kind = _federation_type(with_flags(type(base), without=UNTAKEN))
     default, sites, faults = _from_document(document, kind(**_fields(base)), named)
     options = parse_options(
         kind, words, program="neorl-train federate", default=default, description=USAGE,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -155,12 +155,19 @@ def _with_fitting_chunk(config: Config) -> Config:
     return dataclasses.replace(config, training=dataclasses.replace(training, chunk=chunk))
 
 
-def with_flags(kind: type[Config]) -> type[Config]:
-    """The configuration with the flags as options beside its sections, for one parser of both."""
+def with_flags(kind: type[Config], *, without: Collection[str] = ()) -> type[Config]:
+    """The configuration with the flags as options beside its sections, for one parser of both.
+
+    Args:
+        kind: The configuration.
+        without: Fields of the flags that the command does not take.
+    """
     import tyro
 
     fields = []
     for field in dataclasses.fields(Flags):
+        if field.name in without:
+            continue
         words = field.metadata["help"]
         marks = tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help=words)
         fields.append((field.name, Annotated[(bool, *marks)], flag_field(words)))

@@ -29,11 +29,13 @@ class Flags:
         quiet: Whether progress is left out.
         timings: Whether a table says where the time went.
         json: Whether results are printed as JSON.
+        profile: Whether the run directory gets traces of the profiler.
     """
 
     quiet: bool = flag_field("print no progress")
     timings: bool = flag_field("print a table of where the time went")
     json: bool = flag_field("print results as JSON in place of text")
+    profile: bool = flag_field("trace the first chunks of every learner into RUN/profile")
 
 
 FLAGS = {f"--{field.name}": field for field in dataclasses.fields(Flags)}

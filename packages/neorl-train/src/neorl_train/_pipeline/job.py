@@ -22,6 +22,7 @@ from neorl_train._pipeline.resolution import Resolved, reopened, resolved
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train._pipeline.stages import all_stages
 from neorl_train._pipeline.watcher import READY
+from neorl_train._process.profiling import Profile
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
@@ -31,9 +32,12 @@ from neorl_train.configuration._validation import validate
 from neorl_train.runs._directory import RunDirectory, create_run
 from neorl_train.runs._disk_space import one_line_when_full
 from neorl_train.runs._lock import locked
-from neorl_train.runs._names import FAILED, FINISHED, INTERRUPTED, RECORD, RUNNING
+from neorl_train.runs._names import FAILED, FINISHED, INTERRUPTED, PROFILE, RECORD, RUNNING
 from neorl_train.training._processes import LostProcessError, all_or_none, text_of_leader
 from neorl_train.training._queues import EXECUTION_MODE, SHARED_MODE
+
+FIRST_STAGE = "check the configuration, read the log of a file"
+"""Of the timings: what precedes the stages of a run."""
 
 
 def run_job(
@@ -41,6 +45,8 @@ def run_job(
     reporter: Reporter,
     timings: Timings,
     about: Mapping[str, Any] | None = None,
+    *,
+    profile: bool = False,
 ) -> RunDirectory:
     """Runs a new job; nothing is written before every value was checked.
 
@@ -52,6 +58,7 @@ def run_job(
         reporter: Reporter of progress.
         timings: Record of where the time goes.
         about: Further entries of the run's record, as plain JSON; none by default.
+        profile: Whether the run directory gets traces of the first chunks of every learner.
 
     Returns:
         The directory of the finished run.
@@ -61,10 +68,10 @@ def run_job(
             resumed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
-    with all_or_none("begin the run"):
+    with all_or_none("begin the run"), timings.stage(FIRST_STAGE):
         complete, run = begin_job(config, reporter, about)
     with _left_only_if_begun(run, timings):
-        return carry_on(complete, run, reporter, timings)
+        return carry_on(complete, run, reporter, timings, profile=profile)
 
 
 def begin_job(
@@ -104,13 +111,20 @@ def _left_only_if_begun(run: RunDirectory, timings: Timings) -> Iterator[None]:
         yield
     except InputError as error:
         full = isinstance(error.__cause__, Exception) and is_full_disk(error.__cause__)
-        if READY not in timings.moments and not full:
-            shutil.rmtree(run.path, ignore_errors=True)
-        raise
+        if READY in timings.moments or full:
+            raise
+        shutil.rmtree(run.path, ignore_errors=True)
+        reason = f"{one_line(error)}; nothing was trained, and {run.path} is removed"
+        raise InputError(reason) from error
 
 
 def resume_job(
-    run: RunDirectory, config: Config, reporter: Reporter, timings: Timings
+    run: RunDirectory,
+    config: Config,
+    reporter: Reporter,
+    timings: Timings,
+    *,
+    profile: bool = False,
 ) -> RunDirectory:
     """Continues a job where its last checkpoints left it, to the same bits.
 
@@ -122,6 +136,7 @@ def resume_job(
         config: Configuration read from that directory.
         reporter: Reporter of progress.
         timings: Record of where the time goes.
+        profile: As for :func:`run_job`, of what is left of each learner.
 
     Returns:
         The directory of the finished run.
@@ -131,12 +146,13 @@ def resume_job(
     """
     with all_or_none("resume the run"):
         _require_resumable(run, config)
-        complete = None if is_complete(run) else _reopened(run, config, reporter)
+        with timings.stage(FIRST_STAGE):
+            complete = None if is_complete(run) else _reopened(run, config, reporter)
     if complete is None:
         reporter.say(f"run {run.path} is finished and its results are complete: nothing to do")
         text_of_leader("")
         return run
-    return carry_on(complete, run, reporter, timings)
+    return carry_on(complete, run, reporter, timings, profile=profile)
 
 
 def _require_resumable(run: RunDirectory, config: Config) -> None:
@@ -237,16 +253,29 @@ def first_record(complete: Resolved) -> dict[str, Any]:
 
 
 def carry_on(
-    resolved_run: ResolvedRun, run: RunDirectory, reporter: Reporter, timings: Timings
+    resolved_run: ResolvedRun,
+    run: RunDirectory,
+    reporter: Reporter,
+    timings: Timings,
+    *,
+    profile: bool = False,
 ) -> RunDirectory:
     """Carries out what is left of a run, in its own directory, and records how it ended.
+
+    Args:
+        resolved_run: What its stages read.
+        run: Its directory.
+        reporter: Reporter of progress.
+        timings: Record of where the time goes.
+        profile: Whether the first chunks of every learner are traced.
 
     Raises:
         InputError: As for :func:`run_job`.
         InterruptedRunError: After a signal; the run can be resumed.
     """
     with locked(run), StopSignal(reporter.say) as stop:
-        session = Session(run, reporter, stop, timings)
+        traces = Profile(run.path / PROFILE if profile else None)
+        session = Session(run, reporter, stop, timings, traces)
         with _accounted(session), one_line_when_full(f"run {run.path.name}", run.resume_line()):
             run.update_record(status=RUNNING, resume=run.resume_line(), error="")
             text_of_leader(dump_toml(config_to_dict(resolved_run.config)))

@@ -8,6 +8,7 @@ from neorl_core import Policy, Spec
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_envs.recording import BehaviourPolicy, behaviour_policies, quality
+from neorl_train._process.profiling import Profile
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
@@ -68,12 +69,14 @@ class Session:
         reporter: Reporter of progress.
         stop: Flag that signals set.
         timings: Record of where the time goes.
+        profile: Traces of the first chunks of every learner; none by default.
     """
 
     directory: RunDirectory
     reporter: Reporter
     stop: StopSignal
     timings: Timings
+    profile: Profile = dataclasses.field(default_factory=Profile)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

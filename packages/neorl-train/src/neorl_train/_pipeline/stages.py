@@ -1,14 +1,12 @@
 """The stages of the main job: log, training, policies, evaluation, verdict, report."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from neorl_agents import ALGORITHMS
 from neorl_core import Policy
-from neorl_core.infrastructure.command_line import StoppedError
 from neorl_safety.guards import describe_settings
 from neorl_safety.monitoring import Watch
 from neorl_train._pipeline.artefacts import (
@@ -30,7 +28,15 @@ from neorl_train._pipeline.origins import origin_of
 from neorl_train._pipeline.processes import leader
 from neorl_train._pipeline.resolved_run import Learned, ResolvedRun, Session, Task
 from neorl_train._pipeline.retuning import Retuning, chosen_candidate, retuning_of
-from neorl_train._pipeline.watcher import RunWatcher
+from neorl_train._pipeline.watcher import RunWatcher, tracked
+from neorl_train._pipeline.write_results import (
+    INPUTS,
+    RESULTS,
+    equal_evaluation,
+    evaluation_inputs,
+    results_digest,
+    write_results,
+)
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._fallback import fallback_policies
@@ -43,9 +49,9 @@ from neorl_train.results._results import Evaluation
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import fallback_names
 from neorl_train.runs._records import Records
-from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, Tracker, mlflow_installed
+from neorl_train.runs._tracker import Tracker
 from neorl_train.training._loop import Trained
-from neorl_train.training._plan import Plan
+from neorl_train.training._plan import plan_of
 from neorl_train.training._processes import all_or_none, end_together, stop_of_all
 from neorl_train.verdicts._trial import LogPrediction, trial_verdict
 
@@ -59,7 +65,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         # Loops may be refused, so before training.
         controllers = _fit_controllers(run, session, experience)
         retuning, retuned = _retune(run, session, experience, controllers)
-    with _tracked(run, session) as tracker:
+    with tracked(run, session) as tracker:
         learned = _train_all(run, session, experience, controllers, tracker)
         end_together()
         _leave_what_was_tried(run, session, learned)
@@ -68,10 +74,18 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         guarding = _leave_guard(run, session, experience, controllers, watches)
         candidate, prediction = _choose(run, session, retuning, policies)
         with session.timings.stage("evaluate"):
-            evaluation = _evaluate(
-                run, session, experience, policies, controllers, candidate, guarding
-            )
+            inputs = evaluation_inputs(session.directory.record(), policies, candidate=candidate)
+            known = equal_evaluation(session.directory, inputs)
+            if known is None:
+                evaluation = _evaluate(
+                    run, session, experience, policies, controllers, candidate, guarding
+                )
+            else:
+                path, evaluation = known
+                session.reporter.note(f"evaluation taken from {path}: nothing in it would differ")
             _leave_results(run, session, experience, learned, evaluation, prediction)
+            digest = results_digest(session.directory.path)
+            session.directory.update_record(**{INPUTS: inputs, RESULTS: digest})
         session.reporter.end()
         write_run_report(session.directory, session.reporter, session.timings)
 
@@ -138,33 +152,6 @@ def _choose(
     return candidate, prediction
 
 
-@contextmanager
-def _tracked(run: ResolvedRun, session: Session) -> Iterator[Tracker]:
-    """A tracker that is told how the run ended; what went wrong with it is said, and no more."""
-    tracker = _tracker(run, session)
-    status = "FAILED"
-    try:
-        yield tracker
-        status = "FINISHED"
-    except StoppedError:
-        status = "KILLED"
-        raise
-    finally:
-        with session.timings.stage("tracking"):
-            trouble = tracker.finish(status)
-        if trouble:
-            session.reporter.say(trouble)
-
-
-def _tracker(run: ResolvedRun, session: Session) -> Tracker:
-    if not run.config.output.tracking:
-        return NoTracker()
-    if not mlflow_installed():
-        session.reporter.say(MISSING)
-        return NoTracker()
-    return MlflowTracker(session.directory)
-
-
 def _train_all(
     run: ResolvedRun,
     session: Session,
@@ -187,6 +174,7 @@ def _train_all(
                 reporter=session.reporter,
                 tracker=tracker,
                 timings=session.timings,
+                profile=session.profile,
             )
             stage = session.timings.stage(f"train {name}")
             with stage, session.stop.later(), leader.resumable(session):
@@ -197,6 +185,7 @@ def _train_all(
             session.reporter.end()
             _leave_policies(run, session, experience, name, learned[name].trained)
     finally:
+        session.profile.end()
         records.close()
     return learned
 
@@ -213,13 +202,12 @@ def task_of(
     """What one learner is trained with."""
     config, say = run.config, session.reporter.say
     content = _content_hash(experience)
-    training = config.training
     own = run_checkpoints(session.directory, config, name, content, say)
     return Task(
         name=name,
         learner=hyperparameters(config, name),
-        seeds=training.seeds,
-        plan=Plan(training.updates, training.chunk, config.checkpoints.interval),
+        seeds=config.training.seeds,
+        plan=plan_of(config),
         watcher=watcher,
         checkpoints=leader.checkpoints_for_all(own),
         validate=validation,
@@ -350,7 +338,6 @@ def _leave_results(
     prediction: LogPrediction | None,
 ) -> None:
     """Writes the evaluation with its verdict, and before it what a fine-tuning brought."""
-    from neorl_train._pipeline.write_results import write_results
     from neorl_train.verdicts._rule import verdict
 
     path, validation = session.directory.path, validation_of(run, experience)

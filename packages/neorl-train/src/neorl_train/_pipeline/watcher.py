@@ -1,15 +1,21 @@
 """Relays training events to the record, the progress bar and MLflow."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from neorl_core.infrastructure import publish_compiled_programs
+from neorl_core.infrastructure.command_line import StoppedError
+from neorl_train._pipeline.resolved_run import ResolvedRun, Session
+from neorl_train._process.profiling import Profile
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.runs._checkpoints import import_ahead
 from neorl_train.runs._records import Records, read_records
-from neorl_train.runs._tracker import Tracker
+from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, Tracker, mlflow_installed
+from neorl_train.training._memory import TrainingMemory, in_words
 
 READY, COMPILED, FIRST_CHUNK = "states ready", "compiled", "end of the first chunk"
 
@@ -25,6 +31,7 @@ class RunWatcher:
         reporter: Reporter of progress.
         tracker: Tracker that follows the records.
         timings: Record of the end of the first chunk.
+        profile: Traces of the first chunks; none by default.
     """
 
     def __init__(
@@ -37,10 +44,12 @@ class RunWatcher:
         reporter: Reporter,
         tracker: Tracker,
         timings: Timings,
+        profile: Profile | None = None,
     ) -> None:
         self._algorithm, self._seeds, self._updates = algorithm, seeds, updates
         self._records, self._reporter = records, reporter
         self._tracker, self._timings = tracker, timings
+        self._profile = profile or Profile()
         self._begun, self._showing = 0, False
 
     def begin(self, step: int) -> bool:
@@ -63,13 +72,20 @@ class RunWatcher:
         self._timings.mark(READY)
         self._reporter.stage(f"compiling {self._algorithm}")
 
+    def takes(self, memory: TrainingMemory) -> None:
+        """Says how much memory, before it is taken."""
+        has = f"; {memory.place} {in_words(memory.available)}" if memory.is_known else ""
+        self._reporter.note(f"training {self._algorithm} takes {memory}{has}")
+
     def running(self) -> None:
         """Notes the time."""
         self._timings.mark(COMPILED)
+        self._profile.begin(self._algorithm)
 
     def chunk(self, step: int, metrics: list[dict[str, float]]) -> None:
         """Records a chunk and shows the loss that comes first in the alphabet."""
         self._timings.mark(FIRST_CHUNK)
+        self._profile.chunk()
         self._write("chunk", step, metrics)
         if not self._showing:
             self._showing = True
@@ -107,3 +123,30 @@ def _happened(algorithm: str, step: int, validated: bool, line: dict[str, Any]) 
     if line["algorithm"] != algorithm or line["step"] < step:
         return True
     return line["step"] == step and (validated or line["kind"] == "chunk")
+
+
+@contextmanager
+def tracked(run: ResolvedRun, session: Session) -> Iterator[Tracker]:
+    """A tracker that is told how the run ended; what went wrong with it is said, and no more."""
+    tracker = _tracker(run, session)
+    status = "FAILED"
+    try:
+        yield tracker
+        status = "FINISHED"
+    except StoppedError:
+        status = "KILLED"
+        raise
+    finally:
+        with session.timings.stage("tracking"):
+            trouble = tracker.finish(status)
+        if trouble:
+            session.reporter.say(trouble)
+
+
+def _tracker(run: ResolvedRun, session: Session) -> Tracker:
+    if not run.config.output.tracking:
+        return NoTracker()
+    if not mlflow_installed():
+        session.reporter.say(MISSING)
+        return NoTracker()
+    return MlflowTracker(session.directory)

@@ -31,6 +31,11 @@ class Reporter:
         else:
             print(line, file=self._stream, flush=True)
 
+    def note(self, line: str) -> None:
+        """One line that stays, unless there is to be quiet."""
+        if not self._quiet:
+            self.say(line)
+
     def stage(self, name: str, *, total: float = 0.0, done: float = 0.0, unit: str = "") -> None:
         """Begins a stage and ends the one before.
 

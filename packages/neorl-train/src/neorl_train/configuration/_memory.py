@@ -1,5 +1,6 @@
 """How much memory a log may take, and when it stays on the disk instead."""
 
+import math
 import re
 
 from neorl_core import InputError
@@ -12,8 +13,12 @@ _UNITS = {"": 1, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 _AMOUNT = re.compile(rf"\s*(\d+(?:\.\d+)?|\.\d+)\s*({'|'.join(_UNITS)})\s*")
 
 
-def memory_bytes(text: str) -> float:
+def memory_bytes(text: str, name: str = "data.memory") -> float:
     """Bytes of an amount such as ``"2GB"``.
+
+    Args:
+        text: The amount.
+        name: Of the setting, for messages.
 
     Raises:
         InputError: If it is none.
@@ -24,10 +29,23 @@ def memory_bytes(text: str) -> float:
     """
     found = _AMOUNT.fullmatch(text)
     if found is None:
-        raise InputError(
-            f"data.memory must be an amount such as 2GB, 500MB or 0 (always stream), got {text!r}"
-        )
+        none = " or 0 (always stream)" if name == "data.memory" else ""
+        raise InputError(f"{name} must be an amount such as 2GB, 500MB{none}, got {text!r}")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def most_memory(text: str) -> float:
+    """Bytes that training may take by ``devices.memory``; infinite where it is empty.
+
+    Raises:
+        InputError: If it is no amount, or none at all.
+    """
+    if not text.strip():
+        return math.inf
+    found = memory_bytes(text, "devices.memory")
+    if not found:
+        raise InputError("devices.memory must be above 0; leave it empty for what there is")
+    return found
 
 
 def stays_on_disk(memory: str, n_bytes: int) -> bool:

@@ -137,9 +137,12 @@ class DevicesConfig:
     Attributes:
         batch: Number of devices that share every batch of a training on a log. 0 takes one device
             for each seed, or all devices of all processes where several processes train.
+        memory: Most memory that a training may take, as ``"16GB"``; one that needs more is refused
+            before it begins. Empty takes what the machine, its container or the device has.
     """
 
     batch: int = 0
+    memory: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_envs.recording import QUALITIES
 from neorl_train.configuration._classical import check_classical
-from neorl_train.configuration._memory import memory_bytes
+from neorl_train.configuration._memory import memory_bytes, most_memory
 from neorl_train.configuration._monitors import check_monitors, supervision_of
 from neorl_train.configuration._retuning import check_candidate
 from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
@@ -45,6 +45,7 @@ def validate(config: Config) -> None:
     _require(0 < data.held_out < 1, f"data.held_out must be in (0, 1), got {data.held_out}")
     memory_bytes(data.memory)
     _require(data.readers >= 1, f"data.readers must be at least 1, got {data.readers}")
+    most_memory(config.devices.memory)
     _require(bool(training.algorithms), f"training.algorithms is empty; known: {', '.join(known)}")
     for name in training.algorithms:
         if name not in known:

@@ -37,6 +37,7 @@ from neorl_train.experience._padded import padded_episodes
 from neorl_train.experience._training_data import TrainingData
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._loop import UNWATCHED, Watcher, train
+from neorl_train.training._memory import TrainingMemory
 from neorl_train.training._plan import plan_in_chunks
 
 
@@ -125,6 +126,9 @@ class _LastMetrics(Watcher):
 
     def compiling(self) -> None:
         self._watcher.compiling()
+
+    def takes(self, memory: TrainingMemory) -> None:
+        self._watcher.takes(memory)
 
     def running(self) -> None:
         self._watcher.running()

@@ -26,7 +26,7 @@ from neorl_train.federated._privacy import epsilon
 from neorl_train.federated._rounds import RoundRecord, worst_words
 from neorl_train.federated._settings import Federation, check_federation
 from neorl_train.runs._checkpoints import Checkpoints
-from neorl_train.training._loop import check_learner, check_trainable
+from neorl_train.training._checks import check_learner, check_trainable
 from neorl_train.training._plan import Plan
 
 DEFAULT = Federation()

@@ -11,7 +11,8 @@ from neorl_agents import ALGORITHMS, Algorithm, load_policy, save_policy
 from neorl_agents.artefact import policy_actions
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
-from neorl_train.training._loop import stride, train
+from neorl_train.training._checks import stride
+from neorl_train.training._loop import train
 from neorl_train.training._plan import plan_in_chunks
 
 PARITY_ROWS = 256

@@ -20,6 +20,7 @@ from neorl_train.configuration._online import Collecting, OnlineConfig, check_co
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.training._checks import check_learner, check_trainable
 from neorl_train.training._collect import Collection, Counts
 from neorl_train.training._feeds import Feed, MemoryFeed, NoRows
 from neorl_train.training._loop import (
@@ -27,8 +28,6 @@ from neorl_train.training._loop import (
     Trained,
     Validate,
     Watcher,
-    check_learner,
-    check_trainable,
     never,
     run_loop,
 )

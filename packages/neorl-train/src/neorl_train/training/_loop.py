@@ -7,13 +7,15 @@ from typing import Any, Protocol
 import jax
 
 from neorl_agents import Learner, LearnerState
-from neorl_agents.learning import Log, Training, for_run
+from neorl_agents.learning import Training, for_run
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
-from neorl_train.experience._streamed import StreamedData, require_streamable
+from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.training._checks import check_trainable
 from neorl_train.training._divergence import require_finite_metrics, require_finite_states
+from neorl_train.training._memory import TrainingMemory, require_room, require_room_for_states
 from neorl_train.training._mesh import Place, places_for, require_equal_parts
 from neorl_train.training._plan import USUAL_PLAN, Plan
 from neorl_train.training._processes import LeaderCheckpoints
@@ -41,8 +43,11 @@ class Watcher(Protocol):
     def compiling(self) -> None:
         """States are ready; the program of a chunk is about to be compiled."""
 
+    def takes(self, memory: TrainingMemory) -> None:
+        """It is compiled, and this is what it takes, of which the work is yet to be allocated."""
+
     def running(self) -> None:
-        """It is compiled; the first chunk is about to run."""
+        """The first chunk is about to run."""
 
     def chunk(self, step: int, metrics: list[dict[str, float]]) -> None:
         """The chunk that ended at ``step`` is done: mean metrics of every seed."""
@@ -154,9 +159,9 @@ def train(
 
     Raises:
         InputError: If there are fewer devices, a batch does not divide among them, a hyperparameter
-            is bad, the chunk is no multiple, or there are fewer rows
-            than a batch has; and if a metric or a state is not finite, naming algorithm, seed,
-            update, the tensors and the last checkpoint.
+            is bad, the chunk is no multiple, there are fewer rows than a batch has, or it would
+            take more memory than there is; and if a metric or a state is not finite, naming
+            algorithm, seed, update, the tensors and the last checkpoint.
     """
     if isinstance(data, Dataset):
         data = training_data(data)
@@ -167,6 +172,7 @@ def train(
     places = places_for(seeds, batch_devices)
     require_equal_parts(type(algorithm).__name__, algorithm.batch_size, places)
     contexts = fitted_before(algorithm, data, seeds, plan, checkpoints, stop, places)
+    require_room_for_states(algorithm, data, contexts, seeds, places, plan.memory)
     queues = offline_seeds(algorithm, data, seeds, places, contexts=contexts)
     return run_loop(queues, algorithm, plan, watcher, checkpoints, validate, stop)
 
@@ -189,7 +195,7 @@ def fitted_before(
     contexts: list[dict[str, LearnerState]] = [{} for _ in seeds]
     for name, fit in algorithm.fits().items():
         length = -(-fit.updates * fit.learner.batches_per_update // plan.chunk) * plan.chunk
-        part_plan = Plan(length, plan.chunk, plan.interval)
+        part_plan = dataclasses.replace(plan, updates=length)
         check_trainable(fit.learner, data, part_plan)
         learner = for_run(fit.learner, length)
         require_equal_parts(type(learner).__name__, learner.batch_size, places)
@@ -256,61 +262,6 @@ def loop_chunks(
             checkpoints.close()
 
 
-def check_trainable(learner: Learner, data: TrainingData | StreamedData, plan: Plan) -> None:
-    """Refuses what is no learner, bad hyperparameters, half an update, and too few rows.
-
-    Raises:
-        InputError: Naming the learner and the field.
-    """
-    check_learner(learner, plan)
-    name, moved_on = type(learner).__name__, learner.source(Log()).cycle > 0
-    if moved_on and plan.chunk % stride(learner):
-        raise InputError(
-            f"Plan.chunk must be a multiple of {stride(learner)}, after which {name} makes new "
-            f"rollouts (rollouts.every), got {plan.chunk}"
-        )
-    if isinstance(data, StreamedData):
-        require_streamable(name, learner, data.readers)
-        if moved_on:
-            raise InputError(
-                f"{name} begins rollouts in a model at rows of the log, which stays on the disk; "
-                "raise data.memory so that it is read into memory, or take another learner"
-            )
-    if learner.batch_size > data.n_rows:
-        raise InputError(
-            f"{name} takes batches of {learner.batch_size} rows, and there are {data.n_rows} to "
-            "train on; take a smaller steps.batch_size"
-        )
-
-
-def stride(learner: Learner) -> int:
-    """Critic gradient steps after which a chunk of a training on a log may end."""
-    return learner.batches_per_update * max(1, learner.source(Log()).cycle)
-
-
-def check_learner(learner: Learner, plan: Plan) -> None:
-    """Refuses what is no learner, bad hyperparameters, and half an update.
-
-    Raises:
-        InputError: Naming the learner and the field.
-    """
-    if isinstance(learner, type | str) or not isinstance(learner, Learner):
-        raise InputError(
-            f"expected a learner, such as neorl_agents.IQL(), got {learner!r}: a class is called "
-            "first, and a name found by neorl_agents.ALGORITHMS['iql']()"
-        )
-    name, per_update = type(learner).__name__, learner.batches_per_update
-    try:
-        learner.validate()
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    if plan.chunk % per_update:
-        raise InputError(
-            f"Plan.chunk must be a multiple of {per_update}, the critic steps of one update of "
-            f"{name}, got {plan.chunk}"
-        )
-
-
 class _Loop:
     def __init__(
         self,
@@ -340,6 +291,10 @@ class _Loop:
         if step < self.plan.updates:
             self.watcher.compiling()
             self.parallel.compile(self.plan.chunk // self.per_update)
+            memory = self.parallel.memory()
+            if memory is not None:
+                require_room(self.name, memory, self.plan.memory)
+                self.watcher.takes(memory)
             self.watcher.running()
         return step
 

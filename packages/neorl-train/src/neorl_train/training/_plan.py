@@ -1,9 +1,11 @@
 """How long a training takes, and how it is cut into chunks."""
 
 import dataclasses
+import math
 
 from neorl_core import InputError
-from neorl_train.configuration._sections import CheckpointConfig, TrainingConfig
+from neorl_train.configuration._memory import most_memory
+from neorl_train.configuration._sections import CheckpointConfig, Config, TrainingConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,14 +16,18 @@ class Plan:
         updates: Gradient steps of the critic (of the policy for behaviour cloning) per seed.
         chunk: Updates in one call of the compiled program.
         interval: Updates between two checkpoints and validations.
+        memory: Most bytes that the training may take; whatever it says, what the machine or the
+            device has is the most.
 
     Raises:
-        ValueError: If a number is below one, or the others are no multiples of ``chunk``.
+        ValueError: If a number is below one, the others are no multiples of ``chunk``, or there is
+            no memory.
     """
 
     updates: int = TrainingConfig.updates
     chunk: int = TrainingConfig.chunk
     interval: int = CheckpointConfig.interval
+    memory: float = math.inf
 
     def __post_init__(self) -> None:
         for name in ("chunk", "updates", "interval"):
@@ -30,10 +36,18 @@ class Plan:
                 raise ValueError(
                     f"Plan.{name} must be a positive multiple of chunk = {self.chunk}, got {value}"
                 )
+        if not self.memory > 0:
+            raise ValueError(f"Plan.memory must be above 0 bytes, got {self.memory}")
 
 
 USUAL_PLAN = Plan()
 """The plan of a run where nothing else is said."""
+
+
+def plan_of(config: Config) -> Plan:
+    """The plan of every learner of a run."""
+    training, interval = config.training, config.checkpoints.interval
+    return Plan(training.updates, training.chunk, interval, most_memory(config.devices.memory))
 
 
 def plan_in_chunks(updates: int, cycle: int = 1, *, checkpoints: bool = False) -> Plan:

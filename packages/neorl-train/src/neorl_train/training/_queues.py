@@ -14,6 +14,7 @@ from neorl_agents import Algorithm, Learner, LearnerState
 from neorl_agents.learning import Source, Training, begin_training, require_policy, train_chunk
 from neorl_core import InputError, Policy
 from neorl_train.training._feeds import Feed
+from neorl_train.training._memory import TrainingMemory, memory_of, tree_bytes
 from neorl_train.training._mesh import Place, SharedBatches, batch_devices_of, put
 
 Device: TypeAlias = Any
@@ -123,6 +124,20 @@ class SeedQueues:
             for device, program in zip(missing, programs, strict=True):
                 self._shared[device, n_updates] = program
         self._programs = {device: self._shared[device, n_updates] for device in first_index}
+
+    def memory(self) -> TrainingMemory | None:
+        """What the compiled chunk takes on the devices of this process; ``None`` if not known.
+
+        Raises:
+            RuntimeError: If no chunk was compiled.
+        """
+        if not self._programs:
+            raise RuntimeError("no chunk was compiled; call compile(n_updates) first")
+        held = [
+            (device, tree_bytes(one))
+            for device, one in zip(self._devices, self._trainings, strict=True)
+        ]
+        return memory_of(self._programs, held)
 
     def advance(self) -> list[Metrics]:
         """Queues the next chunk for every seed and returns at once.

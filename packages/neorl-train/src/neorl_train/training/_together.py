@@ -12,6 +12,7 @@ from neorl_agents.learning import for_run, log_tables
 from neorl_core import InputError, as_arrays
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData
+from neorl_train.training._checks import check_trainable
 from neorl_train.training._divergence import AnyCheckpoints
 from neorl_train.training._feeds import Feed, MemoryFeed, StreamFeed
 from neorl_train.training._loop import (
@@ -19,7 +20,6 @@ from neorl_train.training._loop import (
     Trained,
     Validate,
     Watcher,
-    check_trainable,
     fitted_before,
     loop_chunks,
     never,

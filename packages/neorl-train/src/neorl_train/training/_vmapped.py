@@ -101,6 +101,10 @@ class _Member:
         """Joins the group, whose program is compiled when all have joined."""
         self._group.join(self, n_updates)
 
+    def memory(self) -> None:
+        """Not known before all have joined."""
+        return
+
     def advance(self) -> list[Metrics]:
         """As :meth:`SeedQueues.advance`."""
         return self._group.advance(self)

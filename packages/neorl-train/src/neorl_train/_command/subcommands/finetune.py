@@ -13,5 +13,5 @@ def command(arguments: list[str]) -> None:
     timings = Timings.since_start("start of Python, imports")
     with timings.stage("configuration"):
         config, flags = read_fine_tuning_options(arguments, ALGORITHMS)
-    run = run_job(config, Reporter(quiet=flags.quiet), timings)
+    run = run_job(config, Reporter(quiet=flags.quiet), timings, profile=flags.profile)
     print_results(run, timings, flags)

@@ -1,13 +1,15 @@
 """``neorl-train report RUN``: write the report of a run again."""
 
 from neorl_train._command.results import print_results
-from neorl_train._command.run_argument import FLAGS, read_run_argument
+from neorl_train._command.run_argument import read_run_argument
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train report RUN``."""
     summary = "Writes the report of an evaluated run again."
-    run, flags = read_run_argument("report", arguments, summary, takes=FLAGS)
+    run, flags = read_run_argument(
+        "report", arguments, summary, takes=["--quiet", "--timings", "--json"]
+    )
     from neorl_train._pipeline.stages import write_run_report
     from neorl_train._process.progress import Reporter
     from neorl_train._process.timings import Timings

@@ -44,7 +44,7 @@ def command(arguments: list[str]) -> None:
         return
     if devices is not None:
         config = dataclasses.replace(config, devices=DevicesConfig(batch=devices))
-    resume_job(run, config, Reporter(quiet=flags.quiet), timings)
+    resume_job(run, config, Reporter(quiet=flags.quiet), timings, profile=flags.profile)
     print_results(run, timings, flags)
     if importlib.util.find_spec("neorl_deploy") is not None and not flags.json:
         deploy = command_prefix("neorl-deploy")

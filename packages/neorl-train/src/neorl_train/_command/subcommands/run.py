@@ -25,5 +25,5 @@ def command(arguments: list[str]) -> None:
     if not leads():
         follow()
         return
-    run = run_job(config, Reporter(quiet=flags.quiet), timings)
+    run = run_job(config, Reporter(quiet=flags.quiet), timings, profile=flags.profile)
     print_results(run, timings, flags)

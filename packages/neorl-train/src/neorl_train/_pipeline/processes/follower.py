@@ -18,7 +18,7 @@ from neorl_train.experience._experience import Experience
 from neorl_train.runs._directory import fill_run
 from neorl_train.runs._names import RUNNING
 from neorl_train.training._loop import train
-from neorl_train.training._plan import Plan
+from neorl_train.training._plan import plan_of
 from neorl_train.training._processes import (
     LeaderCheckpoints,
     all_or_none,
@@ -67,7 +67,7 @@ def follow() -> None:
 
 def _train(config: Config, experience: Experience, stop: StopSignal) -> None:
     training = config.training
-    plan = Plan(training.updates, training.chunk, config.checkpoints.interval)
+    plan = plan_of(config)
     for name in training.algorithms:
         with stop.later(), lost_in_one_line("start all of them again with `neorl-train resume`"):
             trained = train(

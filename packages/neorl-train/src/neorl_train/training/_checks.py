@@ -1,0 +1,63 @@
+"""What a learner must be and fit before it is trained."""
+
+from neorl_agents import Learner
+from neorl_agents.learning import Log
+from neorl_core import InputError
+from neorl_train.experience._streamed import StreamedData, require_streamable
+from neorl_train.experience._training_data import TrainingData
+from neorl_train.training._plan import Plan
+
+
+def check_trainable(learner: Learner, data: TrainingData | StreamedData, plan: Plan) -> None:
+    """Refuses what is no learner, bad hyperparameters, half an update, and too few rows.
+
+    Raises:
+        InputError: Naming the learner and the field.
+    """
+    check_learner(learner, plan)
+    name, moved_on = type(learner).__name__, learner.source(Log()).cycle > 0
+    if moved_on and plan.chunk % stride(learner):
+        raise InputError(
+            f"Plan.chunk must be a multiple of {stride(learner)}, after which {name} makes new "
+            f"rollouts (rollouts.every), got {plan.chunk}"
+        )
+    if isinstance(data, StreamedData):
+        require_streamable(name, learner, data.readers)
+        if moved_on:
+            raise InputError(
+                f"{name} begins rollouts in a model at rows of the log, which stays on the disk; "
+                "raise data.memory so that it is read into memory, or take another learner"
+            )
+    if learner.batch_size > data.n_rows:
+        raise InputError(
+            f"{name} takes batches of {learner.batch_size} rows, and there are {data.n_rows} to "
+            "train on; take a smaller steps.batch_size"
+        )
+
+
+def stride(learner: Learner) -> int:
+    """Critic gradient steps after which a chunk of a training on a log may end."""
+    return learner.batches_per_update * max(1, learner.source(Log()).cycle)
+
+
+def check_learner(learner: Learner, plan: Plan) -> None:
+    """Refuses what is no learner, bad hyperparameters, and half an update.
+
+    Raises:
+        InputError: Naming the learner and the field.
+    """
+    if isinstance(learner, type | str) or not isinstance(learner, Learner):
+        raise InputError(
+            f"expected a learner, such as neorl_agents.IQL(), got {learner!r}: a class is called "
+            "first, and a name found by neorl_agents.ALGORITHMS['iql']()"
+        )
+    name, per_update = type(learner).__name__, learner.batches_per_update
+    try:
+        learner.validate()
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    if plan.chunk % per_update:
+        raise InputError(
+            f"Plan.chunk must be a multiple of {per_update}, the critic steps of one update of "
+            f"{name}, got {plan.chunk}"
+        )

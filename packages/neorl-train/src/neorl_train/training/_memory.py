@@ -1,0 +1,200 @@
+"""How much memory a training takes, worked out before it is allocated."""
+
+import contextlib
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import NamedSharding
+
+from neorl_agents import Learner
+from neorl_core import InputError, as_arrays
+from neorl_train.experience._streamed import StreamedData
+from neorl_train.experience._training_data import TrainingData
+
+CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+"""Where Linux says how much memory a container or a job of a cluster may take."""
+
+
+class TrainingMemory(NamedTuple):
+    """What the compiled chunk of a training takes where all its seeds run, in bytes.
+
+    On an accelerator it is that of the fullest device; on a CPU that of all devices, which share
+    the memory of the machine.
+
+    Attributes:
+        rows: What batches are drawn from, with the settings of the learner.
+        states: The states of all seeds.
+        work: What the chunks need beside them while they run, by the compiler's own analysis.
+        available: What the device or the machine has; infinite where that is not known.
+        place: What has it, in words.
+    """
+
+    rows: int
+    states: int
+    work: int
+    available: float
+    place: str
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.rows + self.states + self.work
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known how much there is."""
+        return math.isfinite(self.available)
+
+    def __str__(self) -> str:
+        """In words, with the parts."""
+        return (
+            f"{in_words(self.total)} (rows {in_words(self.rows)}, states {in_words(self.states)}, "
+            f"work {in_words(self.work)})"
+        )
+
+
+def in_words(n_bytes: float) -> str:
+    """An amount with three digits and its unit.
+
+    Example:
+        >>> in_words(2_340_000)
+        '2.34 MB'
+    """
+    units = ("B", "kB", "MB", "GB", "TB", "PB")
+    power = min(int(math.log10(max(n_bytes, 1)) // 3), len(units) - 1)
+    return f"{n_bytes / 1000**power:.3g} {units[power]}"
+
+
+def tree_bytes(tree: Any) -> int:
+    """Bytes of all arrays of a tree, or of what only has their shapes."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "dtype")]
+    return sum(int(leaf.size) * leaf.dtype.itemsize for leaf in leaves)
+
+
+def memory_of(
+    programs: Mapping[Any, Any], states: Sequence[tuple[Any, int]]
+) -> TrainingMemory | None:
+    """What compiled chunks take.
+
+    Args:
+        programs: The program of every place; its first arguments are settings and a state.
+        states: The place of every seed, and the bytes of its state.
+
+    Returns:
+        The amounts; ``None`` where the backend does not analyse its programs.
+    """
+    parts: list[tuple[int, int, int]] = []
+    for place, program in programs.items():
+        needs = program.memory_analysis()
+        if needs is None:
+            return None
+        own = [n_bytes for where, n_bytes in states if where is place or where == place]
+        given, spared = needs.argument_size_in_bytes, needs.alias_size_in_bytes
+        work = needs.temp_size_in_bytes + needs.output_size_in_bytes - spared
+        copies = _copies(place)
+        parts.append((copies * max(given - own[0], 0), copies * sum(own), copies * max(work, 0)))
+    device = _devices(next(iter(programs)))[0]
+    rows, held, work = max(parts, key=sum)
+    if device.platform == "cpu":
+        rows, held, work = (sum(part[i] for part in parts) for i in range(3))
+    return TrainingMemory(rows, held, work, *available(device))
+
+
+def available(device: Any) -> tuple[float, str]:
+    """Bytes that a device has in all, and what has them, in words."""
+    if device.platform == "cpu":
+        return machine_memory(), "this machine has"
+    known = device.memory_stats() or {}
+    return float(known.get("bytes_limit", math.inf)), f"{device} has"
+
+
+def machine_memory() -> float:
+    """Bytes of memory of this machine, or of its container; infinite where that is unknown."""
+    found = math.inf
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
+        found = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for limit in CGROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError):
+            found = min(found, float(limit.read_text()))
+    return found
+
+
+def require_room(name: str, memory: TrainingMemory, most: float) -> None:
+    """Refuses a training that would not fit.
+
+    Args:
+        name: Of the learner.
+        memory: What it takes.
+        most: Most bytes that it may take, whatever there is.
+
+    Raises:
+        InputError: With the parts, what there is, and what to change.
+    """
+    allowed = min(most, memory.available)
+    if memory.total > allowed:
+        own = most < memory.available
+        has = f"{'devices.memory allows' if own else memory.place} {in_words(allowed)}"
+        raise InputError(
+            f"training {name} takes {memory}, and {has}: take a smaller steps.batch_size or "
+            "networks.hidden, fewer training.seeds"
+            + (
+                ", or a lower data.memory, so that the log stays on the disk"
+                if memory.rows > memory.total / 4
+                else ""
+            )
+        )
+
+
+def require_room_for_states(
+    learner: Learner,
+    data: TrainingData | StreamedData,
+    contexts: Sequence[Any],
+    seeds: Sequence[int],
+    places: Sequence[Any],
+    most: float,
+) -> None:
+    """Refuses states and rows that would not fit, by their shapes alone, before there are any.
+
+    Raises:
+        InputError: As :func:`require_room`.
+    """
+    arrays, statistics = as_arrays(learner), data.statistics_for(learner)
+    context = contexts[0] if contexts else None
+
+    def begun(key: Any) -> Any:
+        return arrays.init(data.spec, statistics, key, context=context)
+
+    try:
+        state = tree_bytes(jax.eval_shape(begun, jax.random.key(0)))
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
+        return  # an initial state that depends on values, not on shapes alone
+    rows = 0 if isinstance(data, StreamedData) else tree_bytes(data.rows)
+    device = _devices(places[0])[0]
+    copies = sum(map(_copies, places))
+    taken = TrainingMemory(
+        rows * copies, state * len(seeds) * _copies(places[0]), 0, *available(device)
+    )
+    if device.platform != "cpu":
+        each = -(-len(seeds) // len(places))
+        taken = TrainingMemory(rows, state * each, 0, *available(device))
+    require_room(type(learner).__name__, taken, most)
+
+
+def _devices(place: Any) -> list[Any]:
+    """The devices of this process that a place has."""
+    if isinstance(place, NamedSharding):
+        return sorted(place.addressable_devices, key=lambda one: one.id)
+    return [place]
+
+
+def _copies(place: Any) -> int:
+    """Devices of this process that hold a copy of what lies at a place, if they share memory."""
+    devices = _devices(place)
+    return len(devices) if devices[0].platform == "cpu" else 1
