@@ -12,7 +12,9 @@ from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_train._command.main import main
 from neorl_train._pipeline.write_results import write_results
+from neorl_train.runs import create_run
 from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
+from neorl_train.studies._comparison import _flat
 
 CONFIG = """
 [data]
@@ -137,3 +139,8 @@ def test_what_cannot_be_compared_is_named(runs, tmp_path, noisy, capsys):
         write_comparison(tmp_path / "table.xlsx", compare_runs(runs[:1]), ())
     assert main(["compare"]) == 2
     assert "takes the directories of finished runs" in capsys.readouterr().err
+
+
+def test_what_decides_no_result_is_no_difference(tmp_path):
+    runs = [create_run(tmp_path, f"[devices]\n{line}\n", {}) for line in ("", 'memory = "2GB"')]
+    assert _flat(runs[0]) == _flat(runs[1])

@@ -20,6 +20,8 @@ from neorl_train.verdicts._rule import Verdict
 
 SAYS_NOTHING = ("output", "checkpoints")
 """Sections of a configuration that decide no result."""
+NOR = ("devices.memory",)
+"""Single settings that decide none."""
 
 OTHER_COLUMNS = ("data.source", "training.algorithms", "evaluation.candidate")
 OF_THE_SOURCE = ("penalty.", "limits.", "fallback.", "evaluation.incumbent")
@@ -254,7 +256,7 @@ def _flat(run: RunDirectory) -> dict[str, str]:
     except (OSError, ValueError) as error:
         raise InputError(f"{run.config} is damaged ({error}); restore it") from None
     kept = {name: value for name, value in content.items() if name not in SAYS_NOTHING}
-    return dict(_leaves(kept, ""))
+    return {name: value for name, value in _leaves(kept, "") if name not in NOR}
 
 
 def _leaves(value: Mapping[str, Any], where: str) -> Any:
