@@ -335,7 +335,9 @@ def test_what_only_the_log_refuses_leaves_no_run_behind(here, capsys, monkeypatc
     monkeypatch.setattr("neorl_train._pipeline.stages.fitted_watches", refused)
     write_dataset(here / "log.h5", make_log())
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
-    assert capsys.readouterr().err.splitlines()[-1].endswith("too few episodes")
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "too few episodes; nothing was trained, and " in said
+    assert said.endswith(f"{here / 'runs' / '0001'} is removed")
     assert list((here / "runs").iterdir()) == []
 
 

@@ -46,13 +46,13 @@ def test_words_become_typed_values() -> None:
     assert not parsed("a", "--training.no-shuffle").training.shuffle
 
 
-@pytest.mark.parametrize("again", ["--training.updates", "--training.updates=7"])
-def test_an_option_that_is_given_twice_is_refused(again: str) -> None:
-    words = ["log.h5", "--training.updates", "5", *again.partition("=")[:1]]
-    with pytest.raises(InputError, match=r"--training\.updates is given twice; give it once"):
-        parsed(*words, "7")
-    with pytest.raises(InputError, match="--dry-run is given twice"):
-        parsed("log.h5", "--dry-run", "--dry_run")
+def test_of_an_option_that_is_given_twice_the_last_counts_and_it_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = parsed("log.h5", "--training.updates", "5", "--dry-run", "--training.updates=7")
+    assert options.training.updates == 7
+    said = capsys.readouterr().err
+    assert said == "program act: --training.updates is given twice; the last one counts\n"
 
 
 def test_defaults_may_be_given() -> None:

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import re
+import sys
 import typing
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
@@ -72,7 +73,7 @@ def parse_options(
             description=description or kind.__doc__ or "",
         )
         given, words = {"default": part}, HELP[-1:]
-    _refuse_repeated(words, program)
+    _say_repeated(words, program)
     messages = io.StringIO()
     try:
         with contextlib.redirect_stderr(messages):
@@ -94,13 +95,13 @@ def parse_options(
     return options
 
 
-def _refuse_repeated(words: Sequence[str], program: str) -> None:
-    """Refuses an option that is given twice, of which the parser would keep the last."""
+def _say_repeated(words: Sequence[str], program: str) -> None:
+    """Says on standard error which option is given twice, of which the last one counts."""
     seen: set[str] = set()
     for word in words:
         name = word.partition("=")[0].replace("_", "-")
         if name.startswith("--") and name in seen:
-            raise InputError(f"{name} is given twice; give it once; see `{program} --help`")
+            print(f"{program}: {name} is given twice; the last one counts", file=sys.stderr)
         seen.add(name)
 
 
