@@ -64,6 +64,7 @@ def test_the_names_of_files_agree(page: str) -> None:
         CRITIC_FILES,
         written.CRITIC_METRICS,
         f"{written.EVALUATIONS}/NNNN/",
+        f"{written.PROFILE}/LEARNER/",
     }
     assert {*table(page, "Files")} == names
     for name in ADDED:
