@@ -152,7 +152,7 @@ def test_what_is_no_log_is_one_line(tmp_path):
     with pytest.raises(AuditError, match="cannot read"):
         verified(tmp_path / "none")
     (tmp_path / "audit-000001.jsonl").write_text(json.dumps({"n": 0}) + "\n")
-    with pytest.raises(AuditError, match="is no record"):
+    with pytest.raises(AuditError, match="is not a record"):
         verified(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(AuditError, match="cannot write the audit log"):

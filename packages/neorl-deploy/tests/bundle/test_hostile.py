@@ -273,7 +273,7 @@ def test_a_pipe_put_in_place_after_the_listing_is_not_waited_for(bundle, monkeyp
     outcome = []
 
     def read():
-        with pytest.raises(BundleError, match="is no plain file"):
+        with pytest.raises(BundleError, match="is not a plain file"):
             read_bundle(bundle)
         outcome.append("refused")
 

@@ -97,7 +97,7 @@ def test_exchanged_files_are_refused(bundle):
 
 def test_an_extra_file_link_or_folder_is_refused(bundle):
     (bundle / "notes.txt").write_text("hello")
-    with pytest.raises(BundleError, match=r"'notes\.txt', which is no part"):
+    with pytest.raises(BundleError, match=r"'notes\.txt', which is not part"):
         read_bundle(bundle)
     (bundle / "notes.txt").unlink()
     (bundle / "deeper").mkdir()
@@ -168,8 +168,8 @@ def test_what_is_no_bundle_is_refused(tmp_path, exported):
         (("carry", 0), "x", "malformed"),
         (("parity",), None, "parity with the training side"),
         (("parity", "worst"), 1e-3, "parity with the training side"),
-        (("constraint_words",), "none", "constraint_words is no list of sentences"),
-        (("constraint_words",), [1], "constraint_words is no list of sentences"),
+        (("constraint_words",), "none", "constraint_words must be a list of sentences"),
+        (("constraint_words",), [1], "constraint_words must be a list of sentences"),
         (("provenance", "fallback", "words"), 1, "does not say what the fallback is"),
         (("provenance", "policy"), {}, "is malformed: it lacks"),
         (("signature",), {"algorithm": "none", "public_key": ""}, "unknown kind"),
@@ -205,12 +205,12 @@ CONTRADICTORY = [
     ("deploy", [clause("-inf", True)], "holds = True, and -inf > 0 says otherwise"),
     ("do not deploy", [clause(1.0, False)], "holds = False, and 1 > 0 says otherwise"),
     ("cannot tell", [clause(1.0, False)], "holds = False, and 1 > 0 says otherwise"),
-    ("deploy", [clause("1.0", True)], "compares '1.0', which is no number"),
-    ("deploy", [clause(True, True)], "compares True, which is no number"),
+    ("deploy", [clause("1.0", True)], "compares '1.0', which is not a number"),
+    ("deploy", [clause(True, True)], "compares True, which is not a number"),
     ("deploy", [clause(1.0, True, 0.0, ">=")], "says '>=' and holds = True; expected one of >, <="),
     ("deploy", [clause(1.0, 1)], "says '>' and holds = 1; expected"),
-    ("deploy", [{"holds": True}], "its clause 1 is no object with a name"),
-    ("deploy", [HOLDS, 3], "its clause 2 is no object with a name"),
+    ("deploy", [{"holds": True}], "its clause 1 is not an object with a name"),
+    ("deploy", [HOLDS, 3], "its clause 2 is not an object with a name"),
     ("deploy", None, "its clauses are None, expected a list"),
 ]
 

@@ -76,7 +76,7 @@ def test_a_policy_that_must_not_be_deployed_is_exported_loudly_and_gated(run_dir
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["export", "no/such/run"], "is no run directory"),
+        (["export", "no/such/run"], "is not a run directory"),
         (["export"], "no finished run under runs"),
         (["replay"], "no bundle under runs"),
         (["replay", "no.bundle", "no.h5"], "does not exist"),
@@ -168,8 +168,8 @@ def test_a_place_for_the_numbers_that_cannot_be_written(exported, finished_run, 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("run.json", "it exists and is no earlier replay"),
-        ("dataset.h5", "it exists and is no earlier replay"),
+        ("run.json", "it exists and is not an earlier replay"),
+        ("dataset.h5", "it exists and is not an earlier replay"),
         ("line.bundle/manifest.json", "it lies in a bundle"),
         ("line.bundle/numbers.json", "it lies in a bundle"),
     ],

@@ -83,10 +83,10 @@ def test_a_strange_verdict_or_candidate_is_refused(run_directory):
         policy="policies/x.safetensors",
     )
     refused(run_directory, r"x\.safetensors is missing; the run has fallback, iql", policy="x")
-    refused(run_directory, "is no policy of .*: the run has fallback, iql", policy="../iql-0")
+    refused(run_directory, "is not a policy of .*: the run has fallback, iql", policy="../iql-0")
     for candidate in ("../../etc/passwd", "/etc/passwd", "run.json", "policies/../run.json"):
         edit(run_directory, "verdict", artefact=candidate)
-        refused(run_directory, "is no policy of")
+        refused(run_directory, "is not a policy of")
     edit(run_directory, "verdict", artefact="policies/iql-1.safetensors")
     refused(run_directory, "judges 'iql-0' and names the artefact policies/iql-1.safetensors")
     edit(run_directory, "verdict", artefact=None)
@@ -161,7 +161,7 @@ def test_an_existing_place_is_respected(run_directory, exported, tmp_path):
     (tmp_path / "precious.bundle" / "thesis.txt").write_text("")
     refused(
         run_directory,
-        "is no bundle; it is not overwritten",
+        "is not a bundle, so it is not overwritten",
         out=tmp_path / "precious.bundle",
         overwrite=True,
     )

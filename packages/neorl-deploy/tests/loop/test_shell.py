@@ -65,7 +65,7 @@ def test_orders_come_in_their_order_and_bad_ones_are_named(make, tmp_path, caplo
     assert cycle.mode is Mode.ADVISORY
     assert "9.json is not understood" in caplog.text
     assert not list((tmp_path / "orders").glob("*.json"))
-    for what, by, words in [("off", "me", "is no mode"), ("manual", " ", "say who asks")]:
+    for what, by, words in [("off", "me", "is not a mode"), ("manual", " ", "say who asks")]:
         with pytest.raises(DeployError, match=words):
             order(tmp_path, what, by)
     with pytest.raises(DeployError, match="no loop has run in"):

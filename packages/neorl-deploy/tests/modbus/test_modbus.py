@@ -180,7 +180,7 @@ def test_a_write_that_does_not_fit_is_refused_and_nothing_of_it_is_sent(tank, co
     tank.requests.clear()
     refused = connected.write({VALVE: math.nan, BEAT: 40_000.0, JACKET: -1.0, LEVEL: 1.0})
     assert refused == {
-        VALVE: "nan is no finite number",
+        VALVE: "nan is not a finite number",
         BEAT: "40000 does not fit its type, int16",
         JACKET: "-1 does not fit its type, uint16",
         LEVEL: "the tag map does not write it",
@@ -259,8 +259,8 @@ def test_settings_that_would_harm_are_refused(tags, settings, words):
 @pytest.mark.parametrize(
     ("tag", "words"),
     [
-        ("40001", "'40001' is no register; write such as holding:100:float32"),
-        ("coil:1:int16", "is no register"),
+        ("40001", "'40001' is not a register; write it like holding:100:float32"),
+        ("coil:1:int16", "is not a register"),
         ("holding:1:real", "'real' is none of int16, uint16"),
         ("holding:1:int32:middle", "its words are big or little"),
         ("holding:65535:float32", "have numbers from 0 to 65535"),

@@ -160,7 +160,7 @@ def test_a_write_is_of_the_nodes_type_checked_and_read_back(reactor, connected):
     assert (reactor.get("OP"), reactor.get("BEAT")) == (41.5, 7)
     refused = connected.write({tag("OP"): math.nan, tag("BEAT"): 40_000.0, tag("LI"): 1.0})
     assert refused == {
-        tag("OP"): "nan is no finite number",
+        tag("OP"): "nan is not a finite number",
         tag("BEAT"): "40000 does not fit its type, Int16",
         tag("LI"): "the tag map does not write it",
     }

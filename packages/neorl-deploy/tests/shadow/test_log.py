@@ -60,9 +60,9 @@ def test_malformed_columns_are_refused_by_name(tmp_path, write_log, log_columns,
         ("format", "other", "has format 'other', expected 'neorl-dataset'"),
         ("version", 1, "version 1 of neorl-dataset, this neorl-deploy reads 2"),
         ("spec", "{", "attribute 'spec' is not valid JSON"),
-        ("spec", "[]", "attribute 'spec' is no JSON object"),
+        ("spec", "[]", "attribute 'spec' is not a JSON object"),
         ("content_hash", "sha256:0", "do not match their content hash"),
-        ("attributes", "7", "attribute 'attributes' is no JSON object"),
+        ("attributes", "7", "attribute 'attributes' is not a JSON object"),
     ],
 )
 def test_malformed_attributes_are_refused(

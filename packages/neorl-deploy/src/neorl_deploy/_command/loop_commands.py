@@ -35,14 +35,26 @@ def add_loop_commands(commands, add) -> None:
     init = add(commands, "init", _init, "draft the tag map that binds a bundle to a plant")
     init.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     init.add_argument("--plant", type=Path, metavar="FILE", help="plant.toml of the log")
-    init.add_argument("--out", type=Path, default=Path("tags.toml"), help="default tags.toml")
-    init.add_argument("--rollout", type=Path, metavar="FILE", help="draft a plan of a roll-out too")
+    init.add_argument(
+        "--out", type=Path, default=Path("tags.toml"), help="tag map to write (tags.toml)"
+    )
+    init.add_argument(
+        "--rollout", type=Path, metavar="FILE", help="also draft a plan of a roll-out"
+    )
     serve = add(commands, "serve", _serve, "run a bundle beside a plant, in shadow at first")
     serve.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     serve.add_argument("tags", type=Path, metavar="TAGS", help="tag map, drafted by init")
-    serve.add_argument("--directory", type=Path, default=Path("loop"), help="default loop")
-    serve.add_argument("--start", choices=("shadow", "manual"), default="shadow")
-    serve.add_argument("--steps", type=int, help="end after so many periods")
+    serve.add_argument(
+        "--directory", type=Path, default=Path("loop"), help="folder of the loop (loop)"
+    )
+    serve.add_argument(
+        "--start",
+        choices=("shadow", "manual"),
+        default="shadow",
+        help="shadow: record what the policy would do; manual: only watch; neither writes to the "
+        "plant (shadow)",
+    )
+    serve.add_argument("--steps", type=int, help="end after this many periods")
     serve.add_argument(
         "--keep", type=int, metavar="N", help="files of 64 MiB of the audit log to keep (all)"
     )
@@ -53,33 +65,44 @@ def add_loop_commands(commands, add) -> None:
         "--rollout",
         type=Path,
         metavar="PLAN",
-        help="lead the policy in by stages (drafted by init)",
+        help="introduce the policy in stages, by this plan (drafted by init)",
     )
     serve.add_argument(
-        "--http", type=int, metavar="PORT", help="show state, metrics and a page there (extra http)"
+        "--http",
+        type=int,
+        metavar="PORT",
+        help="port for state, metrics and a page (needs the extra http)",
     )
-    serve.add_argument("--host", default="127.0.0.1", help="of --http (127.0.0.1)")
-    serve.add_argument("--token-file", type=Path, help="of --http: a token that clients must send")
+    serve.add_argument(
+        "--host", default="127.0.0.1", help="address that --http listens on (127.0.0.1)"
+    )
+    serve.add_argument(
+        "--token-file", type=Path, help="file with a token that clients of --http must send"
+    )
     add_form(serve)
     mode = add(commands, "mode", _mode, "ask a running loop for a mode, or stop it")
     mode.add_argument("mode", metavar="MODE", help=MODE_WORDS)
     mode.add_argument("--by", required=True, help="who asks, and why; it is recorded")
-    mode.add_argument("--directory", type=Path, default=Path("loop"), help="default loop")
+    mode.add_argument(
+        "--directory", type=Path, default=Path("loop"), help="folder of the loop (loop)"
+    )
     shadow = add(commands, "shadow", _shadow, "compare what a loop proposed with what was done")
     shadow.add_argument("loop", type=Path, metavar="LOOP", help="folder of a loop")
     shadow.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle that decided")
-    shadow.add_argument("--json", type=Path, metavar="FILE", help="default LOOP/shadow.json")
-    shadow.add_argument("--html", type=Path, metavar="FILE", help="write a page of it too")
+    shadow.add_argument(
+        "--json", type=Path, metavar="FILE", help="results as JSON (LOOP/shadow.json)"
+    )
+    shadow.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
     http = add(commands, "http", _http, "answer inference requests over HTTP; writes to no plant")
     http.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     http.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-    http.add_argument("--port", type=int, default=8000, help="default 8000")
+    http.add_argument("--port", type=int, default=8000, help="port to listen on (8000)")
     http.add_argument("--name", default="policy", help="name of the model (policy)")
-    http.add_argument("--token-file", type=Path, help="a token that clients must send")
+    http.add_argument("--token-file", type=Path, help="file with a token that clients must send")
     http.add_argument("--rate", type=float, default=200.0, help="requests a second (200)")
     model = add(commands, "mlflow", _mlflow, "write a folder that MLflow loads as a model")
     model.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
-    model.add_argument("--out", type=Path, default=Path("model"), help="default model")
+    model.add_argument("--out", type=Path, default=Path("model"), help="folder to write (model)")
     for command in (init, serve, shadow, http):
         command.add_argument(
             "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
@@ -92,7 +115,7 @@ def add_form(command: argparse.ArgumentParser) -> None:
         "--form",
         choices=("stablehlo", "numpy"),
         default="stablehlo",
-        help="stablehlo: compiled, needs the extra jax; numpy: by NumPy alone (stablehlo)",
+        help="stablehlo: compiled, needs the extra jax; numpy: needs NumPy alone (stablehlo)",
     )
 
 
@@ -108,12 +131,12 @@ def _init(options: argparse.Namespace) -> int:
         _write_draft(options.rollout, draft_plan(bundle.manifest))
         print(
             one_line(
-                f"{options.rollout}: its [limits] are the measuring ranges, which a plant hardly "
+                f"{options.rollout}: its [limits] are the measuring ranges, which a plant rarely "
                 "leaves; replace them by the limits that count as good"
             )
         )
     left = text.count(f'"{TODO}"')
-    print(one_line(f"{options.out}: {left} entries to complete (marked {TODO})"))
+    print(one_line(f"{options.out}: {left} entries are left to complete (marked {TODO})"))
     return 0
 
 
@@ -122,7 +145,7 @@ def _write_draft(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise DeployError(f"{path} is there already; name another place") from None
+        raise DeployError(f"{path} exists already; name another place") from None
     except OSError as error:
         raise DeployError(f"cannot write {path}: {error.strerror}") from error
 
@@ -258,7 +281,7 @@ def _shadow(options: argparse.Namespace) -> int:
 
     folder = audit_of(options.loop)
     if folder is None:
-        raise DeployError(f"{options.loop} is no folder of a loop: it has no audit log")
+        raise DeployError(f"{options.loop} is not the folder of a loop: it has no audit log")
     numbers = options.json or options.loop / "shadow.json"
     require_place(numbers)
     bundle = _verified(options)

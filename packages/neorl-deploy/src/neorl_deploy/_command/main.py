@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: Without the name of the program; ``None`` takes those of the process.
+        arguments: Words after the name of the program; ``None`` takes those of the process.
 
     Returns:
         The exit code: 0 done, 2 bad input, 3 do not deploy.
@@ -143,9 +143,11 @@ def _add_verify(commands) -> argparse.ArgumentParser:
         "--decided-by",
         type=Path,
         metavar="BUNDLE",
-        help="of an audit log: decide every decision again and compare the bits",
+        help="for an audit log: make every decision again and compare the bits",
     )
-    verify.add_argument("--head", metavar="HASH", help="of an audit log: a record that was noted")
+    verify.add_argument(
+        "--head", metavar="HASH", help="for an audit log: hash of a record that was noted elsewhere"
+    )
     verify.add_argument(
         "--self-test",
         action="store_true",

@@ -37,7 +37,7 @@ def shadow_lines(replay: Replay) -> Iterator[str]:
     """:func:`replay_lines`, and agreement, the predicted benefit and drift.
 
     Args:
-        replay: From the audit log of a loop.
+        replay: Replay from the audit log of a loop.
     """
     yield from replay_lines(replay)
     report = replay.report

@@ -163,10 +163,10 @@ def _require_opening(record: dict[str, Any], path: Path, before: str, torn: byte
 def _parsed(line: bytes, before: str, where: str) -> tuple[dict[str, Any], str]:
     digest, blank, body = line[:64].decode("ascii", "replace"), line[64:65], line[65:]
     if blank != b" " or not re.fullmatch("[0-9a-f]{64}", digest):
-        raise AuditError(f"{where} is no record")
+        raise AuditError(f"{where} is not a record")
     record = _json(body, where)
     if not isinstance(record, dict) or type(record.get("n")) is not int:
-        raise AuditError(f"{where} is no record")
+        raise AuditError(f"{where} is not a record")
     if not before:  # the first file that is left begins with the hash of the one before it
         before = record.get("before", "")
         if not isinstance(before, str) or not re.fullmatch("[0-9a-f]{64}", before):

@@ -62,12 +62,12 @@ def read_files(path: Path) -> dict[str, bytes]:
     unknown = sorted(names - set(LARGEST))
     if unknown:
         raise BundleError(
-            f"{path} holds {unknown[0]!r}, which is no part of a bundle; remove nothing by hand, "
+            f"{path} holds {unknown[0]!r}, which is not part of a bundle; remove nothing by hand, "
             "fetch the bundle again"
         )
     missing = sorted({*SEALED, CHECKSUMS} - names)
     if missing:
-        raise BundleError(f"{path} has no {missing[0]}; it is no complete bundle, export it again")
+        raise BundleError(f"{path} has no {missing[0]}; the bundle is incomplete, export it again")
     return {name: _read_plain(path / name, LARGEST[name]) for name in sorted(names)}
 
 
@@ -92,7 +92,7 @@ def require_checksums(path: Path, files: Mapping[str, bytes]) -> None:
     stored = _entries(files[CHECKSUMS])
     lost = [name for name in FURTHER if name in stored and name not in files]
     if lost:
-        raise BundleError(f"{path} has no {lost[0]}; it is no complete bundle, export it again")
+        raise BundleError(f"{path} has no {lost[0]}; the bundle is incomplete, export it again")
     for name in (*SEALED, *(further for further in FURTHER if further in files)):
         data, entry = files[name], stored.get(name, {})
         size, digest = entry.get("size"), entry.get("sha256")
@@ -176,7 +176,7 @@ def _read_plain(path: Path, largest: int) -> bytes:
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise BundleError(f"{path} is no plain file")
+            raise BundleError(f"{path} is not a plain file")
         if status.st_size > largest:
             raise BundleError(
                 f"{path} has {status.st_size} bytes; a file of this kind has at most {largest}"

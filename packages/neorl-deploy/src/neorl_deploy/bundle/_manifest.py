@@ -156,7 +156,7 @@ def _parsed(document: dict[str, Any]) -> Manifest:
         raise TypeError("data_hash of provenance is neither text nor null")
     words = document["constraint_words"]
     if not isinstance(words, list) or not all(isinstance(sentence, str) for sentence in words):
-        raise TypeError("constraint_words is no list of sentences")
+        raise TypeError("constraint_words must be a list of sentences")
     _check_claim(document["signature"])
     monitors, max_age = _guarded(document["guard"], spec)
     dt = float(spec["dt"])
@@ -199,7 +199,7 @@ def _guarded(
         raise ValueError("guard says more or less than supervisor, fallbacks, max_age, monitors")
     for name in ("words", "fallbacks"):
         if not all(isinstance(text, str) for text in guard[name]):
-            raise TypeError(f"{name} of guard is no list of texts")
+            raise TypeError(f"{name} of guard must be a list of texts")
     for one in guard["monitors"]:
         if set(one) != MONITOR_FIELDS:
             raise ValueError(f"every monitor of guard has {', '.join(sorted(MONITOR_FIELDS))}")

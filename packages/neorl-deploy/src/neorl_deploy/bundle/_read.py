@@ -80,7 +80,7 @@ def read_bundle(
     except Exception as error:  # whatever a stranger's file provokes is one line
         reason = " ".join(str(error).split()) or "no message"
         raise BundleError(
-            f"{path} is no bundle that can be read ({type(error).__name__}: {reason:.200}); fetch "
+            f"{path} is not a bundle that can be read ({type(error).__name__}: {reason:.200}); fetch "
             "it again"
         ) from error
 
@@ -183,4 +183,4 @@ def _read_npz(data: bytes, source: str) -> dict[str, np.ndarray]:
         raise
     except Exception as error:  # zipfile, zlib and the parser of array headers raise many kinds
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise BundleError(f"{source} is no archive of plain arrays: {reason:.200}") from error
+        raise BundleError(f"{source} is not an archive of plain arrays: {reason:.200}") from error

@@ -46,12 +46,12 @@ def contradiction(verdict: Mapping[str, Any]) -> str:
 
 def _clause_fault(clause: Any, number: int) -> str:
     if not isinstance(clause, Mapping) or not isinstance(clause.get("name"), str):
-        return f"its clause {number} is no object with a name"
+        return f"its clause {number} is not an object with a name"
     name, relation, holds = clause["name"], clause.get("relation"), clause.get("holds")
     try:
         bound, limit = _number(clause.get("bound")), _number(clause.get("limit"))
     except TypeError as error:
-        return f"its clause {name!r} compares {error}, which is no number"
+        return f"its clause {name!r} compares {error}, which is not a number"
     if relation not in RELATIONS or not isinstance(holds, bool):
         return (
             f"its clause {name!r} says {relation!r} and holds = {holds!r}; expected one of "

@@ -95,7 +95,7 @@ def export_programs(
     if "cpu" not in platforms or not set(platforms) <= set(PLATFORMS):
         raise DeployError(
             f"cannot export for {', '.join(platforms)}: choose from {', '.join(PLATFORMS)}; cpu "
-            "must be among them, for parity is checked on it"
+            "must be among them, because parity is checked on it"
         )
     carry = carry_entries(policy)
     shapes = [jax.ShapeDtypeStruct(entry.shape, entry.dtype) for entry in carry]

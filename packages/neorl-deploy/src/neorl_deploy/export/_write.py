@@ -24,15 +24,17 @@ def require_place(out: Path, *, overwrite: bool) -> None:
         DeployError: If it has another suffix, no folder, lies in a bundle, or is taken.
     """
     if out.suffix != ".bundle":
-        raise DeployError(f"{out} should end in .bundle, so that nobody takes it for another thing")
+        raise DeployError(
+            f"{out} should end in .bundle, so that nobody mistakes it for something else"
+        )
     if not out.parent.is_dir():
         raise DeployError(f"the folder {out.parent} does not exist; make it first")
     if bundle_files.is_in_bundle(out):
-        raise DeployError(f"{out} lies in a bundle, which it would break; choose another --out")
+        raise DeployError(f"{out} lies inside a bundle and would damage it; choose another --out")
     if out.exists() and not overwrite:
         raise DeployError(f"{out} exists; choose another place with --out, or pass --overwrite")
     if out.exists() and not (out / bundle_files.CHECKSUMS).is_file():
-        raise DeployError(f"{out} exists and is no bundle; it is not overwritten")
+        raise DeployError(f"{out} exists and is not a bundle, so it is not overwritten")
 
 
 def write_proven(

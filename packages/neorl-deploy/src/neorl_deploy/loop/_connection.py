@@ -73,7 +73,7 @@ def require_address(
     except (ValueError, TypeError, AttributeError):
         parts, valid = urllib.parse.urlsplit(""), False
     if not valid:
-        raise DeployError(f"[connection]: address is such as {example}, got {address!r}")
+        raise DeployError(f"[connection]: address must look like {example}, got {address!r}")
     if not (trusted or _of_this_machine(parts.hostname or "")):
         raise DeployError(
             f"[connection]: {address} is another machine; {advice}, or write insecure = true and "
@@ -96,7 +96,7 @@ def _maker(kind: str) -> Any:
     module, colon, name = kind.partition(":")
     if not colon:
         known = ", ".join(sorted(offered.names)) or "none are installed"
-        raise DeployError(f"[connection] kind {kind!r} is none of {known}, and no MODULE:CLASS")
+        raise DeployError(f"[connection] kind {kind!r} must be one of {known}, or MODULE:CLASS")
     if "" not in sys.path:
         sys.path.insert(0, "")  # a module beside the tag map, as for other commands
     try:

@@ -18,7 +18,7 @@ class Cycle(NamedTuple):
     """What one control period was.
 
     Attributes:
-        number: Of the period since the loop began, missed ones counted.
+        number: Number of the period since the loop began, missed ones counted.
         at: When it began.
         mode: The mode of this period.
         before: The mode of the period before.
@@ -59,7 +59,7 @@ class Memory:
         seen: The last value and stamp of every input.
         expected: What the read-backs should show; NaN where nothing was written.
         at: When the last period began.
-        number: Of the last period.
+        number: Number of the last period.
         clean: Steps in a row in which all was well.
         misses: Periods in a row that were missed or came late.
         failures: Periods in a row without a connection or with a refused write.

@@ -35,7 +35,7 @@ class Judged(NamedTuple):
     """Measurements as the bundle gets them.
 
     Attributes:
-        obs: In the units of the channels; NaN where a value may not be trusted.
+        obs: Observations in the units of the channels; NaN where one may not be trusted.
         ages: Seconds since each was taken.
         faults: Why a value may not be trusted, by channel; empty where all may be.
     """
@@ -110,7 +110,7 @@ def _fault(rule: Input, reading: Reading, value: float, age: float, still: float
     if reading.quality == Quality.UNCERTAIN and rule.uncertain == "bad":
         return "its quality is uncertain"
     if not math.isfinite(value):
-        return "it is no finite number"
+        return "it is not a finite number"
     if age < -AHEAD:
         return f"it is stamped {-age:.0f} s in the future: set the clocks"
     if age > rule.max_age:

@@ -109,7 +109,7 @@ def read_plan(path: Path, manifest: Manifest) -> Plan:
 def _limits(table: Any, manifest: Manifest, source: str) -> dict[str, tuple[float, float]]:
     names = [one.name for one in manifest.obs]
     if not isinstance(table, dict) or not table:
-        raise DeployError(f"{source}: [limits] says which values are good, and is missing")
+        raise DeployError(f"{source}: [limits] is missing; it says which values are good")
     limits = {}
     for name, ends in table.items():
         if name not in names:

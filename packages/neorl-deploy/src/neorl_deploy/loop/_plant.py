@@ -26,7 +26,7 @@ class Reading(NamedTuple):
     """One value of a tag.
 
     Attributes:
-        value: In the unit of the tag; NaN where it is no number.
+        value: Value in the unit of the tag; NaN where it is no number.
         quality: What the plant says of it.
         stamp: When the source took it, in seconds since 1970 UTC; ``None`` where it does not say.
     """

@@ -137,9 +137,9 @@ def order(folder: Path, what: str, by: str) -> None:
     """
     words = (*ORDERS, STOP, BEGIN, FULL)
     if what not in words:
-        raise DeployError(f"{what!r} is no mode; there are {', '.join(words)}")
+        raise DeployError(f"{what!r} is not a mode; the modes are {', '.join(words)}")
     if not by.strip():
-        raise DeployError("say who asks for it and why (--by): it is recorded")
+        raise DeployError("say who asks for it and why with --by; both are recorded")
     orders = folder / "orders"
     name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     try:

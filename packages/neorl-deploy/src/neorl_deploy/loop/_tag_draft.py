@@ -98,7 +98,7 @@ def _known(plant: Path) -> dict[str, dict[str, Any]]:
         raise DeployError(f"{plant} is not valid TOML: {error}") from error
     tables = document.get("tag", [])
     if not isinstance(tables, list):
-        raise DeployError(f"{plant} has no [[tag]]: it is no plant.toml")
+        raise DeployError(f"{plant} has no [[tag]], so it is not a plant.toml")
     return {t["name"]: t for t in tables if isinstance(t, dict) and isinstance(t.get("name"), str)}
 
 

@@ -190,7 +190,7 @@ def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
         )
     connection = document.get("connection")
     if not isinstance(connection, dict) or not isinstance(connection.get("kind"), str):
-        raise DeployError(f"{source} needs a table [connection] with a kind, such as opcua")
+        raise DeployError(f"{source} needs a table [connection] with a kind such as opcua")
     manifest = bundle.manifest
     inputs = _rows(document.get("input"), Input, manifest.obs, f"{source}, [[input]]")
     outputs = _rows(document.get("output"), Output, manifest.action, f"{source}, [[output]]")
@@ -240,7 +240,7 @@ def read_row(table: Any, kind: type[Row], where: str) -> Row:
         DeployError: If an entry is missing, unknown or of another type.
     """
     if not isinstance(table, dict):
-        raise DeployError(f"{where} is no table")
+        raise DeployError(f"{where} is not a table")
     fields = {field.name: field for field in dataclasses.fields(kind)}  # pyright: ignore
     odd = sorted(set(table) - set(fields))
     if odd:

@@ -52,7 +52,7 @@ def write_mlflow_model(bundle: str | os.PathLike[str], out: str | os.PathLike[st
         (folder / "requirements.txt").write_text(f"neorl-deploy{extra}=={version}\n")
         (folder / "MLmodel").write_text(json.dumps(_description(sealed), indent=2) + "\n")
     except FileExistsError:
-        raise DeployError(f"{folder} is there already; name another place") from None
+        raise DeployError(f"{folder} exists already; name another place") from None
     except OSError as error:
         raise DeployError(f"cannot write {folder}: {error.strerror}") from error
     return folder
@@ -139,4 +139,4 @@ def _numbers(values: Sequence[Any]) -> np.ndarray:
     try:
         return np.array([math.nan if value is None else float(value) for value in values])
     except (TypeError, ValueError) as error:
-        raise DeployError(f"a row holds what is no number: {error}") from error
+        raise DeployError(f"a row holds something that is not a number: {error}") from error

@@ -226,7 +226,7 @@ class ModbusPlant:
 def _register(tag: str, word_order: str) -> Register:
     found = TAG.fullmatch(tag)
     if found is None:
-        raise DeployError(f"the tag {tag!r} is no register; write such as holding:100:float32")
+        raise DeployError(f"the tag {tag!r} is not a register; write it like holding:100:float32")
     table, first, kind, order = found.groups(default=word_order)
     if kind not in LENGTHS:
         raise DeployError(f"the tag {tag!r}: {kind!r} is none of {', '.join(LENGTHS)}")
@@ -253,7 +253,7 @@ def _require_apart(writable: Mapping[str, Register]) -> None:
 
 def _unfit(value: float, kind: str) -> str:
     if not math.isfinite(value):
-        return f"{value} is no finite number"
+        return f"{value} is not a finite number"
     if kind.startswith("float"):
         fits = abs(value) <= float(np.finfo(kind).max)
     else:

@@ -236,7 +236,7 @@ async def _end() -> None:
 
 def _unfit(value: float, kind: str) -> str:
     if not math.isfinite(value):
-        return f"{value} is no finite number"
+        return f"{value} is not a finite number"
     if kind in WHOLE:
         signed = not kind.startswith("U") and kind != "Byte"
         low = -(2 ** (WHOLE[kind] - 1)) if signed else 0

@@ -123,4 +123,4 @@ def _read_arrays(data: bytes, source: str) -> dict[str, np.ndarray]:
         raise
     except Exception as error:  # zipfile, zlib and the parser of array headers raise many kinds
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise BundleError(f"{source} is no archive of plain arrays: {reason:.200}") from error
+        raise BundleError(f"{source} is not an archive of plain arrays: {reason:.200}") from error

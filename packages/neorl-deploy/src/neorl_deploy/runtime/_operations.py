@@ -86,7 +86,7 @@ def prepared(listed: Operations) -> Callable[..., tuple[np.ndarray, ...]]:
         plan.append((at, _function(operation), operation.inputs))
         held.append(None)
     if not all(0 <= number < len(held) for number in listed.outputs):
-        raise ValueError("an output is none of its operations")
+        raise ValueError("an output is not among its operations")
     outputs = listed.outputs
 
     def run(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -245,7 +245,7 @@ def read_state(path: Path, digest: str, n_words: int) -> State:
 def _parsed(content: dict[str, Any]) -> State:
     saved_at, step = (content[name] for name in NUMBERS)
     if not (isinstance(saved_at, float) and type(step) is int and step >= 0):
-        raise ValueError("saved_at and step are no numbers")
+        raise ValueError("saved_at and step must be numbers")
     words = np.frombuffer(base64.b64decode(content["words"], validate=True), "<u4")
     events = tuple(
         Event(int(step), str(what), str(reason)) for step, what, reason in content["events"]

@@ -173,7 +173,7 @@ def _parsed(path: Path, name: str, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DeployError(f"{path}: attribute {name!r} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
-        raise DeployError(f"{path}: attribute {name!r} is no JSON object")
+        raise DeployError(f"{path}: attribute {name!r} is not a JSON object")
     return value
 
 

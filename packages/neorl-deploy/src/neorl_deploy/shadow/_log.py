@@ -68,7 +68,7 @@ def read_log(path: str | os.PathLike[str]) -> Log:
     path = Path(path)
     try:
         if not path.is_file() and path.exists() and not path.is_dir():
-            raise DeployError(f"{path} is no log: it is a pipe, a socket or a device, not a file")
+            raise DeployError(f"{path} is not a log but a pipe, a socket or a device")
         with path.open("rb") as file:
             magic = file.read(8)
     except OSError as error:
@@ -78,7 +78,7 @@ def read_log(path: str | os.PathLike[str]) -> Log:
     if magic.startswith(ZIP_MAGIC):
         return _read_neorl2(path)
     raise DeployError(
-        f"{path} is no log: expected a dataset file (HDF5) or a NeoRL-2 .npz, got a file that "
+        f"{path} is not a log: expected a dataset file (HDF5) or a NeoRL-2 .npz, got a file that "
         f"starts with {magic!r}"
     )
 

@@ -41,7 +41,7 @@ def require_place(path: Path) -> None:
     elif not os.access(path.parent, os.W_OK):
         reason = "permission denied"
     elif os.path.lexists(path) and _earlier(path) is None:
-        reason = "it exists and is no earlier replay"
+        reason = "it exists and is not an earlier replay"
     if reason:
         raise DeployError(f"cannot write {path}: {reason}; {ADVICE}")
 

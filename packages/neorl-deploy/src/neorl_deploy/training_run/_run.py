@@ -91,7 +91,7 @@ def read_run(path: Path, policy: str | None = None) -> Run:
         DeployError: If a part is missing or damaged, or the run is not finished.
     """
     if not path.is_dir():
-        raise DeployError(f"{path} is no run directory; make one with `neorl-train run`")
+        raise DeployError(f"{path} is not a run directory; make one with `neorl-train run`")
     record = _document(path / RECORD, "run")
     if record.get("status") != FINISHED:
         raise DeployError(_unfinished(path, record))
@@ -186,7 +186,7 @@ def _artefact(run: Path, name: Any) -> Path:
     inside = path.resolve().parent == (run / POLICIES).resolve()
     if not inside or path.suffix != ARTEFACT_SUFFIX:
         raise DeployError(
-            f"{name!r} is no policy of {run}; expected NAME or {artefact_of('NAME')}: {listed}"
+            f"{name!r} is not a policy of {run}; expected NAME or {artefact_of('NAME')}: {listed}"
         )
     if not path.is_file():
         raise DeployError(f"{path} is missing; {listed}")
