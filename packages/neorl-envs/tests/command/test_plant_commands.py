@@ -118,7 +118,10 @@ BAD = {
     "name": (["check", "Tnk-v0"], "one of your own is MODULE:CLASS"),
     "name of a log": (["collect", "Tnk-v0", "--out", "a.png"], "one of your own is MODULE:CLASS"),
     "module of a log": (["collect", "nowhere:Tank", "--out", "a.png"], "nowhere:Tank cannot be"),
-    "parts": (["describe", "mine:Half"], "mine:Half is no plant: TypeError: a plant needs spec,"),
+    "parts": (
+        ["describe", "mine:Half"],
+        "mine:Half is not a plant: TypeError: a plant needs spec,",
+    ),
 }
 
 

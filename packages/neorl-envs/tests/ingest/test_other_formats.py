@@ -232,5 +232,5 @@ def test_a_description_that_was_changed_is_refused(chained: Dataset, tmp_path: P
         arrays = dict(archive)
     arrays["neorl_description"] = np.frombuffer(b'{"spec": 3}', np.uint8)
     np.savez(path, **arrays)
-    with pytest.raises(DatasetError, match="neorl_description is no description"):
+    with pytest.raises(DatasetError, match="neorl_description is not a valid description"):
         read_dataset(path)

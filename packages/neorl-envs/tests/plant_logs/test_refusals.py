@@ -227,7 +227,7 @@ def test_files_that_are_no_configuration(tmp_path: Path) -> None:
 
 EXPRESSIONS = {
     "level +": "cannot read",
-    "leval": "uses 'leval', which is no tag; did you mean 'level'",
+    "leval": "uses 'leval', which is not a tag; did you mean 'level'",
     "sum(level)": "looks beyond its row",
     "level - avg(level)": "looks beyond its row",
     "row_number() over (order by level)": "looks beyond its row",

@@ -112,7 +112,7 @@ def test_what_a_plant_lacks_is_named(tank: Any) -> None:
     cases = {
         "a plant needs spec, reset, step, .*; see neorl_envs.plants.Plant": Bare,
         "bears the name it is known by, got 'Tank-v1'": type("Other", (tank,), {"name": "Tank-v1"}),
-        "reference 'best' is none of the tunings": type("Best", (tank,), {"reference": "best"}),
+        "reference 'best' is not one of the tunings": type("Best", (tank,), {"reference": "best"}),
         "action_rates has 2 entries; expected 1": type(
             "Rates", (tank,), {"action_rates": lambda self: (1.0, 2.0)}
         ),

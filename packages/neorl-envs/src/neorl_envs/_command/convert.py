@@ -149,7 +149,7 @@ def _lost(path: Path, config: Any, dataset: Any) -> list[str]:
     if dataset.n_episodes < FEWEST:
         found.append(
             f"{dataset.n_episodes} episodes: training holds out whole ones and needs {FEWEST} at "
-            f"least; end them after so many rows with length in [episodes] of {path}"
+            f"least; end them after a number of rows with length in [episodes] of {path}"
         )
     return found
 
@@ -191,7 +191,7 @@ def plant_log_tools() -> Any:
         if error.name != "polars":
             raise
         raise InputError(
-            f"plant logs need the extra etl, which is: {install_line('etl')}"
+            f"plant logs need the extra etl; install it with: {install_line('etl')}"
         ) from error
     return plant_logs
 

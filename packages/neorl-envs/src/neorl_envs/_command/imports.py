@@ -55,4 +55,4 @@ def complete_plant(name: str) -> Any:
     try:
         return check_plant(getattr(env, "name", ""), env)
     except Exception as error:  # whatever a plant of someone else raises
-        raise InputError(f"{name} is no plant: {type(error).__name__}: {error}") from error
+        raise InputError(f"{name} is not a plant: {type(error).__name__}: {error}") from error

@@ -104,4 +104,6 @@ def _check(options: Render) -> None:
     if not 0 <= options.seed < 2**31:
         raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
     if importlib.util.find_spec("matplotlib") is None:
-        raise InputError(f"pictures need the extra render, which is: {install_line('render')}")
+        raise InputError(
+            f"pictures need the extra render; install it with: {install_line('render')}"
+        )

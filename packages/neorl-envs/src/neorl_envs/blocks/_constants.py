@@ -71,7 +71,7 @@ def constant_values(declared: Tree, preset: str = "plant", *, dtype: DTypeLike) 
     Args:
         declared: A tree with :class:`Constant` leaves.
         preset: ``"plant"``, or ``"clean"`` for the values without disturbances.
-        dtype: Of every array.
+        dtype: Dtype of every array.
 
     Raises:
         ValueError: If the preset is unknown.

@@ -80,9 +80,9 @@ class InstrumentNoise(NamedTuple):
     """Draws of one step, standard normal and uniform.
 
     Attributes:
-        normal: Of the noise, shape ``(obs,)``.
-        drift: Of the drift, shape ``(obs,)``, or ``None`` without faults.
-        freeze: Of freezing and coming back, shape ``(obs,)``, or ``None`` without faults.
+        normal: Normal draws of the noise, shape ``(obs,)``.
+        drift: Draws of the drift, shape ``(obs,)``, or ``None`` without faults.
+        freeze: Draws of freezing and coming back, shape ``(obs,)``, or ``None`` without faults.
     """
 
     normal: Float[Array, " obs"]

@@ -22,7 +22,7 @@ def runge_kutta(
 
     Args:
         rates: Time derivatives ``rates(state, *args)``, in the structure of the state.
-        state: At the start.
+        state: State at the start.
         *args: Passed on: constants, inputs, all held over the interval.
         width: Length of the interval, in the time unit of the rates.
         substeps: Number of equal steps.

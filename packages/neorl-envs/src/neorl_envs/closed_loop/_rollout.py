@@ -98,8 +98,8 @@ def closed_loop_step(
         policy: Acts in physical units; guarded or not.
         params: Parameters of the plant.
         loop: Plant and policy before the step.
-        policy_key: For a policy that is random.
-        noise_key: Of disturbances and measurement errors.
+        policy_key: Key of a random policy.
+        noise_key: Key of disturbances and measurement errors.
 
     Returns:
         Plant and policy after the step, and what happened in it. No episode is begun: where
@@ -216,7 +216,7 @@ def drawn_start(env: Any, key: PRNGKeyArray, **draws: Any) -> Start:
 
     Args:
         env: A plant with ``sample_params``.
-        key: Of this start.
+        key: Key of this start.
         draws: Passed to ``env.sample_params``: its preset and the relative width of the draw.
 
     Returns:

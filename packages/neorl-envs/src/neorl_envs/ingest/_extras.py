@@ -43,7 +43,9 @@ def described(text: str, source: str) -> tuple[Spec, dict[str, Any]]:
         value = json.loads(text)
         spec, attributes = value["spec"], value["attributes"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DatasetError(f"{source}: {DESCRIPTION} is no description: {error}") from error
+        raise DatasetError(
+            f"{source}: {DESCRIPTION} is not a valid description: {error}"
+        ) from error
     if not isinstance(attributes, dict):
         raise DatasetError(f"{source}: {DESCRIPTION}: attributes must be a JSON object")
     return read_spec(json.dumps(spec), source), attributes

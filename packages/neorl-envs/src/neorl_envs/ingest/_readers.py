@@ -51,7 +51,7 @@ def _check_reader(name: str, reader: Any) -> None:
     """Raises unless a reader has what it must.
 
     Args:
-        name: Under which it is registered.
+        name: Name under which the reader is registered.
         reader: The object.
 
     Raises:

@@ -43,10 +43,10 @@ def collect_rollouts(
     """Runs an environment of Gymnasium; every episode is complete or the last.
 
     Args:
-        env: With box spaces of one axis; without automatic resets.
+        env: Environment with box spaces of one axis and without automatic resets.
         act: Action for an observation.
         n_steps: Steps to take; the last episode ends there, truncated.
-        seed: Of the first reset; the episodes after it follow from it.
+        seed: Seed of the first reset; the episodes after it follow from it.
         costs: Entries of the step's ``info`` that are costs.
 
     Yields:

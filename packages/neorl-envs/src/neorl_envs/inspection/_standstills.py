@@ -111,8 +111,8 @@ def frozen(
     """Standstills of measurements far beyond the usual ones, while other signals moved.
 
     Args:
-        obs: Of every observation.
-        action: Of every action.
+        obs: Standstills of every observation.
+        action: Standstills of every action.
         dataset: The log.
         skipped: Observations that may stand still, as set points do.
 

@@ -19,7 +19,7 @@ class Trends:
         start: Time of the first interval, seconds; rows where the log has no stamps.
         end: End of the last one.
         stamped: Whether these are times.
-        low: For every name the least value of each interval; NaN where there is none.
+        low: Least value of each interval, by name; NaN where there is none.
         high: The largest value.
     """
 
@@ -35,7 +35,7 @@ def trends(dataset: Dataset, intervals: int = INTERVALS) -> Trends:
 
     Args:
         dataset: The log.
-        intervals: Of the time axis; fewer where the log has fewer periods.
+        intervals: Number of intervals of the time axis; fewer where the log has fewer periods.
 
     Returns:
         Least and largest unmasked value of every interval.

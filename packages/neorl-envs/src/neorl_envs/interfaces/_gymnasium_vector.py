@@ -114,7 +114,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         """Starts an episode in every plant.
 
         Args:
-            seed: Of the first plant, and one more for each following; or a list of seeds.
+            seed: Seed of the first plant, and one more for each following; or a list of seeds.
             options: ``"params"`` with one more leading axis sets the parameters;
                 ``"reset_mask"`` restarts the plants where it is true.
 
@@ -204,7 +204,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
                 f"got {given.dtype} of shape {given.shape}"
             )
         if self._episodes is None and not given.all():
-            raise InputError("the first reset is one of all plants; leave reset_mask out")
+            raise InputError("the first reset must include all plants; leave reset_mask out")
         return given
 
     def _check_batch(self, params: Any) -> None:

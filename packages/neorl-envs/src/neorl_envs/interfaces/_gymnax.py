@@ -21,8 +21,8 @@ class Box(NamedTuple):
     Attributes:
         low: Lower ends, shape ``shape``.
         high: Upper ends, shape ``shape``.
-        shape: Of one value.
-        dtype: Of one value.
+        shape: Shape of one value.
+        dtype: Dtype of one value.
     """
 
     low: np.ndarray
@@ -65,7 +65,7 @@ class GymnaxState(NamedTuple):
 
     Attributes:
         inner: State of the environment with automatic resets.
-        truncated: Of the last step; gymnax asks the state for it.
+        truncated: Whether the last step was truncated; gymnax asks the state for it.
     """
 
     inner: AutoResetState

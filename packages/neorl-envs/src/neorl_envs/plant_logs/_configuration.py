@@ -33,20 +33,20 @@ class Files:
         timestamp: Column of the stamps.
         timestamp_format: Empty for ISO 8601, ``"epoch_s"``, ``"epoch_ms"``, or a format as of
             ``strptime``.
-        time_zone: Of stamps that name none, as ``"Europe/Vienna"``.
+        time_zone: Time zone of stamps that name none, such as ``"Europe/Vienna"``.
         ambiguous: What becomes of the hour that the end of daylight saving repeats.
         separator: Between the columns of CSV.
-        encoding: Of CSV, as ``"utf-8"``, ``"cp1252"`` or ``"utf-16"``.
+        encoding: Encoding of CSV files, such as ``"utf-8"``, ``"cp1252"`` or ``"utf-16"``.
         header_rows: Rows of CSV above the first sample: the names, and perhaps units below them.
         decimal: ``"."`` or ``","``.
         thousands: Mark between groups of three digits: ``"."``, ``","``, ``" "`` or ``"'"``. A mark
             that is not declared is refused.
         missing: Texts that stand for a missing value; every other text is refused.
         good: Values of a quality column that are good.
-        tag_column: Of the long layout: the tag.
-        value_column: Of the long layout: the value.
-        quality_column: Of the long layout: the quality; empty where there is none.
-        unit_column: Of the long layout: the unit; empty where there is none.
+        tag_column: Column that holds the tag in the long layout.
+        value_column: Column that holds the value in the long layout.
+        quality_column: Column that holds the quality in the long layout; empty where there is none.
+        unit_column: Column that holds the unit in the long layout; empty where there is none.
     """
 
     files: tuple[str, ...]
@@ -73,10 +73,10 @@ class Tag:
     """One tag of the log and what it is to the controller.
 
     Attributes:
-        name: Of the channel, and in expressions.
+        name: Name of the channel, also used in expressions.
         role: What it is.
         tag: Its name in the log; that of the channel where empty.
-        unit: Of the channel, after conversion.
+        unit: Unit of the channel, after conversion.
         low: Lower end of its range, in ``unit``; values outside are missing.
         high: Upper end.
         fill: Between samples: the last one, or a line from it to the next.
@@ -85,10 +85,10 @@ class Tag:
         conversions: Factor and offset of every other unit that the unit column may name.
         delay_s: Transport delay: expressions see at time t what was measured at t + delay.
         largest_gap_s: Overrides that of ``[sampling]``; ``inf`` for what is logged on change.
-        quality: Of the wide layout: its column of qualities; empty where there is none.
+        quality: Column of its qualities in the wide layout; empty where there is none.
         decimal: Its own decimal mark; that of ``[log]`` where empty.
-        automatic: Of a mode: the words for automatic.
-        of: Of a mode: the manipulated variables it stands for; all where empty.
+        automatic: Words of a mode tag that mean automatic.
+        of: Manipulated variables that a mode tag stands for; all where empty.
     """
 
     name: str

@@ -76,13 +76,13 @@ class Signals:
     """What decides on the rows of a stretch; one entry a sample, or a row from it to the next.
 
     Attributes:
-        block: Of every sample, a number for the stretch of plant life that it belongs to, -1 for
+        block: Number, for every sample, of the stretch of plant life that it belongs to, -1 for
             none.
-        tripped: Of every sample, whether the plant has tripped.
-        cut: Of every row, whether a mode changes behind it.
-        unknown: Of every row, what of it is unknown first, as a place in ``REASONS``; 0 for
+        tripped: Whether the plant has tripped, for every sample.
+        cut: Whether a mode changes after the row, for every row.
+        unknown: First unknown part of every row, as a place in ``REASONS``; 0 for
             nothing.
-        acted: Of every row, whether its action is known.
+        acted: Whether the action is known, for every row.
     """
 
     block: Int[np.ndarray, " sample"]
@@ -118,7 +118,7 @@ def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
     """Where episodes end, what is masked, and what is left out.
 
     Args:
-        signals: Of one stretch.
+        signals: Signals of one stretch.
         config: The configuration.
         counts: Counts rows by why they are masked or left out.
     """
@@ -146,7 +146,7 @@ def add_signals(
     """Writes the signals of some rows, those before them being written already.
 
     Args:
-        signals: Of the stretch.
+        signals: Signals of the stretch.
         part: All tags from sample ``where.begin`` to sample ``where.last``.
         config: The configuration.
         rule: Its expressions.
@@ -213,7 +213,7 @@ def rows_of(
         part: All tags.
         config: The configuration.
         rule: Its expressions.
-        block: Of every sample of the piece; see :class:`Signals`.
+        block: Number of the stretch of every sample of the piece; see :class:`Signals`.
         first: Rows before it only serve those behind them.
     """
     steps = part.of_steps(config)

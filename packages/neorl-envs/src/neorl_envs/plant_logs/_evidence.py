@@ -58,7 +58,7 @@ class Evidence:
     """What the rows show of one tag.
 
     Attributes:
-        dtype: Of the column as it is stored.
+        dtype: Dtype of the column as it is stored.
         filled: Cells that are not empty.
         spacing_s: Median distance of their stamps, seconds, in the largest part of the log that
             came at once; 0 where it is not known.

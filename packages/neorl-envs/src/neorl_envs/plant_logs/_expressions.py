@@ -40,8 +40,8 @@ class Expression:
                 near = nearest_name(name, names)
                 hint = f"did you mean {near!r}? " if near else ""
                 raise InputError(
-                    f"{source}: {text!r} uses {name!r}, which is no tag; {hint}a name with other "
-                    "signs than letters, digits and _ stands in double quotes"
+                    f"{source}: {text!r} uses {name!r}, which is not a tag; {hint}put a name with "
+                    "characters other than letters, digits and _ in double quotes"
                 )
         self._require_one_row(text, source)
 

@@ -88,7 +88,7 @@ class Utf8:
 
     Args:
         file: Opened for bytes.
-        encoding: Of the file.
+        encoding: Encoding of the file.
         source: Named in the message.
     """
 

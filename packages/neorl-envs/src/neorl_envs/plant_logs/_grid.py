@@ -21,7 +21,7 @@ def values_at(tag: Tag, samples: TagSamples, times: np.ndarray, gap: float) -> n
 
     Args:
         tag: Says how the time between samples is filled.
-        samples: Of the tag.
+        samples: Samples of the tag.
         times: Ascending, nanoseconds.
         gap: Largest age of a sample that is held, and largest distance of two samples between
             which a line is drawn, nanoseconds.

@@ -30,9 +30,9 @@ class Stretch:
     """A stretch of the log without a gap that ends an episode.
 
     Attributes:
-        periods: Of the grid.
+        periods: Number of periods of the grid.
         signals: What decides on its rows; needed until they are written.
-        flags: Of its rows.
+        flags: Flags of the rows of the grid.
         columns: All of its rows, where they are few.
     """
 
@@ -59,7 +59,7 @@ class Rows:
         unknown: For every tag that a row needs, the rows of a running plant in which it is
             unknown.
         alone: The same, where no other tag is unknown.
-        stretches: With at least one row that is kept, in order of time.
+        stretches: Stretches with at least one row that is kept, in order of time.
 
     Raises:
         DatasetError: If there are more rows than can be meant.

@@ -25,7 +25,7 @@ class Samples:
     """The thinned samples of all tags so far.
 
     Attributes:
-        period: Of the grid, nanoseconds.
+        period: Period of the grid, nanoseconds.
         folder: Where samples wait that do not fit into memory.
         most_rows: Thinned samples that memory has room for.
         part_periods: Periods of a part of the time axis.

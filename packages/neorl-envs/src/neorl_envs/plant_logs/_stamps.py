@@ -24,12 +24,12 @@ class Clock:
 
     Attributes:
         files: How stamps are written.
-        source: Of the file, for the messages.
+        source: Name of the file, for the messages.
         offsets: Offsets that stamps named, as ``"+01:00"``.
         ambiguous_rows: Rows whose stamp fell into the repeated hour.
         out_of_order: Rows with a stamp before that of the row above.
         latest: Stamp of the last row.
-        repeated: Of the repeated hour: day, newest stamp in it, and whether it runs again.
+        repeated: State of the repeated hour: day, newest stamp in it, and whether it runs again.
     """
 
     files: Files

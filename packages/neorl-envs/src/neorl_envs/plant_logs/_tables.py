@@ -38,11 +38,11 @@ class Tally:
         out_of_order: Rows with a stamp before that of the row above.
         ambiguous: Rows in an hour that daylight saving repeats.
         offsets: Offsets from UTC that stamps named.
-        tags: For every tag what became of its values: ``"bad quality"``, ``"missing"``,
+        tags: What became of the values of every tag: ``"bad quality"``, ``"missing"``,
             ``"outside the range"``, ``"repeated"``, ``"contradicting"``.
-        unknown: Of the long layout: tags that the configuration does not name.
+        unknown: Tags of the long layout that the configuration does not name.
         files: Name, bytes and SHA-256 of every file.
-        extent: For every tag the least and the largest value that was read, in its unit.
+        extent: Least and largest value that was read of every tag, in its unit.
         grouped: For every tag the first number of the present file with a thousands mark, and its
             row.
         ungrouped: For every tag the first number of the present file that lacks one, and its row.

@@ -23,7 +23,7 @@ class Part:
         at: Stamps, nanoseconds.
         value: Values; NaN where they contradict.
         starts: First sample of every tag, and the number of all.
-        conflicts: For every tag, stamps with two values.
+        conflicts: Stamps with two values, for every tag.
     """
 
     at: np.ndarray
@@ -48,9 +48,9 @@ class Timeline:
 
     Attributes:
         stretches: Periods of every stretch of the log without such a gap.
-        conflicts: For every tag, stamps with two values.
-        valid: For every tag, whether it has a finite sample.
-        spacing_s: For every tag, the mean distance of its samples; 0 where there is only one.
+        conflicts: Stamps with two values, for every tag.
+        valid: Whether the tag has a finite sample, for every tag.
+        spacing_s: Mean distance of the samples of every tag; 0 where there is only one.
     """
 
     def __init__(

@@ -144,7 +144,7 @@ def check_plant(name: str, plant: Any) -> Plant:
     """The plant, if it brings what it must.
 
     Args:
-        name: Under which it is registered.
+        name: Name under which the plant is registered.
         plant: What its factory made.
 
     Returns:
@@ -170,7 +170,7 @@ def check_plant(name: str, plant: Any) -> Plant:
         raise ValueError(f"a plant bears the name it is known by, got {plant.name!r}")
     if plant.reference not in plant.tunings():
         raise ValueError(
-            f"reference {plant.reference!r} is none of the tunings {list(plant.tunings())}"
+            f"reference {plant.reference!r} is not one of the tunings {list(plant.tunings())}"
         )
     if len(plant.action_rates()) != plant.spec.n_action:
         raise ValueError(

@@ -172,7 +172,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         Args:
             preset: ``"plant"``, or ``"clean"`` without noise, delays, lags, random starts and
                 disturbances.
-            dtype: Of every real leaf, and so of the simulation.
+            dtype: Dtype of every real leaf, and so of the simulation.
 
         Raises:
             ValueError: If the preset is unknown.
@@ -270,11 +270,11 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         """One control period with given draws: a deterministic function.
 
         Args:
-            params: From :meth:`default_params` or :meth:`sample_params`.
-            state: Before the step.
+            params: Parameters from :meth:`default_params` or :meth:`sample_params`.
+            state: State before the step.
             action: Demands in the channels' units, shape ``(act,)``. A channel that is NaN keeps
                 its last command; one outside the range is clipped, and ``Step.applied`` shows it.
-            noise: From :meth:`sample_noise`.
+            noise: Noise from :meth:`sample_noise`.
 
         Returns:
             The state after the step and what the plant answered.

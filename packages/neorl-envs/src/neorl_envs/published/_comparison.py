@@ -44,9 +44,9 @@ def compare_log(
 
     Args:
         env: The plant.
-        dataset: From ``collect_log`` with the key of ``seed``.
-        quality: Of the log.
-        seed: Of the log.
+        dataset: Dataset from ``collect_log`` with the key of ``seed``.
+        quality: Quality of the log.
+        seed: Seed of the log.
         n_steps: Rows that were asked for.
         spread: Relative width of the draws of the parameters.
         environment: Numerical environment; this process's by default.

@@ -34,9 +34,9 @@ class PublishedLog(NamedTuple):
     Attributes:
         plant: Name of the plant.
         quality: As in :func:`neorl_envs.recording.quality`.
-        seed: Of the log.
+        seed: Seed of the log.
         steps: Rows asked for.
-        settings: From :func:`settings_digest`.
+        settings: Settings from :func:`settings_digest`.
         rows: Rows that it has.
         episodes: Episodes that it has.
         returns: Mean and standard deviation of its returns.

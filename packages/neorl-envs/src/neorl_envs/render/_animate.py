@@ -36,7 +36,7 @@ def animate(
         bands: Lower and upper limit of observed channels by name.
         tracked: As of :func:`trends`.
         channels: As of :func:`trends`.
-        title: Above the panels.
+        title: Title above the panels.
         frames: Number of pictures; no more than there are steps.
         fps: Pictures a second.
         dpi: Resolution.

@@ -35,7 +35,7 @@ def panels(channels: Sequence[Channel], wanted: Sequence[str] | None = None) -> 
     and the same first words.
 
     Args:
-        channels: Of the observation or of the action.
+        channels: Channels of the observation or of the action.
         wanted: Names of those that get a panel each, in this order; ``("all",)`` for every one;
             ``None`` for all in groups.
 

@@ -48,7 +48,7 @@ def trends(
         tracked: Name of the channel with the set point, by the name of the channel that follows it.
         channels: Names of the measurements to draw, each in a panel of its own; ``("all",)`` for
             every one, and then every input in a panel of its own too.
-        title: Above the panels.
+        title: Title above the panels.
         steps: Steps of the whole episode where it goes on after ``trajectory``; decides the unit
             of the time axis.
 

@@ -25,7 +25,7 @@ class Window:
         """Makes a window that opens with the first picture.
 
         Args:
-            title: Of the window.
+            title: Title of the window.
         """
         self._title = title
         self._figure: Any = None

@@ -14,8 +14,8 @@ class Anchors(NamedTuple):
     """Mean scores (return less the declared penalties) of the two anchors of a plant.
 
     Attributes:
-        random: Of uniform random actions.
-        reference: Of the plant's reference controller.
+        random: Score of uniform random actions.
+        reference: Score of the plant's reference controller.
         random_error: Standard error of ``random``.
         reference_error: Standard error of ``reference``.
         episodes: Number of episodes behind each.

@@ -34,7 +34,7 @@ class Robustness(NamedTuple):
     """The same episodes in both modes.
 
     Attributes:
-        factors: Of the constants that differ in the mode of test.
+        factors: Factors of the constants that differ in the mode of test.
         train: Sums on the plant as it is.
         test: Sums on the shifted plant, with the same keys.
         train_scores: Returns less the declared penalties, shape ``(episode,)``.
@@ -92,8 +92,8 @@ def robustness(
         env: A plant that declares its constants.
         policy: Acts in physical units.
         keys: One for each episode, at least two.
-        factors: Of the constants that differ in the mode of test; those of :func:`test_mode` by
-            default.
+        factors: Factors of the constants that differ in the mode of test; those of
+            :func:`test_mode` by default.
         around: Function that puts wrappers around both plants; none by default.
         spread: Relative width of the draws of the parameters, about the shifted constants in the
             mode of test.

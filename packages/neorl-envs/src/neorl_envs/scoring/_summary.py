@@ -14,7 +14,7 @@ def scores(env: Any, episodes: EpisodeScores) -> np.ndarray:
 
     Args:
         env: A plant.
-        episodes: From :func:`neorl_envs.scoring.score_episodes`.
+        episodes: Episodes from :func:`neorl_envs.scoring.score_episodes`.
 
     Returns:
         Shape ``(episode,)``, in the plant's unit of reward.
@@ -40,7 +40,7 @@ def kept(env: Any, episodes: EpisodeScores) -> np.ndarray:
 
     Args:
         env: A plant.
-        episodes: From :func:`neorl_envs.scoring.score_episodes`.
+        episodes: Episodes from :func:`neorl_envs.scoring.score_episodes`.
 
     Returns:
         Truth values, shape ``(episode, cost)``.

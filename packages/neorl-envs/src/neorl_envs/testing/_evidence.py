@@ -34,7 +34,7 @@ class Evidence:
     Attributes:
         env: The environment.
         spec: Its specification.
-        seed: Of the actions.
+        seed: Seed of the actions.
         key: Decides everything else.
         params: Parameters of every world.
         first: First observations.

@@ -15,7 +15,7 @@ class Probe(NamedTuple):
 
     Attributes:
         params: Parameters of the world.
-        state: Before a step.
+        state: State before a step.
         action: Demanded in it.
         key: One for each probe.
     """

@@ -25,7 +25,7 @@ class HuntDraws(NamedTuple):
     """The random numbers of one turn.
 
     Attributes:
-        spawn: In [0, 1); a cell that is empty gets an item where it is below the chance.
+        spawn: Draws in [0, 1); a cell that is empty gets an item where it is below the chance.
         kind: Which item that is, an index into the kinds of the version.
         order: Priority of each agent where several want one cell at one moment; the least wins.
     """

@@ -17,7 +17,7 @@ class ChannelLimit(NamedTuple):
     """Limits of one measured channel.
 
     Attributes:
-        index: Of the channel in the observation.
+        index: Index of the channel in the observation.
         low: Least value; minus infinity for none.
         high: Largest value; infinity for none.
     """
@@ -35,7 +35,7 @@ class Constrained(Wrapper):
 
     Attributes:
         env: The environment that is transformed.
-        limits: Of the channels, in the order of the further costs.
+        limits: Limits of the channels, in the order of the further costs.
         penalty: Reward that one unit of a further cost takes off, by :meth:`penalty_weights`.
     """
 

@@ -27,7 +27,7 @@ class Numbers(NamedTuple):
     """What the model's help computes with.
 
     Attributes:
-        constants: Of the nominal tank.
+        constants: Constants of the nominal tank.
         by_temperature: Coolant taken off for a kelvin above the tank's nominal temperature, 1.
     """
 

@@ -191,10 +191,10 @@ class HVACControl(SimulatedPlant):
         """The parameters with a user's own weather and prices in place of the drawn ones.
 
         Args:
-            params: From :meth:`default_params` or :meth:`sample_params`.
+            params: Parameters from :meth:`default_params` or :meth:`sample_params`.
             temperature: Outdoors in degC, one value every 900 s from Monday 0 h on.
             radiation: Global horizontal in W/m2.
-            price: Of electricity in $/kWh.
+            price: Price of electricity in $/kWh.
 
         Raises:
             ValueError: If a series is shorter than the horizon and an hour, or not finite.

@@ -46,8 +46,8 @@ def measured_outcome(
     """Reward, energy and comfort of a period from measurements: people are there when it is open.
 
     Args:
-        power: Of the period, kW.
-        price: Of the period, $/kWh.
+        power: Mean power of the period, kW.
+        price: Price of the period, $/kWh.
         air: Temperatures of the zones at its end, degC.
         occupancy: Part of all people who are there at its end.
     """

@@ -114,8 +114,8 @@ class Building(NamedTuple):
     """Temperatures in degC.
 
     Attributes:
-        air: Of the zones, shape ``(5,)``.
-        mass: Of floors and walls, shape ``(5,)``; not measured.
+        air: Air temperature of the zones, shape ``(5,)``.
+        mass: Temperature of floors and walls, shape ``(5,)``; not measured.
     """
 
     air: Float[Array, "5"]
@@ -126,9 +126,9 @@ class Sampled(NamedTuple):
     """The network over one period.
 
     Attributes:
-        transition: Of the ten temperatures, air first, shape ``(10, 10)``.
-        inputs: Of outdoor and ground temperature in degC and the heat in kW to air and mass of
-            every zone, shape ``(10, 12)``.
+        transition: Transition of the ten temperatures, air first, shape ``(10, 10)``.
+        inputs: Effects of outdoor and ground temperature in degC and of the heat in kW to air and
+            mass of every zone, shape ``(10, 12)``.
     """
 
     transition: Float[Array, "10 10"]

@@ -46,8 +46,9 @@ class Draws(NamedTuple):
 
     Attributes:
         exponential: Standard exponential, shape ``(2,)``.
-        uniform: From [0, 1), shape ``(2,)``.
-        flip: Below the effective action, the noise is amplified; from [0, 1), shape ``(2,)``.
+        uniform: Uniform draws from [0, 1), shape ``(2,)``.
+        flip: Uniform draws from [0, 1), shape ``(2,)``; one below the effective action amplifies
+            the noise.
         burst: Standard normal, used where fatigue is at its end.
         consumption: Standard normal.
     """

@@ -45,7 +45,7 @@ class Draw(NamedTuple):
     """Draws of one step.
 
     Attributes:
-        uniform: Below the probability of a change, the target changes; from [0, 1).
+        uniform: A draw from [0, 1); below the probability of a change, the target changes.
         level: Index of the new target.
     """
 

@@ -37,7 +37,7 @@ class Constants(NamedTuple):
         tq1: The same, q axis.
         td2: Subtransient, d axis.
         tq2: Subtransient, q axis.
-        inertia: Of the machines.
+        inertia: Inertia of the machines.
         exciter: Gain of the voltage regulators.
         field: Least and largest field voltage.
         sensor: Time constant of the voltage sensors.
@@ -45,17 +45,17 @@ class Constants(NamedTuple):
         washout: Their washout.
         leads: Lead and lag of their two stages.
         stabiliser_limit: Largest output.
-        droop: Of the governors.
+        droop: Droop of the governors.
         valve: Time constant of the steam valves.
         turbine: Lead and lag of the turbines.
         valve_limit: Largest opening.
         line: Resistance, reactance and susceptance.
         transformer: Reactance.
         load: Active and reactive load at buses 7 and 9.
-        capacitor: At buses 7 and 9.
+        capacitor: Capacitors at buses 7 and 9.
         power: Schedule of the machines; the third balances.
         voltage: Schedule of their terminals.
-        price: Of energy from each machine.
+        price: Price of energy from each machine.
         bias: Frequency bias of an area in its control error.
         load_sd: Relative standard deviation of the loads.
         load_memory: Time constant of that.

@@ -66,8 +66,8 @@ class Seen(eqx.Module):
     """What of the grid follows from its state.
 
     Attributes:
-        electrical: Of the machines.
-        voltage: Of the buses, complex, shape ``(11,)``.
+        electrical: Electrical quantities of the machines.
+        voltage: Voltage of the buses, complex, shape ``(11,)``.
         mechanical: Power of the turbines on 900 MVA, shape ``(4,)``.
         tie: Power from area 1 to area 2, MW.
         ace: Area control errors, MW, shape ``(2,)``.

@@ -18,7 +18,7 @@ class Machines(NamedTuple):
     """State of the four machines, each of shape ``(4,)``, on their own base.
 
     Attributes:
-        angle: Of the rotors, relative to machine 1, rad.
+        angle: Angle of the rotors, relative to machine 1, rad.
         speed: Relative deviation from 60 Hz, so that float32 resolves it.
         eq1: Transient voltage, q axis.
         ed1: Transient voltage, d axis.
@@ -57,7 +57,7 @@ class Schedule(NamedTuple):
         tie: Scheduled power from area 1 to area 2, MW.
         load: Scheduled load admittances, real and imaginary, shape ``(2, 2)``.
         megawatt: Scheduled loads, MW, shape ``(2,)``.
-        ports: From :func:`from_ports`, shape ``(3, 2, 11, 6)``.
+        ports: Ports from :func:`from_ports`, shape ``(3, 2, 11, 6)``.
     """
 
     start: Machines

@@ -30,7 +30,7 @@ class PowerFlow(NamedTuple):
     """The steady state of the schedule.
 
     Attributes:
-        voltage: Of the buses, shape ``(11,)``, machine 1 at its own angle.
+        voltage: Voltage of the buses, shape ``(11,)``, machine 1 at its own angle.
         injected: Complex power of the machines, on 100 MVA, shape ``(4,)``.
         tie: Power from area 1 to area 2, MW.
     """

@@ -27,7 +27,7 @@ class InsertionCarry(NamedTuple):
 
     Attributes:
         phase: 0 approach, 1 search, 2 insertion.
-        angle: Of the spiral, rad.
+        angle: Angle of the spiral, rad.
         surface: Height of the tip over the nominal plate at first contact, m; infinite before.
         trim: Lateral speed that has held the tip on its place so far, m/s, shape ``(2,)``.
     """
@@ -45,21 +45,22 @@ class Insertion(eqx.Module):
     With a pitch of zero nothing is searched: the tip is pressed on the nominal place.
 
     Attributes:
-        gain: Of the position, 1/s.
-        integral: Of the lateral position while searching, 1/s2: pressing drives the arm aside.
+        gain: Gain of the position, 1/s.
+        integral: Integral gain of the lateral position while searching, 1/s2; pressing drives the
+            arm aside.
         approach: Largest speed of the approach, m/s.
         hover: Height at which it ends, m.
         press: Speed of the tip towards the plate, m/s.
         force: Force wanted while searching, N.
         admittance: Speed along the tool for a newton of it, m/(s N).
         yielding: Lateral speed for a newton of lateral force, m/(s N).
-        pitch: Of the spiral, m a turn.
+        pitch: Pitch of the spiral, m per turn.
         along: Speed along the spiral, m/s.
         widest: Radius at which the spiral begins again, m.
         fallen: Drop below the plate that means the hole, m.
         insert: Speed of the insertion, m/s.
         upright: Gain that keeps the tool vertical, 1/s.
-        damping: Of the inverse kinematics.
+        damping: Damping of the inverse kinematics.
     """
 
     gain: Array

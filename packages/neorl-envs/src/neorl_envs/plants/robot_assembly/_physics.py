@@ -63,7 +63,7 @@ class Cell(NamedTuple):
             base's axes, N and N m, shape ``(6,)``.
         peak: Largest filtered force of the period, N.
         error: How far the hole is from where it is believed, m, shape ``(3,)``.
-        tilt: Of the hole's axis, rad, shape ``(2,)``.
+        tilt: Tilt of the hole's axis, rad, shape ``(2,)``.
         clearance: Radius of the hole less that of the peg, m.
         friction: Coefficient of friction.
     """
@@ -131,7 +131,7 @@ def advance(
 
     Args:
         c: Contact.
-        cell: At the start of the period.
+        cell: Cell at the start of the period.
         target: Joint speeds demanded, rad/s, shape ``(7,)``.
         fidelity: ``"full"`` or ``"fast"``.
         substeps: Integration steps.

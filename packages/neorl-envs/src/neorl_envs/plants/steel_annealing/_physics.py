@@ -240,7 +240,7 @@ def advance(
 
     Args:
         c: Physics.
-        plant: At the start of the period.
+        plant: Plant at the start of the period.
         fuel: Fuel fractions of the burners.
         inlet: Temperature of the strip at the entry, degC.
         following: The coil after ``plant.coming``, should that be hung on now.

@@ -15,7 +15,7 @@ class Rule(NamedTuple):
     """Numbers of a base-stock rule.
 
     Attributes:
-        levels: Of the six nodes, units.
+        levels: Levels of the six nodes, units.
         shares: Part of a receiver's order that every lane gets.
         forecast: Periods of yesterday's demand that are added to each level.
         downstream: Part of the distributors' and the shop's position, a node on average, that

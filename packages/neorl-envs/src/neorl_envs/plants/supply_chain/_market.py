@@ -13,8 +13,8 @@ class Market(NamedTuple):
     """Demand and the state of the lanes.
 
     Attributes:
-        phase: Of the season, periods.
-        demand: Of the last period.
+        phase: Phase of the season, periods.
+        demand: Demand of the last period.
         closed_for: Periods until a lane opens, shape ``(10,)``; zero where it is open.
     """
 
@@ -28,8 +28,8 @@ class MarketNoise(NamedTuple):
 
     Attributes:
         demand: Level of the demand's distribution.
-        closes: Of every lane, shape ``(10,)``.
-        length: Of its closing, shape ``(10,)``.
+        closes: A draw for every lane, which closes it below the chance, shape ``(10,)``.
+        length: Length of its closing, shape ``(10,)``.
     """
 
     demand: Float[Array, ""]

@@ -29,13 +29,13 @@ class Constants(NamedTuple):
     """Prices in $ a unit, nodes and lanes in their order.
 
     Attributes:
-        price: Of a unit on every lane.
+        price: Price of a unit on every lane.
         pipeline: Holding a unit on the way for a period.
         holding: Holding a unit in stock for a period.
         capacity: What a node can make in a period; large where it only distributes.
-        operating: Of a unit that is made.
-        retail_price: Of a unit sold.
-        backlog: Of a unit owed for a period.
+        operating: Operating cost of a unit that is made.
+        retail_price: Retail price of a unit sold.
+        backlog: Cost of a unit that is owed for a period.
         demand: Mean a period.
         season: Relative amplitude of its season.
         season_length: Periods.
@@ -81,8 +81,8 @@ class Network(NamedTuple):
     """Stocks and what is on its way, in units.
 
     Attributes:
-        stock: On hand at the nodes, shape ``(6,)``.
-        shipped: On every lane in the last periods, newest first, shape ``(12, 10)``.
+        stock: Stock on hand at the nodes, shape ``(6,)``.
+        shipped: Units shipped on every lane in the last periods, newest first, shape ``(12, 10)``.
         owed: Backlog of the retailer.
         served: Sold by the retailer in the last period.
     """

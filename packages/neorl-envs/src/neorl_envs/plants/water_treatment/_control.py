@@ -36,8 +36,8 @@ class Numbers(NamedTuple):
 
     Attributes:
         least_alum: mg/L at no turbidity.
-        alum: mg/L for a turbidity of 1 NTU to the power below.
-        power: Of the turbidity.
+        alum: Dose for a turbidity of 1 NTU, mg/L.
+        power: Exponent of the turbidity.
         ph: Wanted pH.
         gradient: Mixing, 1/s.
         calm: Raw turbidity at which the flow begins to be cut, NTU.
@@ -95,7 +95,7 @@ def feedforward_pi(
     Args:
         least_alum: mg/L at no turbidity.
         alum: mg/L for a turbidity of 1 NTU to the power below, on top of it.
-        power: Of the turbidity.
+        power: Exponent of the turbidity.
         gradient: Mixing, 1/s.
         cut: Largest cut of the flow in a storm, m3/s.
         ph: Wanted pH of the mixed water.

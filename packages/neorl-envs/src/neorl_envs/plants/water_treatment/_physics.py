@@ -53,11 +53,11 @@ class Works(NamedTuple):
         acid: Strong acid less strong base in the mixer, meq/L.
         carbonate: Total carbonate in the mixer, mmol/L.
         n1: Unflocculated turbidity in the first flocculator, NTU.
-        n2: In the second.
-        n3: In the third.
+        n2: Unflocculated turbidity in the second flocculator, NTU.
+        n3: Unflocculated turbidity in the third flocculator, NTU.
         f1: Flocculated turbidity in the first flocculator, NTU.
-        f2: In the second.
-        f3: In the third.
+        f2: Flocculated turbidity in the second flocculator, NTU.
+        f3: Flocculated turbidity in the third flocculator, NTU.
         primary: Unflocculated turbidity in the settler, NTU.
         floc: Flocculated turbidity in the settler, NTU.
         settled_acid: As ``acid``, after flocculators and settler.
@@ -65,7 +65,7 @@ class Works(NamedTuple):
         deposit: What the filter holds, 1; about 1.7 when it is full.
         clear_acid: As ``acid``, in the clearwell.
         clear_carbonate: As ``carbonate``, in the clearwell.
-        level: Of the clearwell, m.
+        level: Level of the clearwell, m.
         run: Time since the last backwash, s.
         washing: Time that a backwash has still to go, s.
         spilled: Water that left the full clearwell over its weir in the last period, m3.
