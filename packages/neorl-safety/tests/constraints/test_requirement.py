@@ -135,6 +135,6 @@ def test_what_no_row_keeps_is_refused_as_hard_and_code_is_no_data():
         constraints_to_dict(with_requirements(limits, [HARD], SPEC))
     document = constraints_to_dict(limits)
     document["constraints"].append({"kind": "function", "name": "heat"})
-    with pytest.raises(InputError, match="functions are no data"):
+    with pytest.raises(InputError, match="a function cannot be written as data"):
         constraints_from_dict(document)
     assert with_requirements(limits, [SOFT, WISH], SPEC).further == {}

@@ -83,7 +83,7 @@ def test_what_was_read_has_the_robustness_of_its_meaning():
         ("T_R <= 385 K and", "expected a channel"),
         ("T_R <= 385 K flow <= 2 m3/h", "expected 'and', 'or', 'until', 'implies' or the end"),
         ("(T_R <= 385 K", "expected ')'"),
-        ("T_R == 385 K", "this is no part of a formula"),
+        ("T_R == 385 K", "this is not part of a formula"),
         ("T_R <= K", "expected a number"),
         ("T_R <= 1e999 K", "expected a number"),
         ("", "expected a channel"),

@@ -30,7 +30,7 @@ def declared_constraints(
     Args:
         spec: Specification whose channels the records name.
         records: One object a constraint: its ``kind`` and the fields of that kind.
-        model: Of a log, for records of the kind ``keep_below`` (:func:`identified_model`).
+        model: Model of a log, for records of the kind ``keep_below`` (:func:`identified_model`).
 
     Returns:
         The constraints, in float32.
@@ -69,7 +69,7 @@ def constraints_from_toml(
     Args:
         document: Text of the document.
         spec: Specification whose channels it names.
-        model: Of a log, for tables of the kind ``keep_below``.
+        model: Model of a log, for tables of the kind ``keep_below``.
 
     Returns:
         The constraints, in float32.

@@ -70,7 +70,9 @@ class FunctionKind:
         Raises:
             InputError: Always.
         """
-        raise InputError(f"{records[0].where if records else 'function'}: functions are no data")
+        raise InputError(
+            f"{records[0].where if records else 'function'}: a function cannot be written as data"
+        )
 
     def describe(self, channels: Channels, constraint: Sequence[Requirement]) -> list[str]:
         """Such as ``"dose at most 0 kg over its limit"``."""

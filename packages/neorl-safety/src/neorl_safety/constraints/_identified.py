@@ -122,7 +122,7 @@ def kept_below(
         channels: Channels of action and observation.
         record: ``obs`` (or ``sum``, weights by observation) with ``at_most`` or ``at_least``, and
             perhaps ``steps``, ``decay`` and ``misses``.
-        model: Of the log; ``None`` where there is none.
+        model: Model of the log; ``None`` where there is none.
 
     Returns:
         Records of the kind ``barrier``, one for each end.
@@ -229,7 +229,7 @@ def with_models(
     Args:
         channels: Channels of action and observation.
         records: Records as declared.
-        model: Of the log; ``None`` where there is none.
+        model: Model of the log; ``None`` where there is none.
 
     Returns:
         Records of kinds alone.

@@ -28,7 +28,7 @@ def _check_kind(name: str, kind: Any) -> None:
     """Raises unless a kind has what it must.
 
     Args:
-        name: Under which it is registered.
+        name: Name under which the kind is registered.
         kind: The object.
 
     Raises:

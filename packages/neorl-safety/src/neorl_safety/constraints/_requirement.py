@@ -54,7 +54,7 @@ def requirement(
         [2.0]
     """
     if not name.strip():
-        raise InputError("a requirement needs a name, by which reports call it")
+        raise InputError("a requirement needs a name for the reports")
     if not (np.isfinite(weight) and weight >= 0):
         raise InputError(f"requirement {name!r}: weight must be zero or more, got {weight}")
     numbers = jax.tree.map(jnp.asarray, parameters)

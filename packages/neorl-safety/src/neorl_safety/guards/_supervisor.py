@@ -117,7 +117,7 @@ def supervise(
 
     Args:
         settings: When to trip and to reset.
-        carry: From the last step.
+        carry: Carry from the last step.
         fault: The policy cannot act in this step.
         alarm: A monitor finds the situation unfit.
 

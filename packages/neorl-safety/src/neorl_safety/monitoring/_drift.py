@@ -14,7 +14,7 @@ class DriftMonitor(eqx.Module):
     """The EWMA control chart of every channel; see :func:`drift_monitor`.
 
     Attributes:
-        mean: Of the log, shape ``(obs,)``.
+        mean: Mean of the log, shape ``(obs,)``.
         scale: Standard deviations of the log, shape ``(obs,)``.
         weight: Weight of the latest observation, scalar.
         threshold: Value above which it alarms, scalar.

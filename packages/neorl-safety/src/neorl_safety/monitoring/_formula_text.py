@@ -93,7 +93,7 @@ class _Reader:
             return _Token("end", "", len(self.text), len(self.text))
         found = TOKEN.match(self.text, self.place)
         if found is None or found.lastgroup is None:
-            raise self.fail("this is no part of a formula")
+            raise self.fail("this is not part of a formula")
         return _Token(found.lastgroup, found[found.lastgroup], found.start(), found.end())
 
     def _behind_blanks(self) -> int:

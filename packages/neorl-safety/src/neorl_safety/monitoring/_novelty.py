@@ -17,7 +17,7 @@ class MahalanobisMonitor(eqx.Module):
     """``|L^-1 (x - mean)|^2`` with ``L L' = covariance`` (Hotelling's T2).
 
     Attributes:
-        mean: Of the log, shape ``(obs,)``.
+        mean: Mean of the log, shape ``(obs,)``.
         whitening: ``L^-1``, shape ``(obs, obs)``.
         threshold: Value above which it alarms, scalar.
     """
@@ -63,7 +63,7 @@ class NeighbourMonitor(eqx.Module):
 
     Attributes:
         rows: Standardised rows, shape ``(kept, obs)``.
-        mean: Of the log, shape ``(obs,)``.
+        mean: Mean of the log, shape ``(obs,)``.
         scale: Standard deviations of the log, shape ``(obs,)``.
         threshold: Value above which it alarms, scalar.
         neighbours: Which neighbour counts; static.

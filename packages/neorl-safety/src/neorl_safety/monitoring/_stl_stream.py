@@ -71,7 +71,7 @@ def slide(window: Window, element: Any, join: Join, neutral: Any) -> tuple[Windo
     average, whatever the width.
 
     Args:
-        window: From :func:`empty_window` or the last step.
+        window: Window from :func:`empty_window` or the last step.
         element: The next one, a PyTree of scalars.
         join: Associative, of two elements, the earlier first.
         neutral: What changes nothing.
