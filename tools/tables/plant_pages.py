@@ -30,10 +30,10 @@ PICTURES = ROOT / "docs/pages/images/plants"
 BEGIN = "<!-- tables: python tools/tables/plant_pages.py -->"
 COLOURS = 64
 TRUTH = (
-    "Rewards, costs, trips and successes are of the plant's true state at the end of each period, "
-    "never of the readings. Whoever computes them again from the measured columns of a log gets "
-    "other numbers where instruments are noisy or late, or where a quantity is not measured; the "
-    "columns `reward` and `cost` of a log have the true ones."
+    "Rewards, costs, trips and successes are computed from the plant's true state at the end of "
+    "each period, never from the readings. If you compute them again from the measured columns of "
+    "a log, you get other numbers where instruments are noisy or late, or where a quantity is not "
+    "measured. The columns `reward` and `cost` of a log hold the true ones."
 )
 BETWEEN = {
     "RobotAssembly-v0": " The force is the exception: its peak within the period counts.",

@@ -86,7 +86,7 @@ def test_another_object_under_a_taken_name_is_refused(taken):
 @pytest.mark.parametrize("name", ["", "light green", "a/b", "a\\b", "a.b", "a:b", "a=b", "a\n", 3])
 def test_a_name_that_is_no_word_is_refused(name):
     table = colours()
-    with pytest.raises(InputError, match="is no plain word; leave out spaces"):
+    with pytest.raises(InputError, match="is not a plain word; leave out spaces"):
         table.register(name, 3)
     assert len(table) == 2
 

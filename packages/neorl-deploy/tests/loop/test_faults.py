@@ -1,12 +1,15 @@
 """Every fault has one documented answer, in the same period; none needs to wait for it."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from neorl_deploy.loop import Mode, Quality, serve
+from neorl_deploy.loop import Instant, Mode, Quality, Reading, serve
+from neorl_deploy.loop._inputs import judged
 from neorl_deploy.loop._modes import TRANSITIONS, WRITING
+from neorl_deploy.loop._tags import Input
 
 
 def bad(plant):
@@ -40,8 +43,8 @@ def outside(plant):
 FAULTS = {
     bad: "quality is bad",
     uncertain: "quality is uncertain",
-    nothing: "no finite number",
-    infinite: "no finite number",
+    nothing: "not a finite number",
+    infinite: "not a finite number",
     old: "61.0 s old, and 60 s are allowed",
     future: "5 s in the future",
     outside: "K is not within 274 to 406 K",
@@ -73,6 +76,36 @@ def test_the_first_action_is_within_the_rate_of_what_the_plant_held(make):
     bench.close()
     valves = [3.0, *(written["LC.OP"] for written in bench.plant.writes)]
     assert np.abs(np.diff(valves)).max() <= 15.0 * (1 + 1e-6)  # 0.5 % a second, 30 s
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)
+def test_a_held_value_stands_in_for_a_lost_one_for_its_time_alone(fault):
+    rule = Input("temperature", "TI", "K", low=274.0, high=406.0, max_age=60.0, hold=30.0)
+    plant = SimpleNamespace(tags={"TI": 330.0}, quality={}, age={})
+
+    def at(moment, memory):
+        stamp = moment - plant.age.get("TI", 0.0)
+        quality = plant.quality.get("TI", Quality.GOOD)
+        now = Instant(wall=moment, monotonic=moment)
+        return judged([rule], [Reading(plant.tags["TI"], quality, stamp)], memory, now)
+
+    memory, first = at(1000.0, [None])
+    assert first.obs[0] == 330.0
+    assert not first.faults
+    fault(plant)
+    for moment in (1010.0, 1030.0):
+        memory, held = at(moment, memory)
+        assert held.obs[0] == 330.0
+        assert held.ages[0] == moment - 1000.0
+        assert FAULTS[fault] in held.faults["temperature"]
+        assert f"the value of {moment - 1000:.0f} s ago is held" in held.faults["temperature"]
+    memory, lost = at(1030.5, memory)
+    assert np.isnan(lost.obs[0])
+    assert "is held" not in lost.faults["temperature"]
+    healed(plant)
+    assert at(1040.0, memory)[1].obs[0] == 330.0
+    plant.tags["TI"] = math.nan
+    assert np.isnan(at(1000.0, [None])[1].obs[0])  # nothing to hold before the first good value
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)

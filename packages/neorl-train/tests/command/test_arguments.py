@@ -4,7 +4,9 @@ import contextlib
 import re
 import subprocess
 import sys
+import tomllib
 from functools import partial
+from pathlib import Path
 
 import optax
 import pytest
@@ -14,7 +16,8 @@ from neorl_agents.optimisers import OPTIMISERS
 from neorl_core import InputError
 from neorl_train._command.main import NAMES, main
 from neorl_train._command.options import read_run_options
-from neorl_train._command.run_argument import FLAGS, Flags
+from neorl_train._command.run_argument import FLAGS, Flags, named_run, read_run_argument
+from neorl_train._command.subcommands.run import single_seed_note
 from neorl_train.configuration import config_to_dict, validate
 from neorl_train.runs import create_run
 
@@ -83,6 +86,7 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
         (["--limits.rate-up", "a"], "takes pairs of a name and a number, such as --limits.rate-up"),
         (["--classical.manipulated", "a"], "takes pairs of a name and a text, such as --classical"),
         (["--no-tracking"], "did you mean --output.no-tracking"),
+        (["--seeds", "4"], "unknown option '--seeds'; did you mean --training.seeds?"),
         (["--quite"], "unknown option '--quite'; did you mean --quiet?"),
         (["--timing"], "unknown option '--timing'; did you mean --timings?"),
     ],
@@ -295,3 +299,41 @@ def test_the_command_answers_without_importing_jax(words):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == (2 if words == ["rnu"] else 0)
+
+
+def test_one_seed_is_told_from_several():
+    words = ["--training.seeds", "4"]
+    note = single_seed_note(read_run_options(words, ALGORITHMS)[0], words)
+    assert note == (
+        "--training.seeds 4 trains one seed, number 4; for 4 seeds write --training.seeds 0 1 2 3"
+    )
+    for other in (["--training.seeds", "0"], ["--training.seeds", "4", "5"], []):
+        assert single_seed_note(read_run_options(other, ALGORITHMS)[0], other) == ""
+
+
+def test_a_dry_run_prints_the_complete_configuration_and_writes_nothing(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "CSTR-v0", "--training.algorithms", "bc", "--dry-run"]
+    assert main(words) == 0
+    complete = tomllib.loads(capsys.readouterr().out)
+    assert complete["data"]["source"] == "CSTR-v0"
+    assert complete["fallback"]["kind"] != "default"  # taken from the plant
+    assert list(tmp_path.iterdir()) == []
+    assert main([*words, "--training.updates", "0"]) == 2
+    assert "training.updates" in capsys.readouterr().err
+
+
+def test_a_run_is_named_by_its_number_or_is_the_newest(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"inspect was given no run, and there is none in"):
+        read_run_argument("inspect", [], "Says something.")
+    runs = [create_run(Path("runs"), "", {}).path for _ in range(2)]
+    for word, path in (("0001", runs[0]), ("2", runs[1]), ("runs/0001", runs[0])):
+        assert read_run_argument("inspect", [word], "Says something.")[0].path == path
+    assert read_run_argument("inspect", [], "Says something.")[0].path == runs[1]
+    assert "takes the newest, runs/0002" in capsys.readouterr().err
+    Path("0001").mkdir()  # a folder of that name is meant itself
+    assert named_run("0001") == Path("0001")
+    assert named_run("0009") == Path("0009")

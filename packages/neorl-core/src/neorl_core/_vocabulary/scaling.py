@@ -95,8 +95,8 @@ def standardiser(
     does not depend on it. A range stated much too wide makes such a channel disappear.
 
     Args:
-        mean: Per channel, physical units.
-        std: Per channel, physical units, not negative; a NaN scale under ``jit`` where it is
+        mean: Mean of each channel, physical units.
+        std: Deviation of each channel, not negative; a NaN scale under ``jit`` where it is
             negative.
         span: Length of the measuring range, ``high - low``, per channel, positive; a NaN scale
             under ``jit`` where it is not.

@@ -47,7 +47,7 @@ class StateFeedback:
         """One step.
 
         Args:
-            carry: From :meth:`initial_carry`.
+            carry: Carry from :meth:`initial_carry`.
             obs: One observation in physical units.
             key: Ignored.
 
@@ -134,7 +134,7 @@ class BaseStock:
         """One step.
 
         Args:
-            carry: From :meth:`initial_carry`.
+            carry: Carry from :meth:`initial_carry`.
             obs: One observation in physical units.
             key: Ignored.
 

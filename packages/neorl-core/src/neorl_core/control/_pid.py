@@ -141,7 +141,7 @@ class PID:
         """One step of every loop.
 
         Args:
-            carry: From :meth:`initial_carry`, the last step, :meth:`sent` or :meth:`follow`.
+            carry: Carry from :meth:`initial_carry`, the last step, :meth:`sent` or :meth:`follow`.
             obs: One observation in physical units.
             key: Ignored.
 
@@ -182,7 +182,7 @@ class PID:
         is lost has proposed nothing, and follows.
 
         Args:
-            carry: From the last step.
+            carry: Carry from the last step.
             action: What the plant received, NaN where that is not known.
 
         Returns:
@@ -208,7 +208,7 @@ class PID:
         """Makes the integral such that the last step would have proposed what another sent.
 
         Args:
-            carry: From the last step.
+            carry: Carry from the last step.
             action: What the plant received from another controller, NaN where that is not known,
                 or where the loop itself acted.
 

@@ -41,7 +41,7 @@ def standard_pid(
             divided by the range of the measurement.
         integral_time: ``Ti`` in seconds, positive; infinite for a loop without an integral.
         derivative_time: ``Td`` in seconds, not negative.
-        setpoint: In the unit of the measurement.
+        setpoint: Set point in the unit of the measurement.
         bias: Output at zero error and empty integral.
         low: Lower limits of the outputs.
         high: Upper limits of the outputs, not below ``low``.

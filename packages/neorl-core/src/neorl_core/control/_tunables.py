@@ -67,7 +67,7 @@ def tunables(controller: Any, spec: Spec) -> tuple[Tunable, ...]:
     """The numbers of a controller that may be changed.
 
     Args:
-        controller: With a method ``tunables(spec)``.
+        controller: Controller with a method ``tunables(spec)``.
         spec: Channels, for the names.
 
     Raises:
@@ -96,7 +96,7 @@ def tuned(
 
     Args:
         controller: A tree of arrays.
-        declared: From :func:`tunables`; static.
+        declared: Parameters as declared by :func:`tunables`; static.
         changes: One number for each, in steps; may be traced.
         spread: Standard deviation of every observation in a log, for shifts by a part of it.
 

@@ -74,7 +74,7 @@ def pid_multiplier_step(
     after a long violation the multiplier would not fall for as long again.
 
     Args:
-        state: From :func:`pid_multiplier_init` or the last step.
+        state: State from :func:`pid_multiplier_init` or the last step.
         cost: Measured cost of an episode.
         limit: Its limit, same units.
         kp: Proportional gain, multiplier units per cost unit, not negative.

@@ -122,7 +122,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     def _require_word(self, name: str) -> None:
         if not isinstance(name, str) or not name or any(c.isspace() or c in "./\\:=" for c in name):
             raise InputError(
-                f"{self.kind} name {name!r} is no plain word; leave out spaces, dots, colons, "
+                f"{self.kind} name {name!r} is not a plain word; leave out spaces, dots, colons, "
                 "slashes and equals signs"
             )
 

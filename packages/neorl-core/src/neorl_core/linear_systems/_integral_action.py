@@ -17,7 +17,7 @@ class IntegralRegulator(NamedTuple):
     Attributes:
         gain: Gain of the state, shape ``(act, state)``.
         integral_gain: Gain of the integrated errors, shape ``(act, output)``.
-        cost_to_go: Of state and integrals, shape ``(state + output, state + output)``.
+        cost_to_go: Cost to go of state and integrals, shape ``(state + output, state + output)``.
     """
 
     gain: Float[Array, "act state"]

@@ -34,7 +34,7 @@ def upper_log_odds(
     Args:
         a: One or more.
         b: One or more, same shape.
-        delta: In (0, 1/2).
+        delta: Chance of an error, in (0, 1/2).
     """
     wide = jnp.finfo(a.dtype).bits >= 64
     nodes, weights = (jnp.asarray(part, a.dtype) for part in _gauss_legendre(48 if wide else 24))

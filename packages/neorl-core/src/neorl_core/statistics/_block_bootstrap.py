@@ -50,7 +50,7 @@ def block_bootstrap_replicates(
             the series; of ``stationary`` its mean. Longer than the dependence, far shorter than
             the series: it grows as the cube root of the latter.
         blocks: ``"stationary"``, ``"circular"`` or ``"moving"``.
-        statistic: From the drawn series to an array; a named function, since it is static.
+        statistic: Function from the drawn series to an array; a named function, since it is static.
         resamples: How many.
 
     Returns:
@@ -102,7 +102,7 @@ def block_bootstrap_interval(
         block_length: Length of the blocks in steps, from 1 to the length of the series; of
             ``stationary`` its mean.
         blocks: ``"stationary"``, ``"circular"`` or ``"moving"``.
-        statistic: From the series to an array; a named function, since it is static.
+        statistic: Function from the series to an array; a named function, since it is static.
         level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
         resamples: Number of drawn series.
 

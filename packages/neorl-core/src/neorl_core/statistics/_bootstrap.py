@@ -39,7 +39,7 @@ def bootstrap_replicates(
         samples: An array or PyTree of arrays with the samples along the first axis: rows belong
             together and are drawn together. For trajectories, one row is one trajectory.
         key: Random key.
-        statistic: From the drawn samples to an array; a named function, since it is static.
+        statistic: Named function from the drawn samples to an array; it is static.
         resamples: How many.
 
     Returns:
@@ -93,7 +93,7 @@ def bootstrap_interval(
     Args:
         samples: An array or PyTree of arrays with independent samples along the first axis.
         key: Random key; equal keys give equal intervals.
-        statistic: From the samples to an array; a named function, since it is static.
+        statistic: Function from the samples to an array; a named function, since it is static.
         level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
         resamples: Number of bootstrap draws.
         method: ``"percentile"`` or ``"bca"``.

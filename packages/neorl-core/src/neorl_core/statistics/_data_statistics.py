@@ -40,7 +40,7 @@ def merge_statistics(parts: Sequence[DataStatistics]) -> DataStatistics:
     Statistician 37, 1983, equation 2.1.
     """
     if not parts:
-        raise InputError("there are no statistics to merge; give those of one data set or more")
+        raise InputError("there are no statistics to merge; give those of at least one data set")
     first, *others = parts
     for name in DataStatistics._fields:
         known = (getattr(part, name) for part in parts)

@@ -194,7 +194,7 @@ def stratified_bootstrap_interval(
     Args:
         scores: Shape ``(run, task)``: two runs or more.
         key: Random key; equal keys give equal intervals.
-        statistic: From scores of this shape to an array; a named function, since it is static.
+        statistic: Named function from scores of this shape to an array; it is static.
         level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
         resamples: Number of bootstrap draws.
 

@@ -135,7 +135,7 @@ def rounding(function: Callable[..., Any], args: Any, options: Any, size: float)
     ties and rounding to whole numbers say, nothing is owed.
 
     Args:
-        function: Of numbers, called with the arguments and options as they are and moved.
+        function: Function of numbers, called with the arguments and options as they are and moved.
         args: Its positional arguments.
         options: Its keyword arguments.
         size: Relative change.

@@ -20,7 +20,7 @@ def configure_tests(*, strict_dtypes: bool = False, examples: int = 30) -> None:
     Args:
         strict_dtypes: Whether mixing dtypes raises too. Right for pure mathematics; code that
             calls optax needs the standard promotion.
-        examples: Of a property in the ``default`` profile.
+        examples: Number of examples of a property in the ``default`` profile.
     """
     jax.config.update("jax_numpy_rank_promotion", "raise")
     if strict_dtypes:

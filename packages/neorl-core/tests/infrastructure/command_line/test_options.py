@@ -135,6 +135,7 @@ def test_an_unknown_section_is_named_with_the_nearest() -> None:
 MISTAKES = {
     "a mistyped option": (["a", "--training.updats", "3"], "did you mean --training.updates?"),
     "with a value": (["a", "--training.updats=3"], "unknown option '--training.updats'; did"),
+    "without its section": (["a", "--updates", "3"], "did you mean --training.updates?"),
     "underscores": (["a", "--dry_rum"], "did you mean --dry-run?"),
     "a negation": (["a", "--training.no-shufle"], "did you mean --training.no-shuffle?"),
     "nothing like it": (["a", "--zzz"], "unknown option '--zzz'; see `program act --help`"),

@@ -55,7 +55,7 @@ def test_a_subcommand_gets_its_words_after_the_switches_are_set(run: RunCommand)
     assert seen == [(["--fast", "log.h5"], ["prepared"])]
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
 def test_the_overview(
     program: Program, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,8 +80,8 @@ def read_bundle(
     except Exception as error:  # whatever a stranger's file provokes is one line
         reason = " ".join(str(error).split()) or "no message"
         raise BundleError(
-            f"{path} is not a bundle that can be read ({type(error).__name__}: {reason:.200}); fetch "
-            "it again"
+            f"{path} is not a bundle that can be read ({type(error).__name__}: {reason:.200}); "
+            "fetch it again"
         ) from error
 
 

@@ -23,12 +23,16 @@ class Seen(NamedTuple):
         moved: When it changed last, monotonic.
         stamp: The last stamp.
         stamped: When that changed last, monotonic.
+        good: The last value that could be trusted, in the unit of the channel; NaN before one.
+        taken: When that was taken, monotonic.
     """
 
     value: float
     moved: float
     stamp: float | None
     stamped: float
+    good: float = math.nan
+    taken: float = math.nan
 
 
 class Judged(NamedTuple):
@@ -37,7 +41,8 @@ class Judged(NamedTuple):
     Attributes:
         obs: Observations in the units of the channels; NaN where one may not be trusted.
         ages: Seconds since each was taken.
-        faults: Why a value may not be trusted, by channel; empty where all may be.
+        faults: Why a value may not be trusted, by channel, also where its last good value is held;
+            empty where all may be.
     """
 
     obs: np.ndarray
@@ -67,14 +72,19 @@ def judged(
     faults: dict[str, str] = {}
     for i, (rule, reading, before) in enumerate(zip(inputs, readings, memory, strict=True)):
         after = _remembered(reading, before, now.monotonic)
-        seen.append(after)
         value = reading.value * rule.scale + rule.offset
         ages[i] = _age(after, now)
         if fault := _fault(rule, reading, value, float(ages[i]), now.monotonic - after.moved):
             faults[rule.channel] = fault
+            held = now.monotonic - after.taken
+            if held <= rule.hold:  # not where there was no good value, which is NaN
+                obs[i], ages[i] = after.good, held
+                faults[rule.channel] += f"; the value of {held:.0f} s ago is held"
         else:
             obs[i] = value
             ages[i] = max(ages[i], 0.0)
+            after = after._replace(good=value, taken=now.monotonic - ages[i])
+        seen.append(after)
     return seen, Judged(obs, ages, faults)
 
 
@@ -90,7 +100,7 @@ def _remembered(reading: Reading, before: Seen | None, monotonic: float) -> Seen
         return Seen(reading.value, monotonic, reading.stamp, monotonic)
     moved = before.moved if reading.value == before.value else monotonic
     stamped = before.stamped if reading.stamp == before.stamp else monotonic
-    return Seen(reading.value, moved, reading.stamp, stamped)
+    return before._replace(value=reading.value, moved=moved, stamp=reading.stamp, stamped=stamped)
 
 
 def _age(seen: Seen, now: Instant) -> float:

@@ -63,6 +63,7 @@ def draft_tags(bundle: Bundle, *, plant: Path | None = None, name: str = "tags.t
             f"max_age = {float(age)!r}\n"
             f"low = {channel.low - slack!r}\nhigh = {channel.high + slack!r}\n"
             f"frozen = inf         # seconds without any change after which it counts as lost\n"
+            f"hold = 0.0           # seconds for which the last good value replaces a lost one\n"
         )
     for channel in manifest.action:
         tag = _tag(channel, known, plant)

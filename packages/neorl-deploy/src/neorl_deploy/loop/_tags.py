@@ -34,6 +34,8 @@ class Input:
         low: Lowest value of the channel that is believed.
         high: Highest value of the channel that is believed.
         frozen: Seconds without any change after which a value counts as lost.
+        hold: Seconds for which the last good value stands in for one that is lost; with 0 the
+            fallback acts at once.
     """
 
     channel: str
@@ -46,6 +48,7 @@ class Input:
     low: float = -math.inf
     high: float = math.inf
     frozen: float = math.inf
+    hold: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,6 +285,8 @@ def _check(tags: TagMap, manifest: Manifest, source: str) -> None:
             raise DeployError(f'{where}: uncertain is "good" or "bad", got {row.uncertain!r}')
         if not row.low < row.high or min(row.max_age, row.frozen) <= 0:
             raise DeployError(f"{where}: low must be below high, max_age and frozen above zero")
+        if not 0 <= row.hold < math.inf:
+            raise DeployError(f"{where}: hold must be finite and not negative, got {row.hold:g}")
     _check_loop(tags, manifest, source)
 
 

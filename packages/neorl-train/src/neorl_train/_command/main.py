@@ -34,6 +34,9 @@ commands:
   hunt [--OPTION VALUE ...]                train independent agents in the treasure hunt
   track RUN                                copy the records of a run into MLflow
 
+RUN is a run directory or its number in ./runs, such as 0001. `inspect`, `report`, `resume` and
+`track` take the newest run there unless one is named.
+
 examples:
   neorl-train run
   neorl-train run --data.source plant.h5 --training.updates 20000

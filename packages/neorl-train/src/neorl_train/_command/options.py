@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.run_argument import FLAGS, Flags, flag_field
+from neorl_train._command.run_argument import FLAGS, Flags, flag_field, named_run
 from neorl_train._pipeline.offline_run import continued
 from neorl_train.configuration._sections import Config, config_type
 from neorl_train.configuration._toml import load_toml
@@ -31,6 +31,7 @@ examples:
   neorl-train run --data.source ../plant/log.h5 --penalty overheating 0.5
   neorl-train run my.toml --algorithms.td3-bc.alpha 1.0 --output.no-tracking
   neorl-train run my.toml --devices.batch 4
+  neorl-train run my.toml --dry-run          (print the complete configuration, train nothing)
 
 several processes train one run where the environment of each says so (two on one machine):
   export NEORL_COORDINATOR=127.0.0.1:8476 NEORL_PROCESSES=2
@@ -117,7 +118,7 @@ def read_fine_tuning_options(
                 "finetune takes the directory of a finished run first, for example "
                 "`neorl-train finetune runs/0001`"
             )
-        default = continued(words.pop(0))
+        default = continued(str(named_run(words.pop(0))))
         if words and not words[0].startswith("-"):
             default = load_toml(Path(words.pop(0)), default)
     options = parse_options(

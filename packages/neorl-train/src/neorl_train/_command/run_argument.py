@@ -23,7 +23,7 @@ def flag_field(words: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-    """What a command prints besides its results; ``--NAME`` sets a flag.
+    """What a command prints, or whether it only says what it would do; ``--NAME`` sets a flag.
 
     Attributes:
         quiet: Whether progress is left out.
@@ -38,6 +38,12 @@ class Flags:
     profile: bool = flag_field("trace the first chunks of every learner into RUN/profile")
 
 
+DRY_RUN = "--dry-run"
+"""Flag of ``run``: check everything, print the complete configuration and train nothing."""
+
+RUNS = Path("runs")
+"""Folder of the runs where the user names none."""
+
 FLAGS = {f"--{field.name}": field for field in dataclasses.fields(Flags)}
 """Field of :class:`Flags` by the flag as it is typed."""
 
@@ -45,7 +51,7 @@ FLAGS = {f"--{field.name}": field for field in dataclasses.fields(Flags)}
 def read_run_argument(
     command: str, words: list[str], summary: str, *, takes: Iterable[str] = ()
 ) -> "tuple[RunDirectory, Flags]":
-    """The one run directory that a command takes, and its flags; prints the usage if asked for.
+    """The run directory and the flags of a command; prints the usage if asked for.
 
     Args:
         command: Name of the command.
@@ -57,7 +63,8 @@ def read_run_argument(
         The directory, and the flags that are given.
 
     Raises:
-        InputError: If there is an option it does not take, or not exactly one argument.
+        InputError: If there is an option it does not take, or more than one argument; if none is
+            given and there is no run.
         SystemExit: After ``--help``.
     """
     takes = tuple(takes)
@@ -66,7 +73,7 @@ def read_run_argument(
         sys.exit(0)
     left = [word for word in words if word not in takes]
     refuse_options(command, left, known=takes)
-    if len(left) != 1:
+    if len(left) > 1:
         raise InputError(
             f"{command} takes one run directory, got {len(left)} arguments; "
             f"for example `neorl-train {command} runs/0001`"
@@ -74,13 +81,53 @@ def read_run_argument(
     flags = Flags(**{FLAGS[word].name: word in words for word in takes})
     from neorl_train.runs._directory import RunDirectory
 
-    return RunDirectory(Path(left[0]).absolute()), flags
+    path = named_run(left[0]) if left else newest_run(command)
+    return RunDirectory(path.absolute()), flags
+
+
+def named_run(word: str) -> Path:
+    """The run directory that a word names.
+
+    Args:
+        word: A path, or the number of a run in the folder ``runs``, with or without its zeros.
+
+    Returns:
+        The path; where it does not exist, the word as a path.
+    """
+    path = Path(word)
+    if word.isdecimal() and not path.exists():
+        for name in (word, f"{int(word):04d}"):
+            if (RUNS / name).is_dir():
+                return RUNS / name
+    return path
+
+
+def newest_run(command: str) -> Path:
+    """The run with the highest number in the folder ``runs``.
+
+    Args:
+        command: Name of the command that was given no run.
+
+    Raises:
+        InputError: If there is none.
+    """
+    from neorl_train.runs._directory import numbered
+
+    runs = numbered(RUNS)
+    if not runs:
+        raise InputError(
+            f"{command} was given no run, and there is none in {RUNS.absolute()}; "
+            f"for example `neorl-train {command} runs/0001`"
+        )
+    print(f"{command}: no run was given, so it takes the newest, {runs[-1]}", file=sys.stderr)
+    return runs[-1]
 
 
 def _usage(command: str, summary: str, takes: tuple[str, ...]) -> str:
     lines = [
-        " ".join([f"usage: neorl-train {command} RUN", *(f"[{flag}]" for flag in takes)]),
+        " ".join([f"usage: neorl-train {command} [RUN]", *(f"[{flag}]" for flag in takes)]),
         f"\n{summary}\n",
+        "RUN is a run directory or its number in ./runs; the newest run there by default.\n",
         *["flags:"] * bool(takes),
         *(f"  {flag:<10} {FLAGS[flag].metadata['help']}" for flag in takes),
         *[""] * bool(takes),

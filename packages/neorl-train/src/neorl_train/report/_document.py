@@ -12,13 +12,16 @@ Section = tuple[str, str, Html]
 """Identifier, heading and content."""
 
 
-def document(title: str, header: Sequence[Html], sections: Sequence[Section]) -> str:
+def document(
+    title: str, header: Sequence[Html], sections: Sequence[Section], *, margin: str = ""
+) -> str:
     """A page as one HTML document; readable in light, dark and on paper.
 
     Args:
         title: Title of the window.
         header: What stands above the contents.
         sections: In the order of reading; the contents link to them.
+        margin: Text below every printed page, left of the page number; the title by default.
 
     Returns:
         The document.
@@ -31,7 +34,7 @@ def document(title: str, header: Sequence[Html], sections: Sequence[Section]) ->
             Html('<meta name="color-scheme" content="light dark">'),
             Html('<link rel="icon" href="data:,">'),
             tag("title", title),
-            Html(f"<style>{_stylesheet()}</style>"),
+            Html(f"<style>{_stylesheet()}{_margin(margin or title)}</style>"),
         ]
     )
     links = (tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _ in sections)
@@ -50,3 +53,13 @@ def document(title: str, header: Sequence[Html], sections: Sequence[Section]) ->
 
 def _stylesheet() -> str:
     return (importlib.resources.files("neorl_train.report") / "style.css").read_text("utf-8")
+
+
+def _margin(words: str) -> str:
+    """The rule that prints words and the page number below every page."""
+    plain = "".join(c if c.isalnum() or c in " .:,()-_+/" else " " for c in words)
+    style = "font: 8pt sans-serif; color: #444444"
+    return (
+        f'@page {{ @bottom-left {{ content: "{plain}"; {style}; }} '
+        f'@bottom-right {{ content: "page " counter(page) " of " counter(pages); {style}; }} }}'
+    )

@@ -90,7 +90,9 @@ def table(
     """
     head = tag("tr", *(_head(column) for column in columns))
     body = [_row(columns, row) for row in rows]
-    inner = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
+    inner = tag(
+        "table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body)
+    )
     return tag("div", inner, class_="scroll")
 
 

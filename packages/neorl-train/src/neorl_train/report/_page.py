@@ -6,10 +6,11 @@ from pathlib import Path
 from neorl_core.infrastructure import write_text
 from neorl_train.report._document import Section, document
 from neorl_train.report._glossary import glossary
-from neorl_train.report._html import Html, joined, paragraph, tag
+from neorl_train.report._html import Html, folded, joined, paragraph, tag
 from neorl_train.report._inputs import Inputs, read_inputs
 from neorl_train.report.figures import _style
 from neorl_train.report.sections import _about as about
+from neorl_train.report.sections import _movement as moves
 from neorl_train.report.sections import _pictures as pictures
 from neorl_train.report.sections import _results as results
 from neorl_train.report.sections._verdict import clause_table, headline, tiles
@@ -51,7 +52,8 @@ def page(inputs: Inputs) -> str:
         headline(inputs),
     ]
     title = f"{inputs.verdict.answer}: {inputs.verdict.candidate} on {name}"
-    return document(title, header, _sections(inputs))
+    margin = f"neorl run {inputs.run.name} ({inputs.record.get('id', 'no id')}): {title}"
+    return document(title, header, _sections(inputs), margin=margin)
 
 
 def _question(inputs: Inputs, name: str) -> str:
@@ -66,13 +68,14 @@ def _sections(inputs: Inputs) -> list[Section]:
     """Identifier, heading and content, in the order of reading."""
     parts = [
         ("why", "Why", _why(inputs)),
+        ("limits", "What the verdict says and does not say", about.what_it_says(inputs)),
+        ("next", "Next", about.next_commands(inputs)),
         *(_simulated(inputs) if inputs.simulated else _logged(inputs)),
         ("signs", "Signs that training went wrong", about.training_facts(inputs)),
         ("curves", "Learning curves", pictures.learning_picture(inputs)),
         ("tables", "All numbers", _numbers(inputs)),
         ("data", "The log", about.data_facts(inputs)),
         ("guard", "The guard", about.guard_facts(inputs)),
-        ("limits", "What the verdict says and does not say", about.what_it_says(inputs)),
         ("provenance", "Provenance", about.provenance(inputs)),
     ]
     return [part for part in parts if part[2].text]
@@ -98,6 +101,7 @@ def _why(inputs: Inputs) -> Html:
 def _simulated(inputs: Inputs) -> list[Section]:
     return [
         ("trends", "Episodes, as on the operator's screen", pictures.trend_pictures(inputs)),
+        ("moves", "How the plant was moved", moves.movement_table(inputs)),
         ("starts", "On every start", pictures.start_picture(inputs)),
         ("costs", "Return against cost", pictures.cost_picture(inputs)),
         ("acts", "Who acts", pictures.acting_picture(inputs)),
@@ -127,4 +131,4 @@ def _numbers(inputs: Inputs) -> Html:
     tables = inputs.evaluation.tables
     costs = [results.cost_table(tables, j) for j in range(tables.spec.n_cost)]
     endings = [results.ending_table(tables)] if inputs.simulated else []
-    return joined([results.return_table(tables), *endings, *costs])
+    return folded("Show the tables of all policies", results.return_table(tables), *endings, *costs)

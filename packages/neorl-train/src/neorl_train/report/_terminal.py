@@ -10,6 +10,7 @@ from typing import Any, TextIO
 from neorl_core.costs import limit_kind
 from neorl_train.report._glossary import glossary
 from neorl_train.report._inputs import chosen_lines, read_object
+from neorl_train.report._next_steps import next_lines, next_steps
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._fine_tuning import read_fine_tuning
 from neorl_train.results._results import Evaluation, fit_line, group_of
@@ -36,7 +37,7 @@ _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
 
 
 def print_summary(run: Path, stream: TextIO | None = None) -> None:
-    """Prints the results of an evaluated run; the last line says where the report lies.
+    """Prints the results of an evaluated run, where its report lies, and what may follow.
 
     Args:
         run: Directory of the run.
@@ -49,27 +50,36 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     console = _console(stream)
     _print_table(console, evaluation)
     for line in fit_lines(evaluation):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, markup=False)
     explained, _ = glossary(evaluation.tables.environment)
     owner = evaluation.source.attribution
     for note in (explained, f"data: {owner}" if owner else ""):
         if note:
-            console.print(note, markup=False, soft_wrap=True)
+            console.print(note, markup=False)
     record = read_object(run / RECORD)
     for line in guard_lines(record):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, markup=False)
     tried = [str(sentence) for sentence in record.get("tried", [])]
     changed = read_fine_tuning(run).lines() if record.get("fine_tunes") else tried
     for line in [*pooled_lines(evaluation.tables), *changed]:
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, markup=False)
     for line in training_signs(read_records(run / METRICS)):
-        console.print(line, style="yellow", markup=False, soft_wrap=True)
+        console.print(line, style="yellow", markup=False)
     _print_verdict(console, evaluation, verdict)
     for line in chosen_lines(run, verdict):
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+        console.print(f"  {line}", markup=False)
     report = (run / REPORT).absolute()
     last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
     console.print(last, markup=False, soft_wrap=True)
+    simulated = bool(evaluation.tables.environment)
+    for line in next_lines(next_steps(_typed(run), verdict, simulated=simulated)):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _typed(run: Path) -> Path:
+    """The directory as one would type it: from here if it lies below the current folder."""
+    here, path = Path.cwd(), run.absolute()
+    return path.relative_to(here) if path.is_relative_to(here) and path != here else path
 
 
 def print_evaluation(
@@ -92,14 +102,15 @@ def _console(stream: TextIO | None) -> Any:
 
     out = stream or sys.stdout
     width = None if out.isatty() else max(shutil.get_terminal_size().columns, WIDTH)
-    return Console(file=out, highlight=False, width=width)
+    # A terminal gets lines that end between words; in a file a sentence stays one line.
+    return Console(file=out, highlight=False, width=width, soft_wrap=not out.isatty())
 
 
 def _print_table(console: Any, evaluation: Evaluation) -> None:
     console.print()
     wide = console.width >= WIDTH
-    console.print(_title(evaluation, wide=wide), markup=False, soft_wrap=True)
-    console.print(_table(evaluation, wide=wide))
+    console.print(_title(evaluation, wide=wide), markup=False)
+    console.print(_table(evaluation, wide=wide), soft_wrap=False)
 
 
 def _print_verdict(console: Any, evaluation: Evaluation, verdict: Verdict) -> None:
@@ -107,14 +118,13 @@ def _print_verdict(console: Any, evaluation: Evaluation, verdict: Verdict) -> No
 
     console.print()
     style = _COLOURS.get(verdict.answer, "bold yellow")
-    console.print(Text(verdict.answer.upper(), style=style), end="  ")
-    told = verdict.sentence.partition(": ")[0] if verdict.clauses else verdict.sentence
-    console.print(Text(told), soft_wrap=True)
+    sentence = verdict.sentence.partition(": ")[0] if verdict.clauses else verdict.sentence
+    console.print(Text.assemble((verdict.answer.upper(), style), f"  {sentence}"))
     for line in clause_lines(verdict):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, markup=False)
     if verdict.clauses:
         for line in exceeded(evaluation.tables):
-            console.print(f"  {line}", markup=False, soft_wrap=True)
+            console.print(f"  {line}", markup=False)
 
 
 def fit_lines(evaluation: Evaluation) -> list[str]:

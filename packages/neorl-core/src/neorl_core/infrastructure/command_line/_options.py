@@ -148,9 +148,16 @@ def _unknown(word: str, known: Sequence[str], program: str) -> InputError:
         return InputError(
             f"unexpected word {word!r}; options begin with --; see `{program} --help`"
         )
-    near = nearest_name(name.replace("_", "-"), known)
-    hint = f"did you mean {near}? " if near else ""
+    alike = _options_ending_in(name.replace("_", "-"), known)
+    hint = f"did you mean {alike}? " if alike else ""
     return InputError(f"unknown option {name!r}; {hint}see `{program} --help`")
+
+
+def _options_ending_in(name: str, known: Sequence[str]) -> str:
+    """The options whose last word is ``name``, at most three; else the nearest option, if any."""
+    last = name.lstrip("-")
+    same = [option for option in known if option.rpartition(".")[2].lstrip("-") == last]
+    return " or ".join(same[:3]) or nearest_name(name, known) or ""
 
 
 def _names(kind: type, default: Any, prefix: str = "") -> Iterator[str]:

@@ -64,7 +64,7 @@ class Program:
             0 done, also where the reader of the output went away; 2 bad input or a refusal of the
             operating system; 130 stopped by Ctrl-C, 143 by SIGTERM.
         """
-        words = list(sys.argv[1:] if arguments is None else arguments)
+        words = self._without_help_word(sys.argv[1:] if arguments is None else arguments)
         if not words or words[0] in HELP:
             print(self.overview, end="")
             print(f"\ncompletion in a shell: `{self.name} completion --help`")
@@ -96,6 +96,12 @@ class Program:
         except OSError as error:
             return self._fail(_refusal(error))
         return DONE
+
+    def _without_help_word(self, words: Sequence[str]) -> list[str]:
+        """``help run`` as ``run --help``, and ``help`` as ``--help``."""
+        if words and words[0] == "help" and "help" not in self.subcommands:
+            return [*words[1:], HELP[-1]]
+        return list(words)
 
     def _print_help(self, name: str, words: list[str], *, kept: bool) -> None:
         """What a subcommand says of itself, without the switches that only its work needs."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
+from neorl_train._command.run_argument import named_run
 
 USAGE = """neorl-train compare RUN RUN ... [--OPTION VALUE ...]
 
@@ -57,7 +58,7 @@ def command(arguments: list[str]) -> None:
         write_comparison,
     )
 
-    comparison = compare_runs([Path(run) for run in runs])
+    comparison = compare_runs([named_run(run) for run in runs])
     aggregates = aggregate(comparison)
     if options.json:
         print(json.dumps(comparison_to_json(comparison, aggregates), indent=1))

@@ -2,12 +2,11 @@
 
 import sys
 from functools import partial
-from pathlib import Path
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.results import print_json
-from neorl_train._command.run_argument import take_flag
+from neorl_train._command.run_argument import named_run, take_flag
 from neorl_train._pipeline.critics import fit_run_critics
 from neorl_train.critics import CriticOptions, critics_text
 from neorl_train.runs._directory import RunDirectory
@@ -36,7 +35,7 @@ def command(arguments: list[str]) -> None:
         raise InputError(
             "critic takes one run directory; for example `neorl-train critic runs/0001`"
         )
-    run = RunDirectory(Path(name).absolute())
+    run = RunDirectory(named_run(name).absolute())
     run.record()
     critics = fit_run_critics(run, options, say=partial(print, file=sys.stderr, flush=True))
     if as_json:

@@ -1,10 +1,10 @@
 """``neorl-train evaluate RUN``: a finished run on fresh starts, without training again."""
 
 import dataclasses
-from pathlib import Path
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
+from neorl_train._command.run_argument import named_run
 
 USAGE = """neorl-train evaluate RUN [--OPTION VALUE ...]
 
@@ -53,7 +53,7 @@ def command(arguments: list[str]) -> None:
     from neorl_train.studies._fresh_starts import evaluate_again
 
     again = evaluate_again(
-        RunDirectory(Path(name).absolute()),
+        RunDirectory(named_run(name).absolute()),
         starts=options.starts,
         seed=options.seed,
         candidate=options.candidate,

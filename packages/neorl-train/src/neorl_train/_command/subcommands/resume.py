@@ -1,12 +1,8 @@
 """``neorl-train resume RUN``: continue a run that was interrupted, to the same bits."""
 
 import dataclasses
-import importlib.util
-import shlex
-from pathlib import Path
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import command_prefix
 from neorl_train._command.results import print_results
 from neorl_train._command.run_argument import FLAGS, read_run_argument
 
@@ -46,11 +42,6 @@ def command(arguments: list[str]) -> None:
         config = dataclasses.replace(config, devices=DevicesConfig(batch=devices))
     resume_job(run, config, Reporter(quiet=flags.quiet), timings, profile=flags.profile)
     print_results(run, timings, flags)
-    if importlib.util.find_spec("neorl_deploy") is not None and not flags.json:
-        deploy = command_prefix("neorl-deploy")
-        (typed,) = (word for word in arguments if word not in FLAGS)
-        print(f"Next: {deploy} export {shlex.quote(typed)}")
-        print(f"      {deploy} replay {shlex.quote(str(Path(typed) / 'policy.bundle'))}")
 
 
 def _without_devices(words: list[str]) -> tuple[list[str], int | None]:

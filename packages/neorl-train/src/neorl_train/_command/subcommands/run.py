@@ -1,14 +1,20 @@
 """``neorl-train run``: train, evaluate, decide and report."""
 
+import sys
+from collections.abc import Sequence
+
 from neorl_agents import ALGORITHMS
 from neorl_train._command.options import read_run_options
-from neorl_train._command.results import print_results
+from neorl_train._command.results import print_json, print_results
+from neorl_train._command.run_argument import DRY_RUN, take_flag
 from neorl_train._pipeline.job import run_job
 from neorl_train._pipeline.processes.follower import follow
+from neorl_train._pipeline.resolution import resolved
 from neorl_train._process.distributed import join_processes
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
-from neorl_train.configuration._sections import config_hash
+from neorl_train.configuration._sections import Config, config_hash, config_to_dict
+from neorl_train.configuration._toml import dump_toml
 from neorl_train.configuration._validation import validate
 from neorl_train.training._processes import all_or_none, leads, require_equal
 
@@ -16,8 +22,15 @@ from neorl_train.training._processes import all_or_none, leads, require_equal
 def command(arguments: list[str]) -> None:
     """``neorl-train run [CONFIG.toml] [--OPTION VALUE ...]``."""
     timings = Timings.since_start("start of Python, imports")
+    words, dry = take_flag(DRY_RUN, arguments)
     with timings.stage("configuration"):
-        config, flags = read_run_options(arguments, ALGORITHMS)
+        config, flags = read_run_options(words, ALGORITHMS)
+    note = single_seed_note(config, words)
+    if note and not flags.json:
+        print(note, file=sys.stderr)
+    if dry:
+        _print_resolved(config, as_json=flags.json)
+        return
     join_processes()
     with all_or_none("check its configuration"):
         validate(config)
@@ -27,3 +40,28 @@ def command(arguments: list[str]) -> None:
         return
     run = run_job(config, Reporter(quiet=flags.quiet), timings, profile=flags.profile)
     print_results(run, timings, flags)
+
+
+def single_seed_note(config: Config, words: Sequence[str]) -> str:
+    """What ``--training.seeds 4`` means, for a user who wanted four seeds; empty elsewhere."""
+    seeds = config.training.seeds
+    if "--training.seeds" not in words or len(seeds) != 1 or seeds[0] < 2:
+        return ""
+    several = " ".join(map(str, range(seeds[0]))) if seeds[0] <= 16 else "0 1 2 3"
+    return (
+        f"--training.seeds {seeds[0]} trains one seed, number {seeds[0]}; for "
+        f"{len(several.split())} seeds write --training.seeds {several}"
+    )
+
+
+def _print_resolved(config: Config, *, as_json: bool) -> None:
+    """The configuration as the run would keep it, after every check that needs no training."""
+    validate(config)
+    complete = resolved(config)
+    for note in complete.notes:
+        print(note, file=sys.stderr)
+    content = config_to_dict(complete.run.config)
+    if as_json:
+        print_json("configuration", content)
+    else:
+        print(dump_toml(content), end="")

@@ -10,6 +10,7 @@ from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs import read_dataset
 from neorl_safety.constraints import Constraints, constraints_from_dict, constraints_from_toml
 from neorl_train._command.results import print_json
+from neorl_train._command.run_argument import named_run
 from neorl_train.experience._source import source_named
 from neorl_train.safety import (
     Assessment,
@@ -76,7 +77,7 @@ def command(arguments: list[str]) -> None:
         SystemExit: With 1 where a hard constraint was broken with the filter on.
     """
     options = _read(arguments)
-    subject = read_subject(Path(options.subject), options.policy)
+    subject = read_subject(named_run(options.subject), options.policy)
     found = _assessed(subject, options)
     page = write_safety_report(found, options.out or subject.run / DIRECTORY)
     if options.json:

@@ -5,7 +5,7 @@ from pathlib import Path
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.results import print_json
-from neorl_train._command.run_argument import take_flag
+from neorl_train._command.run_argument import named_run, take_flag
 from neorl_train.selection import (
     SelectOptions,
     lines,
@@ -42,7 +42,7 @@ def command(arguments: list[str]) -> None:
         )
     from neorl_train._pipeline.plant_model import known_log, policies_beside
 
-    path = Path(name)
+    path = named_run(name)
     log = known_log(path)
     candidates = {**log.controllers, **policies_beside(path, options.policies, log.dataset.spec)}
     selection = select_candidates(log.dataset, path.name, candidates, options, log.facts)

@@ -17,6 +17,7 @@ from neorl_train.report._html import (
     tag,
 )
 from neorl_train.report._inputs import Inputs
+from neorl_train.report._next_steps import next_steps
 from neorl_train.results._wording import DASH, confidence, percent
 from neorl_train.runs._names import policy_file
 
@@ -52,6 +53,12 @@ def what_it_says(inputs: Inputs) -> Html:
         "instrumented system, which must stay independent of it.",
     ]
     return bullets(says)
+
+
+def next_commands(inputs: Inputs) -> Html:
+    """The commands that may follow this run."""
+    steps = next_steps(inputs.run, inputs.verdict, simulated=inputs.simulated)
+    return bullets([joined([tag("code", command), f": {why}"]) for command, why in steps])
 
 
 def training_facts(inputs: Inputs) -> Html:

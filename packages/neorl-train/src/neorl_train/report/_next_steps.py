@@ -1,0 +1,58 @@
+"""The commands that may follow a run, with the reason for each."""
+
+import importlib.util
+import shlex
+from pathlib import Path
+
+from neorl_core.infrastructure.command_line import command_prefix
+from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict
+
+Step = tuple[str, str]
+"""A command, and what it is for."""
+
+
+def next_steps(run: Path, verdict: Verdict, *, simulated: bool) -> list[Step]:
+    """What a user may do with a finished run.
+
+    Args:
+        run: Directory of the run.
+        verdict: Its verdict.
+        simulated: Whether policies were run in a simulator.
+
+    Returns:
+        Commands in the order in which they are useful. Those of neorl-deploy are left out where
+        it is not installed.
+    """
+    where = shlex.quote(str(run))
+    train = command_prefix("neorl-train")
+    undecided = verdict.answer not in (DEPLOY, REFUSE) and not simulated
+    steps = []
+    if undecided:
+        steps += [
+            (f"{train} select {where}", "estimate every candidate from the log, with intervals"),
+            (
+                f"{train} model {where}",
+                "see whether a plant model learned from the log can be used",
+            ),
+        ]
+    if simulated and verdict.answer != DEPLOY:
+        why = "see which constraints break, with and without the filter"
+        steps.append((f"{train} safety-report {where}", why))
+    if importlib.util.find_spec("neorl_deploy") is None:
+        return steps
+    deploy, bundle = command_prefix("neorl-deploy"), shlex.quote(str(run / "policy.bundle"))
+    why = "seal the candidate" if verdict.answer == DEPLOY else "seal the candidate, to watch it"
+    steps += [
+        (f"{deploy} export {where}", why),
+        (f"{deploy} replay {bundle}", "run it in shadow over the log of this run"),
+        (f"{deploy} init {bundle}", "draft the tag map, to run it in shadow beside the plant"),
+    ]
+    return steps
+
+
+def next_lines(steps: list[Step]) -> list[str]:
+    """The commands as lines of text, the first one behind ``Next:``."""
+    return [
+        f"{'Next:' if not i else '     '} {command}    ({why})"
+        for i, (command, why) in enumerate(steps)
+    ]
