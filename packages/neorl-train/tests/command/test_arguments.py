@@ -178,7 +178,7 @@ def test_the_version_is_said(capsys):
             ["run", "--training.algorithms", "bc", "--evaluation.candidate", "iql"],
             "choose one of training.algorithms with --eval",
         ),
-        (["resume"], "resume takes one run directory, got 0 arguments"),
+        (["resume"], "resume was given no run, and there is none in"),
         (["inspect", "a", "b"], "inspect takes one run directory, got 2 arguments"),
         (["list", "-x"], "unknown option '-x' of list; see `neorl-train list --help`"),
         (["list", "nowhere"], "nowhere: no such folder; name the folder that holds the numbered"),

@@ -1,10 +1,13 @@
 import dataclasses
 import io
+from pathlib import Path
+
+import pytest
 
 from neorl_envs import make
 from neorl_train import verdict
 from neorl_train._pipeline.write_results import write_results
-from neorl_train.report import print_summary, write_report
+from neorl_train.report import _next_steps, print_summary, write_report
 from neorl_train.report._glossary import glossary
 
 
@@ -44,6 +47,10 @@ def test_a_narrow_terminal_shows_whole_numbers_without_intervals(tmp_path, noisy
     rows = [line for line in table.splitlines() if "good-0 + guard" in line]
     assert len(rows) == 1
     assert rows[0].rstrip().endswith("%")
+    prose = stream.getvalue().partition("good, 2 seeds")[2].partition("Next:")[0]
+    assert all(len(line) <= 80 for line in prose.splitlines())
+    words = " ".join(prose.split())  # lines end between words
+    assert "the lower bound of its gain in return over steady" in words
 
 
 def test_the_reactor_explains_its_points_and_channels():
@@ -76,3 +83,24 @@ def test_a_deploy_counts_the_earlier_runs_of_its_folder(tmp_path, noisy):
     last = printed(tmp_path / "0003")
     assert "1 earlier run was judged on the same source" in last
     assert f"neorl-train evaluate {tmp_path.name}/0003" in last
+
+
+@pytest.mark.parametrize("deployable", [True, False])
+def test_what_may_follow_depends_on_the_answer(noisy, monkeypatch, deployable):
+    monkeypatch.setattr(_next_steps, "command_prefix", str)
+    found = object() if deployable else None
+    monkeypatch.setattr(_next_steps.importlib.util, "find_spec", lambda name: found)
+    sealing = ["neorl-deploy export", "neorl-deploy replay", "neorl-deploy init"] * deployable
+    for answer, simulated, first in (
+        ("deploy", True, []),
+        ("do not deploy", True, ["neorl-train safety-report"]),
+        ("cannot tell", False, ["neorl-train select", "neorl-train model"]),
+        ("worth a trial", False, ["neorl-train select", "neorl-train model"]),
+    ):
+        judged = dataclasses.replace(noisy.verdict, answer=answer)
+        steps = _next_steps.next_steps(Path("runs/my run"), judged, simulated=simulated)
+        assert [command.rpartition(" 'runs/my run")[0] for command, _ in steps] == first + sealing
+        lines = _next_steps.next_lines(steps)
+        assert [line.startswith("Next: ") for line in lines] == [True, *[False] * len(lines)][
+            : len(lines)
+        ]

@@ -37,7 +37,7 @@ _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
 
 
 def print_summary(run: Path, stream: TextIO | None = None) -> None:
-    """Prints the results of an evaluated run, where its report lies, and what may follow.
+    """Prints the results of an evaluated run, what may follow, and last where its report lies.
 
     Args:
         run: Directory of the run.
@@ -70,10 +70,10 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
         console.print(f"  {line}", markup=False)
     report = (run / REPORT).absolute()
     last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
-    console.print(last, markup=False, soft_wrap=True)
     simulated = bool(evaluation.tables.environment)
     for line in next_lines(next_steps(_typed(run), verdict, simulated=simulated)):
         console.print(line, markup=False, soft_wrap=True)
+    console.print(last, markup=False, soft_wrap=True)
 
 
 def _typed(run: Path) -> Path:
