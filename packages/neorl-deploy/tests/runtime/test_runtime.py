@@ -112,6 +112,20 @@ def test_wrong_shapes_are_refused(runtime):
         runtime.step(np.ones(3), np.ones((1, 2)))
 
 
+def test_a_step_by_name_is_the_step_in_order(runtime):
+    obs = [channel.name for channel in runtime.manifest.obs]
+    sent = {channel.name: channel.low for channel in runtime.manifest.action}
+    expected = runtime.step(MIDDLE, np.array(list(sent.values())), ages=np.zeros(3))
+    runtime.reset()
+    named = dict(reversed(list(zip(obs, MIDDLE, strict=True))))
+    decision = runtime.step(named, sent, ages=dict.fromkeys(obs, 0.0))
+    assert np.array_equal(decision.action, expected.action)
+    assert decision.flags == expected.flags
+    del named[obs[0]]
+    with pytest.raises(ValueError, match=rf"obs must name each .*: {obs[0]}, prssure$"):
+        runtime.step({**named, "prssure": 1.0}, LastSent.UNKNOWN)
+
+
 def test_a_second_step_does_not_trace_again(exported):
     runtime = Runtime(read_bundle(exported))
     runtime.step(MIDDLE, LastSent.UNKNOWN)

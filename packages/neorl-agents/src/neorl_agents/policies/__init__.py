@@ -2,6 +2,7 @@
 
 from neorl_agents.policies._budgeted_policy import BudgetedCarry as BudgetedCarry
 from neorl_agents.policies._budgeted_policy import BudgetedPolicy as BudgetedPolicy
+from neorl_agents.policies._from_torch import policy_from_torch as policy_from_torch
 from neorl_agents.policies._history_policy import HistoryCarry as HistoryCarry
 from neorl_agents.policies._history_policy import HistoryPolicy as HistoryPolicy
 from neorl_agents.policies._network_policy import CategoricalPolicy as CategoricalPolicy
@@ -37,5 +38,6 @@ __all__ = [
     "SequencePolicy",
     "SquashedGaussianPolicy",
     "network_policy",
+    "policy_from_torch",
     "prepare",
 ]

@@ -1,10 +1,12 @@
 """What goes into a step of a bundle, and what comes out of it."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from neorl_deploy.bundle._manifest import ChannelEntry
 
 
 class LastSent(enum.Enum):
@@ -46,12 +48,26 @@ class Decision(NamedTuple):
     alarms: int
 
 
-def vector(name: str, value: Any, width: int) -> np.ndarray:
-    """Numbers of a stated width as float32.
+def vector(name: str, value: Any, channels: Sequence[ChannelEntry]) -> np.ndarray:
+    """One number for each channel as float32.
+
+    Args:
+        name: Name of the argument, for the messages.
+        value: Numbers in the order of the channels, or a dictionary of them by channel.
+        channels: Channels of the bundle.
 
     Raises:
-        ValueError: If there are more or fewer.
+        ValueError: If there are more or fewer, or a dictionary has other names.
     """
+    width = len(channels)
+    if isinstance(value, dict):
+        names = [channel.name for channel in channels]
+        if odd := set(value) ^ set(names):
+            raise ValueError(
+                f"{name} must name each of the channels {', '.join(names)} once (NaN where one is "
+                f"not known); unknown or missing: {', '.join(sorted(map(str, odd)))}"
+            )
+        value = [value[channel] for channel in names]
     if isinstance(value, np.ndarray) and value.dtype == np.float32:
         vector = value
     else:

@@ -223,20 +223,20 @@ class Runtime:
 
     def step(
         self,
-        obs: np.ndarray,
-        last_sent: np.ndarray | LastSent,
+        obs: np.ndarray | dict[str, float],
+        last_sent: np.ndarray | dict[str, float] | LastSent,
         *,
-        ages: np.ndarray | None = None,
+        ages: np.ndarray | dict[str, float] | None = None,
         max_age: float | None = None,
     ) -> Decision:
         """One control period.
 
         Args:
-            obs: One observation in the order and units of ``manifest.obs``; NaN where a
-                measurement is missing.
-            last_sent: Action that the plant received since the last call, read back, in the order
-                and units of ``manifest.action``; NaN where a channel was not read. Or
-                ``LastSent.AS_PROPOSED`` or ``LastSent.UNKNOWN``. What is not known is assumed
+            obs: One observation in the units and the order of ``manifest.obs``, or by the names of
+                its channels; NaN where a measurement is missing.
+            last_sent: Action that the plant received since the last call, read back, in the units
+                and the order of ``manifest.action``, or by name; NaN where a channel was not read.
+                Or ``LastSent.AS_PROPOSED`` or ``LastSent.UNKNOWN``. What is not known is assumed
                 to be the last decision for a few steps, then the fallback acts; the rate limit
                 holds in either case.
             ages: Seconds since each measurement was taken, shape ``(obs,)``; ``None`` where the
@@ -252,14 +252,13 @@ class Runtime:
             ValueError: If a shape does not fit the channels, ``max_age`` is not positive or comes
                 without ``ages``, or the bundle limits ages and none are given.
         """
-        width = len(self.manifest.action)
-        read = vector("obs", obs, len(self.manifest.obs))
+        read = vector("obs", obs, self.manifest.obs)
         if max_age is not None and not max_age > 0:
             raise ValueError(f"max_age must be a positive number of seconds, got {max_age}")
         if max_age is not None and ages is None:
             raise ValueError("max_age is given without the ages that it limits; give ages")
         if ages is not None:
-            old = vector("ages", ages, len(self.manifest.obs))
+            old = vector("ages", ages, self.manifest.obs)
             most = self._max_age if max_age is None else np.minimum(self._max_age, max_age)
             read = np.where((old >= 0) & (old <= most), read, np.float32(np.nan))
         elif self.manifest.max_age and not self._testing:
@@ -268,7 +267,7 @@ class Runtime:
         if isinstance(last_sent, LastSent):
             sent = self._proposed if last_sent is AS_PROPOSED else self._nothing_sent()
         else:
-            sent = vector("last_sent", last_sent, width)
+            sent = vector("last_sent", last_sent, self.manifest.action)
         if self._testing:
             with one_line_of(self.bundle, "its programs do not run"):
                 self._carry = self._step(self._carry, read, sent)
@@ -289,7 +288,7 @@ class Runtime:
             causes = [name for name in self.flag_names(decision.flags) if name not in NO_CAUSES]
             alarms = [f"monitor {name}" for name in self.alarm_names(decision.alarms)]
             who = FALLBACK if fell_back else POLICY
-            self._events.note(self._steps, who, ", ".join(causes + alarms) or "all is well")
+            self._events.note(self._steps, who, ", ".join(causes + alarms) or "no alarm is left")
             self._fell_back = fell_back
         self._steps += 1
         if self._file is not None:

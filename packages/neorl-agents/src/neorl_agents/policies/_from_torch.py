@@ -1,0 +1,131 @@
+"""Policies trained elsewhere: the layers of a PyTorch actor as a network policy."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from neorl_agents.networks import ACTIVATIONS, MLP
+from neorl_agents.policies._network_policy import NetworkPolicy
+from neorl_core import Affine, InputError, Spec, highs, lows, unit_interval
+
+WEIGHT, BIAS = ".weight", ".bias"
+
+
+def policy_from_torch(
+    spec: Spec,
+    state: Mapping[str, Any],
+    *,
+    layers: Sequence[str] = (),
+    mean: Float[np.ndarray, " obs"] | None = None,
+    std: Float[np.ndarray, " obs"] | None = None,
+    activation: str = "relu",
+    output: str = "tanh",
+) -> NetworkPolicy:
+    """The policy of an actor of linear layers that PyTorch trained, such as one of CORL or d3rlpy.
+
+    ``action = clip(to_physical(output(W_n a(... a(W_1 (obs - mean) / std + b_1)) + b_n)))``, where
+    1 and -1 are the ends of every action channel. An actor with twice as many outputs as actions
+    gives means and deviations; the means are taken.
+
+    Args:
+        spec: Channels of the plant, in the order of the actor's inputs and outputs.
+        state: ``actor.state_dict()``: tensors on the host or arrays by name; PyTorch itself is not
+            needed.
+        layers: Names of the linear layers in the order in which they act, such as
+            ``("trunk.0", "trunk.2", "mu")``; every one, in the order of ``state``, by default.
+        mean: What was taken off the observations in training; zero by default.
+        std: What they were divided by; one by default.
+        activation: Function between the layers, a name in ``ACTIVATIONS``.
+        output: Function behind the last layer; ``"tanh"`` where it was squashed.
+
+    Returns:
+        A policy in physical units, without memory.
+
+    Raises:
+        InputError: If there is no such layer, something besides linear layers is in ``state`` and
+            ``layers`` does not choose, or widths do not fit one another or the channels.
+
+    Example:
+        >>> from neorl_core import Channel
+        >>> level, valve = Channel("level", "m", 0, 2), Channel("valve", "%", 0, 100)
+        >>> spec = Spec((level,), (valve,), (), 1.0, 9)
+        >>> state = {"net.0.weight": [[1.0], [-1.0]], "net.0.bias": [0.0, 0.0],
+        ...          "net.2.weight": [[0.5, 0.5]], "net.2.bias": [0.0]}
+        >>> policy = policy_from_torch(spec, state, mean=np.array([1.0]))
+        >>> float(policy((), jnp.array([1.0]))[1][0])
+        50.0
+    """
+    names = list(layers) or _linear_layers(state)
+    weights, biases = zip(*(_layer(state, name) for name in names), strict=True)
+    widths = [len(spec.obs), *(len(bias) for bias in biases)]
+    for name, weight, inputs in zip(names, weights, widths, strict=False):
+        if weight.shape[0] != inputs:
+            raise InputError(
+                f"the layer {name!r} takes {weight.shape[0]} inputs, but {inputs} come before it; "
+                "name the layers in the order in which they act, and check the channels"
+            )
+    count = len(spec.action)
+    if widths[-1] not in (count, 2 * count):
+        raise InputError(
+            f"the last layer {names[-1]!r} gives {widths[-1]} numbers; expected {count}, one for "
+            f"every action, or {2 * count}, means and deviations"
+        )
+    network = MLP(
+        tuple(map(jnp.asarray, weights)),
+        tuple(map(jnp.asarray, biases)),
+        activation=ACTIVATIONS.find(activation),
+        output=ACTIVATIONS.find(output),
+    )
+    return NetworkPolicy(
+        obs=Affine(_numbers("mean", mean, spec, 0.0), _numbers("std", std, spec, 1.0)),
+        network=network.first_outputs(count),
+        action=unit_interval(spec.action),
+        low=jnp.asarray(lows(spec.action), jnp.float32),
+        high=jnp.asarray(highs(spec.action), jnp.float32),
+    )
+
+
+def _linear_layers(state: Mapping[str, Any]) -> list[str]:
+    names = [name.removesuffix(WEIGHT) for name in state if name.endswith(WEIGHT)]
+    linear = [name for name in names if np.ndim(state[name + WEIGHT]) == 2]
+    used = {name + part for name in linear for part in (WEIGHT, BIAS)}
+    others = [name for name in state if name not in used]
+    if others:
+        raise InputError(
+            f"{', '.join(map(repr, others[:4]))} of the state belong to no linear layer; name the "
+            f"layers that make the action with layers=, of {', '.join(map(repr, linear))}"
+        )
+    if not linear:
+        raise InputError("the state has no linear layer: expected NAME.weight and NAME.bias")
+    return linear
+
+
+def _layer(state: Mapping[str, Any], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Weight, shape ``(in, out)``, and bias, shape ``(out,)``, of one layer."""
+    missing = [name + part for part in (WEIGHT, BIAS) if name + part not in state]
+    if missing:
+        raise InputError(f"the state has no {missing[0]!r}; it has {', '.join(map(repr, state))}")
+    weight, bias = (np.asarray(state[name + part], np.float32) for part in (WEIGHT, BIAS))
+    if weight.ndim != 2 or bias.shape != weight.shape[:1]:
+        raise InputError(
+            f"{name!r} is not a linear layer: weight {weight.shape}, bias {bias.shape}; expected "
+            "(out, in) and (out,)"
+        )
+    if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+        raise InputError(f"the layer {name!r} holds numbers that are not finite")
+    return weight.T, bias
+
+
+def _numbers(name: str, given: Any, spec: Spec, default: float) -> Any:
+    values = np.full(len(spec.obs), default) if given is None else np.asarray(given)
+    if values.shape != (len(spec.obs),) or not np.isfinite(values).all():
+        raise InputError(
+            f"{name} must be one finite number for each of the {len(spec.obs)} observations, got "
+            f"shape {values.shape}"
+        )
+    if name == "std" and (values <= 0).any():
+        raise InputError("std must be positive; where a channel never moved, give 1")
+    return jnp.asarray(values, jnp.float32)
