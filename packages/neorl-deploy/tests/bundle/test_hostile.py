@@ -255,7 +255,7 @@ def test_arrays_without_axes_and_odd_archives_are_refused(bundle, exported):
         raw[local + offset] = value
         raw[central + offset + 2] = value
         resealed(bundle, test_vectors__npz=bytes(raw))
-        with pytest.raises(BundleError, match="no archive of plain arrays"):
+        with pytest.raises(BundleError, match="not an archive of plain arrays"):
             read_bundle(bundle)
 
 

@@ -81,7 +81,7 @@ def test_a_missing_or_renamed_file_is_refused(bundle):
         with pytest.raises(BundleError, match=f"no {path.name}"):
             read_bundle(bundle)
         aside.rename(bundle / f"{path.name}.bak")
-        with pytest.raises(BundleError, match=r"no part of a bundle"):
+        with pytest.raises(BundleError, match=r"not part of a bundle"):
             read_bundle(bundle)
         (bundle / f"{path.name}.bak").rename(path)
 
@@ -261,10 +261,10 @@ def test_a_resealed_manifest_that_is_no_strict_json_is_refused(bundle, text):
 def test_resealed_test_vectors_must_be_plain_arrays_that_fit(bundle, exported):
     arrays = dict(np.load(exported / "test_vectors.npz"))
     cases = {
-        "no archive": b"not a zip",
+        "not an archive": b"not a zip",
         "test vectors .single. do not fit": {**arrays, "single_obs": arrays["single_obs"][:, :2]},
         "expected": {"single_obs": arrays["single_obs"]},
-        "no archive of plain arrays": {**arrays, "single_obs": np.array([{}], dtype=object)},
+        "not an archive of plain arrays": {**arrays, "single_obs": np.array([{}], dtype=object)},
     }
     for message, content in cases.items():
         if isinstance(content, bytes):

@@ -97,7 +97,7 @@ def test_a_page_needs_a_whole_log_of_its_bundle(driven, fresh, exported, tmp_pat
     out = tmp_path / "page.html"
     assert main(["shadow", str(folder), str(exported), "--html", str(out)]) == 0
     assert main(["shadow", str(folder), str(exported), "--html", str(out)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     log = audit_log(tmp_path / "empty", fresh.bundle)
     log.close()
     with pytest.raises(AuditError, match="has no period to show"):

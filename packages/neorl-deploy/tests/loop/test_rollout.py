@@ -232,7 +232,7 @@ def test_a_draft_has_the_channels_and_the_length_that_the_verdict_asks(runtime, 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("turns = 2", r"\[limits\] says which values are good"),
+        ("turns = 2", r"\[limits\] is missing; it says which values are good"),
         ("[limits]\nlvl = [0, 1]", "observes no 'lvl'"),
         ("[limits]\nlevel = [1, 0]", r"level is \[lowest, highest\]"),
         ("[limits]\nlevel = 3", r"level is \[lowest, highest\]"),

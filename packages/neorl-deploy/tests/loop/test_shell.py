@@ -100,9 +100,9 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "tank_of_the_test.py").write_text(CONNECTION)
     assert main(["init", str(exported)]) == 0
-    assert "7 entries to complete (marked TODO)" in capsys.readouterr().out
+    assert "7 entries are left to complete (marked TODO)" in capsys.readouterr().out
     assert main(["init", str(exported)]) == 2
-    assert "tags.toml is there already" in capsys.readouterr().err
+    assert "tags.toml exists already" in capsys.readouterr().err
     text = (tmp_path / "tags.toml").read_text()
     for tag in ("LI", "TI", "PI", "LC.OP", "LC.OP", "TC.SP", "TC.SP"):
         text = text.replace('"TODO"', f'"{tag}"', 1)
@@ -131,7 +131,7 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
 @pytest.mark.parametrize(
     ("connection", "words"),
     [
-        ({"kind": "carrier pigeon"}, "'carrier pigeon' is none of"),
+        ({"kind": "carrier pigeon"}, "'carrier pigeon' must be one of"),
         ({"kind": "no.such:Thing"}, "cannot be imported"),
         ({"kind": "json:dumps", "odd": 1}, "'json:dumps'"),
     ],

@@ -52,7 +52,7 @@ def test_rows_are_decided_as_first_steps_whatever_came_before(model, runtime):
     [
         ({"level": 1.0}, "a row has the columns"),
         ({**ROW, "lvl": 1.0}, "'lvl'"),
-        ({**ROW, "level": "high"}, "what is no number"),
+        ({**ROW, "level": "high"}, "something that is not a number"),
         ("level", "a row has the columns"),
     ],
 )
@@ -68,7 +68,7 @@ def test_the_folder_holds_the_bundle_and_words_alone(folder, exported, bundle, t
     assert files == {"MLmodel", "requirements.txt", *os.listdir(exported)}
     assert str(exported) not in (folder / "MLmodel").read_text()
     assert main(["mlflow", str(exported), "--out", str(folder)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert main(["mlflow", str(exported), "--out", str(tmp_path / "model")]) == 0
     (bundle / "weights.npz").write_bytes(b"other")
     with pytest.raises(BundleError, match=r"weights\.npz"):

@@ -242,9 +242,9 @@ def test_a_dead_port_and_a_mute_server_are_one_line_within_the_timeout(tags):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"address": "http://plant"}, "address is such as tcp://plant:502"),
-        ({"address": "tcp://plant:abc"}, "address is such as tcp://plant:502"),
-        ({"address": 502}, "address is such as tcp://plant:502"),
+        ({"address": "http://plant"}, "address must look like tcp://plant:502"),
+        ({"address": "tcp://plant:abc"}, "address must look like tcp://plant:502"),
+        ({"address": 502}, "address must look like tcp://plant:502"),
         ({"address": "tcp://10.1.2.3"}, "is another machine; Modbus has no security"),
         ({"timeout": 0}, "a time above zero"),
         ({"unit": 300}, "unit is a number from 1 to 247"),

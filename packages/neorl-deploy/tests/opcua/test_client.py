@@ -207,7 +207,7 @@ def test_a_mute_server_costs_no_more_than_the_timeout(tags):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"address": "http://plant"}, "address is such as opc.tcp"),
+        ({"address": "http://plant"}, "address must look like opc.tcp"),
         ({"address": "opc.tcp://10.1.2.3:4840"}, "is another machine; give security"),
         ({"address": "opc.tcp://localhost:1", "timeout": 0}, "a time above zero"),
     ],

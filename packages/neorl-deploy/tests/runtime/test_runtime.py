@@ -115,6 +115,7 @@ def test_wrong_shapes_are_refused(runtime):
 def test_a_step_by_name_is_the_step_in_order(runtime):
     obs = [channel.name for channel in runtime.manifest.obs]
     sent = {channel.name: channel.low for channel in runtime.manifest.action}
+    runtime.reset()
     expected = runtime.step(MIDDLE, np.array(list(sent.values())), ages=np.zeros(3))
     runtime.reset()
     named = dict(reversed(list(zip(obs, MIDDLE, strict=True))))
