@@ -66,17 +66,17 @@ def named(network):
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
 
 
-def test_a_hundred_updates_are_those_of_corl(monkeypatch):
-    """Theirs has padding behind the steps of a window and ours before them: the same steps."""
+def run_on_the_recorded(monkeypatch, case, learner, cost=(), tolerance=1e-7):
+    """A hundred updates from the recorded weights, and the weights that were recorded behind them.
+
+    Theirs has padding behind the steps of a window and ours before them: the same steps.
+    """
     log, parts = stored()
-    learner = sized(
-        DecisionTransformer(), hidden=(8, 8), heads=2, history_steps=STEPS, batch_size=8,
-        learning_rate=1e-3, warmup_updates=30,
-    )  # fmt: skip
     channels = tuple(Channel(f"x{i}", "1", -50.0, 50.0) for i in range(3))
     box = tuple(Channel(f"u{i}", "1", -1.0, 1.0) for i in range(2))
-    spec = Spec(channels, box, (), dt=1.0, horizon=HORIZON)
+    spec = Spec(channels, box, cost, dt=1.0, horizon=HORIZON)
     rows = recorded_log()
+    rows = rows._replace(cost=log["cost"][:, None]) if cost else rows
     tables = jax.tree.map(jnp.asarray, log_tables(learner, spec, rows))
     monkeypatch.setattr(
         _rows,
@@ -87,7 +87,8 @@ def test_a_hundred_updates_are_those_of_corl(monkeypatch):
     batches = jax.tree.map(wide, draw(jnp.arange(UPDATES)))
     of = [FieldStatistics(*[np.zeros(n, np.float32)] * 5) for n in (3, 2)]
     none = FieldStatistics(*[np.float32(1)] * 5)
-    statistics = DataStatistics(*of, none, none, none, none)
+    of_costs = FieldStatistics(*[np.ones(len(cost), np.float32)] * 5)
+    statistics = DataStatistics(*of, none, of_costs, none, none)
     state = learner.init(spec, statistics, jax.random.key(0))
     preparation = jax.tree.map(wide, state.preparation)
     plain = {
@@ -96,7 +97,8 @@ def test_a_hundred_updates_are_those_of_corl(monkeypatch):
         "obs": Affine(np.zeros(3), np.ones(3)),
     }
     network = state.parameters["network"]
-    leaves = [wide(parts["dt/before"][name]) for name in named(network)]
+    before, expected = parts[f"{case}/before"], parts[f"{case}/after"]
+    leaves = [wide(before[name]) for name in named(network)]
     network = jax.tree.unflatten(jax.tree.structure(network), leaves)
     state = jax.tree.map(wide, state.with_parameters(network=network))
     state = replace(state, preparation=replace(preparation, **plain))
@@ -106,13 +108,33 @@ def test_a_hundred_updates_are_those_of_corl(monkeypatch):
         run = jax.jit(lambda s, b: jax.lax.scan(step, s, b))
         after, metrics = jax.device_get(run(state, batches))
     found = named(after.parameters["network"])
-    assert set(found) == set(parts["dt/after"])
-    for name, expected in parts["dt/after"].items():
-        assert np.abs(expected - parts["dt/before"][name]).max() > 1e-4
-        worst = np.abs(found[name] - expected).max() / np.abs(expected).max()
+    assert set(found) == set(expected)
+    for name, there in expected.items():
+        assert np.abs(there - before[name]).max() > 1e-4
+        worst = np.abs(found[name] - there).max() / np.abs(there).max()
         assert worst < 1e-7, (name, worst)
-    losses = parts["dt/loss"]["actor_loss"]
-    np.testing.assert_allclose(metrics["actor_loss"], losses, rtol=1e-7)
+    losses = parts[f"{case}/loss"]
+    np.testing.assert_allclose(metrics["actor_loss"], losses["actor_loss"], rtol=tolerance)
+    return after, losses
+
+
+SMALL = {"hidden": (8, 8), "heads": 2, "history_steps": STEPS, "batch_size": 8}
+RATES = {"learning_rate": 1e-3, "warmup_updates": 30}
+
+
+def test_a_hundred_updates_are_those_of_corl(monkeypatch):
+    learner = sized(DecisionTransformer(), **SMALL, **RATES)
+    run_on_the_recorded(monkeypatch, "dt", learner)
+
+
+def test_a_hundred_updates_of_cdt_are_those_of_osrl(monkeypatch):
+    learner = sized(CDT(), **SMALL, **RATES, temperature_learning_rate=1e-3, cost_weight=0.5)
+    limit = CostChannel("c", "1", 2.0, "episode")
+    # In densities as narrow as exp(-5) the float32 of what lies ahead shows.
+    after, losses = run_on_the_recorded(monkeypatch, "cdt", learner, (limit,), 1e-6)
+    temperature = losses["log_temperature"][0]
+    assert abs(temperature - np.log(0.1)) > 1e-3
+    np.testing.assert_allclose(after.parameters["log_temperature"], temperature, rtol=1e-7)
 
 
 @cache

@@ -67,8 +67,8 @@ class CDT(BaseLearner):
 
     Deviations: those of the decision transformer; no episodes are made up beside the log (the code
     adds 20 % of targets that no episode reached); budgets do not fall below zero; all costs, not
-    one; the mean has a tanh; the entropy of a channel is held at -1, where OSRL holds it at minus
-    the number of channels.
+    one; the token of the costs stands before that of the return; the mean has a tanh; the entropy
+    of a channel is held at -1, where OSRL holds it at minus the number of channels.
 
     Attributes:
         aim: Which return is aimed at: 0 is the least logged one, 1 the greatest.
