@@ -1,6 +1,8 @@
 """One update of every learner on rollouts beside its equations, and what rollouts give it."""
 
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -10,11 +12,14 @@ import pytest
 from scipy import special, stats
 
 from neorl_agents import COMBO, MOBILE, MOPO, RAMBO, MOReL
+from neorl_agents.algorithms.model_based._combo import conservative_loss
 from neorl_agents.algorithms.model_based._mobile import inconsistency
 from neorl_agents.algorithms.model_based._morel import halt_threshold
 from neorl_agents.algorithms.model_based._rambo import mixture_log_density, standardised
 from neorl_agents.learning import unit_rows
 from neorl_agents.models import Calibration, DynamicsModel, Moments, PredictedStep
+from neorl_agents.models._predictions import uncertainty_of
+from neorl_agents.networks import MLP, identity
 from neorl_agents.testing import sized
 
 from .test_equations import bellman, first, squared
@@ -250,3 +255,87 @@ def test_the_model_sees_what_the_learner_sees_and_its_rate_ends_with_it():
     assert constant.fitted_model().decay_updates == 0
     with pytest.raises(ValueError, match=r"DynamicsModel\.members must be"):
         replace(learner, model=replace(learner.model, members=0)).validate()
+
+
+@cache
+def recorded_terms():
+    """What OfflineRL-Kit's own methods made of these numbers; the tests' names are its fields."""
+    with np.load(Path(__file__).parent / "fixtures/rollout_terms.npz") as arrays:
+        return SimpleNamespace(**arrays)
+
+
+def test_the_measures_of_doubt_are_those_of_offlinerl_kit():
+    terms = recorded_terms()
+    with jax.enable_x64(True):
+        whole = Moments(jnp.asarray(terms.mean), jnp.exp(jnp.asarray(terms.log_variance) / 2))
+        obs = Moments(whole.mean[..., :-1], whole.std[..., :-1])
+        aleatoric = uncertainty_of(whole, "aleatoric")
+        spread, farthest = (uncertainty_of(obs, kind) for kind in ("disagreement", "discrepancy"))
+    np.testing.assert_allclose(aleatoric, terms.aleatoric, rtol=1e-6)  # theirs is float32
+    np.testing.assert_allclose(spread, terms.ensemble_std, rtol=1e-6)
+    farthest = np.asarray(farthest)
+    # Theirs is the distance from the mean of all members, ours, as in MOReL's paper, between two.
+    assert (farthest >= terms.pairwise_diff * (1 - 1e-6)).all()
+    assert (farthest <= 2 * terms.pairwise_diff).all()
+
+
+def test_mobiles_penalty_is_that_of_offlinerl_kit():
+    terms = recorded_terms()
+    obs = terms.next_draws
+    action = np.tanh(obs @ terms.acting)
+    inputs = np.concatenate([obs, action], -1)
+    values = np.min([inputs @ plane[:-1] + plane[-1] for plane in terms.critics], axis=0)
+    with jax.enable_x64(True):
+        found = inconsistency(jnp.asarray(values))
+    np.testing.assert_allclose(found, terms.inconsistency, rtol=1e-12)
+
+
+def test_rambos_adversarial_loss_is_that_of_offlinerl_kit():
+    """But for a sample deviation over the batch, where ours is that of the batch itself."""
+    terms, batch = recorded_terms(), np.arange(8)
+    std = np.exp(terms.log_variance / 2)
+    mean = terms.mean + np.pad(terms.obs, ((0, 0), (0, 1)))  # rewards are predicted as they are
+    step = (mean + std * terms.noise)[terms.chosen, batch]
+    following, reward = step[:, :-1], step[:, -1]
+    planes = terms.critics
+
+    def least(obs, action):
+        inputs = np.concatenate([obs, action], -1)
+        return np.min([inputs @ plane[:-1] + plane[-1] for plane in planes], axis=0)
+
+    value = least(following, np.tanh(following @ terms.acting))
+    goes_on = ~terms.terminated[:, 0]
+    advantage = reward + 0.9 * goes_on * value - least(terms.obs, terms.action)
+    with jax.enable_x64(True):
+        moments = Moments(jnp.asarray(mean), jnp.asarray(std))
+        density = np.asarray(mixture_log_density(moments, jnp.asarray(step), jnp.ones(5)))
+        ours = np.mean(density * np.asarray(standardised(jnp.asarray(advantage), None)))
+    constant = 5 * np.log(2 * np.pi) / 2
+    np.testing.assert_allclose(density.mean() - constant, terms.log_density, rtol=1e-6)
+    np.testing.assert_allclose(ours * np.sqrt(7 / 8), terms.adversarial_loss, rtol=1e-4)
+
+
+def test_combos_loss_is_that_of_offlinerl_kit():
+    """With one action of each kind: of several its soft maximum is over three at a time."""
+    terms = recorded_terms()
+    with jax.enable_x64(True):
+        planes = jnp.asarray(terms.critics)
+        critics = MLP(
+            (planes[:, :-1, None],), (planes[:, -1:],), activation=identity, output=identity
+        )
+        rows = SimpleNamespace(
+            obs=jnp.asarray(terms.obs), action=jnp.asarray(terms.action), mask=None
+        )
+        of_policy = [np.tanh(obs @ terms.acting) for obs in (terms.obs, terms.next_obs)]
+        actions = np.stack([terms.uniform, *of_policy], axis=1)
+        density = [-np.mean(obs**2, axis=-1) for obs in (terms.obs, terms.next_obs)]
+        density = np.stack([np.full(8, -2 * np.log(2)), *density], axis=1)
+        following = np.concatenate([terms.next_obs, of_policy[1]], -1)
+        least = np.min([following @ plane[:-1] + plane[-1] for plane in terms.critics], axis=0)
+        target = terms.reward[:, 0] + 0.9 * ~terms.terminated[:, 0] * least
+        logged = jnp.arange(8) < 4
+        loss, _ = conservative_loss(
+            jax.tree.map(lambda x: x[:1], critics), rows, jnp.asarray(target),
+            (jnp.asarray(actions), jnp.asarray(density)), logged, jnp.ones(8, bool), weight=0.6,
+        )  # fmt: skip
+    np.testing.assert_allclose(loss, terms.combo_loss, rtol=1e-9)
