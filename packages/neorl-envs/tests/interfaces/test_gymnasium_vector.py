@@ -154,7 +154,10 @@ def test_bad_input_is_refused(tank: Any) -> None:
         ("unknown option of reset 'parms'; did you mean 'params'", {"options": {"parms": 1}}),
         ("a list of seeds has one for each of 2 plants, got 3", {"seed": [1, 2, 3]}),
         ("reset_mask must be 2 truth values", {"options": {"reset_mask": np.zeros(2, bool)}}),
-        ("the first reset is one of all", {"options": {"reset_mask": np.asarray([True, False])}}),
+        (
+            "the first reset must include all plants",
+            {"options": {"reset_mask": np.asarray([True, False])}},
+        ),
         ("a leading axis of 2", {"options": {"params": np.float32(0.01)}}),
         ("params must be made by default_params", {"options": {"params": (1, 2)}}),
     )
