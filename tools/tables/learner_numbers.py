@@ -86,8 +86,7 @@ def _row(path: Path, name: str) -> str:
     runs = {key: [one["scores"] for one in cells[key]] for key in {name, "bc"} & set(cells)}
     means = [float(np.mean(run)) for run in runs[name]]
     spread = f" ± {between(runs[name])}" if len(means) > 1 else ""
-    old = "*" if path.stem == OFFICIAL and name != "bc" else ""
-    log = f"{log_name(path)}{old}"
+    log = log_name(path)
     controllers = read_controllers(path)
     best = max(controllers, key=lambda key: float(np.mean(controllers[key])), default="")
     updates = f"{cells[name][0]['updates']:,}"
@@ -99,10 +98,9 @@ def _row(path: Path, name: str) -> str:
 
 TEXT = """Return less the plant's penalties on the same episodes for all policies, without a guard;
 last networks; batches of 128 rows, networks of 64, nothing tuned to a plant; NeoRL-2's tasks are
-normalised. *Trips* is the share of episodes that the plant ended. A log with a star was learned
-before the mean was taken off its rewards. All settings, and the other learners beside them:
-[Learners compared](../explanation/learners-compared.md). Made by
-`tools/tables/learner_numbers.py`."""
+normalised. *Trips* is the share of episodes that the plant ended. All settings, and the other
+learners beside them: [Learners compared](../explanation/learners-compared.md).
+Made by `tools/tables/learner_numbers.py`."""
 
 
 if __name__ == "__main__":

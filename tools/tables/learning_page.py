@@ -49,11 +49,17 @@ def page() -> str:
     tables = sorted(RESULTS.glob("*.jsonl"))
     own = [path for path in tables if SIMULATED in path.stem]
     official = RESULTS / f"{OFFICIAL}.jsonl"
-    parts = [HEAD, "## NeoRL-2 DMSD, the official log", OFFICIAL_TEXT, NOT_CENTRED]
-    parts += [table(official, PUBLISHED), _settings(official), OTHER_TEXT, other_settings()]
+    parts = [HEAD, "## NeoRL-2 DMSD, the official log", OFFICIAL_TEXT]
+    parts += [
+        table(official, PUBLISHED),
+        _settings(official),
+        OTHER_TEXT,
+        NOT_CENTRED,
+        other_settings(),
+    ]
     for path in tables:
         if WITHOUT_PLANT in path.stem:
-            parts += ["## NeoRL-2 Simglucose, the official log", WITHOUT_TEXT, NOT_CENTRED]
+            parts += ["## NeoRL-2 Simglucose, the official log", WITHOUT_TEXT]
             parts += [beside_the_log(path), _settings(path)]
     if own:
         parts += ["## The plants' own logs", OWN_TEXT, _wins(own), missing()]
@@ -254,13 +260,13 @@ those episodes that the plant ended. *In test* is the mean with the plant's cons
 test. *Deviation of seeds* is the standard deviation of the seeds' means. Last networks, never the
 best of a run. Below each table: updates, settings, episodes, the date, and runs that diverged."""
 
-NOT_CENTRED = """*These rows are from before learners took the mean off the rewards of a log without
-a terminated row, as this one is; only those of `bc` are as they would be now.*"""
+NOT_CENTRED = """*These settings were tried before learners took the mean off the rewards of a log
+without a terminated row, as this one is, so they are no comparison with the table above.*"""
 
 OFFICIAL_TEXT = """Normalised by NeoRL-2's references; scored on `DMSD-v0`, which is that task
 restated step for step. Published are the levels over that benchmark's own grid of settings, which
 was chosen on the true plant: one million updates of 256 rows with networks of 256. Here it is a
-tenth of the updates, half of the rows and a quarter to a half of the width, see below the table."""
+tenth of the updates, half of the rows and a quarter of the width."""
 
 OTHER_TEXT = """What else was tried on this log: with networks of 64 neither three times the
 updates nor the reward's own scale brought EDAC anything; to CQL a smaller weight, faster rates and
