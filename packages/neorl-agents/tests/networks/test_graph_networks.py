@@ -18,6 +18,7 @@ from neorl_agents.networks import (
     init_graph_attention,
     init_graph_convolution,
     init_graph_network,
+    named_as_graph,
     network_static,
     network_template,
     pooled_scaling,
@@ -269,3 +270,70 @@ def test_a_network_without_a_graph_is_refused():
         Networks(hidden=(8,), kind="gat", encoder="history").of_obs(SPEC, 1, KEY)
     with pytest.raises(InputError, match="rows of 19 numbers, or 29 with the actions, got 7"):
         network(n_in=7)
+
+
+# Graphs that are declared beside channels with other names.
+
+TAGS = Spec(
+    tuple(Channel(name, "1", -1, 1) for name in ("LI-1", "LI-2", "FI-12", "T-out")),
+    (Channel("FC-1", "1", -1, 1), Channel("FC-2", "1", -1, 1)),
+    (), dt=1.0, horizon=10,
+)  # fmt: skip
+DECLARED = (
+    "LI-1 = tank1.level", "LI-2 = tank2.level", "FI-12 = pipe1-2.flow",
+    "FC-1 = tank1.feed", "FC-2 = tank2.feed", "pipe2-1", "source3", "pipe3-1",
+)  # fmt: skip
+
+
+def test_a_declared_graph_is_that_of_channels_which_bear_those_names():
+    named = Spec(
+        tuple(
+            Channel(name, "1", -1, 1)
+            for name in ("tank1.level", "tank2.level", "pipe1-2.flow", "T-out")
+        ),
+        (Channel("tank1.feed", "1", -1, 1), Channel("tank2.feed", "1", -1, 1)),
+        (), dt=1.0, horizon=10,
+    )  # fmt: skip
+    layout = graph_layout(TAGS, DECLARED)
+    assert graph_layout(named, ("pipe2-1", "source3", "pipe3-1")) == layout
+    assert (layout.n_nodes, layout.senders, layout.receivers) == (3, (0, 1, 2), (1, 0, 0))
+    assert layout.shared == (3,)
+    mean, std = jnp.array([0.0, 1.0, 5.0, 7.0]), jnp.ones(4)
+    pooled = pooled_scaling(named_as_graph(TAGS, DECLARED), mean, std)
+    np.testing.assert_allclose(pooled[0], [0.5, 0.5, 5.0, 7.0])
+
+
+@pytest.mark.parametrize("kind", INITS)
+def test_renumbering_a_declared_graph_permutes_the_actions(kind):
+    """Other numbers for the tanks, and the same weights: the same action at the same tank."""
+    swapped = str.maketrans("12", "21")
+    other = tuple(
+        f"{channel}= {place.strip().translate(swapped)}" if place else channel.translate(swapped)
+        for channel, _, place in (line.partition("=") for line in DECLARED)
+    )
+    assert "FI-12 = pipe2-1.flow" in other
+    networks = [
+        init_graph_network((4, 8, 8, 2), KEY, kind=kind, layout=graph_layout(TAGS, graph))
+        for graph in (DECLARED, other)
+    ]
+    row = jax.random.normal(KEY, (4,))
+    np.testing.assert_allclose(networks[0](row), networks[1](row), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("graph", "words"),
+    [
+        (("LI1 = tank1.level",), "unknown channel in networks.graph 'LI1'; did you mean 'LI-1'"),
+        (("LI-1 = tank1",), "networks.graph has 'LI-1 = tank1'; write a channel and its place"),
+        (("tank1.level",), "networks.graph has 'tank1.level'"),
+        (("LI-1 = tank1.level", "LI-1 = tank2.level"), "gives LI-1 two places"),
+        (("LI-1 = tank1.level", "LI-2 = tank1.level"), "gives two channels one place"),
+        (("LI-1 = tank1.level", "pipe1-2"), "declare it without one, node2"),
+        ((), "declare what is where, networks.graph ="),
+    ],
+)  # fmt: skip
+def test_a_declaration_that_does_not_fit_is_refused_in_one_line(graph, words):
+    with pytest.raises(InputError) as error:
+        graph_layout(TAGS, graph)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)

@@ -67,6 +67,18 @@ def as_widths(value: Any) -> Any:
     return tuple(value) if isinstance(value, Iterable) else value
 
 
+def as_words(value: Any) -> Any:
+    """Words as a tuple; a single one stays, for :func:`require_words` to name."""
+    return value if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+
+
+def require_words(owner: Any, field: str) -> None:
+    """Refuses a field that is not a tuple of texts."""
+    value = attrgetter(field)(owner)
+    valid = isinstance(value, tuple) and all(isinstance(word, str) for word in value)
+    require(owner, field, valid, "a list of texts")
+
+
 def require_widths(owner: Any, field: str) -> None:
     """Refuses a field that is not a tuple of positive whole numbers."""
     value = attrgetter(field)(owner)

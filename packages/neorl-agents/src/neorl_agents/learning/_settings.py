@@ -7,9 +7,11 @@ from jaxtyping import PRNGKeyArray
 
 from neorl_agents.learning._hyperparameters import (
     as_widths,
+    as_words,
     require_choice,
     require_count,
     require_widths,
+    require_words,
 )
 from neorl_agents.networks import (
     ENCODERS,
@@ -36,12 +38,16 @@ class Networks(eqx.Module):
             side by side or through a recurrent unit each.
         history_steps: Number of steps that they see then, with the present one.
         kind: Name of the kind of network in ``neorl_agents.networks.NETWORKS``.
+        graph: Of a kind that reads graphs: which channel belongs to which node or edge,
+            ``"LI-101 = tank3.level"``, where its name does not say so, and nodes or edges without
+            a channel, ``"line2-3"``; see :func:`neorl_agents.networks.graph_layout`.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=as_widths)
     encoder: Encoder = eqx.field(static=True, default="none")
     history_steps: int = eqx.field(static=True, default=8)
     kind: str = eqx.field(static=True, default="mlp")
+    graph: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_words)
 
     def encoding(self, spec: Spec) -> Encoding:
         """The form in which observations of a plant reach the networks."""
@@ -84,7 +90,7 @@ class Networks(eqx.Module):
         encoding = self.encoding(spec)
         widths = (encoding.width + beside, *self.hidden, n_out)
         if self.encoder == "none":
-            options = {**options, **NETWORKS.find(self.kind).options_of(spec)}
+            options = {**options, **NETWORKS.find(self.kind).options_of(spec, self.graph)}
         return init_network(widths, key, kind=self.kind, encoding=encoding, **options)
 
 
@@ -119,5 +125,6 @@ def require_settings(learner: Any) -> None:
     require_choice(learner, "networks.encoder", ENCODERS)
     require_count(learner, "networks.history_steps", "steps.batch_size", "steps.n_step")
     require_choice(learner, "networks.kind", NETWORKS)
+    require_words(learner, "networks.graph")
     require_choice(learner, "steps.optimiser", OPTIMISERS)
     require_choice(learner, "steps.reward_scale", REWARD_SCALES)

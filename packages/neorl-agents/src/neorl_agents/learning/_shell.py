@@ -17,6 +17,7 @@ from neorl_agents.learning._settings import Networks, Steps, require_settings
 from neorl_agents.learning._source import Source
 from neorl_agents.learning._state import UPDATES, LearnerState, no_context
 from neorl_agents.learning._unit_rows import UnitRows, unit_rows
+from neorl_agents.networks import named_as_graph
 from neorl_agents.optimisers import init_optimiser, minimise
 from neorl_agents.policies import Preparation, prepare
 from neorl_agents.sampling import Batch, Histories, NSteps, Rows, Sampler
@@ -162,6 +163,7 @@ class BaseLearner(eqx.Module):
         Rewards are centred where :attr:`centred` is true.
         """
         window = self.networks.encoding(spec).window
+        spec = named_as_graph(spec, self.networks.graph)
         return _prepared(self.steps.reward_scale, window, spec, statistics, self.centred)
 
     def init(

@@ -29,6 +29,7 @@ from neorl_agents.networks._graph_layers import init_graph_attention as init_gra
 from neorl_agents.networks._graph_layers import init_graph_convolution as init_graph_convolution
 from neorl_agents.networks._graph_layout import GraphLayout as GraphLayout
 from neorl_agents.networks._graph_layout import graph_layout as graph_layout
+from neorl_agents.networks._graph_layout import named_as_graph as named_as_graph
 from neorl_agents.networks._graph_layout import pooled_scaling as pooled_scaling
 from neorl_agents.networks._graph_network import GraphNetwork as GraphNetwork
 from neorl_agents.networks._graph_network import init_graph_network as init_graph_network
@@ -116,6 +117,7 @@ __all__ = [
     "mixture_outputs",
     "mixture_parameters",
     "module_kind",
+    "named_as_graph",
     "network_static",
     "network_template",
     "pooled_scaling",

@@ -1,5 +1,6 @@
-"""Which channels of a plant are features of which node or edge, read from their names."""
+"""Which channels of a plant are features of which node or edge: by their names, or as declared."""
 
+import dataclasses
 import functools
 import re
 from typing import Any, NamedTuple
@@ -9,9 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core import InputError, Spec, highs, lows
+from neorl_core.infrastructure import unknown_name
 
 NODE = re.compile(r"([A-Za-z_]+)(\d+)\.(\w+)")
 EDGE = re.compile(r"([A-Za-z_]+)(\d+)-(\d+)\.(\w+)")
+PLACE = re.compile(r"[A-Za-z_]+\d+(-\d+)?(\.\w+)?")
 MASK = "there"
 """The feature that says whether a node or an edge is there."""
 
@@ -76,8 +79,8 @@ class GraphLayout(NamedTuple):
         )
 
 
-def graph_layout(spec: Spec) -> GraphLayout:
-    """The graph that the names of the channels of a plant say.
+def graph_layout(spec: Spec, graph: tuple[str, ...] = ()) -> GraphLayout:
+    """The graph that the names of the channels of a plant say, and what is declared beside them.
 
     ``tank3.level`` is the feature ``level`` of the node ``tank3``, ``pipe2-3.flow`` the feature
     ``flow`` of the edge from the node numbered 2 to that numbered 3. The feature ``there`` says
@@ -86,24 +89,77 @@ def graph_layout(spec: Spec) -> GraphLayout:
 
     Args:
         spec: Channels of the plant.
+        graph: Where channels with other names belong, ``"LI-101 = tank3.level"``, and nodes or
+            edges without a channel of their own, ``"source7"`` or ``"line2-3"``.
 
     Returns:
         The layout; the same object for equal specifications.
 
     Raises:
-        InputError: If no channel names a node, an edge has an end of which no channel says
-            anything, or two kinds of nodes share a number.
+        InputError: If no channel names a node, an edge has an end of which nothing says anything,
+            two kinds of nodes share a number, or a declaration does not fit the channels.
+
+    Example:
+        >>> from neorl_core import Channel
+        >>> level, feed = Channel("LI-101", "m", 0, 2), Channel("FC-7", "1", 0, 1)
+        >>> spec = Spec((level,), (feed,), (), dt=1.0, horizon=10)
+        >>> layout = graph_layout(
+        ...     spec, ("LI-101 = tank1.level", "FC-7 = tank1.feed", "source2", "pipe2-1"))
+        >>> layout.n_nodes, layout.senders, layout.receivers, layout.node_actions
+        (2, (1,), (0,), ((0, 0, 0),))
     """
-    return _layout(spec)
+    return _layout(spec, tuple(graph))
 
 
 @functools.lru_cache(maxsize=64)
-def _layout(spec: Spec) -> GraphLayout:
-    nodes, edges = _places(spec, NODE), _places(spec, EDGE)
+def named_as_graph(spec: Spec, graph: tuple[str, ...]) -> Spec:
+    """The specification with every declared channel under the name of its place.
+
+    Args:
+        spec: Channels of the plant.
+        graph: As :func:`graph_layout` takes it; places without a channel change nothing.
+
+    Raises:
+        InputError: If a declaration names no channel, or one is declared twice or has no place.
+    """
+    places: dict[str, str] = {}
+    known = [channel.name for channel in (*spec.obs, *spec.action)]
+    for line in graph:
+        name, declared, place = (part.strip() for part in line.rpartition("="))
+        shaped = PLACE.fullmatch(place)
+        if not shaped or bool(declared) != bool(shaped[2]):
+            raise InputError(
+                f"networks.graph has {line!r}; write a channel and its place, "
+                "'LI-101 = tank3.level', or a node or an edge that has no channel, 'source7' or "
+                "'line2-3'"
+            )
+        if declared and name not in known:
+            raise unknown_name("channel in networks.graph", name, known)
+        if declared and name in places:
+            raise InputError(f"networks.graph gives {name} two places, {places[name]} and {place}")
+        if declared:
+            places[name] = place
+    if not places:
+        return spec
+    obs, action = (
+        tuple(dataclasses.replace(one, name=places.get(one.name, one.name)) for one in channels)
+        for channels in (spec.obs, spec.action)
+    )
+    try:
+        return dataclasses.replace(spec, obs=obs, action=action)
+    except ValueError as error:
+        raise InputError(f"networks.graph gives two channels one place: {error}") from error
+
+
+@functools.lru_cache(maxsize=64)
+def _layout(spec: Spec, graph: tuple[str, ...]) -> GraphLayout:
+    spec, bare = named_as_graph(spec, graph), [line.strip() for line in graph if "=" not in line]
+    nodes, edges = _places(spec, bare, NODE), _places(spec, bare, EDGE)
     if not nodes:
         raise InputError(
-            "no channel names a node, as tank3.level does, so the plant is no graph; use a network "
-            "kind that reads plain rows, such as mlp"
+            "no channel names a node, as tank3.level does, so the plant is no graph; declare what "
+            'is where, networks.graph = ["LI-101 = tank3.level", ...], or use a network kind that '
+            "reads plain rows, such as mlp"
         )
     numbers = {number: i for i, (_, number) in enumerate(nodes)}
     if len(numbers) < len(nodes):
@@ -117,7 +173,7 @@ def _layout(spec: Spec) -> GraphLayout:
             if end not in numbers:
                 raise InputError(
                     f"the edge {kind}{sender}-{receiver} ends at the node {end}, which no channel "
-                    "names; give that node a channel"
+                    f"names; give that node a channel, or declare it without one, node{end}"
                 )
     plain = tuple(
         i for i, channel in enumerate(spec.obs)
@@ -192,8 +248,9 @@ def _place(name: str, pattern: re.Pattern[str]) -> Any:
     return (kind, *map(int, numbers)), f"{kind}.{feature}", feature == MASK
 
 
-def _places(spec: Spec, pattern: re.Pattern[str]) -> list[Any]:
-    names = [channel.name for channel in (*spec.obs, *spec.action)]
+def _places(spec: Spec, bare: list[str], pattern: re.Pattern[str]) -> list[Any]:
+    """Nodes or edges in the order of their channels, then those without any."""
+    names = [*(channel.name for channel in (*spec.obs, *spec.action)), *(f"{b}.x" for b in bare)]
     return list(dict.fromkeys(found[0] for name in names if (found := _place(name, pattern))))
 
 

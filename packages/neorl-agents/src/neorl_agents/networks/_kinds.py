@@ -51,13 +51,13 @@ class Network(Protocol):
         ...
 
 
-def no_options(spec: Spec) -> dict[str, Any]:
+def no_options(spec: Spec, graph: tuple[str, ...] = ()) -> dict[str, Any]:
     """A kind that reads a row of numbers needs to know nothing of the channels."""
     return {}
 
 
-def _graph_options(spec: Spec) -> dict[str, Any]:
-    return {"layout": graph_layout(spec)}
+def _graph_options(spec: Spec, graph: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"layout": graph_layout(spec, graph)}
 
 
 class NetworkKind(NamedTuple):
@@ -71,15 +71,20 @@ class NetworkKind(NamedTuple):
             ``"widths"`` are the lengths of the layers.
         template: Function from that JSON to a network whose arrays have the right shapes and
             dtypes; their values are not looked at.
-        options_of: Function from the channels of a plant to further options of ``init``; none by
-            default.
+        options_of: Function from the channels of a plant, and what is declared of its graph
+            (``networks.graph``), to further options of ``init``; none by default.
     """
 
     init: Callable[..., Any]
     owns: Callable[[Any], bool]
     static: Callable[[Any], dict[str, Any]]
     template: Callable[[dict[str, Any]], Any]
-    options_of: Callable[[Spec], dict[str, Any]] = no_options
+    options_of: Callable[[Spec, tuple[str, ...]], dict[str, Any]] = no_options
+
+    @property
+    def reads_channels(self) -> bool:
+        """Whether networks of this kind are made from the names of channels, as graphs are."""
+        return self.options_of is not no_options
 
 
 Make = Callable[[tuple[int, ...], PRNGKeyArray], eqx.Module]

@@ -30,6 +30,9 @@ class Plant(Recordable, Protocol):
         channel_descriptions: What the channels measure and move; a sentence.
         tracked: Measured channels with the name of the channel that shows their set point.
         exogenous: Measured channels that no controller influences: weather, demand, set points.
+        graph: Of a plant that is a network: which channel belongs to which node or edge, and what
+            has no channel, as ``networks.graph`` of a learner takes it; empty where the channels'
+            own names say so, or where it is no network.
     """
 
     reward_unit: ClassVar[str]
@@ -38,6 +41,7 @@ class Plant(Recordable, Protocol):
     channel_descriptions: ClassVar[str]
     tracked: ClassVar[Mapping[str, str]]
     exogenous: ClassVar[tuple[str, ...]]
+    graph: ClassVar[tuple[str, ...]]
 
     def default_params(self, preset: str = "plant") -> Any:
         """Parameters without randomisation, by preset."""
@@ -74,9 +78,9 @@ class Plant(Recordable, Protocol):
 class PlantDefaults:
     """The members that a plant may leave out; derive from it to have them.
 
-    No words, no set points among the channels, no rate limits, no bands, no declared penalty
-    weights; operators who add a binary test signal of 5 % of its range to every actuator, and
-    neither step set points nor take over.
+    No words, no set points among the channels, no graph, no rate limits, no bands, no declared
+    penalty weights; operators who add a binary test signal of 5 % of its range to every actuator,
+    and neither step set points nor take over.
 
     Example:
         >>> import equinox as eqx
@@ -90,6 +94,7 @@ class PlantDefaults:
     channel_descriptions: ClassVar[str] = ""
     tracked: ClassVar[Mapping[str, str]] = {}
     exogenous: ClassVar[tuple[str, ...]] = ()
+    graph: ClassVar[tuple[str, ...]] = ()
 
     def interlock(
         self: Any, obs: Float[Array, " obs"], action: Float[Array, " act"]
@@ -132,7 +137,7 @@ REQUIRED = (
 OPTIONAL = (
     *("glossary", "channel_descriptions", "tracked", "action_rates", "bands"),
     *("operator_plan", "penalty_weights", "exogenous"),
-    *("interlock", "objective"),
+    *("interlock", "objective", "graph"),
 )
 METHODS = (
     *("reset", "step", "default_params", "sample_params", "tunings", "action_rates", "bands"),

@@ -54,6 +54,15 @@ class Wrapper(eqx.Module):
         return tuple(name for name in self.env.exogenous if name in known)
 
     @property
+    def graph(self) -> tuple[str, ...]:
+        """Which of the channels that are left belongs to which node or edge."""
+        known = {channel.name for channel in (*self.spec.obs, *self.spec.action)}
+        return tuple(
+            line for line in self.env.graph if not (name := line.rpartition("=")[0].strip())
+            or name in known
+        )  # fmt: skip
+
+    @property
     def channel_descriptions(self) -> str:
         """What the channels measure and move; a sentence."""
         return self.env.channel_descriptions

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from neorl_agents.learning import Networks
+from neorl_agents.networks import NETWORKS
 from neorl_core import Spec
 from neorl_core.infrastructure import unknown_name
-from neorl_envs import Dataset
-from neorl_envs.plants import Plant
+from neorl_envs import Dataset, make
+from neorl_envs.plants import PLANTS, Plant
 from neorl_safety.constraints import (
     IdentifiedModel,
     describe_constraints,
@@ -101,6 +103,7 @@ def resolved(config: Config) -> Resolved:
     else:
         spec, rates = environment.spec, environment.action_rates()
         reference = environment.reference
+    config = _with_graphs(config, spec, environment, dataset)
     declared, limits = _limits(config, spec, rates, dataset)
     mean = None if dataset is None else _mean_action(dataset)
     fallback = resolved_fallback(
@@ -185,6 +188,35 @@ def _named(config: Config, tunings: list[str]) -> Config:
     usual = BEST if retuning.controller else config.training.algorithms[-1]
     evaluation = dataclasses.replace(given, candidate=given.candidate or usual, incumbent=today)
     return dataclasses.replace(config, evaluation=evaluation, retuning=retuning)
+
+
+def _with_graphs(
+    config: Config, spec: Spec, environment: Plant | None, dataset: Dataset | None
+) -> Config:
+    """Which channel is which node or edge, as the plant declares it, where networks read graphs.
+
+    A log of a known plant has that plant's; another one is declared in ``networks.graph``.
+
+    Raises:
+        InputError: If there is no graph in the channels, or what is declared does not fit them.
+    """
+    name = "" if dataset is None else dataset.attributes.get("provenance", {}).get("environment")
+    plant = make(name) if environment is None and name in PLANTS else environment
+    declared = () if plant is None else plant.graph
+    changed = {}
+    for learner in config.training.algorithms:
+        given = hyperparameters(config, learner)
+        networks = getattr(given, "networks", None)
+        if not isinstance(networks, Networks):
+            continue
+        kind = NETWORKS.find(networks.kind)
+        if kind.reads_channels and declared and not networks.graph:
+            networks = dataclasses.replace(networks, graph=declared)
+            changed[learner] = dataclasses.replace(given, networks=networks)
+        if networks.encoder == "none":
+            kind.options_of(spec, networks.graph)  # refused before anything is written
+    algorithms = dataclasses.replace(config.algorithms, **changed)
+    return dataclasses.replace(config, algorithms=algorithms)
 
 
 def _with_starts(config: Config) -> Config:

@@ -22,6 +22,40 @@ LOAD_BUSES = (6, 8)
 SLACK = 2
 
 
+GRAPH = (
+    *(
+        f"{channel}_{i} = machine{i}.{feature}"
+        for channel, feature in (
+            ("frequency", "frequency"), ("P", "active"), ("Q", "reactive"),
+            ("P_mechanical", "turbine"), ("V", "voltage"), ("dP_ref", "power_reference"),
+            ("dV_ref", "voltage_reference"),
+        )
+        for i in range(1, MACHINES + 1)
+    ),
+    *(f"V_bus_{i} = bus{i}.voltage" for i in range(MACHINES + 1, BUSES + 1)),
+    *(f"load_{i + 1} = bus{i + 1}.load" for i in LOAD_BUSES),
+    "ACE_1 = area12.error", "ACE_2 = area13.error", "P_tie = exchange12-13.power",
+    *(
+        f"{kind}{a + 1}-{b + 1}"
+        for kind, pairs in (
+            ("line", [line[:2] for line in LINES]), ("tie", TIES), ("transformer", TRANSFORMERS)
+        )
+        for pair in pairs for a, b in (pair, pair[::-1])
+    ),
+    *(
+        f"schedule{a}-{b}"
+        for area, machines in ((12, (1, 2)), (13, (3, 4)))
+        for i in machines for a, b in ((area, i), (i, area))
+    ),
+    "exchange13-12",
+)  # fmt: skip
+"""The grid as a graph: four machines, seven buses, two areas; every line in both directions.
+
+Nodes 1 to 11 bear the numbers of their buses, a machine that of its own. Areas 12 and 13 hold the
+control errors and are joined to their machines and to each other.
+"""
+
+
 class Constants(NamedTuple):
     """Data of machines, controllers, network, loads, schedule and disturbances.
 

@@ -16,6 +16,7 @@ from neorl_envs.plants.power_grid import _machines as machines
 from neorl_envs.plants.power_grid import _network as net
 from neorl_envs.plants.power_grid import _world as world
 from neorl_envs.plants.power_grid._constants import (
+    GRAPH,
     LOAD_BUSES,
     MACHINE_BASE,
     RELATIONS,
@@ -119,6 +120,7 @@ class PowerGrid(SimulatedPlant):
     dt = world.DT
     reward_unit: ClassVar[str] = "points"
     reference: ClassVar[str] = "AGC with anti-windup"
+    graph: ClassVar[tuple[str, ...]] = GRAPH
     glossary: ClassVar[str] = (
         "A return is what deviations of frequency, control errors of the areas and fuel beyond the "
         "schedule take off, in points. AGC is automatic generation control."

@@ -55,6 +55,7 @@ class SupplyChain(SimulatedPlant):
     reward_unit: ClassVar[str] = "100 $"
     exogenous: ClassVar[tuple[str, ...]] = ("demand",)
     reference: ClassVar[str] = "base stock with forecast"
+    graph: ClassVar[tuple[str, ...]] = physics.GRAPH
     glossary: ClassVar[str] = (
         "A return is the profit of sixty days in hundreds of dollars. The controllers order up to "
         "levels of the inventory position."

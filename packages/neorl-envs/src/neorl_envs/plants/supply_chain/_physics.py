@@ -24,6 +24,18 @@ BOUGHT_OUTSIDE = np.array([supplier > 6 for supplier, _ in LANES], np.float32)
 RETAILER = np.array([n == 1 for n in NODES], np.float32)
 HIGHEST_DEMAND = 64
 
+GRAPH = (
+    *(f"stock_{n} = store{n}.stock" for n in NODES),
+    "backlog = store1.backlog", "demand = store1.demand", "source7", "source8",
+    *(
+        f"{channel}_{s}_to_{r} = lane{s}-{r}.{channel}"
+        for channel in ("pipeline", "arriving", "order") for s, r in LANES
+    ),
+    *(f"customer{r}-{s}" for s, r in LANES),
+)  # fmt: skip
+"""The chain as a graph: stores and sources, lanes with their orders, and each lane backwards, by
+which a supplier hears of those that order from it."""
+
 
 class Constants(NamedTuple):
     """Prices in $ a unit, nodes and lanes in their order.
