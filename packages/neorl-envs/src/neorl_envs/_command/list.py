@@ -5,7 +5,7 @@ import dataclasses
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import one_line, parse_options
 from neorl_envs.interfaces._gymnasium_names import gymnasium_id
-from neorl_envs.plants._table import PLANTS, environment_names, make
+from neorl_envs.plants._table import GRAPH_PLANTS, PLANTS, environment_names, make
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +21,10 @@ def command(words: list[str]) -> None:
     parse_options(List, words, program="neorl-envs list")
     for name in environment_names():
         print(_line(name))
+    print(
+        f"networks of any size, small by these names: {', '.join(GRAPH_PLANTS)}; "
+        "neorl_envs.graph_plants makes larger ones"
+    )
 
 
 def _line(name: str) -> str:

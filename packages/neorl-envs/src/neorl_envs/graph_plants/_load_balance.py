@@ -19,6 +19,7 @@ from neorl_envs.graph_plants._load_balance_data import (
     Topology,
 )
 from neorl_envs.graph_plants._load_balance_experts import GreedyBalance, RandomMoves
+from neorl_envs.graph_plants._parts import chance_of
 from neorl_envs.plants._protocol import PlantDefaults
 
 Pair = tuple[int, int]
@@ -101,7 +102,8 @@ class LoadBalance(eqx.Module, PlantDefaults):
         return {"random": RandomMoves(self), "greedy": GreedyBalance(self)}
 
     def default_params(self, preset: str = "plant") -> Topology:
-        """All declared nodes and pairs, none of which changes; the same for every preset."""
+        """All declared nodes and pairs, none of which changes; the same for both presets."""
+        chance_of(preset)
         return Topology(
             nodes=jnp.ones(self.n_nodes, jnp.bool_),
             links=jnp.ones(len(self.pairs), jnp.bool_),

@@ -5,6 +5,7 @@ from neorl_envs.plants._protocol import PlantDefaults as PlantDefaults
 from neorl_envs.plants._simulated import SimulatedPlant as SimulatedPlant
 from neorl_envs.plants._simulated_data import Derived as Derived
 from neorl_envs.plants._simulated_data import Moment as Moment
+from neorl_envs.plants._table import GRAPH_PLANTS as GRAPH_PLANTS
 from neorl_envs.plants._table import PLANTS as PLANTS
 from neorl_envs.plants._table import register_plant as register_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor as ChemicalReactor
@@ -24,6 +25,7 @@ from neorl_envs.plants.water_treatment._env import WaterTreatment as WaterTreatm
 __all__ = [
     "CSTR",
     "DMSD",
+    "GRAPH_PLANTS",
     "PLANTS",
     "ChemicalReactor",
     "Derived",

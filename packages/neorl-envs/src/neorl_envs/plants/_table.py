@@ -1,5 +1,7 @@
 """Plants by name, and how others are added."""
 
+import functools
+import importlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +49,23 @@ _OWN: dict[str, Callable[[], Plant]] = {
     RobotAssembly.name: RobotAssembly,
     PowerGrid.name: PowerGrid,
 }
-PLANTS = Registry("neorl.plants", "environment", _OWN, _check_factory)
+
+
+def _network(maker: str) -> Plant:
+    """A network at its usual size; imported when asked for, since its folder builds on this one."""
+    return getattr(importlib.import_module("neorl_envs.graph_plants"), maker)()
+
+
+_NETWORKS: dict[str, Callable[[], Plant]] = {
+    "LoadBalance-v0": functools.partial(_network, "load_balance"),
+    "TrafficNetwork-v0": functools.partial(_network, "traffic_network"),
+    "RobotSwarm-v0": functools.partial(_network, "robot_swarm"),
+    "SwingNetwork-v0": functools.partial(_network, "swing_network"),
+}
+GRAPH_PLANTS = tuple(_NETWORKS)
+"""Names of the networks of configurable size, of which :func:`make` makes a small one each."""
+
+PLANTS = Registry("neorl.plants", "environment", {**_OWN, **_NETWORKS}, _check_factory)
 """What makes every plant, by its name; without arguments it makes the plant as documented."""
 
 
@@ -83,13 +101,16 @@ def _check_factory_makes_plant(name: str, factory: Callable[[], Plant]) -> None:
 
 
 def environment_names() -> tuple[str, ...]:
-    """The names that :func:`make` knows, those of other distributions included.
+    """The names of the industrial plants, those of other distributions included.
+
+    :func:`make` also knows the networks of :mod:`neorl_envs.graph_plants`, which have no pages,
+    anchors and published logs of their own.
 
     Example:
         >>> environment_names()[0]
         'ChemicalReactor-v0'
     """
-    return tuple(PLANTS)
+    return tuple(name for name in PLANTS if name not in _NETWORKS)
 
 
 def make(name: str) -> Plant:

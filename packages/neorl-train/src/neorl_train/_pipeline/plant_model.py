@@ -7,7 +7,8 @@ from typing import NamedTuple
 from neorl_agents import load_policy
 from neorl_agents.retuning import PlantFacts
 from neorl_core import InputError, Policy, Spec
-from neorl_envs import Dataset, environment_names, make, read_dataset
+from neorl_envs import Dataset, make, read_dataset
+from neorl_envs.plants import PLANTS
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._source import source_named
 from neorl_train.runs._directory import RunDirectory
@@ -44,12 +45,12 @@ def known_log(path: Path) -> KnownLog:
         path = _log_of(RunDirectory(path.absolute()))
     elif not path.exists():
         hint = ""
-        if str(path) in environment_names():
+        if str(path) in PLANTS:
             hint = f"; record one with `neorl-envs collect {path} --out log.h5`"
         raise InputError(f"{path}: there is no such log or run{hint}")
     dataset = read_dataset(path)
     name = dataset.attributes.get("provenance", {}).get("environment", "")
-    if name not in environment_names():
+    if name not in PLANTS:
         return KnownLog(dataset, PlantFacts(), {})
     plant = make(name)
     facts = PlantFacts(

@@ -12,10 +12,10 @@ from jaxtyping import PRNGKeyArray
 
 from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
-from neorl_envs import Dataset, environment_names, read_dataset
+from neorl_envs import Dataset, read_dataset
 from neorl_envs.datasets import require_content_hash, stored_bytes
 from neorl_envs.ingest import log_suffixes, reader_name
-from neorl_envs.plants import Plant
+from neorl_envs.plants import PLANTS, Plant
 from neorl_train.configuration._memory import PEAK, stays_on_disk
 from neorl_train.configuration._sections import Config, DataConfig
 from neorl_train.experience._changed_plant import changed_plant
@@ -74,7 +74,7 @@ def source_named(name: str, constants: Mapping[str, float] = MappingProxyType({}
         InputError: If it is neither; the nearest environment is named. Also if constants are given
             for a log.
     """
-    if name in environment_names():
+    if name in PLANTS:
         return PlantSource(name, tuple(sorted(constants.items())))
     if constants:
         raise InputError(
@@ -82,8 +82,7 @@ def source_named(name: str, constants: Mapping[str, float] = MappingProxyType({}
         )
     if Path(name).exists() or name.endswith(log_suffixes()) or os.sep in name:
         return FileSource(Path(name))
-    known = environment_names()
-    fault = unknown_name("environment (and no such dataset file)", name, known)
+    fault = unknown_name("environment (and no such dataset file)", name, PLANTS)
     raise InputError(f"{fault}; a plant of your own is installed with an entry point neorl.plants")
 
 

@@ -1,6 +1,7 @@
 """What the names and units of an environment mean, in its own words."""
 
-from neorl_envs import environment_names, make
+from neorl_envs import make
+from neorl_envs.plants import PLANTS
 
 
 def glossary(environment: str) -> tuple[str, str]:
@@ -12,7 +13,7 @@ def glossary(environment: str) -> tuple[str, str]:
     Returns:
         Two sentences, each empty where the environment is unknown here or explains nothing.
     """
-    if environment not in environment_names():
+    if environment not in PLANTS:
         return "", ""
     plant = make(environment)
     return plant.glossary, plant.channel_descriptions

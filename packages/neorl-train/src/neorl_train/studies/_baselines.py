@@ -9,8 +9,8 @@ import numpy as np
 
 from neorl_core import InputError, Policy, highs, lows
 from neorl_core.control import UniformPolicy
-from neorl_envs import Dataset, environment_names, make, read_dataset
-from neorl_envs.plants import Plant
+from neorl_envs import Dataset, make, read_dataset
+from neorl_envs.plants import PLANTS, Plant
 from neorl_envs.recording import behaviour_policies, quality
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train.configuration._configure import configure
@@ -104,7 +104,7 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
     given["evaluation"] = {"seed": COMMON_STARTS, **given.get("evaluation", {})}
     config = configure(**given)
     name = dataset.attributes.get("provenance", {}).get("environment", "")
-    environment = make(name) if name in environment_names() else None
+    environment = make(name) if name in PLANTS else None
     if environment is not None and environment.spec != dataset.spec:
         environment = None
     controllers, words = fitted_controllers(config, dataset, environment)
@@ -140,7 +140,7 @@ def scale_from(evaluation: Evaluation) -> Scale:
 
 
 def _plant(name: str) -> Plant:
-    if name not in environment_names():
+    if name not in PLANTS:
         raise InputError(f"{name} is no simulated plant; `neorl-train list` names them")
     return make(name)
 

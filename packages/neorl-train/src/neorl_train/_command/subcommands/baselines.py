@@ -69,9 +69,9 @@ def command(arguments: list[str]) -> None:
             "baselines takes a plant or a log; for example `neorl-train baselines CSTR-v0`"
         )
     _check(options)
-    from neorl_envs import environment_names
+    from neorl_envs.plants import PLANTS
 
-    if name in environment_names():
+    if name in PLANTS:
         tables, rows, said = _of_plant(name, options)
     else:
         tables, rows, said = _of_log(Path(name), options)

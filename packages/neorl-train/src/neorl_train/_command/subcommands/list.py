@@ -46,6 +46,7 @@ def everything(runs: Path) -> dict[str, Any]:
     """What :func:`describe_all` says, as plain JSON; a damaged run has an ``error`` alone."""
     from neorl_agents import ALGORITHMS
     from neorl_envs import environment_names
+    from neorl_envs.plants import GRAPH_PLANTS
 
     listed = []
     for path in numbered(runs):
@@ -65,6 +66,7 @@ def everything(runs: Path) -> dict[str, Any]:
         listed.append(entry)
     return {
         "environments": list(environment_names()),
+        "networks": list(GRAPH_PLANTS),
         "algorithms": {name: _about(name) for name in ALGORITHMS},
         "runs": listed,
     }
@@ -94,9 +96,12 @@ def describe_all(runs: Path) -> str:
     """
     from neorl_agents import ALGORITHMS
     from neorl_envs import environment_names
+    from neorl_envs.plants import GRAPH_PLANTS
 
     lines = ["environments"]
     lines += [f"  {name}" for name in environment_names()]
+    lines += ["networks of any size, of which these names are small ones"]
+    lines += [f"  {name}" for name in GRAPH_PLANTS]
     lines += ["algorithms"]
     lines += [f"  {name:<10} {_about(name)}" for name in ALGORITHMS]
     lines += [f"runs in {runs}"]

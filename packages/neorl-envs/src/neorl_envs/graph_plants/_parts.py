@@ -1,0 +1,58 @@
+"""What the networks of configurable size share: presets, commands that arrive, names of places."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_core import InputError
+
+Pairs = tuple[tuple[int, int], ...]
+PRESETS = ("plant", "clean")
+
+
+def chance_of(preset: str) -> float:
+    """How much of its chance a preset has: all or nothing.
+
+    Raises:
+        InputError: For an unknown preset.
+    """
+    if preset not in PRESETS:
+        raise InputError(f"unknown preset {preset!r}; a network has {' and '.join(PRESETS)}")
+    return float(preset == "plant")
+
+
+def received(
+    name: str, action: Float[Array, " act"], last: Float[Array, " act"], low: float, high: float
+) -> Float[Array, " act"]:
+    """What arrives of an action: clipped to its range, and the last command where it is NaN.
+
+    Raises:
+        ValueError: If the action has another shape.
+    """
+    if action.shape != last.shape:
+        raise ValueError(f"an action of {name} has the shape {last.shape}, got {action.shape}")
+    return jnp.clip(jnp.where(jnp.isnan(action), last, action), low, high)
+
+
+def require_sizes(least: int, **sizes: Any) -> None:
+    """Refuses sizes of a network that are no whole numbers of at least ``least``."""
+    for field, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(f"{field} must be a whole number of at least {least}, got {value!r}")
+
+
+def grid_pairs(rows: int, columns: int) -> Pairs:
+    """Neighbours in a grid, the smaller number first; place ``(r, c)`` is ``r columns + c``."""
+    number = np.arange(rows * columns).reshape(rows, columns)
+    beside = np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1)
+    below = np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1)
+    return tuple(sorted((int(a), int(b)) for a, b in np.concatenate([beside, below])))
+
+
+def both_ways(pairs: Iterable[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Senders and receivers of every pair in both directions, side by side."""
+    ends = np.asarray(tuple(pairs), np.int32).reshape(-1, 2)
+    return ends.reshape(-1), ends[:, ::-1].reshape(-1)

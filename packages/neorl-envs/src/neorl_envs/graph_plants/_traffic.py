@@ -1,0 +1,322 @@
+"""Signals of a street grid: queues that are stored and sent on, and that can block each other."""
+
+import functools
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_core import Channel, Policy, Spec, Step
+from neorl_core.control import ConstantPolicy
+from neorl_envs.graph_plants._parts import (
+    Pairs,
+    both_ways,
+    chance_of,
+    grid_pairs,
+    received,
+    require_sizes,
+)
+from neorl_envs.plants._protocol import PlantDefaults
+
+LEAST_GREEN, MOST_GREEN = 0.1, 0.9
+STORAGE = 40.0  # vehicles that a road holds
+CYCLE = 60.0  # s
+LEAVING = 0.15
+ARRIVALS = 1.6  # vehicles in a cycle
+STRAIGHT = 6.0  # as likely as this many turns to one side
+
+
+class Demand(NamedTuple):
+    """What an episode asks of the grid.
+
+    Attributes:
+        arrivals: Vehicles that want to enter each road from outside in a cycle, on average.
+        saturation: Vehicles that leave a road in a cycle of nothing but green, lost times taken
+            off.
+        chance: Size of the chance in the arrivals, relative to them; between 0 and 1.
+    """
+
+    arrivals: Float[Array, " road"]
+    saturation: Float[Array, ""]
+    chance: Float[Array, ""]
+
+
+class TrafficState(NamedTuple):
+    """The grid between two cycles.
+
+    Attributes:
+        queues: Vehicles on every road, in [0, 40].
+        green: Part of the cycle that north and south had last, of every junction.
+        time: Cycles done.
+    """
+
+    queues: Float[Array, " road"]
+    green: Float[Array, " junction"]
+    time: Int[Array, ""]
+
+
+class Flows(NamedTuple):
+    """Vehicles of one cycle, all roads together.
+
+    Attributes:
+        entered: Came in from outside.
+        left: Reached their destination.
+        refused: Wanted to enter a road that was full, and went elsewhere.
+    """
+
+    entered: Float[Array, ""]
+    left: Float[Array, ""]
+    refused: Float[Array, ""]
+
+
+class TrafficNetwork(eqx.Module, PlantDefaults):
+    """Green shares of the junctions of a grid; a queue that fills its road blocks those before it.
+
+    Every two neighbouring junctions are joined by a road in each direction. In a cycle of 60 s
+    road ``z`` sends ``u_z = min(x_z, S g)`` vehicles, with ``x`` its queue, ``S`` the saturation
+    flow and ``g`` the green share of its direction: the action for north and south, one less it for
+    east and west. Of them 15 % have arrived, the others turn onto the further roads of the
+    junction, straight on six times as often as to one side, never back. A road takes no more than
+    it has room for, ``40 - x``: where more want to enter, every road before it that sends anything
+    there is slowed to the same part (first in, first out, so that a vehicle that cannot turn holds
+    those behind it). From outside comes what finds room then. So queues stay within [0, 40]
+    whatever the signals do, and vehicles are conserved.
+
+    Reward: minus the mean number of vehicles on a road. Channels: ``junction5.green``;
+    ``junction5.north_south`` and ``east_west``, the queues that wait for either; ``road5-6.queue``.
+
+    Attributes:
+        rows: Rows of junctions; static.
+        columns: Junctions of a row; static.
+        horizon: Cycles after which an episode is truncated; static.
+
+    Sources: Aboudolas, Papageorgiou and Kosmatopoulos, Store-and-forward based methods for the
+    signal control problem in large-scale congested urban road networks, Transportation Research C
+    17 (2009), for queues and shares; Daganzo, The cell transmission model, part II, Transportation
+    Research B 29 (1995), for what a full road takes. Size, demand and turning are our own choice.
+    """
+
+    rows: int = eqx.field(static=True, default=3)
+    columns: int = eqx.field(static=True, default=4)
+    horizon: int = eqx.field(static=True, default=60)
+
+    name: ClassVar[str] = "TrafficNetwork-v0"
+    reward_unit: ClassVar[str] = "vehicles"
+    reference: ClassVar[str] = "queue shares"
+    glossary: ClassVar[str] = "vehicles: minus those on a road, on average, summed over the cycles"
+    channel_descriptions: ClassVar[str] = (
+        "Measured: vehicles on every road, and those that wait for each phase of every junction. "
+        "Manipulated: the part of the cycle that north and south have green."
+    )
+
+    @property
+    def spec(self) -> Spec:
+        """Channels of the junctions, then of the roads."""
+        return _spec(self)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of junctions."""
+        return self.rows * self.columns
+
+    def tunings(self) -> dict[str, Policy]:
+        """Equal shares, and shares by the queues."""
+        return {"equal shares": ConstantPolicy(jnp.full(self.n_nodes, 0.5)),
+                self.reference: QueueShares(self)}  # fmt: skip
+
+    def default_params(self, preset: str = "plant") -> Demand:
+        """The same arrivals on every road; ``"clean"`` without chance."""
+        arrivals = jnp.full(len(_roads(self)[0]), ARRIVALS, jnp.float32)
+        return Demand(arrivals, jnp.float32(27.0), jnp.float32(0.5 * chance_of(preset)))
+
+    def sample_params(
+        self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
+    ) -> Demand:
+        """Busy and quiet streets: arrivals differ by ``6 spread`` up and down at most.
+
+        A street is a row of the grid or a column, in both directions.
+        """
+        params = self.default_params(preset)
+        wide = min(6 * spread, 1.0)
+        factor = jax.random.uniform(
+            key, (self.rows + self.columns,), minval=1 - wide, maxval=1 + wide
+        )
+        senders, _, vertical = _roads(self)
+        street = np.where(vertical, self.rows + senders % self.columns, senders // self.columns)
+        return params._replace(arrivals=params.arrivals * factor[street])
+
+    def sample_noise(self, params: Demand, key: PRNGKeyArray) -> Float[Array, " road"]:
+        """The chance of one cycle's arrivals, uniform in [-1, 1)."""
+        return jax.random.uniform(key, params.arrivals.shape, minval=-1.0)
+
+    def reset(self, params: Demand, key: PRNGKeyArray) -> tuple[TrafficState, Float[Array, " obs"]]:
+        """Queues drawn uniformly from a quarter of the room."""
+        queues = jax.random.uniform(key, params.arrivals.shape, maxval=STORAGE / 4)
+        return self.begin(queues)
+
+    def begin(self, queues: Float[Array, " road"]) -> tuple[TrafficState, Float[Array, " obs"]]:
+        """An episode that starts with given queues."""
+        state = TrafficState(
+            jnp.clip(queues, 0, STORAGE), jnp.full(self.n_nodes, 0.5), jnp.zeros((), jnp.int32)
+        )
+        return state, self._observe(state)
+
+    def step(
+        self, params: Demand, state: TrafficState, action: Float[Array, " act"], key: PRNGKeyArray
+    ) -> tuple[TrafficState, Step]:
+        """One cycle; see :meth:`step_with_noise`."""
+        return self.step_with_noise(params, state, action, self.sample_noise(params, key))
+
+    def step_with_noise(
+        self,
+        params: Demand,
+        state: TrafficState,
+        action: Float[Array, " act"],
+        noise: Float[Array, " road"],
+    ) -> tuple[TrafficState, Step]:
+        """One cycle: a deterministic function.
+
+        Args:
+            params: Demand of the episode.
+            state: Before the cycle.
+            action: Green share of north and south at every junction, shape ``(junction,)``.
+            noise: From :meth:`sample_noise`.
+
+        Raises:
+            ValueError: If the action has another shape.
+        """
+        green = received(self.name, action, state.green, LEAST_GREEN, MOST_GREEN)
+        _, receivers, vertical = _roads(self)
+        share = jnp.where(vertical, green[receivers], 1 - green[receivers])
+        sent = jnp.minimum(state.queues, params.saturation * share)
+        before, after, parts = _turns(self)
+        room = STORAGE - state.queues
+        wanted = jax.ops.segment_sum(sent[before] * parts, after, len(room))
+        passes = jnp.minimum(1, room / jnp.maximum(wanted, 1e-6))
+        sent = sent * jax.ops.segment_min(passes[after], before, len(room))
+        inflow = jax.ops.segment_sum(sent[before] * parts, after, len(room))
+        asked = params.arrivals * (1 + params.chance * noise)
+        entered = jnp.minimum(asked, jnp.maximum(room - inflow, 0))
+        # The clip takes off what float32 rounds, and nothing else.
+        queues = jnp.clip(state.queues - sent + inflow + entered, 0, STORAGE)
+        new = TrafficState(queues, green, state.time + 1)
+        obs, never = self._observe(new), jnp.zeros((), jnp.bool_)
+        return new, Step(
+            obs=obs,
+            final_obs=obs,
+            reward=-jnp.mean(queues),
+            cost=jnp.zeros(0, queues.dtype),
+            applied=green,
+            terminated=never,
+            truncated=new.time >= self.horizon,
+            info=Flows(jnp.sum(entered), LEAVING * jnp.sum(sent), jnp.sum(asked - entered)),
+        )
+
+    def _observe(self, state: TrafficState) -> Float[Array, " obs"]:
+        _, receivers, vertical = _roads(self)
+        phases = [
+            jax.ops.segment_sum(jnp.where(mine, state.queues, 0), receivers, self.n_nodes)
+            for mine in (vertical, ~vertical)
+        ]
+        return jnp.concatenate([jnp.stack(phases, axis=1).reshape(-1), state.queues])
+
+
+class QueueShares(eqx.Module):
+    """Green in proportion to the longest queue that waits for it.
+
+    Where a junction can serve both of its longest queues within a cycle, these shares do; where it
+    cannot, both keep the same part. Every junction decides by itself.
+
+    Attributes:
+        plant: The TrafficNetwork that it acts on; static.
+    """
+
+    plant: Any = eqx.field(static=True)
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing to remember."""
+        return ()
+
+    def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
+        """Identity."""
+        return carry
+
+    def __call__(
+        self, carry: tuple[()], obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[tuple[()], Float[Array, " act"]]:
+        """The shares of every junction; the key is ignored."""
+        _, receivers, vertical = _roads(self.plant)
+        count = self.plant.n_nodes
+        ours, theirs = (
+            jax.ops.segment_max(jnp.where(mine, obs[2 * count :], 0), receivers, count)
+            for mine in (vertical, ~vertical)
+        )
+        share = (ours + 0.1) / (ours + theirs + 0.2)
+        return carry, jnp.clip(share, LEAST_GREEN, MOST_GREEN)
+
+
+def traffic_network(rows: int = 3, columns: int = 4, *, horizon: int = 60) -> TrafficNetwork:
+    """A grid of signals.
+
+    Args:
+        rows: Rows of junctions, at least two, so that no road is a dead end.
+        columns: Junctions of a row, at least two.
+        horizon: Cycles of an episode.
+
+    Raises:
+        InputError: If a number is no whole one or too small.
+
+    Example:
+        >>> traffic_network(25, 40).n_nodes
+        1000
+    """
+    require_sizes(2, rows=rows, columns=columns)
+    require_sizes(1, horizon=horizon)
+    return TrafficNetwork(rows, columns, horizon)
+
+
+@functools.cache
+def _pairs(plant: TrafficNetwork) -> Pairs:
+    return grid_pairs(plant.rows, plant.columns)
+
+
+@functools.cache
+def _roads(plant: TrafficNetwork) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where every road begins and ends, and whether it runs north and south."""
+    senders, receivers = both_ways(_pairs(plant))
+    return senders, receivers, np.abs(senders - receivers) == plant.columns
+
+
+@functools.cache
+def _turns(plant: TrafficNetwork) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Road before, road after and part of the vehicles, of every turn at every junction."""
+    senders, receivers, vertical = _roads(plant)
+    leaving: dict[int, list[int]] = {}
+    for road, junction in enumerate(senders.tolist()):
+        leaving.setdefault(junction, []).append(road)
+    turns = []
+    for road, junction in enumerate(receivers.tolist()):
+        onward = [one for one in leaving[junction] if receivers[one] != senders[road]]
+        weights = [STRAIGHT if vertical[one] == vertical[road] else 1.0 for one in onward]
+        turns += [
+            (road, one, (1 - LEAVING) * weight / sum(weights))
+            for one, weight in zip(onward, weights, strict=True)
+        ]
+    before, after, parts = zip(*turns, strict=True)
+    return np.asarray(before), np.asarray(after), np.asarray(parts, np.float32)
+
+
+@functools.cache
+def _spec(plant: TrafficNetwork) -> Spec:
+    junctions, (senders, receivers, _) = range(plant.n_nodes), _roads(plant)
+    phases = ("north_south", "east_west")
+    obs = [Channel(f"junction{i}.{p}", "1", 0, 2 * STORAGE) for i in junctions for p in phases]
+    obs += [
+        Channel(f"road{s}-{d}.queue", "1", 0, STORAGE)
+        for s, d in zip(senders, receivers, strict=True)
+    ]
+    action = tuple(Channel(f"junction{i}.green", "1", LEAST_GREEN, MOST_GREEN) for i in junctions)
+    return Spec(tuple(obs), action, (), dt=CYCLE, horizon=plant.horizon)
