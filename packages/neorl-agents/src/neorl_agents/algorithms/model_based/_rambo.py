@@ -43,8 +43,9 @@ class RAMBO(SoftRollouts):
     :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
 
     Deviations: ``p`` is the density of the next observation alone, since rewards are predicted from
-    it; one step with every update in place of 1,000 after every 1,000; those of :class:`MOPO` but
-    for its penalty.
+    it; one step with every update in place of 1,000 after every 1,000; the next state is valued by
+    the target critics and ``A`` divided by the deviation of the batch, where OfflineRL-Kit takes
+    the online critics and the sample deviation; those of :class:`MOPO` but for its penalty.
 
     Attributes:
         adversarial_weight: Weight of the adversarial term, not negative; 0 trains the model on.
