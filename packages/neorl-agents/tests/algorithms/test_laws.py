@@ -122,6 +122,8 @@ def test_policies_of_all_learners_share_one_program(problem):
         ("hidden", (8.5,)),
         ("batch_size", 0),
         ("batch_size", 2.5),
+        ("graph", "tank1"),
+        ("graph", (1,)),
     ],
 )
 def test_bad_shapes_are_refused_by_name(name, field, value):
@@ -330,5 +332,5 @@ def test_every_field_is_checked():
         nested = {field.name for field in fields(kind)} & parts
         own = {field.name for field in fields(kind)} - nested - {"model"}  # its own tests check it
         own |= {field for field, part in PLACES.items() if part in nested}
-        unchecked = own - set(BAD[name]) - {"hidden", "batch_size"}
+        unchecked = own - set(BAD[name]) - {"hidden", "batch_size", "graph"}
         assert not unchecked, f"{name}: no bad value of {unchecked} is tested"
