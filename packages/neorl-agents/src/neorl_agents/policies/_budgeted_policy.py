@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from neorl_agents.networks import BudgetedChoice, Network
 from neorl_agents.policies._history_policy import HistoryPolicy, require_one
 from neorl_agents.policies._network_policy import NetworkPolicy
+from neorl_agents.policies._sequence_policy import received, taken_off
 
 
 class BudgetedCarry(NamedTuple):
@@ -104,9 +105,7 @@ class BudgetedPolicy(eqx.Module):
 
     def sent(self, carry: BudgetedCarry, action: Float[Array, " act"]) -> BudgetedCarry:
         """Remembers what the plant received; NaN where that is not known."""
-        known = (carry.obs[-1] > 0) & jnp.all(jnp.isfinite(action))
-        unit = jnp.where(known, self.inner.action.to_scaled(action), 0)
-        sent = jnp.concatenate([unit, known[None].astype(unit.dtype)]).astype(carry.sent.dtype)
+        sent = received(self.inner.action, action, carry.obs[-1] > 0).astype(carry.sent.dtype)
         return carry._replace(inner=self.inner.sent(carry.inner, action), sent=sent)
 
     def _left(
@@ -116,10 +115,8 @@ class BudgetedPolicy(eqx.Module):
         whole = self.initial_carry().left
         steps = jnp.concatenate([carry.obs[:-1], carry.sent[:-1], seen])
         counted = self.counts(steps) * self.cost_unit
-        rest = jnp.maximum(self.horizon - carry.step + 1, 1).astype(seen.dtype)
         all_known = (carry.obs[-1] > 0) & (carry.sent[-1] > 0) & known
-        off = jnp.where(all_known, counted, carry.left / rest)
-        spent = jnp.where(carry.step > 0, off, 0)
+        spent = taken_off(counted, carry.left, carry.step, self.horizon, all_known)
         left = jnp.clip(carry.left - spent, 0, whole)
         over = carry.step >= self.horizon
         return jnp.where(over, whole, left).astype(seen.dtype), jnp.where(over, 0, carry.step)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from neorl_agents.networks import Network, SequenceNetwork, Steps
 from neorl_agents.policies._history_policy import require_one
@@ -34,6 +34,42 @@ class SequenceCarry(NamedTuple):
     sent: Float[Array, " act_and_known"]
     left: Float[Array, " aim"]
     step: Int[Array, ""]
+
+
+def received(
+    scale: Affine, action: Float[Array, " act"], seen: Bool[Array, ""]
+) -> Float[Array, " act_and_known"]:
+    """The action that the plant received in [-1, 1], and behind it 1 where it is known.
+
+    Args:
+        scale: Map from physical actions to [-1, 1].
+        action: In physical units; NaN where it is not known.
+        seen: Whether the observation that it answers is known.
+    """
+    known = seen & jnp.all(jnp.isfinite(action))
+    unit = jnp.where(known, scale.to_scaled(action), 0)
+    return jnp.concatenate([unit, known[None].astype(unit.dtype)])
+
+
+def taken_off(
+    counted: Float[Array, " budget"],
+    left: Float[Array, " budget"],
+    step: Int[Array, ""],
+    horizon: Int[Array, ""] | int,
+    known: Bool[Array, ""],
+) -> Float[Array, " budget"]:
+    """What the step before this one takes off what is left; nothing before the first one.
+
+    Args:
+        counted: What that step earned or cost, by the network that counts.
+        left: What was left before it.
+        step: Number of the step that begins.
+        horizon: Steps of an episode.
+        known: Whether both observations and the action between them are known; elsewhere the even
+            share of what is left over the rest of the horizon is taken off.
+    """
+    share = left / jnp.maximum(horizon - step + 1, 1).astype(left.dtype)
+    return jnp.where(step > 0, jnp.where(known, counted, share), 0)
 
 
 class SequencePolicy(eqx.Module):
@@ -113,9 +149,7 @@ class SequencePolicy(eqx.Module):
 
     def sent(self, carry: SequenceCarry, action: Float[Array, " act"]) -> SequenceCarry:
         """Remembers what the plant received; NaN where that is not known."""
-        known = (carry.known[-1, 0] > 0) & jnp.all(jnp.isfinite(action))
-        unit = jnp.where(known, self.action.to_scaled(action), 0)
-        sent = jnp.concatenate([unit, known[None].astype(unit.dtype)])
+        sent = received(self.action, action, carry.known[-1, 0] > 0)
         return carry._replace(sent=sent.astype(carry.sent.dtype))
 
     def left(self, carry: SequenceCarry) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
@@ -136,9 +170,8 @@ class SequencePolicy(eqx.Module):
         seen = jnp.where(known, self.obs.to_scaled(obs), 0).astype(dtype)
         action_known = carry.sent[-1] > 0
         counted = self.counts(jnp.concatenate([carry.obs[-1], carry.sent[:-1], seen])) / horizon
-        share = carry.left / jnp.maximum(horizon - carry.step + 1, 1).astype(dtype)
-        off = jnp.where((carry.known[-1, 0] > 0) & action_known & known, counted, share)
-        left = carry.left - jnp.where(carry.step > 0, off, 0)
+        whole = (carry.known[-1, 0] > 0) & action_known & known
+        left = carry.left - taken_off(counted, carry.left, carry.step, horizon, whole)
         left = jnp.concatenate([left[:1], jnp.maximum(left[1:], 0)]).astype(dtype)
         flags = jnp.stack([known, action_known]).astype(dtype)
 
