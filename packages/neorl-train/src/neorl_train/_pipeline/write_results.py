@@ -64,7 +64,7 @@ def evaluation_inputs(
         "log": record.get("dataset", {}).get("content_hash", ""),
         "policies": tree_digest(dict(policies)),
         "code": code.hexdigest(),
-        "versions": {name: metadata.version(name) for name in ("jax", "numpy", "scipy")},
+        "versions": {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "scipy")},
         "devices": [jax.default_backend(), jax.local_device_count()],
         **further,
     }
