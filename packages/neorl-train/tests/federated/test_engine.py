@@ -160,6 +160,19 @@ def test_gossip_keeps_the_mean_and_shrinks_the_disagreement(run, clean):
     assert ring.records[0].bytes_up == 10 * 4 * len(mean)
 
 
+def test_two_levels_of_groups_agree_on_the_mean_of_all_sites(run):
+    """Two matrices a round: within pairs, then between them; each site sends twice."""
+    names = [f"site{i}" for i in range(4)]
+    levels = GossipConfig(graph="hierarchical", groups=(2, 2))
+    result = run(rule={"rule": "gossip", "rounds": 1}, chosen=names, gossip=levels)
+    one = run(rule={"rule": "gossip", "rounds": 1}, chosen=names,
+              gossip=GossipConfig(graph="complete"))  # fmt: skip
+    for name in names:
+        np.testing.assert_allclose(result.parameters[name], one.parameters[name], rtol=0, atol=1e-6)
+    assert result.records[0].disagreement < 1e-5
+    assert result.records[0].bytes_up == 4 * 2 * 4 * len(result.parameters["site0"])
+
+
 @pytest.mark.nightly
 def test_gossip_survives_absent_and_nan_sites(run):
     faults = [Fault("site1", "dead", 1, 1), Fault("site2", "nan", 1, 1)]
@@ -261,6 +274,11 @@ TOGETHER = {
         {"rule": {"rule": "gossip"},
          "gossip": GossipConfig(graph="links", links=(("site0", "sitO1"),))},
         "did you mean 'site",
+    ),
+    "groups that do not hold all sites": (
+        {"rule": {"rule": "gossip"},
+         "gossip": GossipConfig(graph="hierarchical", groups=(2, 2))},
+        r"gossip.groups is \[2, 2\].*whose product is the 5 sites",
     ),
     "an unknown faulty site": ({"faults": [Fault("sit1")]}, "did you mean 'site1'"),
     "one site": ({"chosen": ["site0"]}, "a federation needs two sites or more, got 1"),

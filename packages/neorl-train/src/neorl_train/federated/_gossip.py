@@ -1,5 +1,6 @@
 """Rounds without a server: every site mixes its parameters with those of its neighbours."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import jax
@@ -11,6 +12,7 @@ from neorl_core import InputError
 from neorl_core.federated import (
     averaging_rounds,
     gossip_step,
+    hierarchical_mixing,
     metropolis_mixing,
     mixing_rate,
     ring_mixing,
@@ -31,10 +33,13 @@ def mixings(gossip: GossipConfig, names: Sequence[str]) -> Float[np.ndarray, "st
         names: Names of the sites, in order.
 
     Raises:
-        InputError: If a link names a site that is not there, or the links leave a site unreached.
+        InputError: If a link names a site that is not there, the links leave a site unreached, or
+            the groups of a hierarchy do not hold all sites.
     """
     count = len(names)
     match gossip.graph:
+        case "hierarchical":
+            return _levels(gossip.groups, count)
         case "ring":
             mixing = ring_mixing(count)
         case "star":
@@ -51,6 +56,16 @@ def mixings(gossip: GossipConfig, names: Sequence[str]) -> Float[np.ndarray, "st
     if gossip.exact:
         return np.asarray(averaging_rounds(mixing))
     return np.broadcast_to(np.asarray(mixing), (gossip.steps, count, count))
+
+
+def _levels(groups: Sequence[int], count: int) -> Float[np.ndarray, "step site site"]:
+    """One exact average a level, after the last of which all sites agree."""
+    if not groups or min(groups) < 1 or math.prod(groups) != count:
+        raise InputError(
+            f'gossip.graph is "hierarchical" and gossip.groups is {list(groups)}; give the members '
+            f"of a group level by level, as whole numbers whose product is the {count} sites"
+        )
+    return np.asarray(hierarchical_mixing(tuple(groups)))
 
 
 def _adjacency(links: Sequence[Sequence[str]], names: Sequence[str]) -> np.ndarray:

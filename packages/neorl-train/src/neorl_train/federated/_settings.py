@@ -72,16 +72,20 @@ class GossipConfig:
     """Who talks to whom where there is no server; read with ``rule = "gossip"`` alone.
 
     Attributes:
-        graph: A ring in the order of the sites, a star around the first, all with all, or the
-            declared ``links``.
+        graph: A ring in the order of the sites, a star around the first, all with all, a hierarchy
+            of ``groups``, or the declared ``links``.
         links: Pairs of names of sites, each an undirected link.
+        groups: Members of a group at each level of a hierarchy, lowest level first: ``(4, 3)`` is
+            three groups of four sites, in the order of the sites. Every level averages once, and
+            after the last one all sites hold the exact mean.
         steps: Times that every site mixes with its neighbours in a round.
         exact: Whether a round mixes until all hold the exact mean, in as many steps as the graph
             needs, instead of ``steps``.
     """
 
-    graph: Literal["ring", "star", "complete", "links"] = "ring"
+    graph: Literal["ring", "star", "complete", "hierarchical", "links"] = "ring"
     links: tuple[tuple[str, ...], ...] = ()
+    groups: tuple[int, ...] = ()
     steps: int = 1
     exact: bool = False
 
