@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from neorl_agents.learning import Networks
+from neorl_agents.models import DynamicsModel
 from neorl_agents.networks import NETWORKS
 from neorl_core import Spec
 from neorl_core.infrastructure import unknown_name
@@ -103,7 +104,8 @@ def resolved(config: Config) -> Resolved:
     else:
         spec, rates = environment.spec, environment.action_rates()
         reference = environment.reference
-    config = _with_graphs(config, spec, environment, dataset)
+    known = _known_plant(environment, dataset)
+    config = _with_exogenous(_with_graphs(config, spec, known), spec, known)
     declared, limits = _limits(config, spec, rates, dataset)
     mean = None if dataset is None else _mean_action(dataset)
     fallback = resolved_fallback(
@@ -190,9 +192,32 @@ def _named(config: Config, tunings: list[str]) -> Config:
     return dataclasses.replace(config, evaluation=evaluation, retuning=retuning)
 
 
-def _with_graphs(
-    config: Config, spec: Spec, environment: Plant | None, dataset: Dataset | None
-) -> Config:
+def _known_plant(environment: Plant | None, dataset: Dataset | None) -> Plant | None:
+    """The plant of the run, or the built-in one that its log was recorded from."""
+    name = "" if dataset is None else dataset.attributes.get("provenance", {}).get("environment")
+    return make(name) if environment is None and name in PLANTS else environment
+
+
+def _with_exogenous(config: Config, spec: Spec, plant: Plant | None) -> Config:
+    """The observations that a learner's model takes from the log, where none are given for it.
+
+    They are those of the plant and of ``retuning.exogenous``, which declares them for a log.
+    """
+    declared = (*(plant.exogenous if plant is not None else ()), *config.retuning.exogenous)
+    known = {channel.name for channel in spec.obs}
+    names = tuple(dict.fromkeys(name for name in declared if name in known))
+    changed = {}
+    for learner in config.training.algorithms:
+        given = hyperparameters(config, learner)
+        model = getattr(given, "model", None)
+        if names and isinstance(model, DynamicsModel) and not model.exogenous:
+            model = dataclasses.replace(model, exogenous=names)
+            changed[learner] = dataclasses.replace(given, model=model)
+    algorithms = dataclasses.replace(config.algorithms, **changed)
+    return dataclasses.replace(config, algorithms=algorithms)
+
+
+def _with_graphs(config: Config, spec: Spec, plant: Plant | None) -> Config:
     """Which channel is which node or edge, as the plant declares it, where networks read graphs.
 
     A log of a known plant has that plant's; another one is declared in ``networks.graph``.
@@ -200,8 +225,6 @@ def _with_graphs(
     Raises:
         InputError: If there is no graph in the channels, or what is declared does not fit them.
     """
-    name = "" if dataset is None else dataset.attributes.get("provenance", {}).get("environment")
-    plant = make(name) if environment is None and name in PLANTS else environment
     declared = () if plant is None else plant.graph
     changed = {}
     for learner in config.training.algorithms:
