@@ -208,14 +208,15 @@ def test_rates_interlocks_and_ranges_limit_an_action(model):
 
 
 def test_declared_rewards_and_costs_take_the_place_of_learned_ones(model):
-    def declared(obs, action, after):
-        return jnp.stack([after[0] * 2, jnp.nan])
+    def declared(obs, action, after, last):
+        return jnp.stack([after[0] * 2 - jnp.abs(action - last)[0], jnp.nan])
 
     plant = replayed_plant(model, ROWS, STARTS[:2], objective=declared)
     start = ReplayedStart(jnp.asarray(1), jnp.asarray(0))
     _, step = plant.step(start, plant.reset(start)[0], jnp.asarray([0.0]))
     left = ROWS.outcome[STARTS[1], 0] - 2 * ROWS.next_obs[STARTS[1], 0]
-    np.testing.assert_allclose(step.reward, 2 * step.obs[0] + left, rtol=1e-4)
+    moved = abs(0.0 - ROWS.action[STARTS[1], 0])
+    np.testing.assert_allclose(step.reward, 2 * step.obs[0] - moved + left, rtol=1e-4)
     assert np.isfinite(np.asarray(step.cost)).all()
     _, step = plant.step(start, plant.reset(start)[0], jnp.asarray(ROWS.action[STARTS[1]]))
     np.testing.assert_allclose(step.reward, ROWS.outcome[STARTS[1], 0], rtol=1e-4)

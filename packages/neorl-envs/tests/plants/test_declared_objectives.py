@@ -16,10 +16,9 @@ def test_a_declared_outcome_is_what_the_plant_pays(name, error):
     env = make(name)
     log = collect_log(env, env.tunings(), n_steps=1, key=jax.random.key(0))
     rows = log.transitions
-    columns = [jnp.asarray(np.asarray(x), jnp.float32) for x in (rows.obs, rows.action)]
-    declared = np.asarray(
-        jax.jit(jax.vmap(env.objective))(*columns, jnp.asarray(rows.next_obs, jnp.float32))
-    )
+    seen = (rows.obs, rows.action, rows.next_obs, np.roll(rows.action, 1, axis=0))
+    columns = [jnp.asarray(np.asarray(x), jnp.float32) for x in seen]
+    declared = np.asarray(jax.jit(jax.vmap(env.objective))(*columns))
     cost = np.asarray(rows.cost).reshape(len(declared), -1)
     paid = np.concatenate([np.asarray(rows.reward)[:, None], cost], axis=1)
     assert declared.shape == paid.shape

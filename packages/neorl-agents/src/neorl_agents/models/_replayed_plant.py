@@ -18,8 +18,9 @@ LEAST_COST = 0.1
 """Part of a cost's standard deviation in the log below which a predicted cost counts as zero."""
 Interlock = Callable[[Array, Array], Array]
 """From observation and action to the action that the plant's own interlocks leave of it."""
-Objective = Callable[[Array, Array, Array], Array]
-"""From observation, action and next observation to reward and costs; NaN where not declared."""
+Objective = Callable[[Array, Array, Array, Array], Array]
+"""From observation, action, next observation and the action before to reward and costs; NaN where
+not declared."""
 
 
 class ReplayedEpisodes(NamedTuple):
@@ -169,7 +170,8 @@ class ReplayedPlant(eqx.Module):
         after = jnp.clip(after, model.scales.low, model.scales.high)
         outcome, odds = model.outcomes(before, last, applied, after, member)
         if self.objective is not None:
-            declared = self.objective(self._measured(before), applied, self._measured(after))
+            both = self._measured(before), self._measured(after)
+            declared = self.objective(both[0], applied, both[1], last)
             outcome = jnp.where(jnp.isnan(declared), outcome, declared)
         outcome = outcome + self.episodes.outcome_left[params.member, episode, time]
         state = ReplayedState(
@@ -323,8 +325,9 @@ def replayed_plant(
     if objective is not None:
         ends = (jnp.asarray(limit(model.spec.obs)) for limit in (lows, highs))
         told = _declared(
-            objective, rows.obs[places], rows.action[places], rows.next_obs[places], *ends
-        )
+            objective, rows.obs[places], rows.action[places], rows.next_obs[places],
+            rows.action[acted[..., -1]], *ends,
+        )  # fmt: skip
         outcome_left = jnp.where(jnp.isnan(told), outcome_left, rows.outcome[places] - told)
     others = np.setdiff1d(np.arange(model.spec.n_obs), model.predicted)
     n_action = model.spec.n_action
@@ -347,14 +350,20 @@ def replayed_plant(
 
 @partial(jax.jit, static_argnums=0)
 def _declared(
-    objective: Objective, obs: Array, action: Array, next_obs: Array, low: Array, high: Array
+    objective: Objective,
+    obs: Array,
+    action: Array,
+    next_obs: Array,
+    last: Array,
+    low: Array,
+    high: Array,
 ) -> Array:
     """Declared reward and costs of logged rows, shape ``(episode, time, 1 + cost)``."""
 
-    def of_row(before: Array, acted: Array, after: Array) -> Array:
-        return objective(jnp.clip(before, low, high), acted, jnp.clip(after, low, high))
+    def of_row(before: Array, acted: Array, after: Array, last: Array) -> Array:
+        return objective(jnp.clip(before, low, high), acted, jnp.clip(after, low, high), last)
 
-    return jax.vmap(jax.vmap(of_row))(obs, action, next_obs)
+    return jax.vmap(jax.vmap(of_row))(obs, action, next_obs, last)
 
 
 @jax.jit

@@ -43,8 +43,8 @@ class PlantFacts:
         exogenous: Observations that the controller does not influence, such as weather, demand
             or set-points.
         interlock: From observation and action to what the plant's interlocks leave of it.
-        objective: From observation, action and next observation to reward and costs, NaN for what
-            is not declared.
+        objective: From observation, action, next observation and the action before to reward and
+            costs, NaN for what is not declared.
     """
 
     rates: tuple[float, ...] = ()

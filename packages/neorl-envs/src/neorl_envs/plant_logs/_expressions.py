@@ -5,8 +5,10 @@ They hold arithmetic, comparisons, ``CASE WHEN``, ``abs``, ``greatest``, ``least
 its own row, as a sum or a window does, is refused: it would carry the future into the reward.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -54,6 +56,10 @@ class Expression:
         for name in self.roots:
             known &= ~np.isnan(columns[name])
         return np.where(known, value, np.nan)
+
+    def tree(self) -> Any:
+        """The expression as plain values, in the form that this version of polars gives it."""
+        return json.loads(self._expression.meta.serialize(format="json"))
 
     def _of(self, frame: pl.DataFrame) -> np.ndarray:
         value = frame.fill_nan(None).select(

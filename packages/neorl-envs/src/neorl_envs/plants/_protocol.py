@@ -70,6 +70,7 @@ class Plant(Recordable, Protocol):
         obs: Float[Array, " obs"],
         action: Float[Array, " act"],
         next_obs: Float[Array, " obs"],
+        last_action: Float[Array, " act"],
     ) -> Float[Array, " outcome"]:
         """Reward and costs of a step as functions of measurements, NaN where they are none."""
         ...
@@ -107,6 +108,7 @@ class PlantDefaults:
         obs: Float[Array, " obs"],
         action: Float[Array, " act"],
         next_obs: Float[Array, " obs"],
+        last_action: Float[Array, " act"],
     ) -> Float[Array, " outcome"]:
         """Nothing declared: a plant model learns reward and costs."""
         return jnp.full(1 + self.spec.n_cost, jnp.nan, obs.dtype)

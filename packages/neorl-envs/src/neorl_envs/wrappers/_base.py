@@ -103,6 +103,7 @@ class Wrapper(eqx.Module):
         obs: Float[Array, " obs"],
         action: Float[Array, " act"],
         next_obs: Float[Array, " obs"],
+        last_action: Float[Array, " act"],
     ) -> Float[Array, " outcome"]:
         """None declared: that of the plant inside reads its own observations."""
         return jnp.full(1 + self.spec.n_cost, jnp.nan, obs.dtype)

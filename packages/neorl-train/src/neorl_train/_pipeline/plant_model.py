@@ -1,5 +1,6 @@
 """The log that a plant model is learned from, and what is declared of its plant."""
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,13 +21,15 @@ class KnownLog(NamedTuple):
 
     Attributes:
         dataset: The log.
-        facts: What a built-in plant declares; nothing of another.
-        controllers: Its tunings by name; none of another.
+        facts: What a built-in plant declares, or the ``plant.toml`` of a converted log.
+        controllers: Tunings of a built-in plant by name; none of another.
+        notes: Which of its ``plant.toml`` is used and what is not, in sentences.
     """
 
     dataset: Dataset
     facts: PlantFacts
     controllers: dict[str, Policy]
+    notes: tuple[str, ...] = ()
 
 
 def known_log(path: Path) -> KnownLog:
@@ -51,12 +54,41 @@ def known_log(path: Path) -> KnownLog:
     dataset = read_dataset(path)
     name = dataset.attributes.get("provenance", {}).get("environment", "")
     if name not in PLANTS:
-        return KnownLog(dataset, PlantFacts(), {})
+        facts, notes = declared_facts(dataset)
+        return KnownLog(dataset, facts, {}, notes)
     plant = make(name)
     facts = PlantFacts(
         tuple(plant.action_rates()), tuple(plant.exogenous), plant.interlock, plant.objective
     )
     return KnownLog(dataset, facts, dict(plant.tunings()))
+
+
+def declared_facts(
+    dataset: Dataset, rates: Sequence[float] = (), exogenous: Sequence[str] = ()
+) -> tuple[PlantFacts, tuple[str, ...]]:
+    """What the ``plant.toml`` of a converted log declares of its plant.
+
+    Args:
+        dataset: The log.
+        rates: Largest change of every action per second; empty for none.
+        exogenous: Further observations that no controller influences.
+
+    Returns:
+        The facts, and sentences on what of the declaration is used.
+    """
+    if importlib.util.find_spec("polars") is None:
+        notes = ()
+        if "configuration" in dataset.attributes.get("provenance", {}):
+            notes = (
+                "reward and costs are learned: to use the expressions of plant.toml, install "
+                "neorl-envs[etl]",
+            )
+        return PlantFacts(tuple(rates), tuple(exogenous)), notes
+    from neorl_envs.plant_logs import declared_plant
+
+    declared = declared_plant(dataset)
+    beside = tuple(dict.fromkeys((*declared.exogenous, *exogenous)))
+    return PlantFacts(tuple(rates), beside, None, declared.objective), declared.notes
 
 
 def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, Policy]:

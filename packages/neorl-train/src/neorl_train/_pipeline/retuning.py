@@ -23,6 +23,7 @@ from neorl_agents.retuning import (
 )
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
+from neorl_train._pipeline.plant_model import declared_facts
 from neorl_train.configuration._retuning import BEST, RESIDUAL, RETUNED
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._split import training_sample
@@ -75,7 +76,7 @@ def retuning_of(
     known = dict(controllers) | ({} if environment is None else environment.tunings())
     part = training_sample(config.data, dataset)
     own = _own_episodes(part, name)
-    facts = _facts(config, environment, spec)
+    facts, notes = _facts(config, environment, spec, part)
     try:
         settings = RetuneSettings(
             model=HistoryModelSettings(updates=config.retuning.updates),
@@ -85,7 +86,7 @@ def retuning_of(
         plants = learned_plants(part.transitions, spec, seed, facts, settings, own=own)
         plants = plants.against(known[name], _others(part, plants, known, name))
         done = retune(plants, known[name], seed, settings)
-        policies, words = {RETUNED: done.policy}, retuning_words(name, done, plants)
+        policies, words = {RETUNED: done.policy}, [*notes, *retuning_words(name, done, plants)]
         if config.retuning.residual:
             refined = refine(plants, done.policy, seed, settings)
             policies[RESIDUAL] = refined.policy
@@ -214,16 +215,15 @@ def _pool_words(one: Prediction) -> str:
     return f"{gain}; {'; '.join(one.refusals)}" if one.refusals else f"{gain}; it may be preferred"
 
 
-def _facts(config: Config, environment: Any, spec: Spec) -> PlantFacts:
+def _facts(
+    config: Config, environment: Any, spec: Spec, log: Dataset
+) -> tuple[PlantFacts, tuple[str, ...]]:
+    """What is declared of the plant, and why something of it is not used."""
     if environment is None:
         rates: Sequence[float] = [
             min(config.limits.rate_up[c.name], config.limits.rate_down[c.name]) for c in spec.action
         ]
-        return PlantFacts(tuple(rates), config.retuning.exogenous)
+        return declared_facts(log, rates, config.retuning.exogenous)
     exogenous = dict.fromkeys((*environment.exogenous, *config.retuning.exogenous))
-    return PlantFacts(
-        tuple(environment.action_rates()),
-        tuple(exogenous),
-        environment.interlock,
-        environment.objective,
-    )
+    rates, interlock = tuple(environment.action_rates()), environment.interlock
+    return PlantFacts(rates, tuple(exogenous), interlock, environment.objective), ()

@@ -115,7 +115,11 @@ class DMSD(SimulatedPlant):
         return _closeness(now.plant.position, target(now))
 
     def objective(
-        self, obs: Float[Array, "6"], action: Float[Array, "2"], next_obs: Float[Array, "6"]
+        self,
+        obs: Float[Array, "6"],
+        action: Float[Array, "2"],
+        next_obs: Float[Array, "6"],
+        last_action: Float[Array, "2"],
     ) -> Float[Array, "1"]:
         """The same of the measured positions."""
         return _closeness(next_obs[:2], next_obs[4:])[None]

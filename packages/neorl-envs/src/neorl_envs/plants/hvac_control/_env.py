@@ -166,7 +166,11 @@ class HVACControl(SimulatedPlant):
         return -(bill + price * found["discomfort"]) * physics.DT_HOURS
 
     def objective(
-        self, obs: Float[Array, "18"], action: Float[Array, "5"], next_obs: Float[Array, "18"]
+        self,
+        obs: Float[Array, "18"],
+        action: Float[Array, "5"],
+        next_obs: Float[Array, "18"],
+        last_action: Float[Array, "5"],
     ) -> Float[Array, "3"]:
         """Bill, demand and comfort from the measurements, with heat pumps as in the data sheet."""
         c = self.default_params().constants

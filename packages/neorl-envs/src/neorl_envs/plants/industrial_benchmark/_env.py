@@ -124,7 +124,11 @@ class IndustrialBenchmark(SimulatedPlant):
         return -(c.fatigue_weight * x.fatigue + c.consumption_weight * x.consumption)
 
     def objective(
-        self, obs: Float[Array, "6"], action: Float[Array, "3"], next_obs: Float[Array, "6"]
+        self,
+        obs: Float[Array, "6"],
+        action: Float[Array, "3"],
+        next_obs: Float[Array, "6"],
+        last_action: Float[Array, "3"],
     ) -> Float[Array, "1"]:
         """The same of the measured fatigue and consumption, with the published weights."""
         c = self.default_params().constants

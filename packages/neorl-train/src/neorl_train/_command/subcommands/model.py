@@ -42,6 +42,8 @@ def command(arguments: list[str]) -> None:
         content = {"checks": checks, "sentence": check.sentence, "page": str(page.absolute())}
         print_json("plant-model-check", content)
         return
+    for note in log.notes:
+        print(f"note: {note}")
     for one in check.checks:
         print(f"{mark(one)} {one.name}: {one.sentence}")
     print(check.sentence)

@@ -50,6 +50,8 @@ def command(arguments: list[str]) -> None:
     if as_json:
         print_json("selection", {**selection_to_json(selection), "page": str(page.absolute())})
         return
+    for note in log.notes:
+        print(f"note: {note}")
     for line in lines(selection):
         print(line)
     print(selection.sentence)

@@ -1,0 +1,185 @@
+"""What ``plant.toml`` says of the plant itself: channels that nobody controls, reward and costs."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_core import InputError, Spec
+from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.plant_logs._configuration import BEFORE
+from neorl_envs.plant_logs._expressions import Expression
+from neorl_envs.plant_logs._formula import Formula, UntranslatableError, evaluated, formula_of
+
+ROWS = 20_000
+"""Most rows of the log that a declared reward or cost is compared with."""
+TOLERANCE = 1e-3
+"""Largest deviation from the logged values, in their standard deviations."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DeclaredObjective:
+    """Reward and costs of a step as functions of what was measured and done.
+
+    It is hashable and compares by value, so that it may be a static argument.
+
+    Attributes:
+        outputs: The reward and every cost; ``None`` for what the columns do not give.
+        sources: Where the value of every name is found: the argument and the place in it.
+    """
+
+    outputs: tuple[Formula | None, ...]
+    sources: tuple[tuple[str, tuple[str, int]], ...]
+
+    def __call__(
+        self,
+        obs: Float[Array, " obs"],
+        action: Float[Array, " act"],
+        next_obs: Float[Array, " obs"],
+        last_action: Float[Array, " act"],
+    ) -> Float[Array, " outcome"]:
+        """Reward and costs, NaN where not declared.
+
+        Args:
+            obs: What the step began with.
+            action: What was done.
+            next_obs: What the step led to.
+            last_action: What was done in the step before.
+        """
+        given = {"obs": obs, "action": action, "next_obs": next_obs, "last_action": last_action}
+        columns = {name: given[which][place] for name, (which, place) in self.sources}
+        values = [
+            jnp.asarray(jnp.nan if one is None else evaluated(one, columns), obs.dtype)
+            for one in self.outputs
+        ]
+        return jnp.stack(values)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeclaredPlant:
+    """What a converted log says of its plant.
+
+    Attributes:
+        exogenous: Observations with the role of a set point or a disturbance, those of earlier
+            times among them.
+        objective: Declared reward and costs; ``None`` where nothing of them can be used.
+        notes: Which of all this is used, and why a reward or a cost is not, a sentence each.
+    """
+
+    exogenous: tuple[str, ...] = ()
+    objective: DeclaredObjective | None = None
+    notes: tuple[str, ...] = ()
+
+
+def declared_plant(dataset: Dataset) -> DeclaredPlant:
+    """What the ``plant.toml`` of a converted log says of the plant.
+
+    A reward or a cost is taken as declared where its expression uses observed and manipulated
+    variables without a transport delay, and gives the values that the log holds.
+
+    Args:
+        dataset: Any dataset; one that was not converted from a historian's export declares nothing.
+
+    Returns:
+        Channels that nobody controls, and reward and costs as functions.
+    """
+    configuration = dataset.attributes.get("provenance", {}).get("configuration", {})
+    if not isinstance(configuration, Mapping) or "tag" not in configuration:
+        return DeclaredPlant()
+    tags: Sequence[Mapping[str, Any]] = configuration["tag"]
+    beside = {tag["name"] for tag in tags if tag["role"] in ("setpoint", "disturbance")}
+    exogenous = tuple(c.name for c in dataset.spec.obs if c.name.partition("[-")[0] in beside)
+    texts = [configuration["reward"]["expression"]]
+    texts += [cost["expression"] for cost in configuration.get("cost", ())]
+    sources = _sources(dataset.spec, {tag["name"] for tag in tags if tag.get("delay_s")})
+    logged = _logged(dataset)
+    names = ["reward", *(f"cost {channel.name}" for channel in dataset.spec.cost)]
+    outputs, notes = [], []
+    for place, (name, text) in enumerate(zip(names, texts, strict=True)):
+        try:
+            formula = _formula(text, name, sources)
+            _require_agreement(formula, sources, logged, place)
+            outputs.append(formula)
+        except (InputError, UntranslatableError) as error:
+            outputs.append(None)
+            notes.append(f"{name} is learned and its expression not used: {error}")
+    used = [name for name, one in zip(names, outputs, strict=True) if one is not None]
+    if used:
+        notes.insert(0, f"computed by the expressions of plant.toml: {', '.join(used)}")
+    if exogenous:
+        notes.append(
+            f"taken from the log, as set points and disturbances are: {', '.join(exogenous)}"
+        )
+    objective = DeclaredObjective(tuple(outputs), tuple(sources.items())) if used else None
+    return DeclaredPlant(exogenous, objective, tuple(notes))
+
+
+def _sources(spec: Spec, delayed: set[str]) -> dict[str, tuple[str, int]]:
+    """Every name that an expression may use, as the page on ``plant.toml`` defines it."""
+    sources: dict[str, tuple[str, int]] = {}
+    for now, before, channels in (
+        ("next_obs", "obs", spec.obs),
+        ("action", "last_action", spec.action),
+    ):
+        for place, channel in enumerate(channels):
+            if channel.name not in delayed:
+                sources[channel.name] = (now, place)
+                sources[BEFORE + channel.name] = (before, place)
+    return sources
+
+
+def _formula(text: str, name: str, sources: Mapping[str, tuple[str, int]]) -> Formula:
+    try:
+        expression = Expression(text, list(sources), name)
+    except InputError as error:
+        raise UntranslatableError(
+            f"{text!r} needs more than the observed and manipulated variables without a delay"
+        ) from error
+    return formula_of(expression.tree())
+
+
+def _logged(dataset: Dataset) -> dict[str, np.ndarray]:
+    """The first rows of the log that are known and have a row before them in their episode."""
+    rows: Any = dataset.transitions
+    part = slice(ROWS)
+    used = np.asarray(rows.mask[part], bool).copy()
+    used[1:] &= np.asarray(rows.mask[part], bool)[:-1]
+    starts = np.asarray(dataset.episode_starts)
+    used[starts[starts < len(used)]] = False
+    action = np.asarray(rows.action[part], np.float32)
+    reward = np.asarray(rows.reward[part], np.float64)[:, None]
+    outcome = [reward] if rows.cost is None else [reward, np.asarray(rows.cost[part], np.float64)]
+    columns = {
+        "obs": np.asarray(rows.obs[part], np.float32),
+        "action": action,
+        "next_obs": np.asarray(rows.next_obs[part], np.float32),
+        "last_action": np.roll(action, 1, axis=0),
+        "outcome": np.concatenate(outcome, axis=1),
+    }
+    return {name: column[used] for name, column in columns.items()}
+
+
+def _require_agreement(
+    formula: Formula,
+    sources: Mapping[str, tuple[str, int]],
+    logged: Mapping[str, np.ndarray],
+    place: int,
+) -> None:
+    stored = logged["outcome"][:, place]
+    if not len(stored):
+        raise UntranslatableError("no row of the log can be compared with it")
+    columns = {name: jnp.asarray(logged[which][:, i]) for name, (which, i) in sources.items()}
+    again = np.asarray(jax.jit(evaluated, static_argnums=0)(formula, columns), np.float64)
+    difference = float(np.max(np.abs(np.broadcast_to(again, stored.shape) - stored)))
+    largest = max((float(np.abs(column).max()) for column in columns.values()), default=0.0)
+    # Columns are single, the expression was computed in double.
+    allowed = TOLERANCE * float(stored.std()) + 1e-6 + 4 * np.finfo(np.float32).eps * largest
+    if not difference <= allowed:
+        raise UntranslatableError(
+            f"it differs from the logged values by up to {difference:.3g}, where {allowed:.3g} is "
+            "allowed"
+        )
