@@ -83,8 +83,8 @@ def whole_parameter(name):
 
 def test_every_whole_number_of_an_export_is_tested():
     callable_exports = [name for name, value in EXPORTS.items() if inspect.isfunction(value)]
-    found = {name for name in callable_exports if whole_parameter(name)} | {"Spec"}
-    assert found <= IN_TABLE | set(CALLS) | {"pad_graph", "identify_subspace"}
+    result = {name for name in callable_exports if whole_parameter(name)} | {"Spec"}
+    assert result <= IN_TABLE | set(CALLS) | {"pad_graph", "identify_subspace"}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -53,12 +53,12 @@ def what_was_before_the_episode_is_not_seen(values, terminated, truncated, *, le
     )
     last = starts == starts[:, -1:]
     other = np.where(last[:, :, None], values, 1e4).astype(np.float32)
-    for got, want in zip(
+    for actual, want in zip(
         mapped(windows, other, terminated, truncated, length=length),
         mapped(windows, values, terminated, truncated, length=length),
         strict=True,
     ):
-        np.testing.assert_array_equal(np.asarray(got)[last], np.asarray(want)[last])
+        np.testing.assert_array_equal(np.asarray(actual)[last], np.asarray(want)[last])
 
 
 def gathered(values, terminated, truncated, *, length):

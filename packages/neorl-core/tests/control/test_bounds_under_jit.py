@@ -48,5 +48,5 @@ def test_the_density_of_a_uniform_policy_is_that_of_scipy():
     policy = control.UniformPolicy(jnp.asarray(low), jnp.asarray(high))
     for action in ([0.0, 2.2], [-1.0, 2.5], [3.5, 2.2]):
         expected = scipy.stats.uniform(low, high - low).logpdf(action).sum()
-        found = policy.log_prob((), jnp.zeros(1), jnp.asarray(action))
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        actual = policy.log_prob((), jnp.zeros(1), jnp.asarray(action))
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)

@@ -34,8 +34,8 @@ def test_the_entropy_of_a_tanh_gaussian_has_the_error_it_states(wide):
         dtype = jnp.float64 if wide else jnp.float32
         entropy = jax.jit(jax.vmap(tanh_gaussian_entropy))
         mean, log_std = (jnp.asarray(column, dtype)[:, None] for column in zip(*cases, strict=True))
-        found = np.asarray(entropy(mean, log_std), np.float64)
-    for (centre, width), value in zip(cases, found, strict=True):
+        actual = np.asarray(entropy(mean, log_std), np.float64)
+    for (centre, width), value in zip(cases, actual, strict=True):
         std = np.exp(width)
         exact = entropy_by_quadrature(centre, std)
         size = 1 + abs(width) + 2 * stats.foldnorm.mean(abs(centre) / std, scale=std)

@@ -129,13 +129,13 @@ def geometric_by_search(updates):
 
         size = np.abs(kept).max() or 1.0  # The search stops at absolute steps.
         start = np.median(kept, axis=0) / size
-        found = optimize.minimize(
+        result = optimize.minimize(
             lambda point: cost(size * point) / size,
             start,
             method="Nelder-Mead",
             options={"xatol": 1e-6},
         ).x
-        return min([size * found, *kept], key=cost)
+        return min([size * result, *kept], key=cost)
 
     return aggregate(matrix_of(updates), rule)
 

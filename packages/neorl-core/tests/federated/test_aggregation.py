@@ -256,8 +256,8 @@ def test_the_distances_of_many_coordinates_are_those_of_all_their_blocks():
     updates = RNG.normal(size=(5, 2 * 2048 + 3)).astype(np.float32)
     exact = updates.astype(np.float64)
     squared = ((exact[:, None] - exact[None]) ** 2).sum(axis=-1)
-    found = squared_distances({"a": updates[:, :100], "b": updates[:, 100:]})
-    np.testing.assert_allclose(found, squared, rtol=1e-5)
+    actual = squared_distances({"a": updates[:, :100], "b": updates[:, 100:]})
+    np.testing.assert_allclose(actual, squared, rtol=1e-5)
     best = np.sort(squared, axis=1)[:, 1:3].sum(axis=1).argmin()
     np.testing.assert_array_equal(krum(updates, num_byzantine=1).value, updates[best])
 

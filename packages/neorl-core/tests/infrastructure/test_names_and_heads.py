@@ -32,11 +32,11 @@ def test_the_nearest_name_keeps_its_letters():
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_known():
-    found = unknown_name("plant", "reacter", iter(["reactor", "column"]), ReadError)
-    assert type(found) is ReadError
-    assert isinstance(found, InputError)
-    assert isinstance(found, ValueError)
-    assert str(found) == "unknown plant 'reacter'; did you mean 'reactor'? known: reactor, column"
+    result = unknown_name("plant", "reacter", iter(["reactor", "column"]), ReadError)
+    assert type(result) is ReadError
+    assert isinstance(result, InputError)
+    assert isinstance(result, ValueError)
+    assert str(result) == "unknown plant 'reacter'; did you mean 'reactor'? known: reactor, column"
     assert str(unknown_name("plant", "x", [])) == "unknown plant 'x'; known: none"
 
 

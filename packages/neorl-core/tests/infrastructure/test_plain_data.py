@@ -72,8 +72,8 @@ def test_whole_numbers_paths_and_lists_are_taken_for_what_they_can_stand_for():
 
 def test_an_instance_gives_what_the_data_leave_out():
     plant = Plant("a.csv", Sampling(60.0, 7))
-    found = BINDER.bound(plant, {"sampling": {"period": 5}, "limits": {"x": 1}})
-    assert found == Plant("a.csv", Sampling(5.0, 7), limits={"x": 1.0})
+    result = BINDER.bound(plant, {"sampling": {"period": 5}, "limits": {"x": 1}})
+    assert result == Plant("a.csv", Sampling(5.0, 7), limits={"x": 1.0})
 
 
 def test_only_what_differs_from_the_defaults_is_written_where_that_is_wanted():

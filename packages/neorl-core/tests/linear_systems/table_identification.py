@@ -186,8 +186,8 @@ def subspace_by_projections(obs, action, terminated, truncated, *, order, horizo
 
     count = (order + 2) * width
     basis = np.stack([answer(row).ravel() for row in np.eye(count)], axis=1)
-    found = np.linalg.lstsq(basis, response[:, 1:].ravel(), rcond=None)[0]
-    b, d = found[: order * width].reshape(order, width), found[order * width :].reshape(2, width)
+    result = np.linalg.lstsq(basis, response[:, 1:].ravel(), rcond=None)[0]
+    b, d = result[: order * width].reshape(order, width), result[order * width :].reshape(2, width)
     # A constant in the outputs alone: shifting the state takes up any other.
     constant = unseen.T @ np.vstack([np.eye(2)] * horizon)
     level = np.linalg.lstsq(constant, response[:, 0], rcond=None)[0]

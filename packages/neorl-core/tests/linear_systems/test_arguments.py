@@ -78,8 +78,8 @@ def misfits():
 
 @pytest.mark.parametrize(("function", "given", "options", "name", "axes"), list(misfits()))
 def test_a_matrix_that_does_not_fit_is_named_with_its_axes(function, given, options, name, axes):
-    got = "shape (1, 1); transpose it or check the other matrices"
-    message = f"{name} must have the axes {axes}, got {got}"
+    result = "shape (1, 1); transpose it or check the other matrices"
+    message = f"{name} must have the axes {axes}, got {result}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         function(*given, **options)
 

@@ -66,8 +66,8 @@ def test_the_masses_are_found_in_their_positions():
     np.testing.assert_allclose(poles, np.sort_complex(np.linalg.eigvals(A)), atol=1e-9)
     for k in range(8):
         expected = C @ np.linalg.matrix_power(A, k) @ B
-        got = model.c @ np.linalg.matrix_power(model.a, k) @ model.b
-        np.testing.assert_allclose(got, expected, atol=1e-7)
+        actual = model.c @ np.linalg.matrix_power(model.a, k) @ model.b
+        np.testing.assert_allclose(actual, expected, atol=1e-7)
     np.testing.assert_allclose(model.d, 0, atol=1e-7)
     assert int(model.rank) == 1 + 5 * 2
     assert int(model.windows) == 101 + 50 + 149 - 3 * 9

@@ -122,7 +122,7 @@ def test_what_is_given_is_right_and_little_is_not_given(size, dtype):
         gains, costs = SOLVE(*stacked)
     given = np.isfinite(np.asarray(costs)).all(axis=(1, 2))
     given &= np.isfinite(np.asarray(gains)).all(axis=(1, 2))
-    solvable = np.asarray([found is not None for found in solutions])
+    solvable = np.asarray([actual is not None for actual in solutions])
     for k in np.flatnonzero(given & solvable):
         a, b, _, r = exact[k]
         x, best = solutions[k]
@@ -183,14 +183,14 @@ def test_inputs_that_share_an_output_get_the_right_gain_or_none(effort, least):
     np.testing.assert_array_equal(np.isfinite(costs), np.isfinite(errors))
     for k in range(len(a)):
         plant = [part[k].astype(np.float64) for part in (a, b, q, r)]
-        found = solution(*plant)
-        if found is None:
+        actual = solution(*plant)
+        if actual is None:
             continue
-        x, gain = found
+        x, gain = actual
         update = np.linalg.solve(plant[3] + plant[1].T @ x @ plant[1], plant[1].T @ x)
-        for got, want in ((gains[k], gain), (updates[k].T, update)):
-            if np.isfinite(got).all():
-                np.testing.assert_allclose(got, want, rtol=0, atol=5e-3 * np.abs(want).max())
+        for actual, want in ((gains[k], gain), (updates[k].T, update)):
+            if np.isfinite(actual).all():
+                np.testing.assert_allclose(actual, want, rtol=0, atol=5e-3 * np.abs(want).max())
     for given in (gains, updates):
         assert np.isfinite(given).all(axis=(1, 2)).mean() >= least
 

@@ -68,8 +68,8 @@ def test_hidden_modes_are_found_and_others_are_not_suspected(n):
 def test_hidden_modes_are_found_in_float32():
     for hidden, decays in ((0, True), (1, True), (1, False)):
         a, b = batch(6, hidden, decays, 1, np.float32)
-        found = shares(judged, a, b)
-        for share, expected in zip(found, [hidden == 0, hidden == 0 or decays], strict=True):
+        actual = shares(judged, a, b)
+        for share, expected in zip(actual, [hidden == 0, hidden == 0 or decays], strict=True):
             assert abs(share - expected) <= 0.05
 
 

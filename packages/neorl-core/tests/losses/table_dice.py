@@ -61,13 +61,13 @@ def convex(ratio, *, divergence):
 
 def maximiser(y, divergence):
     """By search on the generator itself, over ratios from zero on."""
-    found = optimize.minimize_scalar(
+    result = optimize.minimize_scalar(
         lambda x: generator(x, divergence) - x * y,
         bounds=(0, 200),
         method="bounded",
         options={"xatol": 1e-10},
     )
-    ends = [0.0, float(found.x)]
+    ends = [0.0, float(result.x)]
     return min(ends, key=lambda x: generator(x, divergence) - x * y)
 
 

@@ -40,10 +40,10 @@ def test_the_minimum_of_dual_dice_is_the_ratio_of_occupancies():
             )
             return jnp.sum(LOG * loss)
 
-        found = optimize.minimize(
+        actual = optimize.minimize(
             jax.jit(expected), np.zeros(6), jac=jax.jit(jax.grad(expected)), tol=1e-12
         )
-        nu = found.x.reshape(3, 2)
+        nu = actual.x.reshape(3, 2)
         ratio = nu - GAMMA * np.einsum("saxb,xb->sa", follows, nu)
     np.testing.assert_allclose(ratio, occupancy(POLICY) / LOG, rtol=1e-4)
 
@@ -68,10 +68,10 @@ def test_the_minimum_of_opti_dice_is_the_best_occupancy_less_its_divergence():
             )
             return jnp.sum(LOG * loss)
 
-        found = optimize.minimize(
+        actual = optimize.minimize(
             jax.jit(expected), np.zeros(3), jac=jax.jit(jax.grad(expected)), tol=1e-12
         )
-        residual = REWARD + GAMMA * TRANSITION @ found.x - found.x[:, None]
+        residual = REWARD + GAMMA * TRANSITION @ actual.x - actual.x[:, None]
         weights = opti_dice_weights(
             jnp.asarray(residual), divergence_weight=alpha, divergence="chi2"
         )
@@ -91,5 +91,5 @@ def test_the_minimum_of_opti_dice_is_the_best_occupancy_less_its_divergence():
         bounds=[(0, None)] * 6,
         options={"ftol": 1e-14, "maxiter": 500},
     )
-    np.testing.assert_allclose(found.fun, -primal.fun, rtol=1e-6)
+    np.testing.assert_allclose(actual.fun, -primal.fun, rtol=1e-6)
     np.testing.assert_allclose(LOG * np.asarray(weights), primal.x.reshape(3, 2), atol=1e-4)

@@ -50,8 +50,10 @@ def test_without_masked_rows_td3_bc_is_the_plain_formula_to_the_bit(mask):
     def ours(q, action, logged):
         return td3_bc_policy_loss(q, action, logged, mask, alpha=2.5)
 
-    found, expected = (jax.jit(jax.value_and_grad(f, argnums=(0, 1)))(*rows) for f in (ours, plain))
-    assert jax.tree.all(jax.tree.map(np.array_equal, found, expected))
+    actual, expected = (
+        jax.jit(jax.value_and_grad(f, argnums=(0, 1)))(*rows) for f in (ours, plain)
+    )
+    assert jax.tree.all(jax.tree.map(np.array_equal, actual, expected))
 
 
 def test_nan_must_leave_before_the_loss_that_masked_mean_reduces():

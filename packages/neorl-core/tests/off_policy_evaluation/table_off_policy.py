@@ -141,7 +141,7 @@ def magic_problem(log, key, *, discount, resamples):
 def least_quadratic(matrix):
     scale = np.abs(matrix).max() or 1.0
     n = len(matrix)
-    found = [
+    result = [
         optimize.minimize(
             lambda x: x @ matrix @ x / scale,
             start,
@@ -153,7 +153,7 @@ def least_quadratic(matrix):
         ).x
         for start in [np.full(n, 1 / n), *np.eye(n)[:2]]
     ]
-    return min(found, key=lambda x: x @ matrix @ x)
+    return min(result, key=lambda x: x @ matrix @ x)
 
 
 def magic_promises_as_little_error_as_scipys(log, key, *, discount, resamples):

@@ -26,11 +26,11 @@ def test_it_sets_a_bias_above_against_one_below():
     reward = jnp.stack([jnp.ones(n), np.arange(n) % 2 * 2.0], axis=1)
     model = jnp.tile(jnp.array([5.0, 0.0]), (n, 1))
     log = LoggedTrajectories(jnp.zeros((n, 2)), reward, None, q_value=model, value=model)
-    found = jax.jit(functools.partial(magic, discount=1.0))(log, jax.random.key(3))
-    np.testing.assert_allclose(found.blended, [5, 1, 2], rtol=1e-5)
-    assert float(found.weights[2]) < 0.01
-    assert 0.15 < float(found.weights[0]) < 0.35
-    assert abs(float(found.estimate) - 2) < 0.3
+    actual = jax.jit(functools.partial(magic, discount=1.0))(log, jax.random.key(3))
+    np.testing.assert_allclose(actual.blended, [5, 1, 2], rtol=1e-5)
+    assert float(actual.weights[2]) < 0.01
+    assert 0.15 < float(actual.weights[0]) < 0.35
+    assert abs(float(actual.estimate) - 2) < 0.3
 
 
 @pytest.mark.usefixtures("double")
@@ -39,8 +39,8 @@ def test_of_single_steps_it_is_the_model_or_the_weights():
     model = jnp.full((2, 1), 7.0)
     log = LoggedTrajectories(jnp.zeros((2, 1)), column, None, q_value=model, value=model)
     blend = jax.jit(functools.partial(magic, discount=1.0, resamples=20))
-    found = blend(log, jax.random.key(3))
-    np.testing.assert_allclose(found.blended, [7, 2], rtol=1e-6)
+    actual = blend(log, jax.random.key(3))
+    np.testing.assert_allclose(actual.blended, [7, 2], rtol=1e-6)
 
 
 @pytest.mark.usefixtures("double")

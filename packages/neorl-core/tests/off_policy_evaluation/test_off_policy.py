@@ -138,8 +138,8 @@ def test_magic_is_as_good_as_the_better_of_model_and_weights():
     blend = functools.partial(magic, discount=DISCOUNT, resamples=60)
 
     def errors(bias):
-        found = jax.jit(jax.vmap(blend))(many(jax.random.key(4), 60, 80, bias), keys)
-        columns = (found.estimate, found.blended[:, 0], found.blended[:, -1])
+        result = jax.jit(jax.vmap(blend))(many(jax.random.key(4), 60, 80, bias), keys)
+        columns = (result.estimate, result.blended[:, 0], result.blended[:, -1])
         return [float(np.sqrt(np.mean((column - TRUTH) ** 2))) for column in columns]
 
     blended, model, weighted = errors(0.0)
@@ -151,11 +151,11 @@ def test_magic_is_as_good_as_the_better_of_model_and_weights():
 @pytest.mark.nightly
 def test_the_longest_part_of_magic_is_the_weighted_doubly_robust_estimate():
     data = one_log(jax.random.key(4), 80, 1.0)
-    found = jax.jit(functools.partial(magic, discount=DISCOUNT))(data, jax.random.key(5))
-    assert isinstance(found, Magic)
+    actual = jax.jit(functools.partial(magic, discount=DISCOUNT))(data, jax.random.key(5))
+    assert isinstance(actual, Magic)
     expected = weighted_doubly_robust(data, discount=DISCOUNT)
-    np.testing.assert_allclose(found.blended[-1], expected, rtol=1e-12)
-    np.testing.assert_allclose(found.blended[0], data.value[:, 0].mean(), rtol=1e-12)
+    np.testing.assert_allclose(actual.blended[-1], expected, rtol=1e-12)
+    np.testing.assert_allclose(actual.blended[0], data.value[:, 0].mean(), rtol=1e-12)
 
 
 def test_a_marginalised_return_is_not_normalised_unless_asked():
@@ -347,14 +347,14 @@ def test_estimates_of_short_floats_are_computed_in_float32():
         logs = [log(dtype) for dtype in (jnp.bfloat16, jnp.float64)]
         logs = map(first, logs) if estimate in singles else logs
         compiled = jax.jit(functools.partial(estimate, discount=0.99))
-        got, want = map(compiled, logs)
-        assert got.dtype == jnp.bfloat16
-        np.testing.assert_allclose(float(got), float(want), rtol=2**-8, err_msg=str(estimate))
+        actual, want = map(compiled, logs)
+        assert actual.dtype == jnp.bfloat16
+        np.testing.assert_allclose(float(actual), float(want), rtol=2**-8, err_msg=str(estimate))
     key = jax.random.key(0)
     blend = jax.jit(functools.partial(magic, discount=0.99))
-    got, want = (blend(log(d), key) for d in (jnp.bfloat16, jnp.float32))
-    assert {leaf.dtype for leaf in got} == {jnp.dtype(jnp.bfloat16)}
-    np.testing.assert_allclose(float(got.estimate), float(want.estimate), rtol=2**-8)
+    actual, want = (blend(log(d), key) for d in (jnp.bfloat16, jnp.float32))
+    assert {leaf.dtype for leaf in actual} == {jnp.dtype(jnp.bfloat16)}
+    np.testing.assert_allclose(float(actual.estimate), float(want.estimate), rtol=2**-8)
 
 
 @pytest.mark.nightly

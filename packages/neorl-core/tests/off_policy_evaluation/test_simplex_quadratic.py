@@ -28,11 +28,11 @@ def minimiser_by_sets(matrix: np.ndarray) -> np.ndarray:
 
 def matrices(condition: float) -> np.ndarray:
     """Forty rotations of one spectrum that falls geometrically."""
-    found = []
+    collected = []
     for seed in range(40):
         basis, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(5, 5)))
-        found.append((basis * np.geomspace(1, 1 / condition, 5)) @ basis.T)
-    return np.array(found)
+        collected.append((basis * np.geomspace(1, 1 / condition, 5)) @ basis.T)
+    return np.array(collected)
 
 
 @pytest.mark.parametrize(("condition", "iterations"), [(10.0, 50), (1e3, 400)])
@@ -40,9 +40,9 @@ def test_few_steps_reach_the_minimiser(condition: float, iterations: int) -> Non
     """So few that neither plain nor unchecked steps with momentum would do."""
     given = matrices(condition)
     solve = jax.jit(jax.vmap(functools.partial(simplex_quadratic, iterations=iterations)))
-    found = np.asarray(solve(jnp.asarray(given, jnp.float32)))
+    actual = np.asarray(solve(jnp.asarray(given, jnp.float32)))
     wanted = np.array([minimiser_by_sets(matrix) for matrix in given])
-    np.testing.assert_allclose(found, wanted, atol=3e-5)
+    np.testing.assert_allclose(actual, wanted, atol=3e-5)
 
 
 def test_one_step_is_enough_for_the_unit_matrix() -> None:
@@ -52,9 +52,9 @@ def test_one_step_is_enough_for_the_unit_matrix() -> None:
 def test_of_an_ill_conditioned_matrix_the_value_is_nearly_least() -> None:
     """What MAGIC minimises is an estimated error; a few per cent of it do not matter."""
     given = matrices(1e4)
-    found = np.asarray(jax.jit(jax.vmap(simplex_quadratic))(jnp.asarray(given, jnp.float32)))
-    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
-    for matrix, x in zip(given, found.astype(np.float64), strict=True):
+    actual = np.asarray(jax.jit(jax.vmap(simplex_quadratic))(jnp.asarray(given, jnp.float32)))
+    np.testing.assert_allclose(actual.sum(axis=1), 1, rtol=1e-5)
+    for matrix, x in zip(given, actual.astype(np.float64), strict=True):
         best = minimiser_by_sets(matrix)
         assert x @ matrix @ x <= 1.05 * (best @ matrix @ best)
 

@@ -161,12 +161,12 @@ def episodes_do_not_touch(function):
         later = np.cumsum(ends, axis=1) - ends > 0
         spoiled = [np.where(later, np.float32(np.nan), values) for values in series]
         clean = jax.tree.leaves(mapped(function, *args, **options))
-        for got, want in zip(
+        for actual, want in zip(
             jax.tree.leaves(mapped(function, *spoiled, terminated, truncated, **options)),
             clean,
             strict=True,
         ):
-            np.testing.assert_array_equal(np.asarray(got)[~later], np.asarray(want)[~later])
+            np.testing.assert_array_equal(np.asarray(actual)[~later], np.asarray(want)[~later])
 
     return law
 

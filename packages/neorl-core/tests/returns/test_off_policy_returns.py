@@ -22,5 +22,5 @@ def test_rlax():
         assert isinstance(result, VTrace)
         np.testing.assert_allclose(result.returns, RECORD["v_trace_returns"], rtol=1e-6)
         np.testing.assert_allclose(result.advantages, RECORD["v_trace_advantages"], rtol=1e-6)
-        found = retrace_returns(*shared, discount=RECORD["gamma"], lam=RECORD["lam"])
-        np.testing.assert_allclose(found, RECORD["retrace_returns"], rtol=1e-6)
+        actual = retrace_returns(*shared, discount=RECORD["gamma"], lam=RECORD["lam"])
+        np.testing.assert_allclose(actual, RECORD["retrace_returns"], rtol=1e-6)

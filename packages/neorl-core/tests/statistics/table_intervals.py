@@ -75,8 +75,8 @@ def mirrored(function):
         other = mapped(function, failures, trials, level=level)
         expected = (1 - plain.estimate, 1 - plain.high, 1 - plain.low)
         pairs = zip(other, expected, strict=True)
-        for got, want in ((np.asarray(a)[exact], np.asarray(b)[exact]) for a, b in pairs):
-            assert_close(got, want, atol=1e-5, scale=1.0)
+        for actual, want in ((np.asarray(a)[exact], np.asarray(b)[exact]) for a, b in pairs):
+            assert_close(actual, want, atol=1e-5, scale=1.0)
 
     return failures_are_successes_mirrored
 

@@ -33,8 +33,8 @@ def by_the_rank_test(scores, positive, weights):
     scores, positive = repeated(scores, positive.astype(bool), weights=weights)
     if positive.all() or not positive.any():
         return np.asarray(np.nan)
-    found = stats.mannwhitneyu(scores[positive], scores[~positive]).statistic
-    return np.asarray(found / (positive.sum() * (~positive).sum()))
+    result = stats.mannwhitneyu(scores[positive], scores[~positive]).statistic
+    return np.asarray(result / (positive.sum() * (~positive).sum()))
 
 
 def the_other_group_has_the_rest(scores, positive, weights):
@@ -56,10 +56,10 @@ def by_a_loop(probability, happened, weights, *, bins):
         inside = (b / bins <= probability) & ((b + 1) / bins > probability)
         inside |= (b == bins - 1) & (probability == 1)
         if weights[inside].sum():
-            rate, said = (
+            rate, predicted = (
                 np.average(x[inside], weights=weights[inside]) for x in (happened, probability)
             )
-            total += weights[inside].sum() / weights.sum() * abs(rate - said)
+            total += weights[inside].sum() / weights.sum() * abs(rate - predicted)
     return np.asarray(total)
 
 

@@ -48,12 +48,12 @@ def test_a_quantile_of_short_floats_is_counted_too():
     values = (jnp.arange(1000) / 1000).astype(jnp.bfloat16)
     for weights in (None, jnp.ones(1000, jnp.bfloat16)):
         for p in (0.0, 0.1, 0.5, 0.9, 1.0):
-            found = weighted_quantile(values, weights, quantile=p)
-            assert found.dtype == jnp.bfloat16
-            assert float(found) == float(values[rank(p, 1000)])
-        found = conditional_value_at_risk(values, weights, tail=0.5)
-        assert found.dtype == jnp.bfloat16
-        np.testing.assert_allclose(float(found), 0.2495, rtol=0.01)
+            result = weighted_quantile(values, weights, quantile=p)
+            assert result.dtype == jnp.bfloat16
+            assert float(result) == float(values[rank(p, 1000)])
+        result = conditional_value_at_risk(values, weights, tail=0.5)
+        assert result.dtype == jnp.bfloat16
+        np.testing.assert_allclose(float(result), 0.2495, rtol=0.01)
 
 
 @pytest.mark.nightly

@@ -12,9 +12,9 @@ def convex_step(target, online, *, tau):
 
 def ends_copy(target, online, *, tau):
     for end, expected in ((0.0, target), (1.0, online)):
-        got = mapped(polyak, target, online, tau=end)
+        actual = mapped(polyak, target, online, tau=end)
         for name, array in expected.items():
-            np.testing.assert_array_equal(got[name], array)
+            np.testing.assert_array_equal(actual[name], array)
 
 
 TREES = st.tuples(*[st.fixed_dictionaries({"w": rows(2, 3), "b": rows(3)}) for _ in range(2)])

@@ -147,7 +147,7 @@ def test_structures_have_their_properties(tree, matrices, graph):
 
 
 def test_graphs_include_empty_ones_and_isolated_nodes():
-    found = set()
+    collected = set()
 
     @given(padded_graphs())
     def collect(graph):
@@ -155,9 +155,9 @@ def test_graphs_include_empty_ones_and_isolated_nodes():
             graph.node_mask, graph.edge_mask, graph.senders, graph.receivers, strict=True
         ):
             touched = {*senders[edges].tolist(), *receivers[edges].tolist()}
-            found.add("empty" if not nodes.any() else "nodes")
-            found.add("isolated" if nodes.sum() > len(touched) else "joined")
-            found.add("edges" if edges.any() else "no edges")
+            collected.add("empty" if not nodes.any() else "nodes")
+            collected.add("isolated" if nodes.sum() > len(touched) else "joined")
+            collected.add("edges" if edges.any() else "no edges")
 
     collect()
-    assert {"empty", "isolated", "joined", "edges", "no edges"} <= found
+    assert {"empty", "isolated", "joined", "edges", "no edges"} <= collected

@@ -103,11 +103,11 @@ def require_scalar(name: str, value: ArrayLike) -> None:
         )
 
 
-def require_each(name: str, value: Any, count: int, things: str) -> None:
+def require_each(name: str, value: Any, count: int, counted: str) -> None:
     """Refuses what is not of shape ``(count,)``: one number for each of some ``things``."""
     if np.shape(value) != (count,):
         raise ValueError(
-            f"{name} must have one number for each of the {count} {things}, "
+            f"{name} must have one number for each of the {count} {counted}, "
             f"got shape {np.shape(value)}; give it the shape ({count},)"
         )
 

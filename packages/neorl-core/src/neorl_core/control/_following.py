@@ -30,5 +30,5 @@ def follow(policy: Policy, carry: Carry, action: Float[Array, " act"]) -> Carry:
         >>> follow(ConstantPolicy(jnp.ones(1)), (), jnp.zeros(1))
         ()
     """
-    told: Any = getattr(policy, "follow", policy.sent)
-    return told(carry, action)
+    follow_action: Any = getattr(policy, "follow", policy.sent)
+    return follow_action(carry, action)

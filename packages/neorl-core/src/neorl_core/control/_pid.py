@@ -268,10 +268,10 @@ class PID:
 
     def _reported(self, carry: PIDCarry, action: Array, integral: Array) -> PIDCarry:
         """The carry with a new integral where the action is known and there is an integral."""
-        told, seen = jnp.isfinite(action), jnp.isfinite(carry.measurement)
+        action_known, seen = jnp.isfinite(action), jnp.isfinite(carry.measurement)
         return carry._replace(
-            integral=jnp.where(told & seen & (self.ki != 0), integral, carry.integral),
-            output=jnp.where(told & ~seen, action, carry.output),
+            integral=jnp.where(action_known & seen & (self.ki != 0), integral, carry.integral),
+            output=jnp.where(action_known & ~seen, action, carry.output),
         )
 
     def _tracking_share(self) -> Float[Array, " loop"]:
@@ -357,10 +357,10 @@ def _loop_tunables(
         yield Tunable(f"derivative time of {names}", "s", every[2:], value, "factor", 0.5)
 
 
-def _require_indices(name: str, indices: tuple[int, ...], count: int, things: str) -> None:
+def _require_indices(name: str, indices: tuple[int, ...], count: int, counted: str) -> None:
     for index in indices:
         if not 0 <= checked_whole(f"an index of {name}", index) < count:
             raise ValueError(
                 f"{name} must be indices from 0 to {count - 1}, got {indices}; "
-                f"number the {count} {things} from 0"
+                f"number the {count} {counted} from 0"
             )

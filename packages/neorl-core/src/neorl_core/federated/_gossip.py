@@ -231,12 +231,12 @@ def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggr
             "make it for that number of clients"
         )
     kept = usable(updates)
-    heard = jnp.where(kept[None, :], mixing, 0)
-    missing = 1 - jnp.sum(heard, axis=1)
-    own = jnp.eye(clients, dtype=heard.dtype)
-    total = jnp.sum(heard, axis=1, keepdims=True)
-    healed = heard / jnp.where(total > 0, total, 1)
-    weights = jnp.where(kept[:, None], heard + missing[:, None] * own, healed)
+    received = jnp.where(kept[None, :], mixing, 0)
+    missing = 1 - jnp.sum(received, axis=1)
+    own = jnp.eye(clients, dtype=received.dtype)
+    total = jnp.sum(received, axis=1, keepdims=True)
+    healed = received / jnp.where(total > 0, total, 1)
+    weights = jnp.where(kept[:, None], received + missing[:, None] * own, healed)
     deaf = ~kept & (total[:, 0] <= 0)
 
     def mixed(leaf: Array, old: Array) -> Array:

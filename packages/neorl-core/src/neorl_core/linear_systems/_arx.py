@@ -98,8 +98,8 @@ def identify_arx(
     keep = jnp.arange(obs.shape[0], dtype=first.dtype) - before >= first
     past = [jnp.roll(obs, lag, axis=0) for lag in range(output_lags)]
     past += [late_inputs(action, delays, lag) for lag in range(input_lags)]
-    found = fit(jnp.concatenate(past, axis=1), next_obs, keep, ridge)
+    regression = fit(jnp.concatenate(past, axis=1), next_obs, keep, ridge)
     split = output_lags * outputs
-    a = found.slopes[:, :split].reshape(outputs, output_lags, outputs)
-    b = found.slopes[:, split:].reshape(outputs, input_lags, inputs)
-    return ArxModel(a.transpose(1, 0, 2), b.transpose(1, 0, 2), *found[1:])
+    a = regression.slopes[:, :split].reshape(outputs, output_lags, outputs)
+    b = regression.slopes[:, split:].reshape(outputs, input_lags, inputs)
+    return ArxModel(a.transpose(1, 0, 2), b.transpose(1, 0, 2), *regression[1:])

@@ -27,11 +27,13 @@ def checked_square(name: str, matrix: Any, axis: str = "state") -> Array:
 def checked_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: str) -> Array:
     """The matrix as floats; refuses half precision, and a size that is not that of ``shape``."""
     require_rank(name, matrix, 2, axes)
-    got = np.shape(matrix)
-    if any(want is not None and want != have for want, have in zip(shape, got, strict=True)):
+    shape_received = np.shape(matrix)
+    if any(
+        want is not None and want != have for want, have in zip(shape, shape_received, strict=True)
+    ):
         sizes = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(
-            f"{name} must have the axes ({axes}) of sizes ({sizes}), got shape {got}; "
+            f"{name} must have the axes ({axes}) of sizes ({sizes}), got shape {shape_received}; "
             "transpose it or check the other matrices"
         )
     return checked_wide(name, floats(matrix))

@@ -151,6 +151,6 @@ def _model(
     states = obs.shape[1]
     keep = jnp.arange(obs.shape[0], dtype=first.dtype) - before >= first
     design = jnp.concatenate([obs, late_inputs(action, delays)], axis=1)
-    found = fit(design, next_obs, keep, ridge)
-    slopes = found.slopes
-    return LinearModel(slopes[:, :states], slopes[:, states:], *found[1:])
+    regression = fit(design, next_obs, keep, ridge)
+    slopes = regression.slopes
+    return LinearModel(slopes[:, :states], slopes[:, states:], *regression[1:])

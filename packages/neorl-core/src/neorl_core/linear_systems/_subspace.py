@@ -134,7 +134,7 @@ def _identified(obs: Array, action: Array, keep: Array, order: int, horizon: int
     state_offset = constant[outputs:] - product(b, u_mean)
     output_offset = y_mean + y_scale * constant[:outputs] - product(d, u_mean)
     valid = finite & (windows >= corner.shape[0] + order)
-    found = SubspaceModel(
+    model = SubspaceModel(
         a,
         b,
         c,
@@ -147,7 +147,7 @@ def _identified(obs: Array, action: Array, keep: Array, order: int, horizon: int
     )
     return jax.tree.map(
         lambda part: part if jnp.issubdtype(part.dtype, jnp.integer) else nan_unless(valid, part),
-        found,
+        model,
     )
 
 

@@ -48,18 +48,20 @@ def area_under_roc(
     Source: Hanley and McNeil, The meaning and use of the area under a receiver operating
     characteristic (ROC) curve, 1982.
     """
-    dtype, scores, found, other = _groups("scores", scores, "positive", positive, weights)
+    dtype, scores, positives, other = _groups("scores", scores, "positive", positive, weights)
     bits = ordered_bits(scores)
     order = jnp.argsort(bits)
     ordered = bits[order]
-    yes, no = jnp.sum(found), jnp.sum(other)
+    yes, no = jnp.sum(positives), jnp.sum(other)
     both = (yes > 0) & (no > 0)
     # Shares and not weights, whose products might leave the range of floats.
-    found, other = (x[order] / jnp.where(both, of, 1) for x, of in ((found, yes), (other, no)))
+    positives, other = (
+        x[order] / jnp.where(both, of, 1) for x, of in ((positives, yes), (other, no))
+    )
     reached = jnp.append(jnp.zeros(1, other.dtype), jnp.cumsum(other))
     below = reached[jnp.searchsorted(ordered, ordered, side="left")]
     not_above = reached[jnp.searchsorted(ordered, ordered, side="right")]
-    area = jnp.clip(jnp.sum(found * (below + not_above) / 2), 0, 1)
+    area = jnp.clip(jnp.sum(positives * (below + not_above) / 2), 0, 1)
     return narrowed(jnp.where(both & ~jnp.any(jnp.isnan(scores)), area, jnp.nan), dtype)
 
 
@@ -100,13 +102,13 @@ def calibration_error(
     """
     bins = checked_whole("bins", bins, 1, "give the number of parts of [0, 1]")
     probability = checked_probability("probability", probability, closed=True, many=True)
-    dtype, probability, found, other = _groups(
+    dtype, probability, positives, other = _groups(
         "probability", probability, "happened", happened, weights
     )
-    weight = found + other
+    weight = positives + other
     place = jnp.minimum(jnp.where(probability >= 0, probability * bins, 0), bins - 1)
     apart = jnp.zeros(bins, weight.dtype)
-    apart = apart.at[place.astype(jnp.int32)].add(found - weight * probability)
+    apart = apart.at[place.astype(jnp.int32)].add(positives - weight * probability)
     return narrowed(jnp.sum(jnp.abs(apart)) / jnp.sum(weight), dtype)
 
 
@@ -141,12 +143,12 @@ def brier_skill(
     correlation coefficient, 1988.
     """
     probability = checked_probability("probability", probability, closed=True, many=True)
-    dtype, probability, found, other = _groups(
+    dtype, probability, positives, other = _groups(
         "probability", probability, "happened", happened, weights
     )
     # The rate is that of either group; the least error is the product of both times their sum.
-    yes, no = jnp.sum(found), jnp.sum(other)
-    missed = jnp.sum(found * jnp.square(1 - probability) + other * jnp.square(probability))
+    yes, no = jnp.sum(positives), jnp.sum(other)
+    missed = jnp.sum(positives * jnp.square(1 - probability) + other * jnp.square(probability))
     both = (yes > 0) & (no > 0)
     skill = 1 - missed / jnp.where(both, yes, 1) * ((yes + no) / jnp.where(both, no, 1))
     return narrowed(jnp.where(both, skill, jnp.nan), dtype)

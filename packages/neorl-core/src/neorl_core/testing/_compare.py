@@ -109,16 +109,16 @@ def _compare(
     assert structures[0] == structures[1], f"{message}: {structures[0]} is not {structures[1]}"
     paths, wants = jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right)
     spreads = [0.0] * len(wants) if slack is None else jax.tree.leaves(slack)
-    for (path, got), want, spread in zip(paths, wants, spreads, strict=True):
+    for (path, result), want, spread in zip(paths, wants, spreads, strict=True):
         where = f"{message} at {jax.tree_util.keystr(path) or 'the result'}"
-        assert got.shape == want.shape, f"{where}: shape {got.shape}, expected {want.shape}"
+        assert result.shape == want.shape, f"{where}: shape {result.shape}, expected {want.shape}"
         if not is_float(want):
-            np.testing.assert_array_equal(got, want, err_msg=where)
+            np.testing.assert_array_equal(result, want, err_msg=where)
             continue
-        size = max(_size(got, want), least) if scale is None else scale
+        size = max(_size(result, want), least) if scale is None else scale
         with np.errstate(invalid="ignore"):
-            near = np.abs(got - want) <= atol * size + spread + FLUSHED
-        np.testing.assert_allclose(np.where(near, want, got), want, rtol=rtol, err_msg=where)
+            near = np.abs(result - want) <= atol * size + spread + FLUSHED
+        np.testing.assert_allclose(np.where(near, want, result), want, rtol=rtol, err_msg=where)
 
 
 def _size(*arrays: np.ndarray) -> float:

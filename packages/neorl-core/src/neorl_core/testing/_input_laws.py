@@ -72,8 +72,8 @@ def hyperparameters_leave_dtypes(fn: Callable[..., Any], *rows: Any, **options: 
     with jax.enable_x64(True):
         row = take(as_rows(rows), 0)
         wide = {k: np.float64(v) if isinstance(v, float) else v for k, v in options.items()}
-        got, want = _form(fn, row, wide), _form(fn, row, options)
-    assert got == want, f"hyperparameters in float64 give {got}, Python floats {want}"
+        actual, want = _form(fn, row, wide), _form(fn, row, options)
+    assert actual == want, f"hyperparameters in float64 give {actual}, Python floats {want}"
 
 
 def one_numbers(fn: Callable[..., Any], options: dict[str, Any]) -> list[str]:
@@ -93,8 +93,8 @@ def lists_are_arrays(fn: Callable[..., Any], *rows: Any, **options: Any) -> None
         _as_list(leaf) if "Array" in annotation else leaf
         for leaf, annotation in itertools.zip_longest(row, annotations[: len(row)], fillvalue="")
     )
-    got, want = _form(fn, lists, options), _form(fn, row, options)
-    assert got == want, f"lists give {got}, arrays {want}"
+    actual, want = _form(fn, lists, options), _form(fn, row, options)
+    assert actual == want, f"lists give {actual}, arrays {want}"
 
 
 def integers_are_floats(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
@@ -201,12 +201,12 @@ def _annotated(
 
     The first ``given`` are positional arguments.
     """
-    found = []
+    annotated = []
     for name, parameter in list(inspect.signature(fn).parameters.items())[given:]:
         value = options.get(name, parameter.default)
         if wanted(parameter.annotation) and isinstance(value, int | float | np.number):
-            found.append((name, value))
-    return found
+            annotated.append((name, value))
+    return annotated
 
 
 def _program(fn: Callable[..., Any], row: tuple, options: dict[str, Any]) -> Any:

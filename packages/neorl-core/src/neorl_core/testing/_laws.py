@@ -177,9 +177,9 @@ def batch_independent(fn: Callable[..., Any], *rows: Any, **options: Any) -> Non
     clean, last = to_numpy(call(rows, traced)), row_count(rows) - 1
     poisoned = jax.tree.map(_poison, rows)
     spoiled = to_numpy(call(poisoned, traced))
-    for got, want in zip(jax.tree.leaves(spoiled), jax.tree.leaves(clean), strict=True):
+    for actual, want in zip(jax.tree.leaves(spoiled), jax.tree.leaves(clean), strict=True):
         np.testing.assert_array_equal(
-            got[:last], want[:last], err_msg=f"{_name(fn)} mixes the rows of a batch"
+            actual[:last], want[:last], err_msg=f"{_name(fn)} mixes the rows of a batch"
         )
 
 

@@ -51,8 +51,8 @@ def test_of_an_option_that_is_given_twice_the_last_counts_and_it_is_said(
 ) -> None:
     options = parsed("log.h5", "--training.updates", "5", "--dry-run", "--training.updates=7")
     assert options.training.updates == 7
-    said = capsys.readouterr().err
-    assert said == "program act: --training.updates is given twice; the last one counts\n"
+    output = capsys.readouterr().err
+    assert output == "program act: --training.updates is given twice; the last one counts\n"
 
 
 def test_defaults_may_be_given() -> None:

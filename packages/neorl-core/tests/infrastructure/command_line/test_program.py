@@ -60,9 +60,9 @@ def test_the_overview(
     program: Program, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert program.run(words) == DONE
-    said = capsys.readouterr().out
-    assert said.startswith("usage: neorl-envs COMMAND\n")
-    assert said.endswith("completion in a shell: `neorl-envs completion --help`\n")
+    output = capsys.readouterr().out
+    assert output.startswith("usage: neorl-envs COMMAND\n")
+    assert output.endswith("completion in a shell: `neorl-envs completion --help`\n")
     assert PREPARED == []
 
 

@@ -73,7 +73,7 @@ def shell_of(program: str, words: Sequence[str]) -> str:
 
 def _bash(program: str, options: Mapping[str, Sequence[str]]) -> str:
     function = f"_{program.replace('-', '_')}"
-    cases = [f"    {name}) options='{' '.join(found)}' ;;" for name, found in options.items()]
+    cases = [f"    {name}) options='{' '.join(names)}' ;;" for name, names in options.items()]
     lines = [
         f"{function}() {{",
         '  local word="${COMP_WORDS[COMP_CWORD]}" options=',
@@ -97,8 +97,8 @@ def _fish(program: str, options: Mapping[str, Sequence[str]]) -> str:
         f"complete -c {program} -n __fish_use_subcommand -f -a '{' '.join(options)}'",
         *(
             f"complete -c {program} -n '__fish_seen_subcommand_from {name}' -l {option[2:]}"
-            for name, found in options.items()
-            for option in found
+            for name, names in options.items()
+            for option in names
         ),
     ]
     return "\n".join(lines) + "\n"

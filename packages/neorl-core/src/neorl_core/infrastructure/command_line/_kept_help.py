@@ -49,8 +49,8 @@ def print_kept_help(program: str, words: Sequence[str], render: Callable[[], obj
     Raises:
         SystemExit: As ``render`` ends with another code.
     """
-    asked = (program, *words, str(shutil.get_terminal_size().columns), str(sys.stdout.isatty()))
-    name = hashlib.sha256("\0".join(asked).encode()).hexdigest()[:24]
+    request = (program, *words, str(shutil.get_terminal_size().columns), str(sys.stdout.isatty()))
+    name = hashlib.sha256("\0".join(request).encode()).hexdigest()[:24]
     path = cache_directory().parent / "help" / f"{name}.txt"
     state = _state()
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -96,8 +96,8 @@ def _state() -> str:
         with contextlib.suppress(OSError):
             digest.update(f"{entry} {os.stat(entry or '.').st_mtime_ns}".encode())
     for package in OURS:
-        found = importlib.util.find_spec(package)
-        for folder in (found and found.submodule_search_locations) or ():
+        module_spec = importlib.util.find_spec(package)
+        for folder in (module_spec and module_spec.submodule_search_locations) or ():
             _take_folder(Path(folder), digest)
     return digest.hexdigest()
 

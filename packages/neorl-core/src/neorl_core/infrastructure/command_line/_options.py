@@ -64,11 +64,11 @@ def parse_options(
     import tyro
 
     given: dict[str, Any] = {} if default is None else {"default": default}
-    asked = help_words(words) if by_section else None
-    if asked is not None:
+    help_request = help_words(words) if by_section else None
+    if help_request is not None:
         part, description = chosen_options(
             kind() if default is None else default,
-            asked,
+            help_request,
             program=program,
             description=description or kind.__doc__ or "",
         )
@@ -78,7 +78,7 @@ def parse_options(
     try:
         with contextlib.redirect_stderr(messages):
             options, unknown = tyro.cli(
-                kind if asked is None else type(part),
+                kind if help_request is None else type(part),
                 args=list(words),
                 prog=program,
                 description=description,
@@ -127,8 +127,10 @@ def _reworded(message: str, kind: type, default: Any) -> str:
     if pairs:
         option = pairs[1]
         numbers = _holds_numbers(kind, default, option)
-        what, value = ("number", "0.75") if numbers else ("text", "TEXT")
-        message = f"{option} takes pairs of a name and a {what}, such as {option} NAME {value}"
+        value_kind, value = ("number", "0.75") if numbers else ("text", "TEXT")
+        message = (
+            f"{option} takes pairs of a name and a {value_kind}, such as {option} NAME {value}"
+        )
     return message.removesuffix(".")
 
 

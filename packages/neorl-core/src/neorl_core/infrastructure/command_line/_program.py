@@ -121,8 +121,10 @@ class Program:
             return
         shell, options = shell_of(self.name, words), {}
         for name in self.subcommands:
-            asked = [HELP[-1], ALL] if name in self.sectioned else [HELP[-1]]
-            page = rendered_help(functools.partial(self._print_help, name, asked, kept=False))
+            help_request = [HELP[-1], ALL] if name in self.sectioned else [HELP[-1]]
+            page = rendered_help(
+                functools.partial(self._print_help, name, help_request, kept=False)
+            )
             options[name] = options_in(page)
         print(completion_script(self.name, {**options, NAME: []}, shell), end="")
 

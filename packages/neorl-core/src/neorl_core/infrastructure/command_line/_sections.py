@@ -49,29 +49,31 @@ def help_words(words: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def chosen_options(
-    options: Any, asked: Sequence[str], *, program: str, description: str
+    options: Any, help_request: Sequence[str], *, program: str, description: str
 ) -> tuple[Any, str]:
     """The part of the options that a call for help is about, and the text above it.
 
     Args:
         options: A dataclass whose sections are dataclasses; its values are shown as defaults.
-        asked: Names of sections, the last word of one (``iql`` of ``algorithms.iql``), options
-            (their section is meant), or ``"all"``. Nothing asks for the list of the sections.
+        help_request: Names of sections, the last word of one (``iql`` of ``algorithms.iql``),
+            options (which stand for their section), or ``"all"``. An empty sequence asks for the
+            list of the sections.
         program: The command as typed.
         description: What the command does; some sections alone are shown without it.
 
     Returns:
-        A dataclass with the fields that were asked for and the same values; the text above them.
+        A dataclass with the requested fields and the same values, and the text to print above
+        them.
 
     Raises:
-        InputError: If a word is neither; the nearest is named.
+        InputError: If a word names neither a section nor an option; the message names the nearest.
     """
-    if ALL in asked:
+    if ALL in help_request:
         return options, description
     sections = {name: section for name, section in _sections(options) if name}
-    if not asked:
+    if not help_request:
         return _part(options, lambda name: not name), f"{description}\n{_listed(sections, program)}"
-    chosen = {_section_of(word, options, list(sections)) for word in asked}
+    chosen = {_section_of(word, options, list(sections)) for word in help_request}
 
     def is_asked(name: str) -> bool:
         return any(name == one or name.startswith(f"{one}.") for one in chosen)
