@@ -48,8 +48,8 @@ def written_out(start: Start, gain: float) -> tuple[list[list[float]], int]:
     level, carry, rows = float(start.obs[0]), 0.0, []
     for policy_key, noise_key in map(jax.random.split, start.noise_keys):
         carry += gain * (1 - level)
-        asked = 50 + carry + 30 * float(jax.random.normal(policy_key, (1,))[0])
-        applied = min(max(asked + 20 * float(jax.random.normal(noise_key, (1,))[0]), 0), 100)
+        requested = 50 + carry + 30 * float(jax.random.normal(policy_key, (1,))[0])
+        applied = min(max(requested + 20 * float(jax.random.normal(noise_key, (1,))[0]), 0), 100)
         after = min(max(level + float(start.params) * (applied - 50), 0), 2)
         carry -= 0.25 * max(carry + 50 - applied, 0)
         ended = abs(after - 1) > 0.8

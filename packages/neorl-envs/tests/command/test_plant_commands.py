@@ -77,18 +77,18 @@ def test_a_plant_that_nobody_registered_is_named_by_its_module(
     tank: Any, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["describe", "own_plants:Vessel", "--constants"]) == 0
-    said = capsys.readouterr().out
-    assert "period 1 s, at most 10 steps" in said
-    assert "area  2. m2  own choice" in said
+    output = capsys.readouterr().out
+    assert "period 1 s, at most 10 steps" in output
+    assert "area  2. m2  own choice" in output
     assert main(["render", "own_plants:Tank", "--out", "run.png"]) == 0
     assert (here / "run.png").is_file()
     assert "25 steps, return" in capsys.readouterr().out
     score = ["score", "own_plants:Vessel", "--episodes", "4"]
     assert main([*score, "--shift", "area", "2", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    scores = (found["train"]["score"], found["test"]["score"])
+    output = json.loads(capsys.readouterr().out)
+    scores = (output["train"]["score"], output["test"]["score"])
     assert scores == pytest.approx((-12.75, -11.375))  # 1 + 0.1 t / area, summed over ten steps
-    assert "normalised" not in found["train"]  # the anchors of that name are of another plant
+    assert "normalised" not in output["train"]  # the anchors of that name are of another plant
     register_plant("Tank-v0", tank)
     for name in ("own_plants:Tank", "Tank-v0"):
         assert main(["collect", name, "--steps", "60", "--out", f"{name}.h5"]) == 0

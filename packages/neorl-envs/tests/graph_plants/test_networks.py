@@ -78,9 +78,9 @@ def test_states_are_bounded_under_the_worst_admissible_actions(name, kind):
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", SMALL)
 def test_a_network_keeps_the_laws_of_plants(name):
-    found = check_environment(SMALL[name], eager=True)
-    assert len(found) == len(LAWS) + 1
-    assert [finding for finding in found if finding.fault] == []
+    result = check_environment(SMALL[name], eager=True)
+    assert len(result) == len(LAWS) + 1
+    assert [finding for finding in result if finding.fault] == []
 
 
 # Traffic.

@@ -58,9 +58,9 @@ def delayed() -> Dataset:
 
 def test_a_transport_delay_is_found(delayed: Dataset) -> None:
     report = dataset_report(delayed)
-    (found,) = report["delays"]
-    assert (found["action"], found["obs"], found["delay_s"]) == ("u0", "y0", 70.0)
-    assert found["correlation"] > 0.8
+    (result,) = report["delays"]
+    assert (result["action"], result["obs"], result["delay_s"]) == ("u0", "y0", 70.0)
+    assert result["correlation"] > 0.8
     assert "u0 shows in y0 after 70 s" in report_text(report)
 
 
@@ -84,8 +84,8 @@ def test_feedback_by_a_noisy_measurement_is_no_answer_of_the_plant() -> None:
     assert np.argmax(np.abs(raw)) == 0  # what the plain changes say: one step
     assert raw[0] > 0.2
     report = dataset_report(logged(y[:, None], u[:, None], np.arange(n) % 1500 == 1499))
-    (found,) = report["delays"]
-    assert found["delay_s"] in (80.0, 90.0)
+    (result,) = report["delays"]
+    assert result["delay_s"] in (80.0, 90.0)
 
 
 def test_a_behaviour_that_the_observation_decides_is_found() -> None:

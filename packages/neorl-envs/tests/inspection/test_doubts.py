@@ -100,7 +100,7 @@ def test_standstills_are_those_of_a_loop(plant: dict[str, np.ndarray]) -> None:
     plant["pressure"] = random.integers(0, 2, N).astype(float)
     dataset = log_of(plant)
     columns: Any = dataset.transitions
-    found = standstills(columns.obs, dataset)[1]
+    result = standstills(columns.obs, dataset)[1]
     runs, steps = [], 0
     for row in range(1, N):
         if columns.obs[row, 1] == columns.obs[row - 1, 1]:
@@ -109,10 +109,10 @@ def test_standstills_are_those_of_a_loop(plant: dict[str, np.ndarray]) -> None:
             runs.append((steps, row - 1 - steps))
             steps = 0
     runs.append((steps, N - 1 - steps))
-    assert found.lengths.tolist() == np.bincount([s for s, _ in runs], minlength=1001).tolist()
-    assert found.longest == sorted(runs, reverse=True)[:5]
-    assert found.moves == len(runs) - 1
-    assert found.usual == np.sort([s for s, _ in runs])[int(np.ceil(0.99 * len(runs))) - 1]
+    assert result.lengths.tolist() == np.bincount([s for s, _ in runs], minlength=1001).tolist()
+    assert result.longest == sorted(runs, reverse=True)[:5]
+    assert result.moves == len(runs) - 1
+    assert result.usual == np.sort([s for s, _ in runs])[int(np.ceil(0.99 * len(runs))) - 1]
 
 
 def test_an_observation_that_is_the_action_is_doubted(plant: dict[str, np.ndarray]) -> None:
@@ -150,13 +150,13 @@ def test_trends_hold_the_extremes_of_every_interval(
     plant: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     monkeypatch.setattr("neorl_envs.datasets._checks.BLOCK", block)
-    found = trends(log_of(plant), 100)
-    assert (found.start, found.end) == (START, START + 60 * N)
+    actual = trends(log_of(plant), 100)
+    assert (actual.start, actual.end) == (START, START + 60 * N)
     for name, values in plant.items():
         parts = np.float32(values).reshape(100, -1)
-        np.testing.assert_array_equal(found.low[name], parts.min(axis=1))
-        np.testing.assert_array_equal(found.high[name], parts.max(axis=1))
-    assert len(found.low["reward"]) == 100
+        np.testing.assert_array_equal(actual.low[name], parts.min(axis=1))
+        np.testing.assert_array_equal(actual.high[name], parts.max(axis=1))
+    assert len(actual.low["reward"]) == 100
     rows = trends(log_of(plant, stamped=False), 10**9)
     assert (rows.start, rows.end, len(rows.low["valve"])) == (0, N, N)
 
@@ -165,10 +165,10 @@ def test_gaps_and_masked_rows_break_a_trend(plant: dict[str, np.ndarray]) -> Non
     dataset = log_of(plant, lag=60 * N)
     columns: Any = dataset.transitions
     columns.mask[100:200] = False
-    found = trends(dataset, 2 * N)
-    assert np.isnan(found.low["valve"][100:200]).all()
-    assert int(np.isfinite(found.low["valve"]).sum()) == N - 100
-    page = report_html(dataset_report(dataset), found)
+    result = trends(dataset, 2 * N)
+    assert np.isnan(result.low["valve"][100:200]).all()
+    assert int(np.isfinite(result.low["valve"]).sum()) == N - 100
+    page = report_html(dataset_report(dataset), result)
     path = re.search(r'aria-label="valve over time"><path d="([^"]*)"', page)
     assert path is not None
     assert path[1].count("M") == path[1].count("Z") == 3

@@ -69,8 +69,8 @@ def test_roles_and_units_come_from_headers_with_units(tmp_path: Path) -> None:
     path = write(tmp_path / "log.csv", header, [["80.5", "81", "80"]] * 4)
     text = draft_plant_log(path)
     tags = tags_of(tomllib.loads(text))
-    found = {name: (tag["role"], tag["unit"], tag["name"]) for name, tag in tags.items()}
-    assert found == {
+    result = {name: (tag["role"], tag["unit"], tag["name"]) for name, tag in tags.items()}
+    assert result == {
         "TIC-201.PV [°C]": ("observation", "°C", "TIC_201_PV"),
         "TIC-201.SP [°C]": ("setpoint", "°C", "TIC_201_SP"),
         "TIC-201.OP [%]": ("manipulated", "%", "TIC_201_OP"),

@@ -41,12 +41,12 @@ def test_pieces_of_csv_are_the_table(
     for at_once in (1, 7, 40, 10**6):
         monkeypatch.setattr(_files, "LEAST", at_once)
         monkeypatch.setattr(_files, "MOST", at_once)
-        got = list(_files.tables(tmp_path / name, FILES, memory=1e9))
-        assert len(expected) == sum(map(len, got))
-        if got:
-            assert pl.concat(got).equals(expected)
-            assert pl.concat(got).columns == expected.columns
-            assert at_once > 10 or len(got) > len(expected) / 4
+        actual = list(_files.tables(tmp_path / name, FILES, memory=1e9))
+        assert len(expected) == sum(map(len, actual))
+        if actual:
+            assert pl.concat(actual).equals(expected)
+            assert pl.concat(actual).columns == expected.columns
+            assert at_once > 10 or len(actual) > len(expected) / 4
         if expected.columns[1:] == ["time", "a", "b"]:
             chosen = list(_files.tables(tmp_path / name, FILES, memory=1, wanted=["b", "time"]))
             if chosen:
@@ -57,10 +57,10 @@ def test_rows_of_parquet_are_the_table(tmp_path: Path) -> None:
     """Asked for by rows, across row groups."""
     expected = pl.DataFrame({"time": range(1000), "a": [i / 7 for i in range(1000)]})
     expected.write_parquet(tmp_path / "log.parquet", row_group_size=150)
-    got = list(_files.tables(tmp_path / "log.parquet", FILES, memory=64 * 3 * 110))
-    assert len(got) > 9
-    assert pl.concat(got).drop(_files.ROW).equals(expected)
-    assert pl.concat(got)[_files.ROW].to_list() == list(range(1000))
+    actual = list(_files.tables(tmp_path / "log.parquet", FILES, memory=64 * 3 * 110))
+    assert len(actual) > 9
+    assert pl.concat(actual).drop(_files.ROW).equals(expected)
+    assert pl.concat(actual)[_files.ROW].to_list() == list(range(1000))
 
 
 def test_a_row_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,12 +67,12 @@ def test_another_notation_refuses_it_or_reads_the_same(
 ) -> None:
     """A mark that is not declared is never dropped: 51.84 under a decimal comma is not 5184."""
     text, expected, notation = case
-    got = one(text, declared)
+    actual = one(text, declared)
     marks = set(text) & {".", ",", " ", "'", "\u2019", *SPACES}
     if marks - {declared.decimal}:
-        assert got is None
+        assert actual is None
     elif notation.thousands != declared.decimal:
-        assert got == expected
+        assert actual == expected
 
 
 @pytest.mark.parametrize(

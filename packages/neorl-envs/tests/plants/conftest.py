@@ -111,9 +111,9 @@ def kept_at() -> Any:
             return jax.lax.scan(step, start, jax.random.split(key, steps))[1]
 
         demands = jnp.asarray(np.asarray(demands), jnp.float32)
-        fine, found = world(demands, jax.random.split(jax.random.key(2), len(demands)))
+        fine, result = world(demands, jax.random.split(jax.random.key(2), len(demands)))
         assert np.asarray(fine).all()
-        return jax.tree.map(np.asarray, found)
+        return jax.tree.map(np.asarray, result)
 
     return run
 

@@ -103,10 +103,10 @@ def test_content_of_two_plants(mixed: Dataset) -> None:
 
 def check(name: str, chosen: str, log: Dataset) -> None:
     """Equal bits where this environment has a record, else agreeing statistics; never nothing."""
-    found = compare_log(make(name), log, chosen, seed=0, n_steps=SMALL)
+    actual = compare_log(make(name), log, chosen, seed=0, n_steps=SMALL)
     record = next(x for x in published_logs() if x[:4] == (name, chosen, 0, SMALL))
     expected = "equal" if numerical_environment() in record.content else "close"
-    assert found.verdict == expected, found.sentence
+    assert actual.verdict == expected, actual.sentence
     # The statistics hold whatever is known of the bits.
     elsewhere = compare_log(make(name), log, chosen, seed=0, n_steps=SMALL, environment="elsewhere")
     assert elsewhere.verdict == "close", elsewhere.sentence
@@ -124,14 +124,14 @@ def test_what_is_not_the_published_log_is_said(mixed: Dataset) -> None:
     bit = dataclasses.replace(mixed, transitions=rows._replace(obs=obs))
     known = next(x for x in published_logs() if x[:4] == ("DMSD-v0", "mixed", 0, SMALL)).content
     here = next(iter(known))
-    found = verdict(bit, environment=here)
-    assert found.verdict == "differs"
-    assert known[here] in found.sentence
+    result = verdict(bit, environment=here)
+    assert result.verdict == "differs"
+    assert known[here] in result.sentence
     assert verdict(bit, environment="elsewhere").verdict == "close"  # of equal statistics
     shifted = dataclasses.replace(mixed, transitions=rows._replace(obs=rows.obs + 0.5))
-    found = verdict(shifted, environment="elsewhere")
-    assert found.verdict == "differs"
-    assert "the mean observation x1" in found.sentence
+    result = verdict(shifted, environment="elsewhere")
+    assert result.verdict == "differs"
+    assert "the mean observation x1" in result.sentence
     worse = dataclasses.replace(mixed, transitions=rows._replace(reward=rows.reward - 1))
     assert "the mean return" in verdict(worse, environment="elsewhere").sentence
     half = mixed.select_episodes(np.arange(mixed.n_episodes // 2))
@@ -149,9 +149,9 @@ def test_the_command_says_whether_the_log_is_the_published_one(
     monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
     words = ["collect", "SupplyChain-v0", "--quality", "expert"]
     assert main([*words, "--size", "small", "--out", str(tmp_path / "a.h5")]) == 0
-    said = capsys.readouterr().out
-    assert "sha256:" in said
-    assert ("equal to the published log" in said) != ("no hash is published for" in said)
+    output = capsys.readouterr().out
+    assert "sha256:" in output
+    assert ("equal to the published log" in output) != ("no hash is published for" in output)
     assert main([*words, "--steps", "60", "--out", str(tmp_path / "b.h5")]) == 0
     assert "there is no published log" in capsys.readouterr().out
     assert main([*words, "--size", "large", "--out", str(tmp_path / "c.h5")]) == 2

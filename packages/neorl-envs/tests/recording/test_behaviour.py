@@ -14,9 +14,9 @@ def drive(policy, observations, sent, key):
     """Actions of a policy that sees given observations and is told given actions."""
 
     def step(carry, row):
-        obs, told, key = row
+        obs, received, key = row
         carry, action = policy(carry, obs, key)
-        return policy.sent(carry, told), (action, carry)
+        return policy.sent(carry, received), (action, carry)
 
     keys = jax.random.split(key, len(observations))
     return jax.lax.scan(step, policy.initial_carry(), (observations, sent, keys))[1]
@@ -46,9 +46,9 @@ def test_without_operators_it_is_the_controller(env):
 
 def test_it_does_what_operators_and_controller_do_step_by_step(env):
     plan = env.operator_plan()._replace(hold_every=jnp.asarray(20.0))
-    obs, told = calm_rows(env)
+    obs, applied = calm_rows(env)
     policy = behaviour_policies(env, plan=plan)[env.reference]
-    actions, _ = drive(policy, obs, told, jax.random.key(0))
+    actions, _ = drive(policy, obs, applied, jax.random.key(0))
     tuning, position = env.tunings()[env.reference], jnp.full(3, jnp.nan)
     control, shift, held = tuning.initial_carry(), None, 0
     for t, key in enumerate(jax.random.split(jax.random.key(0), len(obs))):
@@ -60,7 +60,7 @@ def test_it_does_what_operators_and_controller_do_step_by_step(env):
         control, proposed = controller(control, obs[t])
         expected = jnp.where(manual, position, proposed + signal)
         np.testing.assert_allclose(actions[t], expected, rtol=1e-5)
-        received, position = told[t] - signal, told[t]
+        received, position = applied[t] - signal, applied[t]
         sent, followed = (tell(control, received) for tell in (tuning.sent, tuning.follow))
         control = jax.tree.map(lambda a, b, m=manual: jnp.where(m, a, b), followed, sent)
         held += int(manual.sum())

@@ -109,13 +109,13 @@ def test_bad_requests_are_refused(env: ChemicalReactor) -> None:
 @pytest.mark.nightly
 def test_qualities_say_who_acts_and_what_operators_add(env: ChemicalReactor) -> None:
     acting = {name: quality(env, name) for name in ("random", "medium", "mixed", "expert")}
-    assert [list(found.controllers) for found in acting.values()] == [
+    assert [list(result.controllers) for result in acting.values()] == [
         ["random"],
         ["PID 100/1500"],
         list(env.tunings()),
         [env.reference],
     ]
-    assert [bool(found.plan.amplitude.any()) for found in acting.values()] == [0, 1, 1, 0]
+    assert [bool(result.plan.amplitude.any()) for result in acting.values()] == [0, 1, 1, 0]
     who, plan = acting["expert"]
     log = collect_log(env, who, plan=plan, n_steps=1, key=jax.random.key(0))
     assert log.mode is not None
@@ -143,10 +143,10 @@ def test_any_policies_take_turns_and_modes_signals_and_set_points_are_recorded(
     assert np.isnan(log.setpoint[second]).all()  # a constant has none
     rows: Any = log.transitions
     free = ~log.mode[second] & (np.abs(log.test_signal[second]) > 0)
-    asked = np.float32([9000.0, 350.0, 350.0]) + log.test_signal[second]
+    requested = np.float32([9000.0, 350.0, 350.0]) + log.test_signal[second]
     late = np.arange(free.shape[0])[:, None] > 20
     feeding = rows.obs[second][:, 8:9] < 29_000
-    same = free & late & feeding & np.isclose(rows.action[second], asked)
+    same = free & late & feeding & np.isclose(rows.action[second], requested)
     assert same.sum() > 0.8 * (free & late & feeding).sum()
 
 

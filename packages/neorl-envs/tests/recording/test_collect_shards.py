@@ -39,11 +39,11 @@ class StoppedError(Exception):
 
 
 def stopped_after(n_files: int) -> Any:
-    said: list[str] = []
+    messages: list[str] = []
 
     def say(line: str) -> None:
-        said.append(line)
-        if len(said) == n_files:
+        messages.append(line)
+        if len(messages) == n_files:
             raise StoppedError
 
     return say
@@ -80,9 +80,9 @@ def test_what_was_complete_is_kept(at_once: Dataset, tmp_path: Path) -> None:
     (tmp_path / "log-00001.h5").write_bytes(b"half a file")  # not in the manifest yet
     with pytest.raises(StoppedError):
         collected(path, say=stopped_after(3))  # the first line says where it goes on
-    said: list[str] = []
-    collected(path, say=said.append)
-    assert said[0].endswith("in 3 files")
+    messages: list[str] = []
+    collected(path, say=messages.append)
+    assert messages[0].endswith("in 3 files")
     assert first.stat().st_mtime_ns == written
     log = read_dataset(path, memory_map=True)
     require_content_hash(log, str(path))

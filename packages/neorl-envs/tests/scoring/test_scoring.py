@@ -32,18 +32,18 @@ from neorl_envs.wrappers import constrained, shifted
 def test_the_sums_are_those_of_the_rows_up_to_the_end(env: Any) -> None:
     policy = env.tunings()["PID 108/3000"]
     keys = jax.random.split(jax.random.key(3), 2)
-    found = jax.tree.map(np.asarray, score_episodes(env, policy, keys))
+    actual = jax.tree.map(np.asarray, score_episodes(env, policy, keys))
     for i in range(2):
         rows = run_episode(env, policy, keys[i])
-        assert len(rows.reward) == found.length[i] < env.spec.horizon
+        assert len(rows.reward) == actual.length[i] < env.spec.horizon
         assert rows.terminated[-1]
         assert not (rows.terminated | rows.truncated)[:-1].any()
-        np.testing.assert_allclose(found.total[i], rows.reward.sum(), rtol=1e-5)
-        np.testing.assert_allclose(found.cost[i], rows.cost.sum(axis=0), rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(found.worst[i], rows.cost.max(axis=0), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(actual.total[i], rows.reward.sum(), rtol=1e-5)
+        np.testing.assert_allclose(actual.cost[i], rows.cost.sum(axis=0), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(actual.worst[i], rows.cost.max(axis=0), rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(rows.obs[1:], rows.next_obs[:-1])
-        assert found.success[i]
-        assert not found.trip[i]
+        assert actual.success[i]
+        assert not actual.trip[i]
 
 
 def test_the_violation_of_the_last_step_counts(tank: Any) -> None:
@@ -65,12 +65,12 @@ def test_the_violation_of_the_last_step_counts(tank: Any) -> None:
 
     env = Last()
     keys = jax.random.split(jax.random.key(0), 3)
-    found = score_episodes(env, ConstantPolicy(jnp.asarray([50.0])), keys)
-    np.testing.assert_allclose(found.cost, 0.75)
-    np.testing.assert_allclose(found.worst, 0.75)
-    np.testing.assert_array_equal(found.length, 25)
-    assert not kept(env, found).any()
-    np.testing.assert_allclose(scores(env, found), np.asarray(found.total) - 3.0, rtol=1e-6)
+    actual = score_episodes(env, ConstantPolicy(jnp.asarray([50.0])), keys)
+    np.testing.assert_allclose(actual.cost, 0.75)
+    np.testing.assert_allclose(actual.worst, 0.75)
+    np.testing.assert_array_equal(actual.length, 25)
+    assert not kept(env, actual).any()
+    np.testing.assert_allclose(scores(env, actual), np.asarray(actual.total) - 3.0, rtol=1e-6)
 
 
 def test_limits_per_episode_and_per_step() -> None:
@@ -79,18 +79,18 @@ def test_limits_per_episode_and_per_step() -> None:
     one, no = np.ones(2), np.zeros(2, np.bool_)
     sums = np.asarray([[1.0, 5.0], [1.5, 5.0]])
     worst = np.asarray([[1.5, 1.0], [0.5, 1.01]])
-    found: Any = EpisodeScores(one, sums, worst, one, no, no)
-    np.testing.assert_array_equal(kept(env, found), [[True, True], [False, False]])
+    result: Any = EpisodeScores(one, sums, worst, one, no, no)
+    np.testing.assert_array_equal(kept(env, result), [[True, True], [False, False]])
 
 
 def test_an_episode_that_trips_keeps_no_limit() -> None:
     """Joint 1 at full speed to its end: no force and no collision, and still nothing kept."""
     env = RobotAssembly(horizon=120)
     drive = ConstantPolicy(jnp.asarray([float(highs(env.spec.action)[0])] + 6 * [0.0]))
-    found = score_episodes(env, drive, jax.random.split(jax.random.key(0), 2))
-    assert found.trip.all()
-    assert not np.asarray(found.cost).any()
-    assert not kept(env, found).any()
+    result = score_episodes(env, drive, jax.random.split(jax.random.key(0), 2))
+    assert result.trip.all()
+    assert not np.asarray(result.cost).any()
+    assert not kept(env, result).any()
 
 
 def test_normalised_scores() -> None:
@@ -107,11 +107,11 @@ def test_normalised_scores() -> None:
 def test_both_modes_are_scored_on_the_same_keys(vessel: Any) -> None:
     """Returns by hand: the level rises by 0.1 / area a step, and the reward is minus the level."""
     policy, keys = vessel.tunings()["filling"], jax.random.split(jax.random.key(0), 4)
-    found = robustness(vessel, policy, keys, factors={"area": 2.0})
-    np.testing.assert_allclose(found.train_scores, -(10 + 0.05 * 55), rtol=1e-6)
-    np.testing.assert_allclose(found.test_scores, -(10 + 0.025 * 55), rtol=1e-6)
-    np.testing.assert_allclose(found.loss, (-0.025 * 55, 0.0), atol=1e-5)
-    assert found.factors == {"area": 2.0}
+    actual = robustness(vessel, policy, keys, factors={"area": 2.0})
+    np.testing.assert_allclose(actual.train_scores, -(10 + 0.05 * 55), rtol=1e-6)
+    np.testing.assert_allclose(actual.test_scores, -(10 + 0.025 * 55), rtol=1e-6)
+    np.testing.assert_allclose(actual.loss, (-0.025 * 55, 0.0), atol=1e-5)
+    assert actual.factors == {"area": 2.0}
     costly = robustness(
         vessel,
         policy,
@@ -122,7 +122,7 @@ def test_both_modes_are_scored_on_the_same_keys(vessel: Any) -> None:
     beyond = (0.05 * np.arange(1, 11) - 0.3).clip(0).sum()
     np.testing.assert_allclose(costly.train.cost[:, 0], beyond, rtol=1e-5)
     np.testing.assert_allclose(costly.test.cost, 0)
-    np.testing.assert_allclose(costly.train_scores, found.train_scores - 10 * beyond, rtol=1e-5)
+    np.testing.assert_allclose(costly.train_scores, actual.train_scores - 10 * beyond, rtol=1e-5)
     with pytest.raises(InputError, match="no mode of test is declared for Vessel-v0; say which"):
         robustness(vessel, policy, keys)
     with pytest.raises(ValueError, match="an error needs at least 2 episodes, got 1"):
@@ -145,20 +145,20 @@ def test_the_command_scores_both_modes(
     monkeypatch.chdir(tmp_path)
     words = ["score", "Vessel-v0", "--episodes", "4", "--shift", "area", "2"]
     assert main([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["format"] == "neorl-scores"
-    assert found["train"]["score"] == pytest.approx(-12.75)
-    assert found["test"]["score"] == pytest.approx(-11.375)
-    assert found["loss"] == pytest.approx(-1.375)
+    output = json.loads(capsys.readouterr().out)
+    assert output["format"] == "neorl-scores"
+    assert output["train"]["score"] == pytest.approx(-12.75)
+    assert output["test"]["score"] == pytest.approx(-11.375)
+    assert output["loss"] == pytest.approx(-1.375)
     text = "from neorl_core.control import ConstantPolicy\nimport jax.numpy as jnp\n"
     (tmp_path / "scored_policy.py").write_text(
         text + "def made():\n    return ConstantPolicy(jnp.full(1, 50.0))\n"
     )
     limit = ["--challenge.limit", "level", "0", "0.5", "--challenge.delay", "1"]
     assert main([*words, "--policy", "scored_policy:made", *limit]) == 0
-    said = capsys.readouterr().out
-    assert "return -10 ± 0, score -15 ± 0, level_limit kept 0 %" in said
-    assert "0 ± 0 lost in test (area x 2)" in said
+    output = capsys.readouterr().out
+    assert "return -10 ± 0, score -15 ± 0, level_limit kept 0 %" in output
+    assert "0 ± 0 lost in test (area x 2)" in output
     bad = {
         "no mode of test is declared for Vessel-v0": words[:2],
         "did you mean 'area'": [*words[:4], "--shift", "aera", "2"],
@@ -171,6 +171,6 @@ def test_the_command_scores_both_modes(
     }
     for message, line in bad.items():
         assert main(line) == 2
-        said = capsys.readouterr().err
-        assert message in said
-        assert len(said.splitlines()) == 1
+        output = capsys.readouterr().err
+        assert message in output
+        assert len(output.splitlines()) == 1

@@ -28,17 +28,17 @@ def by_day(names: Iterable[str]) -> list[Any]:
 
 @pytest.mark.parametrize("name", by_day(environment_names()))
 def test_a_plant_keeps_the_laws(name: str) -> None:
-    found = check_environment(make(name), eager=False)
-    assert len(found) == len(LAWS)  # and whether it is a plant, less the eager one
-    assert [finding for finding in found if finding.fault] == []
+    result = check_environment(make(name), eager=False)
+    assert len(result) == len(LAWS)  # and whether it is a plant, less the eager one
+    assert [finding for finding in result if finding.fault] == []
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", environment_names())
 def test_a_plant_keeps_the_laws_eagerly_and_with_other_seeds(name: str) -> None:
     for seed, eager in ((1, True), (2, False), (3, False)):
-        found = check_environment(make(name), seed=seed, eager=eager)
-        assert [finding for finding in found if finding.fault] == []
+        result = check_environment(make(name), seed=seed, eager=eager)
+        assert [finding for finding in result if finding.fault] == []
 
 
 @pytest.mark.nightly

@@ -136,8 +136,8 @@ def test_a_law_finds_the_broken_plant(fault: str) -> None:
 @pytest.mark.parametrize("fault", BROKEN)
 def test_the_whole_check_names_the_law(fault: str) -> None:
     plant, law, message = BROKEN[fault]
-    found = {finding.law: finding.fault for finding in check_environment(plant(), eager=False)}
-    assert message in found[law]
+    result = {finding.law: finding.fault for finding in check_environment(plant(), eager=False)}
+    assert message in result[law]
 
 
 def test_a_plant_without_a_derivative_is_told_that_its_period_is_not_checked() -> None:

@@ -203,9 +203,9 @@ def test_a_plant_that_keeps_the_laws_has_no_fault() -> None:
 @pytest.mark.parametrize("law", BROKEN)
 def test_a_law_notices_who_breaks_it(law: str) -> None:
     message, members = BROKEN[law]
-    found = faults(type("Broken", (Level,), members)(), eager=law == "compiled_equals_eager")
-    assert law in found
-    assert re.search(message, found[law])
+    result = faults(type("Broken", (Level,), members)(), eager=law == "compiled_equals_eager")
+    assert law in result
+    assert re.search(message, result[law])
 
 
 def test_every_law_has_a_plant_that_breaks_it() -> None:

@@ -30,14 +30,14 @@ def command(words: list[str]) -> None:
     options = parse_options(Check, words, program="neorl-envs check")
     findings = check_environment(named_plant(options.environment), seed=options.seed)
     for finding in findings:
-        said = finding.law.replace("_", " ")
+        law = finding.law.replace("_", " ")
         fault = one_line(ValueError(finding.fault)) if finding.fault else ""
         if fault:
-            print(f"FAILED  {said}: {fault}")
+            print(f"FAILED  {law}: {fault}")
         elif finding.unchecked:
-            print(f"open    {said}: not checked; {finding.unchecked}")
+            print(f"open    {law}: not checked; {finding.unchecked}")
         else:
-            print(f"ok      {said}")
+            print(f"ok      {law}")
     broken = [finding.law.replace("_", " ") for finding in findings if finding.fault]
     if broken:
         raise InputError(

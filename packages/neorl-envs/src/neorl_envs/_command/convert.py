@@ -78,9 +78,9 @@ def command(words: list[str]) -> None:
 
 def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
     """What a configuration leaves open, so that nobody trains on a draft."""
-    found = []
+    unfinished = []
     if reward_is_constant(columns):
-        found.append(
+        unfinished.append(
             f"the reward is constant ({config.reward.expression}): nothing can be learned from it; "
             f"write reward.expression in {path}"
         )
@@ -88,11 +88,11 @@ def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
     if unknown:
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         names = ", ".join(unknown[:5]) + more
-        found.append(f'the unit is still "?" of {names}; complete the unit in {path}')
+        unfinished.append(f'the unit is still "?" of {names}; complete the unit in {path}')
     left = lines_to_complete(path.read_text(encoding="utf-8"))
     if left:
-        found.append(f"{left} lines of {path} are still marked TODO; complete them")
-    return found
+        unfinished.append(f"{left} lines of {path} are still marked TODO; complete them")
+    return unfinished
 
 
 def _left(counted: dict[str, int]) -> str:
@@ -109,49 +109,49 @@ def _maskers(path: Path, dataset: Any) -> list[str]:
     counted = dataset.attributes["ingestion"]
     rows = counted["rows"].get("of the running plant", 0)
     tags = sorted(counted["unknown"].items(), key=lambda item: -item[1]["rows"])
-    found = []
+    maskers = []
     for name, unknown in tags:
         if unknown["rows"] <= MASKING * rows:
             continue
         spacing = unknown["mean_spacing_s"]
         every = f"its values are {duration(spacing)} apart on average; " if spacing else ""
-        found.append(
+        maskers.append(
             f"{name} is unknown in {unknown['rows']} of {rows} rows, in {unknown['alone']} of them "
             f"alone; {every}set its largest_gap_s in {path} to how long a value holds (inf if it "
             "is logged on change), or take the tag out"
         )
-    return found
+    return maskers
 
 
 def _lost(path: Path, config: Any, dataset: Any) -> list[str]:
     """What of the log cannot be used as it is configured."""
-    found = []
+    losses = []
     counted = dataset.attributes["ingestion"]
     per_tag = counted["rows_read"] / (1 if config.log.layout == "wide" else len(config.tags))
     for tag in config.tags:
         outside = counted["tags"].get(tag.name, {}).get("outside the range", 0)
         if outside > OFTEN * per_tag:
-            found.append(
+            losses.append(
                 f"{outside} values of {tag.name} lie outside its range, "
                 f"{tag.low:g} to {tag.high:g} {tag.unit}, and count as missing; check low and "
                 f"high, or factor and offset, in {path}"
             )
-    found += _contradicted(path, counted)
+    losses += _contradicted(path, counted)
     columns: Any = dataset.transitions
     used = np.asarray(columns.mask, bool)
     for i, channel in enumerate(dataset.spec.action):
         moved = np.asarray(columns.action[:, i])[used]
         if len(moved) and (moved == moved[0]).all():
-            found.append(
+            losses.append(
                 f"{channel.name} never moves: it is {moved[0]:g} {channel.unit} in every row, so "
                 f"what another value does is unknown; record it moving, or take it out of {path}"
             )
     if dataset.n_episodes < FEWEST:
-        found.append(
+        losses.append(
             f"{dataset.n_episodes} episodes: training holds out whole ones and needs {FEWEST} at "
             f"least; end them after a number of rows with length in [episodes] of {path}"
         )
-    return found
+    return losses
 
 
 def _contradicted(path: Path, counted: dict[str, Any]) -> list[str]:

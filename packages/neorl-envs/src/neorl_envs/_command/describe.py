@@ -46,7 +46,7 @@ def command(words: list[str]) -> None:
 
 def description(env: Any, with_constants: bool) -> dict[str, Any]:
     """What is known of a plant, as plain values."""
-    found = {
+    described = {
         "name": env.name,
         "spec": spec_to_dict(env.spec),
         "largest_change_a_second": [
@@ -71,11 +71,11 @@ def description(env: Any, with_constants: bool) -> dict[str, Any]:
         "glossary": env.glossary,
     }
     if with_constants:
-        found["constants"] = [
+        described["constants"] = [
             {"name": name, "value": np.asarray(value).tolist(), "unit": c.unit, "source": c.source}
             for name, c, value in named_constants(getattr(env, "constants", ()))
         ]
-    return found
+    return described
 
 
 def _lines(env: Any, with_constants: bool) -> list[str]:

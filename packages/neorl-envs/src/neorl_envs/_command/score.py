@@ -61,20 +61,22 @@ def command(words: list[str]) -> None:
     around = functools.partial(challenged, chosen=options.challenge)
     plant = around(env)
     try:
-        found = robustness(env, policy, keys, factors=factors, around=around, spread=options.spread)
+        scored = robustness(
+            env, policy, keys, factors=factors, around=around, spread=options.spread
+        )
     except InputError:
         raise
     except ValueError as error:
         raise InputError(one_line(error)) from error
     plain = not options.challenge.any and ":" not in options.name
-    document = described(plant, options.policy, found, plain=plain)
+    document = described(plant, options.policy, scored, plain=plain)
     if options.json:
         print(json.dumps({**head("scores", VERSION), **document}, indent=2))
     else:
         print("\n".join(_lines(document)))
 
 
-def described(env: Any, policy: str, found: Robustness, *, plain: bool) -> dict[str, Any]:
+def described(env: Any, policy: str, scored: Robustness, *, plain: bool) -> dict[str, Any]:
     """Both modes and their difference as plain values; normalised for a plant with anchors."""
     ends = None
     if plain:
@@ -82,15 +84,15 @@ def described(env: Any, policy: str, found: Robustness, *, plain: bool) -> dict[
             ends = anchors(env.name)
         except InputError:  # a registered plant from outside
             ends = None
-    loss, error = found.loss
+    loss, error = scored.loss
     document = {
         "plant": env.name,
         "policy": policy,
         "unit": env.reward_unit,
-        "episodes": len(found.train_scores),
-        "factors": found.factors,
-        "train": _mode(env, found.train, found.train_scores, ends),
-        "test": _mode(env, found.test, found.test_scores, ends),
+        "episodes": len(scored.train_scores),
+        "factors": scored.factors,
+        "train": _mode(env, scored.train, scored.train_scores, ends),
+        "test": _mode(env, scored.test, scored.test_scores, ends),
         "loss": loss,
         "loss_error": error,
     }
@@ -144,6 +146,8 @@ def _policy(env: Any, name: str) -> Policy:
     if ":" not in name or name in env.tunings():
         return chosen_policy(env, name)
     try:
-        return imported(name, lambda found: found if hasattr(found, "initial_carry") else found())
+        return imported(
+            name, lambda target: target if hasattr(target, "initial_carry") else target()
+        )
     except Exception as error:
         raise InputError(f"policy {name} cannot be had: {type(error).__name__}: {error}") from error

@@ -102,8 +102,8 @@ class FeedforwardPID(eqx.Module):
 
     def follow(self, carry: FeedforwardCarry, action: Float[Array, " act"]) -> FeedforwardCarry:
         """As :meth:`sent`, while another controller acts."""
-        told = action - carry.added
-        return carry._replace(feedback=self.feedback.follow(carry.feedback, told))
+        feedback_action = action - carry.added
+        return carry._replace(feedback=self.feedback.follow(carry.feedback, feedback_action))
 
 
 def handle(

@@ -55,14 +55,14 @@ def margins(limits: Limits, quantities: Mapping[str, Array]) -> dict[str, Float[
     Raises:
         InputError: If a limit names a quantity that the plant does not give.
     """
-    found = {}
+    margin = {}
     for limit in limits:
         if limit.quantity not in quantities:
             raise unknown_name("quantity of a limit", limit.quantity, quantities)
         value = jnp.asarray(quantities[limit.quantity])
         inside = jnp.minimum(value - limit.low, limit.high - value)
-        found[limit.label] = jnp.min(inside)
-    return found
+        margin[limit.label] = jnp.min(inside)
+    return margin
 
 
 def violation_costs(

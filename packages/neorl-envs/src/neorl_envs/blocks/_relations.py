@@ -136,15 +136,15 @@ def _side(side: Side, known: Mapping[str, Number]) -> Number:
 
 def _term(text: str, known: Mapping[str, Number]) -> Number:
     """A named number or one entry of it; its value is ``None`` where it is traced."""
-    found = ENTRY.fullmatch(text)
-    name = found["name"] if found else text
-    if found is None or name not in known:
+    match = ENTRY.fullmatch(text)
+    name = match["name"] if match else text
+    if match is None or name not in known:
         raise unknown_name("constant in a relation", name, known)
     unit, shape, value = known[name]
     value = None if isinstance(value, Tracer) else np.asarray(value, np.float64)
-    if found["entry"] is None:
+    if match["entry"] is None:
         return Number(unit, shape, value)
-    entry = int(found["entry"])
+    entry = int(match["entry"])
     if len(shape) != 1 or entry >= shape[0]:
         raise ValueError(f"relation names {text}, but {name} has shape {shape}")
     return Number(unit, (), None if value is None else value[..., entry])

@@ -349,9 +349,9 @@ def _flag(name: str, column: Any, source: str) -> Bool[np.ndarray, " row"]:
         wrong = np.argwhere((array != 0) & (array != 1))
         if array.dtype.kind not in "iuf" or wrong.size:
             where = tuple(int(i) for i in wrong[0]) if wrong.size else (0,)
-            got = array[where] if wrong.size else array.dtype
+            received = array[where] if wrong.size else array.dtype
             raise DatasetError(
-                f"{source}: column '{name}', row {where[0]}: expected 0 or 1, got {got}"
+                f"{source}: column '{name}', row {where[0]}: expected 0 or 1, got {received}"
             )
     return array.astype(np.bool_)
 

@@ -215,9 +215,9 @@ def _header(file: h5py.File, source: str) -> tuple[Spec, dict[str, Any], str]:
     texts = {name: attribute(file, name) for name in ("spec", "attributes", "content_hash")}
     for name, text in texts.items():
         if not isinstance(text, str):
-            got = "none" if text is None else f"the number {text}"
+            received = "none" if text is None else f"the number {text}"
             raise DatasetError(
-                f"{source}: attribute '{name}': expected text, got {got}; write it with "
+                f"{source}: attribute '{name}': expected text, got {received}; write it with "
                 "write_dataset"
             )
     spec = read_spec(texts["spec"], source)

@@ -138,10 +138,10 @@ class BatchStream:
         try:
             left: dict[str, np.ndarray] = {}
             while True:
-                found = ahead.get()
-                if isinstance(found, BaseException):
-                    raise found
-                fresh, ends = found
+                batch = ahead.get()
+                if isinstance(batch, BaseException):
+                    raise batch
+                fresh, ends = batch
                 rows = {n: np.concatenate([left[n], c]) if left else c for n, c in fresh.items()}
                 n = len(next(iter(rows.values()))) // self.batch_size
                 for i in range(n):
@@ -214,8 +214,8 @@ class BatchStream:
     def _order(self, epoch: int) -> Int[np.ndarray, " block"]:
         return self._random(epoch, 0).permutation(self._blocks)
 
-    def _random(self, epoch: int, what: int) -> np.random.Generator:
-        return np.random.default_rng([self.seed, *self.shard, epoch, what])
+    def _random(self, epoch: int, purpose: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, *self.shard, epoch, purpose])
 
     def _rows_of(self, block: int) -> Int[np.ndarray, " row"]:
         """The rows of a block that are used, counted from its start."""

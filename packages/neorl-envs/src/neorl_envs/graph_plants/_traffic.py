@@ -198,8 +198,8 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
         passes = jnp.minimum(1, room / jnp.maximum(wanted, 1e-6))
         sent = sent * jax.ops.segment_min(passes[after], before, len(room))
         inflow = jax.ops.segment_sum(sent[before] * parts, after, len(room))
-        asked = params.arrivals * (1 + params.chance * noise)
-        entered = jnp.minimum(asked, jnp.maximum(room - inflow, 0))
+        demand = params.arrivals * (1 + params.chance * noise)
+        entered = jnp.minimum(demand, jnp.maximum(room - inflow, 0))
         # The clip takes off what float32 rounds, and nothing else.
         queues = jnp.clip(state.queues - sent + inflow + entered, 0, STORAGE)
         new = TrafficState(queues, green, state.time + 1)
@@ -212,7 +212,7 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
             applied=green,
             terminated=never,
             truncated=new.time >= self.horizon,
-            info=Flows(jnp.sum(entered), LEAVING * jnp.sum(sent), jnp.sum(asked - entered)),
+            info=Flows(jnp.sum(entered), LEAVING * jnp.sum(sent), jnp.sum(demand - entered)),
         )
 
     def _observe(self, state: TrafficState) -> Float[Array, " obs"]:

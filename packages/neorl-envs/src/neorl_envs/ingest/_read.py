@@ -105,10 +105,10 @@ def _read(name: str, reader: Reader, path: Path, memory_map: bool) -> Dataset:
     except Exception as error:
         raise DatasetError(_blamed(name, path, error)) from error
     if not isinstance(dataset, Dataset):
-        got = type(dataset).__name__
+        received = type(dataset).__name__
         raise DatasetError(
-            f"{path}: the reader {name!r} ({READERS.origin(name)}) returned a {got}; expected a "
-            "Dataset, as dataset_from_columns makes one"
+            f"{path}: the reader {name!r} ({READERS.origin(name)}) returned a {received}; expected "
+            "a Dataset, as dataset_from_columns makes one"
         )
     check_columns(dataset.spec, dataset.transitions, source=str(path))
     check_episodes(str(path), dataset.transitions, dataset.episode_starts)

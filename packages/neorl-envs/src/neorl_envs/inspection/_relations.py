@@ -39,7 +39,7 @@ def delays(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
 
     Source: Box, Jenkins and Reinsel, Time series analysis, 1994, section 11.2 (prewhitening).
     """
-    found = []
+    lines = []
     step_u, step_y = (_steps(column, sample.episode) for column in (sample.action, sample.obs))
     known = [_later(step_y, lag) for lag in range(EXPLAINING_ROWS)]
     own = [_later(step_u, lag) for lag in range(1, EXPLAINING_ROWS)]
@@ -49,7 +49,7 @@ def delays(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
             answer = _first_lag(step_u[:, i], step_y[:, j])
             if answer is not None:
                 lag, value, rows = answer
-                found.append(
+                lines.append(
                     {
                         "action": action.name,
                         "obs": observed.name,
@@ -58,7 +58,7 @@ def delays(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
                         "rows": rows,
                     }
                 )
-    return found
+    return lines
 
 
 def _steps(column: np.ndarray, episode: np.ndarray) -> np.ndarray:
@@ -91,7 +91,7 @@ def _later(column: np.ndarray, rows: int) -> np.ndarray:
 
 def _first_lag(action: np.ndarray, observed: np.ndarray) -> tuple[int, float, int] | None:
     """Lag from 1 on with which an answer begins, and correlation and rows of its strongest lag."""
-    found: dict[int, tuple[float, int]] = {}
+    correlations: dict[int, tuple[float, int]] = {}
     # The steps hold NaN at the start of every episode, so no pair spans two unless an episode is
     # shorter than the lag; those pairs are noise and few.
     for lag in range(1, min(LONGEST_DELAY, len(action) - 2) + 1):
@@ -104,11 +104,11 @@ def _first_lag(action: np.ndarray, observed: np.ndarray) -> tuple[int, float, in
         scale = np.sqrt((u**2).sum() * (y**2).sum())
         value = float((u * y).sum() / scale) if scale > 0 else 0.0
         if abs(value) > SIGNIFICANT / np.sqrt(rows):
-            found[lag] = value, rows
-    if not found:
+            correlations[lag] = value, rows
+    if not correlations:
         return None
-    strongest, rows = max(found.values(), key=lambda each: abs(each[0]))
-    begins = min(lag for lag, (value, _) in found.items() if value / strongest >= BEGINS)
+    strongest, rows = max(correlations.values(), key=lambda each: abs(each[0]))
+    begins = min(lag for lag, (value, _) in correlations.items() if value / strongest >= BEGINS)
     return begins, strongest, rows
 
 

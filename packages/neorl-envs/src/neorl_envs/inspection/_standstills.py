@@ -47,8 +47,8 @@ class Standstills:
         """Takes standstills that have ended."""
         self.lengths += np.bincount(np.minimum(lengths, MOST_COUNTED), minlength=MOST_COUNTED + 1)
         some = np.argsort(-lengths, kind="stable")[:LONGEST_KEPT]
-        found = [*self.longest, *((int(lengths[i]), int(firsts[i])) for i in some)]
-        self.longest = heapq.nlargest(LONGEST_KEPT, found)
+        stretches = [*self.longest, *((int(lengths[i]), int(firsts[i])) for i in some)]
+        self.longest = heapq.nlargest(LONGEST_KEPT, stretches)
 
     @property
     def usual(self) -> int:
@@ -64,7 +64,7 @@ def standstills(column: np.ndarray, dataset: Dataset) -> list[Standstills]:
     with its episode, and at a masked row in any case.
     """
     width = column.shape[1]
-    found = [Standstills() for _ in range(width)]
+    channels = [Standstills() for _ in range(width)]
     first, length = np.zeros(width, np.int64), np.zeros(width, np.int64)
     linked = _linked(dataset)
     for rows in blocks(dataset.n_rows, column):
@@ -72,7 +72,7 @@ def standstills(column: np.ndarray, dataset: Dataset) -> list[Standstills]:
         values = np.asarray(column[start : rows.stop])
         link = linked[start + 1 : rows.stop]
         same = (values[1:] == values[:-1]) & link[:, None]
-        for i, channel in enumerate(found):
+        for i, channel in enumerate(channels):
             channel.steps += int(link.sum())
             channel.moves += int((link & ~same[:, i]).sum())
             ends = np.flatnonzero(~same[:, i])  # in steps of this block
@@ -86,9 +86,9 @@ def standstills(column: np.ndarray, dataset: Dataset) -> list[Standstills]:
             firsts[0] = first[i] if length[i] else firsts[0]
             channel.end(firsts, lengths)
             first[i], length[i] = start + ends[-1] + 1, len(same) - 1 - ends[-1]
-    for i, channel in enumerate(found):
+    for i, channel in enumerate(channels):
         channel.end(first[i : i + 1], length[i : i + 1])
-    return found
+    return channels
 
 
 def _linked(dataset: Dataset) -> np.ndarray:

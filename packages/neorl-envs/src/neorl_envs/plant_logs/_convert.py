@@ -163,10 +163,10 @@ def _paths(patterns: Sequence[str | os.PathLike[str]], folder: Path, source: str
     paths: list[Path] = []
     for pattern in map(str, patterns):
         plain_path = folder / pattern
-        found = [plain_path] if plain_path.exists() else sorted(_glob(folder, pattern))
-        if not found:
+        matches = [plain_path] if plain_path.exists() else sorted(_glob(folder, pattern))
+        if not matches:
             raise InputError(f"{source}: log.files: no file {pattern!r} in {folder}")
-        paths += found
+        paths += matches
     return list(dict.fromkeys(paths))
 
 
@@ -187,7 +187,7 @@ def _why(config: PlantLog, valid: np.ndarray, counts: Counter[str], tally: Tally
 def _lost(tag: Tag, tally: Tally) -> str:
     """A tag, and what became of all its values."""
     counts = tally.tags.get(tag.name, Counter())
-    parts = [f"{number} {what}" for what, number in counts.items() if what != OUTSIDE]
+    parts = [f"{number} {reason}" for reason, number in counts.items() if reason != OUTSIDE]
     if counts[OUTSIDE]:
         least, most = tally.extent[tag.name]
         parts.append(

@@ -311,8 +311,8 @@ def _without_unknown_ends(
         if not known[rows].any():
             kept[rows] = False
             continue
-        said = np.flatnonzero(known[rows] | terminated[rows])
-        kept[rows[: said[0]]] = False
-        kept[rows[said[-1] + 1 :]] = False
+        informative = np.flatnonzero(known[rows] | terminated[rows])
+        kept[rows[: informative[0]]] = False
+        kept[rows[informative[-1] + 1 :]] = False
     counts["left out: unknown at an end of an episode"] += int((usable & ~kept).sum())
     return kept

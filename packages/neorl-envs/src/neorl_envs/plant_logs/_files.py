@@ -146,8 +146,8 @@ def records(file: BinaryIO | Utf8, at_once: int, source: str) -> Iterator[bytes]
         DatasetError: If a row does not end.
     """
     rest, first = b"", True
-    while got := file.read(max(at_once, len(rest))):
-        text = rest + got
+    while chunk := file.read(max(at_once, len(rest))):
+        text = rest + chunk
         end = _last_end(text)
         if text[:end].isspace():  # no table by itself; it goes with what follows
             end = 0
@@ -177,8 +177,8 @@ def _last_end(text: bytes) -> int:
 
 def _head(text: bytes) -> bytes:
     """Empty lines and the header."""
-    found = HEAD.match(text)
-    return found.group() if found else text
+    match = HEAD.match(text)
+    return match.group() if match else text
 
 
 def _require(path: Path, frame: pl.LazyFrame, wanted: Sequence[str]) -> None:

@@ -242,8 +242,8 @@ def _day_or_month(path: Path, rows: pl.DataFrame, column: str, kind: str) -> tup
 def _has_number(row: pl.DataFrame) -> bool:
     """Whether a cell is a number, under either decimal mark."""
     cells = pl.Series([str(x).strip() for x in row.row(0) if x is not None], dtype=pl.String)
-    found = (parse(cells, Notation(mark)) for mark in (".", ","))
-    return any(bool(number.is_finite().any()) for number, _ in found)
+    readings = (parse(cells, Notation(mark)) for mark in (".", ","))
+    return any(bool(number.is_finite().any()) for number, _ in readings)
 
 
 def _units(header: pl.DataFrame, columns: list[str]) -> dict[str, str]:

@@ -97,10 +97,10 @@ class Rows:
         self.stretches: list[Stretch] = []
         room = at_once  # rows that are not computed again to be written
         for periods in timeline.stretches:
-            found = self._looked_at(periods, room)
-            if found is not None and found.flags.kept.any():
-                room -= len(periods) if found.columns else 0
-                self.stretches.append(found)
+            stretch = self._looked_at(periods, room)
+            if stretch is not None and stretch.flags.kept.any():
+                room -= len(periods) if stretch.columns else 0
+                self.stretches.append(stretch)
         self.counts["stretches without a gap"] = len(timeline.stretches)
 
     @property
@@ -140,8 +140,8 @@ class Rows:
             self._count_unknown(part, signals, where)
             met = int(signals.block[where.first : where.last + 1].max(initial=met))
         whole = len(periods) <= min(room, self._at_once)
-        found = flags(signals, self._config, self.counts)
-        return Stretch(periods, signals, found, columns if whole else None)
+        row_flags = flags(signals, self._config, self.counts)
+        return Stretch(periods, signals, row_flags, columns if whole else None)
 
     def _count_unknown(self, part: Piece, signals: Signals, where: Where) -> None:
         """Counts which tags are unknown where rows begin."""
@@ -172,10 +172,10 @@ class Rows:
         for tag in self._config.of_role("mode"):
             known = self._words.get(tag.name, Words()).known
             automatic = [code for word, code in known.items() if word in tag.automatic]
-            found = samples[tag.name]
-            is_automatic = np.isin(found.value, automatic) * 1.0
+            mode = samples[tag.name]
+            is_automatic = np.isin(mode.value, automatic) * 1.0
             part.values[f"{tag.name} is automatic"] = _in_force(
-                times, TagSamples(found.at, is_automatic)
+                times, TagSamples(mode.at, is_automatic)
             )
         return part
 

@@ -54,7 +54,7 @@ class Clock:
             self._require(column, rows, column.is_null(), "as a stamp")
             naive = column.cast(pl.Datetime("ns", column.dtype.time_zone))
             zoned = column.dtype.time_zone is not None
-            found = naive.to_physical() if zoned else self._local(naive, column, rows)
+            stamps = naive.to_physical() if zoned else self._local(naive, column, rows)
         elif not (column.dtype.is_numeric() or column.dtype in (pl.String, pl.Date)):
             raise DatasetError(
                 f"{self.source}: column '{self.files.timestamp}' holds {column.dtype}, expected "
@@ -64,12 +64,14 @@ class Clock:
             scale = NUMBERS[self.files.timestamp_format]
             number = column.cast(pl.Float64, strict=False)
             whole = column.cast(pl.Int64, strict=False)
-            found = (whole * scale).fill_null((number * scale).round().cast(pl.Int64, strict=False))
-            self._require(column, rows, found.is_null(), "as a number of seconds since 1970")
+            stamps = (whole * scale).fill_null(
+                (number * scale).round().cast(pl.Int64, strict=False)
+            )
+            self._require(column, rows, stamps.is_null(), "as a number of seconds since 1970")
         else:
-            found = self._text(column.cast(pl.String), rows)
-        self._count(found)
-        return found
+            stamps = self._text(column.cast(pl.String), rows)
+        self._count(stamps)
+        return stamps
 
     def _text(self, column: pl.Series, rows: pl.Series) -> pl.Series:
         pattern = self.files.timestamp_format
@@ -159,8 +161,8 @@ class Clock:
                 f"{column[first]!r} {how}"
             )
 
-    def _count(self, found: pl.Series) -> None:
-        stamps = found.drop_nulls().to_numpy()
+    def _count(self, times: pl.Series) -> None:
+        stamps = times.drop_nulls().to_numpy()
         if len(stamps):
             before = np.append(self.latest, stamps[:-1])
             self.out_of_order += int((stamps < before).sum())

@@ -61,10 +61,10 @@ class Tally:
     undecided: dict[str, tuple[str, int, str]] = dataclasses.field(default_factory=dict)
     decided: set[str] = dataclasses.field(default_factory=set)
 
-    def count(self, tag: str, what: str, number: int) -> None:
+    def count(self, tag: str, reason: str, number: int) -> None:
         """Adds to what became of the values of a tag."""
         if number:
-            self.tags.setdefault(tag, Counter())[what] += number
+            self.tags.setdefault(tag, Counter())[reason] += number
 
     def saw(self, tag: str, values: pl.Series) -> None:
         """Widens what was read of a tag by more of its values; nulls say nothing."""

@@ -74,20 +74,20 @@ def compare_log(
 
 def _by_statistics(record: PublishedLog, dataset: Dataset, here: str) -> Comparison:
     elsewhere = f"no hash is published for {here}"
-    found = _differences(record, dataset)
-    if found:
-        return Comparison("differs", f"{elsewhere}, and {found[0]}")
+    differences = _differences(record, dataset)
+    if differences:
+        return Comparison("differs", f"{elsewhere}, and {differences[0]}")
     return Comparison("close", f"{elsewhere}; rows, returns and means agree with those elsewhere")
 
 
 def _differences(record: PublishedLog, dataset: Dataset) -> list[str]:
     rows, returns = dataset.transitions, dataset.episode_returns()
-    found = []
+    differences = []
     if abs(dataset.n_rows - record.rows) > ROWS * record.rows:
-        found.append(f"{dataset.n_rows} rows are not the published {record.rows}")
+        differences.append(f"{dataset.n_rows} rows are not the published {record.rows}")
     off = abs(returns.mean() - record.returns[0])
     if off > MEANS * record.returns[1] + 1e-4 * abs(record.returns[0]):
-        found.append(f"the mean return {returns.mean():.6g} is not {record.returns[0]:.6g}")
+        differences.append(f"the mean return {returns.mean():.6g} is not {record.returns[0]:.6g}")
     for name, column, means, channels in (
         ("observation", rows.obs, record.obs, dataset.spec.obs),
         ("action", rows.action, record.action, dataset.spec.action),
@@ -96,5 +96,7 @@ def _differences(record: PublishedLog, dataset: Dataset) -> list[str]:
         slack = MEANS * values.std(axis=0) + 1e-4 * np.abs(means)
         for i in np.flatnonzero(np.abs(values.mean(axis=0) - means) > slack):
             mean = values[:, i].mean()
-            found.append(f"the mean {name} {channels[i].name}, {mean:.6g}, is not {means[i]:.6g}")
-    return found
+            differences.append(
+                f"the mean {name} {channels[i].name}, {mean:.6g}, is not {means[i]:.6g}"
+            )
+    return differences

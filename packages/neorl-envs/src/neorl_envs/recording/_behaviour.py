@@ -110,10 +110,10 @@ class BehaviourPolicy(eqx.Module):
     def sent(self, carry: BehaviourCarry, action: Float[Array, " act"]) -> BehaviourCarry:
         """What the plant received, less the test signal; what is in manual is followed."""
         manual, received = in_manual(self.plan, carry.operators), action - carry.signal
-        told = received
+        to_controller = received
         if hasattr(self.controller, "follow"):
-            told = jnp.where(manual, jnp.nan, received)
-        control = self.controller.sent(carry.control, told)
+            to_controller = jnp.where(manual, jnp.nan, received)
+        control = self.controller.sent(carry.control, to_controller)
         if hasattr(self.controller, "follow"):
             control = follow(self.controller, control, jnp.where(manual, received, jnp.nan))
         return carry._replace(control=control, position=action)
@@ -134,6 +134,6 @@ def behaviour_policies(
     Returns:
         One policy for each controller, in its order.
     """
-    found: Mapping[str, Policy] = env.tunings() if controllers is None else controllers
+    policies: Mapping[str, Policy] = env.tunings() if controllers is None else controllers
     operators = env.operator_plan() if plan is None else plan
-    return {name: BehaviourPolicy(policy, operators) for name, policy in found.items()}
+    return {name: BehaviourPolicy(policy, operators) for name, policy in policies.items()}

@@ -145,11 +145,11 @@ def _begun(path: Path, request: Mapping[str, Any]) -> tuple[list[Shard] | None, 
     if not manifest.request:
         raise DatasetError(f"{path}: a complete log is there already; choose another path")
     for name in {**request, **manifest.request}:
-        asked, begun = request.get(name), manifest.request.get(name)
-        if asked != begun:
+        requested, begun = request.get(name), manifest.request.get(name)
+        if requested != begun:
             raise DatasetError(
-                f"{path}: a log was begun there with {name} = {begun}, and {asked} is asked for; "
-                "ask for the same to go on, or choose another path"
+                f"{path}: a log was begun there with {name} = {begun}, and {requested} is asked "
+                "for; ask for the same to go on, or choose another path"
             )
     lengths = [nothing]
     for shard, file in zip(manifest.shards, manifest.paths(path), strict=True):

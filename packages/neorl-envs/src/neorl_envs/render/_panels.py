@@ -49,18 +49,18 @@ def panels(channels: Sequence[Channel], wanted: Sequence[str] | None = None) -> 
             if name not in names:
                 raise unknown_name("channel", name, [*names, ALL])
         return tuple(_one(channels, names.index(name)) for name in chosen)
-    found: list[Panel] = []
+    drawn: list[Panel] = []
     start = 0
     while start < len(channels):
         end, label = _alike(channels, start)
         if end - start < FEWEST:
-            found.append(_one(channels, start))
+            drawn.append(_one(channels, start))
             start += 1
             continue
         tails = tuple(name[len(label) :].lstrip("_") for name in names[start:end])
-        found.append(Panel(label, channels[start].unit, tuple(range(start, end)), tails))
+        drawn.append(Panel(label, channels[start].unit, tuple(range(start, end)), tails))
         start = end
-    return tuple(found)
+    return tuple(drawn)
 
 
 def measured_panels(

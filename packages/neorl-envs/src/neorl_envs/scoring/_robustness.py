@@ -109,16 +109,16 @@ def robustness(
         >>> import neorl_envs
         >>> env = neorl_envs.make("DMSD-v0")
         >>> policy = env.tunings()[env.reference]
-        >>> found = robustness(env, policy, jax.random.split(jax.random.key(0), 100))
+        >>> scored = robustness(env, policy, jax.random.split(jax.random.key(0), 100))
         ... # doctest: +SKIP
     """
     if len(keys) < 2:
         raise ValueError(f"an error needs at least 2 episodes, got {len(keys)}")
     chosen = test_mode(env.name) if factors is None else dict(factors)
-    found = []
+    sides = []
     for plant in (env, shifted(env, chosen)):
         plant = plant if around is None else around(plant)
         sums = jax.device_get(score_episodes(plant, policy, keys, spread=spread))
-        found.append((sums, scores(plant, sums)))
-    (train, train_scores), (test, test_scores) = found
+        sides.append((sums, scores(plant, sums)))
+    (train, train_scores), (test, test_scores) = sides
     return Robustness(chosen, train, test, train_scores, test_scores)

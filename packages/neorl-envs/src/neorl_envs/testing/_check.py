@@ -88,15 +88,15 @@ def check_environment(env: Any, *, seed: int = 0, eager: bool = True) -> tuple[F
     if fault:
         return (kept,)
     try:
-        found = evidence(env, seed)
+        measured = evidence(env, seed)
     except Exception as error:  # whatever a plant of someone else raises is a finding
         return (_why_it_cannot_be_run(env, error),)
     laws = {name: law for name, law in LAWS.items() if eager or name != EAGER}
-    return (kept, *(_finding(name, law, found) for name, law in laws.items()))
+    return (kept, *(_finding(name, law, measured) for name, law in laws.items()))
 
 
-def _finding(name: str, law: Callable[[Evidence], str | Unchecked], found: Evidence) -> Finding:
-    answer = law(found)
+def _finding(name: str, law: Callable[[Evidence], str | Unchecked], measured: Evidence) -> Finding:
+    answer = law(measured)
     return (
         Finding(name, "", answer.reason) if isinstance(answer, Unchecked) else Finding(name, answer)
     )

@@ -120,22 +120,22 @@ def world_keys(key: PRNGKeyArray) -> PRNGKeyArray:
 
 
 def first_steps(
-    found: Evidence, worlds: tuple[int, ...], *, compiled: bool
+    evidence: Evidence, worlds: tuple[int, ...], *, compiled: bool
 ) -> list[tuple[np.ndarray, Step]]:
     """First observation and step of every world, as single calls of ``reset`` and ``step``."""
-    env = found.env
+    env = evidence.env
 
     def opening(params: Any, key: PRNGKeyArray, action: Any) -> tuple[Any, Step]:
         for_reset, for_steps = jax.random.split(key)
         state, obs = env.reset(params, for_reset)
-        first = jax.random.split(for_steps, found.spec.horizon)[0]
+        first = jax.random.split(for_steps, evidence.spec.horizon)[0]
         return obs, env.step(params, state, action, first)[1]
 
     run = jax.jit(opening) if compiled else opening
-    keys, actions = world_keys(found.key), _actions(found.spec, found.seed)
+    keys, actions = world_keys(evidence.key), _actions(evidence.spec, evidence.seed)
     answers = []
     for world in worlds:
-        params = jax.tree.map(lambda leaf, i=world: jnp.asarray(leaf[i]), found.params)
+        params = jax.tree.map(lambda leaf, i=world: jnp.asarray(leaf[i]), evidence.params)
         answer = run(params, keys[world], jnp.asarray(actions[world, 0]))
         answers.append(jax.device_get(answer))
     return answers

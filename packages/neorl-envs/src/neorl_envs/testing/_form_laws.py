@@ -26,39 +26,39 @@ def it_is_a_plant(env: Any) -> str:
     return f"bands names {unknown[0]!r}, which is not observed" if unknown else ""
 
 
-def a_wrong_shape_is_refused(found: Evidence) -> str:
+def a_wrong_shape_is_refused(evidence: Evidence) -> str:
     """An action of another length is refused while it is traced, not broadcast."""
-    params = jax.tree.map(lambda leaf: leaf[0], found.params)
-    start = jax.tree.map(lambda leaf: leaf[0], found.start)
-    n = found.spec.n_action
+    params = jax.tree.map(lambda leaf: leaf[0], evidence.params)
+    start = jax.tree.map(lambda leaf: leaf[0], evidence.start)
+    n = evidence.spec.n_action
     for shape in ((n + 1,), (), (1, n)):
         wrong = jnp.zeros(shape)
         try:
-            jax.eval_shape(found.env.step, params, start, wrong, found.key)
+            jax.eval_shape(evidence.env.step, params, start, wrong, evidence.key)
         except (ValueError, TypeError):
             continue
         return f"an action of shape {shape} is accepted, expected ({n},)"
     return ""
 
 
-def an_unknown_preset_is_refused(found: Evidence) -> str:
+def an_unknown_preset_is_refused(evidence: Evidence) -> str:
     """``default_params`` knows ``"plant"``, and refuses what it does not know."""
-    found.env.default_params("plant")
+    evidence.env.default_params("plant")
     try:
-        found.env.default_params("no such preset")
+        evidence.env.default_params("no such preset")
     except ValueError:
         return ""
     return "default_params accepts an unknown preset; raise ValueError"
 
 
-def its_own_parameters_are_physical(found: Evidence) -> str:
+def its_own_parameters_are_physical(evidence: Evidence) -> str:
     """``check_params``, where a plant has it, accepts what the plant itself declares and draws."""
-    check = getattr(found.env, "check_params", None)
+    check = getattr(evidence.env, "check_params", None)
     if check is None:
         return ""
-    drawn = jax.tree.map(lambda leaf: leaf[0], found.params)
+    drawn = jax.tree.map(lambda leaf: leaf[0], evidence.params)
     try:
-        check(found.env.default_params())
+        check(evidence.env.default_params())
         check(drawn)
     except ValueError as error:
         return str(error)
@@ -87,61 +87,61 @@ def the_state_keeps_its_form(env: Any) -> str:
     return ""
 
 
-def a_second_call_does_not_trace_again(found: Evidence) -> str:
+def a_second_call_does_not_trace_again(evidence: Evidence) -> str:
     """Three calls with different keys and actions use one compiled program."""
-    return "" if found.traces == 1 else f"three calls were traced {found.traces} times"
+    return "" if evidence.traces == 1 else f"three calls were traced {evidence.traces} times"
 
 
-def a_key_is_used_once(found: Evidence) -> str:
+def a_key_is_used_once(evidence: Evidence) -> str:
     """No key decides two draws, which would then go together; checked while traced."""
-    params = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), found.params)
-    start = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), found.start)
-    action = jnp.zeros(found.spec.n_action)
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), evidence.params)
+    start = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), evidence.start)
+    action = jnp.zeros(evidence.spec.n_action)
 
     def draw(key: PRNGKeyArray) -> Any:
-        return found.env.sample_params(key)
+        return evidence.env.sample_params(key)
 
     def reset(key: PRNGKeyArray) -> Any:
-        return found.env.reset(params, key)
+        return evidence.env.reset(params, key)
 
     def step(key: PRNGKeyArray) -> Any:
-        return found.env.step(params, start, action, key)
+        return evidence.env.step(params, start, action, key)
 
     for name, call in {"sample_params": draw, "reset": reset, "step": step}.items():
         try:
             with jax.debug_key_reuse(True):
-                jax.jit(call).trace(found.key)
+                jax.jit(call).trace(evidence.key)
         except jax.errors.KeyReuseError:
             return f"{name} uses a key twice, so that draws go together; split it"
     return ""
 
 
-def a_batch_equals_single_steps(found: Evidence) -> str:
+def a_batch_equals_single_steps(evidence: Evidence) -> str:
     """``vmap`` over worlds and ``scan`` over time give the numbers of a single compiled step."""
-    return _compared(found, compiled=True)
+    return _compared(evidence, compiled=True)
 
 
-def compiled_equals_eager(found: Evidence) -> str:
+def compiled_equals_eager(evidence: Evidence) -> str:
     """Without ``jit`` the numbers are the same, and the functions keep nothing between calls."""
-    fault = _compared(found, compiled=False)
+    fault = _compared(evidence, compiled=False)
     if fault:
         return fault
-    (_, first), (_, second) = first_steps(found, (0, 0), compiled=False)
+    (_, first), (_, second) = first_steps(evidence, (0, 0), compiled=False)
     same = all(np.array_equal(a, b) for a, b in zip(first[:5], second[:5], strict=True))
     return "" if same else "two eager calls with the same arguments differ: a function has memory"
 
 
-def _compared(found: Evidence, *, compiled: bool) -> str:
-    what = "a compiled" if compiled else "an eager"
+def _compared(evidence: Evidence, *, compiled: bool) -> str:
+    form = "a compiled" if compiled else "an eager"
     worlds = (0, 1)
-    answers = first_steps(found, worlds, compiled=compiled)
+    answers = first_steps(evidence, worlds, compiled=compiled)
     for world, (first, step) in zip(worlds, answers, strict=True):
-        if not _near(first, found.first[world], found.first[world]):
-            return f"the first observation differs from that of {what} call"
+        if not _near(first, evidence.first[world], evidence.first[world]):
+            return f"the first observation differs from that of {form} call"
         for name in ("obs", "reward", "cost", "applied"):
-            batch = getattr(found.steps, name)
+            batch = getattr(evidence.steps, name)
             if not _near(getattr(step, name), batch[world, 0], batch[world]):
-                return f"{name} of the first step differs from that of {what} single step"
+                return f"{name} of the first step differs from that of {form} single step"
     return ""
 
 

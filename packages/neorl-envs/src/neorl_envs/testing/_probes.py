@@ -26,18 +26,18 @@ class Probe(NamedTuple):
     key: PRNGKeyArray
 
 
-def probes(found: Evidence) -> Probe:
+def probes(evidence: Evidence) -> Probe:
     """Three states of every world, the last one that before its end."""
     rows = []
-    for world, alive in enumerate(found.alive):
+    for world, alive in enumerate(evidence.alive):
         times = np.flatnonzero(alive)
         rows += [(world, times[int(part * (len(times) - 1))]) for part in (0.1, 0.5, 1.0)]
     world, time = np.asarray(rows).T
     return Probe(
-        jax.tree.map(lambda leaf: np.asarray(leaf)[world], found.params),
-        jax.tree.map(lambda leaf: np.asarray(leaf)[world, time], found.states),
-        found.actions[world, time],
-        jax.random.split(jax.random.fold_in(found.key, 11), len(rows)),
+        jax.tree.map(lambda leaf: np.asarray(leaf)[world], evidence.params),
+        jax.tree.map(lambda leaf: np.asarray(leaf)[world, time], evidence.states),
+        evidence.actions[world, time],
+        jax.random.split(jax.random.fold_in(evidence.key, 11), len(rows)),
     )
 
 

@@ -40,21 +40,21 @@ def of_simulated_plants(law: Callable[[Evidence], str | Unchecked]) -> Law:
     """The law, which asks nothing of a plant of another kind and says so."""
 
     @functools.wraps(law)
-    def checked(found: Evidence) -> str | Unchecked:
-        if isinstance(found.env, SimulatedPlant):
-            return law(found)
+    def checked(evidence: Evidence) -> str | Unchecked:
+        if isinstance(evidence.env, SimulatedPlant):
+            return law(evidence)
         return Unchecked("this needs the declarations of a SimulatedPlant; test it yourself")
 
     return checked
 
 
 @of_simulated_plants
-def instruments_only_show(found: Evidence) -> str:
+def instruments_only_show(evidence: Evidence) -> str:
     """Other noise of the instruments changes readings, and no reward, cost, ending or state.
 
     What an episode is worth is a matter of the true state, never of its readings.
     """
-    env = found.env
+    env = evidence.env
 
     def two(params: Any, state: Any, action: Any, key: Any) -> Any:
         noise = env.sample_noise(params, key)
@@ -77,7 +77,7 @@ def instruments_only_show(found: Evidence) -> str:
             )
         return answers
 
-    first, second = of_every_probe(two, probes(found))
+    first, second = of_every_probe(two, probes(evidence))
     for name, value in first.items():
         if first_difference(value, second[name], ROUNDING):
             return (
@@ -88,9 +88,9 @@ def instruments_only_show(found: Evidence) -> str:
 
 
 @of_simulated_plants
-def rewards_and_costs_follow_the_declarations(found: Evidence) -> str:
+def rewards_and_costs_follow_the_declarations(evidence: Evidence) -> str:
     """A step's reward is :meth:`reward` of the true state, its costs and trips are the limits'."""
-    env = found.env
+    env = evidence.env
 
     def both(params: Any, state: Any, action: Any, key: Any) -> Any:
         after, step = env.step(params, state, action, key)
@@ -101,7 +101,7 @@ def rewards_and_costs_follow_the_declarations(found: Evidence) -> str:
         cost = lim.violation_costs(env.limits, env.costs, margin, reward)
         return (step.reward, step.cost, step.info.trip), (reward, cost, trip)
 
-    answered, declared = of_every_probe(both, probes(found))
+    answered, declared = of_every_probe(both, probes(evidence))
     for name, a, b in zip(("reward", "cost", "info.trip"), answered, declared, strict=True):
         if first_difference(a, b, RELATIVE):
             return f"{name} of a step is not what the plant's reward and limits make of its state"
@@ -109,9 +109,9 @@ def rewards_and_costs_follow_the_declarations(found: Evidence) -> str:
 
 
 @of_simulated_plants
-def a_trip_has_its_price(found: Evidence) -> str | Unchecked:
+def a_trip_has_its_price(evidence: Evidence) -> str | Unchecked:
     """Where a limit ends the episode, the reward of that step is lower for it."""
-    env = found.env
+    env = evidence.env
     if not any(limit.trip for limit in env.limits):
         return ""
 
@@ -120,17 +120,17 @@ def a_trip_has_its_price(found: Evidence) -> str | Unchecked:
         moments = _moments(params, state, after)
         return [env.reward(*moments, jnp.asarray(trip)) for trip in (False, True)]
 
-    without, tripped = of_every_probe(both, probes(found))
+    without, tripped = of_every_probe(both, probes(evidence))
     if (np.asarray(tripped) < np.asarray(without)).all():
         return ""
     return "a trip takes nothing off the reward, so that ending an episode early is free"
 
 
 @of_simulated_plants
-def another_key_gives_other_draws(found: Evidence) -> str:
+def another_key_gives_other_draws(evidence: Evidence) -> str:
     """Noise, starts and uncertain constants differ between keys where they are declared."""
-    env = found.env
-    keys = jax.random.split(jax.random.fold_in(found.key, 12), 8)
+    env = evidence.env
+    keys = jax.random.split(jax.random.fold_in(evidence.key, 12), 8)
     params = env.default_params()
     fault = _constants_that_stay(env, jax.device_get(jax.vmap(env.sample_params)(keys)))
     if fault:
@@ -142,7 +142,7 @@ def another_key_gives_other_draws(found: Evidence) -> str:
         return "reset starts the plant alike for every key, though initial_spread is declared"
     if noisy.any() and _alike(first[:, noisy]):
         return "reset shows the same readings for every key, though noise is declared"
-    middle = jnp.asarray(found.actions[0, 0])
+    middle = jnp.asarray(evidence.actions[0, 0])
     start = jax.tree.map(lambda leaf: leaf[0], state)
 
     def step(key: Any) -> Any:
@@ -162,11 +162,11 @@ def another_key_gives_other_draws(found: Evidence) -> str:
 
 
 @of_simulated_plants
-def draws_do_not_go_together(found: Evidence) -> str:
+def draws_do_not_go_together(evidence: Evidence) -> str:
     """No two numbers of :meth:`sample_noise` rise and fall together over many keys."""
-    params = found.env.default_params()
-    keys = jax.random.split(jax.random.fold_in(found.key, 13), DRAWS)
-    drawn = jax.device_get(jax.jit(jax.vmap(found.env.sample_noise, (None, 0)))(params, keys))
+    params = evidence.env.default_params()
+    keys = jax.random.split(jax.random.fold_in(evidence.key, 13), DRAWS)
+    drawn = jax.device_get(jax.jit(jax.vmap(evidence.env.sample_noise, (None, 0)))(params, keys))
     names, columns = [], []
     for path, leaf in jax.tree_util.tree_leaves_with_path(drawn):
         flat = np.asarray(leaf, np.float64).reshape(DRAWS, -1)
@@ -186,9 +186,9 @@ def draws_do_not_go_together(found: Evidence) -> str:
 
 
 @of_simulated_plants
-def clean_has_no_chance(found: Evidence) -> str:
+def clean_has_no_chance(evidence: Evidence) -> str:
     """The preset ``"clean"`` has no noise, dead time, lag or random start, and its constants."""
-    env = found.env
+    env = evidence.env
     params = env.default_params("clean")
 
     def shown(_: Any, state: Any, action: Any, key: Any) -> Any:
@@ -201,7 +201,7 @@ def clean_has_no_chance(found: Evidence) -> str:
             )
         return [step.obs for _, step in rows]
 
-    first, second = of_every_probe(shown, probes(found))
+    first, second = of_every_probe(shown, probes(evidence))
     if first_difference(first, second, ROUNDING):
         return "the readings of the preset 'clean' are noisy"
     silent = {
@@ -220,13 +220,13 @@ def clean_has_no_chance(found: Evidence) -> str:
 
 
 @of_simulated_plants
-def a_period_takes_dt(found: Evidence) -> str | Unchecked:
+def a_period_takes_dt(evidence: Evidence) -> str | Unchecked:
     """:meth:`evolve` moves the plant as its :meth:`derivative` does in ``dt`` seconds.
 
     SciPy integrates the derivative from states inside the episodes; the middle one of the relative
     differences counts, since events (a backwash, a new coil) fall into some periods.
     """
-    env, probe = found.env, probes(found)
+    env, probe = evidence.env, probes(evidence)
     if type(env).derivative is SimulatedPlant.derivative:
         return Unchecked(
             "no derivative is declared, so nothing here knows how far the plant moves in dt; "
@@ -241,7 +241,7 @@ def a_period_takes_dt(found: Evidence) -> str | Unchecked:
 
     positions, worlds, ends = of_every_probe(period, probe)
     ratios = []
-    for i in range(len(found.alive) * 3):
+    for i in range(len(evidence.alive) * 3):
         row = jax.tree.map(
             lambda leaf, i=i: np.asarray(leaf)[i],
             (probe.params, probe.state.plant, positions, worlds, probe.state.time, ends),
@@ -276,8 +276,8 @@ def _off_in_time(
             return np.asarray(_flat(_derivative(env, c, state, inputs, world, time)))
 
         begin, moved = _flat(start), _flat(end)
-        found = solve_ivp(rates, (0.0, env.dt), begin, method="LSODA", rtol=1e-6, atol=1e-9)
-    right, taken = found.y[:, -1] - begin, moved - begin
+        evidence = solve_ivp(rates, (0.0, env.dt), begin, method="LSODA", rtol=1e-6, atol=1e-9)
+    right, taken = evidence.y[:, -1] - begin, moved - begin
     size = np.maximum(np.abs(begin), 1e-3)
     right, taken = right / size, taken / size
     length = float(np.linalg.norm(right))

@@ -13,25 +13,25 @@ RELATIVE = 1e-4
 """Tolerance of numbers that went through another order of operations in float32."""
 
 
-def finite_under_hostile_actions(found: Evidence) -> str:
+def finite_under_hostile_actions(evidence: Evidence) -> str:
     """Observations, rewards, costs, applied actions and states are numbers in every world."""
-    columns = {name: getattr(found.steps, name) for name in ("obs", "reward", "cost", "applied")}
-    columns["final_obs"] = found.steps.final_obs
+    columns = {name: getattr(evidence.steps, name) for name in ("obs", "reward", "cost", "applied")}
+    columns["final_obs"] = evidence.steps.final_obs
     for name, values in columns.items():
         bad = ~np.isfinite(values)
         if bad.any():
             world, t = np.argwhere(bad)[0][:2]
             return f"{name} is not finite in step {t} of the actions {WORLDS[world]!r}"
-    for path, leaf in jax.tree_util.tree_leaves_with_path(found.state):
+    for path, leaf in jax.tree_util.tree_leaves_with_path(evidence.state):
         if np.issubdtype(np.asarray(leaf).dtype, np.floating) and np.isnan(leaf).any():
             return f"state{jax.tree_util.keystr(path)} is NaN at the end of an episode"
     return ""
 
 
-def reward_and_endings_are_scalars(found: Evidence) -> str:
+def reward_and_endings_are_scalars(evidence: Evidence) -> str:
     """A step has one reward, a real number, and two endings that are true or false."""
     for name, kind in (("reward", np.floating), ("terminated", np.bool_), ("truncated", np.bool_)):
-        values = np.asarray(getattr(found.steps, name))
+        values = np.asarray(getattr(evidence.steps, name))
         if values.shape[2:] or not np.issubdtype(values.dtype, kind):
             return (
                 f"{name} of a step is {values.dtype}{values.shape[2:]}, "
@@ -40,18 +40,18 @@ def reward_and_endings_are_scalars(found: Evidence) -> str:
     return ""
 
 
-def observations_respect_the_spec(found: Evidence) -> str:
+def observations_respect_the_spec(evidence: Evidence) -> str:
     """Readings have the declared number and stay inside the measuring ranges."""
-    low, high = (np.asarray(ends(found.spec.obs)) for ends in (lows, highs))
-    shape = (len(WORLDS), found.spec.horizon, found.spec.n_obs)
-    if found.steps.obs.shape != shape or found.first.shape != (shape[0], shape[2]):
-        return f"obs has shape {found.steps.obs.shape[2:]}, the spec has {found.spec.n_obs}"
+    low, high = (np.asarray(ends(evidence.spec.obs)) for ends in (lows, highs))
+    shape = (len(WORLDS), evidence.spec.horizon, evidence.spec.n_obs)
+    if evidence.steps.obs.shape != shape or evidence.first.shape != (shape[0], shape[2]):
+        return f"obs has shape {evidence.steps.obs.shape[2:]}, the spec has {evidence.spec.n_obs}"
     slack = RELATIVE * (high - low)
-    for values in (found.steps.obs, found.steps.final_obs, found.first[:, None]):
+    for values in (evidence.steps.obs, evidence.steps.final_obs, evidence.first[:, None]):
         bad = (values < low - slack) | (values > high + slack)
         if bad.any():
             world, t, i = np.argwhere(bad)[0]
-            channel = found.spec.obs[i]
+            channel = evidence.spec.obs[i]
             return (
                 f"{channel.name} is {values[world, t, i]:g} {channel.unit}, outside its range "
                 f"{channel.low:g} to {channel.high:g}, under the actions {WORLDS[world]!r}"
@@ -59,44 +59,46 @@ def observations_respect_the_spec(found: Evidence) -> str:
     return ""
 
 
-def applied_is_inside_range_and_rate(found: Evidence) -> str:
+def applied_is_inside_range_and_rate(evidence: Evidence) -> str:
     """What the plant receives is inside the actuators' ranges and no faster than they are.
 
     Where a plant's own interlocks act (``admit``), they may be faster.
     """
-    low, high = (np.asarray(ends(found.spec.action)) for ends in (lows, highs))
-    applied, slack = found.steps.applied, RELATIVE * (high - low)
-    if applied.shape[2:] != (found.spec.n_action,):
-        return f"applied has shape {applied.shape[2:]}, the spec has {found.spec.n_action}"
+    low, high = (np.asarray(ends(evidence.spec.action)) for ends in (lows, highs))
+    applied, slack = evidence.steps.applied, RELATIVE * (high - low)
+    if applied.shape[2:] != (evidence.spec.n_action,):
+        return f"applied has shape {applied.shape[2:]}, the spec has {evidence.spec.n_action}"
     bad = (applied < low - slack) | (applied > high + slack)
     if bad.any():
         world, t, i = np.argwhere(bad)[0]
-        return f"{found.spec.action[i].name} was applied as {applied[world, t, i]:g}, out of range"
-    rates = np.asarray(found.env.action_rates()) * found.spec.dt
-    moved = np.abs(np.diff(applied, axis=1)) * found.alive[:, 1:, None]
-    if (moved > rates + slack).any() and not _has_interlocks(found.env):
+        return (
+            f"{evidence.spec.action[i].name} was applied as {applied[world, t, i]:g}, out of range"
+        )
+    rates = np.asarray(evidence.env.action_rates()) * evidence.spec.dt
+    moved = np.abs(np.diff(applied, axis=1)) * evidence.alive[:, 1:, None]
+    if (moved > rates + slack).any() and not _has_interlocks(evidence.env):
         world, t, i = np.argwhere(moved > rates + slack)[0]
         return (
-            f"{found.spec.action[i].name} moved by {moved[world, t, i]:g} in one period, "
+            f"{evidence.spec.action[i].name} moved by {moved[world, t, i]:g} in one period, "
             f"its speed allows {rates[i]:g}"
         )
     return ""
 
 
-def endings_exclude_each_other(found: Evidence) -> str:
+def endings_exclude_each_other(evidence: Evidence) -> str:
     """No step is both terminated and truncated."""
-    both = np.asarray(found.steps.terminated) & np.asarray(found.steps.truncated)
-    if (both & found.alive).any():
-        world, t = np.argwhere(both & found.alive)[0]
+    both = np.asarray(evidence.steps.terminated) & np.asarray(evidence.steps.truncated)
+    if (both & evidence.alive).any():
+        world, t = np.argwhere(both & evidence.alive)[0]
         return f"step {t} is terminated and truncated under the actions {WORLDS[world]!r}"
     return ""
 
 
-def the_last_observation_is_that_of_the_step(found: Evidence) -> str:
+def the_last_observation_is_that_of_the_step(evidence: Evidence) -> str:
     """``final_obs`` equals ``obs`` wherever no episode ends; after an end a reset may change it."""
-    steps = found.steps
+    steps = evidence.steps
     over = np.asarray(steps.terminated) | np.asarray(steps.truncated)
-    low, high = (np.asarray(ends(found.spec.obs)) for ends in (lows, highs))
+    low, high = (np.asarray(ends(evidence.spec.obs)) for ends in (lows, highs))
     apart = np.abs(np.asarray(steps.obs) - np.asarray(steps.final_obs))
     # A compiler may compute both, and round one of them otherwise.
     differs = np.any(apart > RELATIVE * (high - low), axis=-1) & ~over
@@ -109,14 +111,14 @@ def the_last_observation_is_that_of_the_step(found: Evidence) -> str:
     return ""
 
 
-def the_plant_receives_what_is_logged(found: Evidence) -> str:
+def the_plant_receives_what_is_logged(evidence: Evidence) -> str:
     """A step with the action that was applied leads to the same state, reward and readings."""
 
     def both(params: Any, state: Any, action: Any, key: Any) -> Any:
-        demanded = found.env.step(params, state, action, key)
-        return demanded, found.env.step(params, state, demanded[1].applied, key)
+        demanded = evidence.env.step(params, state, action, key)
+        return demanded, evidence.env.step(params, state, demanded[1].applied, key)
 
-    demanded, logged = of_every_probe(both, probes(found))
+    demanded, logged = of_every_probe(both, probes(evidence))
     path = first_difference(demanded, logged, RELATIVE)
     if path:
         return (
@@ -126,17 +128,20 @@ def the_plant_receives_what_is_logged(found: Evidence) -> str:
     return ""
 
 
-def ending_early_does_not_pay(found: Evidence) -> str:
+def ending_early_does_not_pay(evidence: Evidence) -> str:
     """No world that trips under hostile demands is worth more than with every actuator held.
 
     The same parameters, start and noise; a score is the return less the declared penalties.
     """
-    if not hasattr(found.steps.info, "trip"):
+    if not hasattr(evidence.steps.info, "trip"):
         return ""
-    held = until_the_end(found.held)
-    trips = np.any(np.asarray(found.steps.info.trip) & found.alive, axis=1)
-    stays = ~np.any(np.asarray(found.held.info.trip) & held, axis=1)
-    tripped, quiet = _worth(found, found.steps, found.alive), _worth(found, found.held, held)
+    held = until_the_end(evidence.held)
+    trips = np.any(np.asarray(evidence.steps.info.trip) & evidence.alive, axis=1)
+    stays = ~np.any(np.asarray(evidence.held.info.trip) & held, axis=1)
+    tripped, quiet = (
+        _worth(evidence, evidence.steps, evidence.alive),
+        _worth(evidence, evidence.held, held),
+    )
     for world in np.flatnonzero(trips & stays):
         if tripped[world] > quiet[world]:
             return (
@@ -147,30 +152,34 @@ def ending_early_does_not_pay(found: Evidence) -> str:
     return ""
 
 
-def an_end_has_its_reason(found: Evidence) -> str:
+def an_end_has_its_reason(evidence: Evidence) -> str:
     """A step is terminated by a trip or a success that ``info`` names, and by nothing else.
 
     Where ``info`` names neither, the plant keeps its reasons to itself.
     """
-    named = [r for r in ("success", "trip") if hasattr(found.steps.info, r)]
+    named = [r for r in ("success", "trip") if hasattr(evidence.steps.info, r)]
     if not named:
         return ""
-    reasons = [np.asarray(getattr(found.steps.info, reason)) for reason in named]
-    wrong = (np.any(reasons, axis=0) != np.asarray(found.steps.terminated)) & found.alive
+    reasons = [np.asarray(getattr(evidence.steps.info, reason)) for reason in named]
+    wrong = (np.any(reasons, axis=0) != np.asarray(evidence.steps.terminated)) & evidence.alive
     if wrong.any():
         world, t = np.argwhere(wrong)[0]
-        kind = "is" if found.steps.terminated[world, t] else "is not"
-        told = ", ".join(f"{r} {bool(x[world, t])}" for r, x in zip(named, reasons, strict=True))
-        return f"step {t} {kind} terminated with {told} under the actions {WORLDS[world]!r}"
+        kind = "is" if evidence.steps.terminated[world, t] else "is not"
+        reasons_given = ", ".join(
+            f"{r} {bool(x[world, t])}" for r, x in zip(named, reasons, strict=True)
+        )
+        return (
+            f"step {t} {kind} terminated with {reasons_given} under the actions {WORLDS[world]!r}"
+        )
     return ""
 
 
-def the_clock_truncates(found: Evidence) -> str:
+def the_clock_truncates(evidence: Evidence) -> str:
     """An episode that the plant does not end is truncated in the step of the horizon, and only."""
-    horizon, steps = found.spec.horizon, found.steps
+    horizon, steps = evidence.spec.horizon, evidence.steps
     for world, name in enumerate(WORLDS):
-        truncated = np.flatnonzero(steps.truncated[world] & found.alive[world])
-        ended = (steps.terminated[world] & found.alive[world]).any()
+        truncated = np.flatnonzero(steps.truncated[world] & evidence.alive[world])
+        ended = (steps.terminated[world] & evidence.alive[world]).any()
         if not ended and truncated.tolist() != [horizon - 1]:
             return (
                 f"an episode of horizon {horizon} was truncated in the steps "
@@ -181,21 +190,21 @@ def the_clock_truncates(found: Evidence) -> str:
     return ""
 
 
-def costs_are_declared_and_not_negative(found: Evidence) -> str | Unchecked:
+def costs_are_declared_and_not_negative(evidence: Evidence) -> str | Unchecked:
     """The cost vector has the declared names, is never negative, and is not always zero.
 
     Where hostile demands reach no limit of one cost among several, that is said.
     """
-    cost, names = found.steps.cost, [channel.name for channel in found.spec.cost]
+    cost, names = evidence.steps.cost, [channel.name for channel in evidence.spec.cost]
     if cost.shape[2:] != (len(names),):
         return f"the cost has shape {cost.shape[2:]}, the spec names {names}"
     if (cost < 0).any():
         return f"the cost {names[np.argwhere(cost < 0)[0][2]]!r} is negative"
-    unknown = sorted(set(found.env.penalty_weights()) - set(names))
+    unknown = sorted(set(evidence.env.penalty_weights()) - set(names))
     if unknown:
         return f"penalty_weights names the cost {unknown[0]!r}, the spec {names}"
     never = [name for i, name in enumerate(names) if not (cost[..., i] > 0).any()]
-    beyond = [name for name in never if _is_exceeded(found, name)]
+    beyond = [name for name in never if _is_exceeded(evidence, name)]
     if beyond or (never and len(never) == len(names)):
         return (
             f"the cost {(beyond or never)[0]!r} is zero in every step of {len(WORLDS)} worlds, "
@@ -209,36 +218,38 @@ def costs_are_declared_and_not_negative(found: Evidence) -> str | Unchecked:
     return ""
 
 
-def _is_exceeded(found: Evidence, cost: str) -> bool:
+def _is_exceeded(evidence: Evidence, cost: str) -> bool:
     """Whether ``info`` has a negative margin of a limit that adds to the cost."""
-    limits = [limit for limit in getattr(found.env, "limits", ()) if limit.cost == cost]
-    margins = [getattr(found.steps.info, limit.label, np.zeros(1)) for limit in limits]
+    limits = [limit for limit in getattr(evidence.env, "limits", ()) if limit.cost == cost]
+    margins = [getattr(evidence.steps.info, limit.label, np.zeros(1)) for limit in limits]
     return any((np.asarray(margin) < 0).any() for margin in margins)
 
 
-def a_nan_action_keeps_the_last_command(found: Evidence) -> str:
+def a_nan_action_keeps_the_last_command(evidence: Evidence) -> str:
     """A channel that is NaN leaves its actuator where it is."""
-    middle = np.asarray(found.steps.applied[0])
-    if len(middle) > 1 and found.alive[0, 1] and not _close(middle[1], middle[0]):
+    middle = np.asarray(evidence.steps.applied[0])
+    if len(middle) > 1 and evidence.alive[0, 1] and not _close(middle[1], middle[0]):
         return f"NaN moved the actuators from {middle[0].tolist()} to {middle[1].tolist()}"
     return ""
 
 
-def equal_keys_give_equal_episodes(found: Evidence) -> str:
+def equal_keys_give_equal_episodes(evidence: Evidence) -> str:
     """A second call with the same keys gives the same bits; another key gives others."""
     for name in ("obs", "reward", "cost", "applied", "terminated", "truncated"):
-        first, second = getattr(found.steps, name), getattr(found.again, name)
+        first, second = getattr(evidence.steps, name), getattr(evidence.again, name)
         if not np.array_equal(first, second):
             return f"{name} differs between two calls with the same key"
-    first, steps = found.other
-    same = np.array_equal(found.first, first) and np.array_equal(found.steps.obs, steps.obs[::-1])
+    first, steps = evidence.other
+    same = np.array_equal(evidence.first, first) and np.array_equal(
+        evidence.steps.obs, steps.obs[::-1]
+    )
     return "another key gives the same episode" if same else ""
 
 
-def _worth(found: Evidence, steps: Step, alive: np.ndarray) -> np.ndarray:
+def _worth(evidence: Evidence, steps: Step, alive: np.ndarray) -> np.ndarray:
     """Return less the declared penalties of every world."""
-    weights = found.env.penalty_weights()
-    price = np.asarray([weights.get(channel.name, 0.0) for channel in found.spec.cost])
+    weights = evidence.env.penalty_weights()
+    price = np.asarray([weights.get(channel.name, 0.0) for channel in evidence.spec.cost])
     worth = np.reshape(steps.reward, alive.shape) - np.asarray(steps.cost) @ price
     return np.sum(worth * alive, axis=1)
 

@@ -102,7 +102,7 @@ def constrained(
         ['outflow_limit']
     """
     names = [channel.name for channel in env.spec.obs]
-    found = []
+    bounds = []
     for name, (low, high) in limits.items():
         if name not in names:
             raise unknown_name("measured channel", name, names)
@@ -114,7 +114,7 @@ def constrained(
             )
         if f"{name}_limit" in [cost.name for cost in env.spec.cost]:
             raise InputError(f"{name!r} is limited already; give both its limits at once")
-        found.append(ChannelLimit(names.index(name), float(low), float(high)))
+        bounds.append(ChannelLimit(names.index(name), float(low), float(high)))
     if not (math.isfinite(penalty) and penalty >= 0):
         raise InputError(f"penalty must be a number from 0 on, got {penalty}")
-    return Constrained(env, tuple(found), float(penalty))
+    return Constrained(env, tuple(bounds), float(penalty))

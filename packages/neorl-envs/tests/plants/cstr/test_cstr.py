@@ -36,16 +36,16 @@ def test_a_hundred_steps_agree_with_dop853() -> None:
             state, answer = ENV.step(params, state, demand[None], jax.random.key(0))
             return state, (jnp.stack(state.plant), answer.applied[0])
 
-        _, (found, applied) = jax.jit(lambda s, u: jax.lax.scan(step, s, u))(
+        _, (actual, applied) = jax.jit(lambda s, u: jax.lax.scan(step, s, u))(
             state, jnp.asarray(demands)
         )
-        found = np.asarray(found)
+        actual = np.asarray(actual)
     x, expected = np.array([0.877, 324.5]), []
     for coolant in np.asarray(applied):
         x = solve_ivp(balances, (0, 0.25), x, "DOP853", args=(coolant,), rtol=1e-12, atol=1e-12)
         x = x.y[:, -1]
         expected.append(x)
-    np.testing.assert_allclose(found, expected, rtol=1e-8)
+    np.testing.assert_allclose(actual, expected, rtol=1e-8)
 
 
 def test_the_feed_forward_holds_the_tank_where_it_is() -> None:

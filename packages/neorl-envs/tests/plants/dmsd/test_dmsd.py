@@ -82,6 +82,6 @@ def test_the_regulator_solves_its_riccati_equation_and_scores_as_published() -> 
 
 def test_the_reference_scores_97_of_100(episodes: Any) -> None:
     keys = jax.random.split(jax.random.key(0), 400)
-    found = np.asarray(episodes(ENV, ENV.tunings()["LQR"], keys).reward).sum(axis=1)
-    score = 100 * (found - 30.60) / (849.51 - 30.60)
+    result = np.asarray(episodes(ENV, ENV.tunings()["LQR"], keys).reward).sum(axis=1)
+    score = 100 * (result - 30.60) / (849.51 - 30.60)
     assert abs(score.mean() - 97.5) < 1.5

@@ -76,12 +76,12 @@ def driven(env: HVACControl, actions: np.ndarray, dtype: Any) -> Any:
 
 def test_the_sampled_network_is_its_differential_equation(env: HVACControl) -> None:
     actions = np.random.default_rng(1).uniform(-8, 8, (60, 5))
-    found, applied, info, obs = driven(env, actions, jnp.float64)
+    actual, applied, info, obs = driven(env, actions, jnp.float64)
     x = np.full(10, 21.0)
     for k, heat in enumerate(applied):
         period = solve_ivp(slopes, (0, 900), x, "DOP853", args=(heat, k), rtol=1e-10, atol=1e-10)
         x = period.y[:, -1]
-        np.testing.assert_allclose(found[k], x, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(actual[k], x, rtol=0, atol=1e-8)
         outdoor, radiation, people = weather(k)
         cool, warm = 3.6 - 0.06 * (outdoor - 30), 3.2 + 0.06 * (outdoor - 8)
         power = np.sum(np.where(heat < 0, -heat / cool, heat / warm) + 0.05 * np.abs(heat))
@@ -90,7 +90,7 @@ def test_the_sampled_network_is_its_differential_equation(env: HVACControl) -> N
             np.testing.assert_allclose(obs[k - 1, 10:13], [outdoor, radiation, people], atol=1e-9)
     single, *_ = driven(env, actions, jnp.float32)
     # A millikelvin: how float32 rounds depends on what the compiler fuses.
-    np.testing.assert_allclose(single, found, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(single, actual, rtol=0, atol=1e-3)
 
 
 def test_heat_is_conserved(env: HVACControl) -> None:

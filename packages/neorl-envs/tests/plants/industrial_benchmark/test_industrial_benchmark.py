@@ -60,15 +60,15 @@ def test_it_repeats_the_published_trajectories_draw_for_draw(
     with jax.enable_x64(True):
         for i, setpoint in enumerate(setpoints):
             expected = np.loadtxt(folder / f"markovStates{i}.csv.gz", delimiter=",")
-            found = replayed(float(setpoint), 1005 + i)
+            actual = replayed(float(setpoint), 1005 + i)
             assert expected[0, 21] == setpoint
-            np.testing.assert_allclose(found["costs"], expected[:, COSTS], rtol=1e-12)
-            np.testing.assert_allclose(found["hidden"], expected[:, HIDDEN], rtol=1e-9, atol=1e-12)
-            np.testing.assert_array_equal(found["phase"], expected[:, PHASE])
-            np.testing.assert_allclose(found["steerings"], expected[:, STEERINGS], rtol=1e-12)
-            np.testing.assert_allclose(found["fatigue"], expected[:, FATIGUE], rtol=1e-9)
-            np.testing.assert_allclose(found["consumption"], expected[:, CONSUMPTION], atol=1e-9)
-            np.testing.assert_allclose(found["reward"], expected[:, REWARD], atol=1e-9)
+            np.testing.assert_allclose(actual["costs"], expected[:, COSTS], rtol=1e-12)
+            np.testing.assert_allclose(actual["hidden"], expected[:, HIDDEN], rtol=1e-9, atol=1e-12)
+            np.testing.assert_array_equal(actual["phase"], expected[:, PHASE])
+            np.testing.assert_allclose(actual["steerings"], expected[:, STEERINGS], rtol=1e-12)
+            np.testing.assert_allclose(actual["fatigue"], expected[:, FATIGUE], rtol=1e-9)
+            np.testing.assert_allclose(actual["consumption"], expected[:, CONSUMPTION], atol=1e-9)
+            np.testing.assert_allclose(actual["reward"], expected[:, REWARD], atol=1e-9)
 
 
 def replayed(setpoint: float, seed: int) -> dict[str, np.ndarray]:
@@ -96,12 +96,12 @@ def replayed(setpoint: float, seed: int) -> dict[str, np.ndarray]:
     given = (jnp.asarray(np.vstack([np.zeros(3), *actions])), draws)
     run = jax.jit(lambda s, r: jax.lax.scan(step, s, r)[1])
     plant, reward = run(state._replace(plant=fresh), given)
-    found = {name: np.asarray(getattr(plant, name))[1:] for name in plant._fields}
-    found["phase"] = np.stack([found[n] for n in ("domain", "response", "phase")], axis=1)
+    result = {name: np.asarray(getattr(plant, name))[1:] for name in plant._fields}
+    result["phase"] = np.stack([result[n] for n in ("domain", "response", "phase")], axis=1)
     names = ("setpoint", "velocity", "gain", "shift")
     return {
-        **found,
-        "steerings": np.stack([found[name] for name in names], axis=1),
+        **result,
+        "steerings": np.stack([result[name] for name in names], axis=1),
         "reward": np.asarray(reward)[1:],
     }
 

@@ -35,8 +35,8 @@ def steady(c: Constants) -> Any:
     flat, unravel = jax.flatten_util.ravel_pytree(schedule.start)
 
     def slopes(x: Any) -> Any:
-        found = machines.rates(c, schedule, z, jnp.zeros(8), unravel(x))
-        return jax.flatten_util.ravel_pytree(found)[0]
+        result = machines.rates(c, schedule, z, jnp.zeros(8), unravel(x))
+        return jax.flatten_util.ravel_pytree(result)[0]
 
     return network.power_flow(c), slopes(flat), jax.jacfwd(slopes)(flat)
 
@@ -96,11 +96,11 @@ def after_a_load_step(env: PowerGrid, dtype: Any) -> Any:
 
 
 def test_a_load_step_is_that_of_an_independent_integration(env: PowerGrid) -> None:
-    found, answer = after_a_load_step(env, jnp.float64)
-    np.testing.assert_allclose(found, RADAU["states"][1:], rtol=0, atol=2e-7)
+    actual, answer = after_a_load_step(env, jnp.float64)
+    np.testing.assert_allclose(actual, RADAU["states"][1:], rtol=0, atol=2e-7)
     speed = Machines._fields.index("speed")
     single, same = after_a_load_step(env, jnp.float32)
-    error = 60 * np.abs(single[:, speed] - found[:, speed])
+    error = 60 * np.abs(single[:, speed] - actual[:, speed])
     assert error.max() < 1e-5  # Hz
     np.testing.assert_allclose(same.obs, answer.obs, rtol=1e-4, atol=0.02)
     # What is generated is what the loads, the lines and the armatures take.
@@ -113,24 +113,24 @@ def test_a_load_step_is_that_of_an_independent_integration(env: PowerGrid) -> No
 
 def test_no_circuit_trips_beside_a_step_of_the_load() -> None:
     c = constant_values(Constants(), dtype=jnp.float32)._replace(outage=jnp.asarray(1.0))
-    found = jax.vmap(lambda key: world_at_start(c, key))(jax.random.split(jax.random.key(3), 500))
-    gap = np.asarray(found.outage_time)[:, None] - np.asarray(found.step_time)
+    result = jax.vmap(lambda key: world_at_start(c, key))(jax.random.split(jax.random.key(3), 500))
+    gap = np.asarray(result.outage_time)[:, None] - np.asarray(result.step_time)
     assert not ((gap > -12) & (gap < 30)).any()
     assert (gap < 0).any()
-    assert np.asarray(found.closing_time).max() < 300
+    assert np.asarray(result.closing_time).max() < 300
 
 
 def test_an_outage_is_drawn_apart_from_the_loads() -> None:
     c = constant_values(Constants(), dtype=jnp.float32)
     keys = jax.random.split(jax.random.key(4), 5000)
-    found = jax.device_get(jax.vmap(lambda key: world_at_start(c, key))(keys))
-    tripped = found.outage_time < 300
+    actual = jax.device_get(jax.vmap(lambda key: world_at_start(c, key))(keys))
+    tripped = actual.outage_time < 300
     assert abs(tripped.mean() - c.outage) < 4 * np.sqrt(0.2 * 0.8 / len(keys))
-    quantities = [*found.wander.T, *found.step_time.T, *found.step.sum(axis=2).T, found.outage]
+    quantities = [*actual.wander.T, *actual.step_time.T, *actual.step.sum(axis=2).T, actual.outage]
     for quantity in quantities:
         assert scipy.stats.ks_2samp(quantity[tripped], quantity[~tripped]).pvalue > 1e-3
-    np.testing.assert_allclose(found.wander.mean(axis=0), 0, atol=4 * c.load_sd / np.sqrt(5000))
-    np.testing.assert_allclose(found.wander.std(axis=0), c.load_sd, rtol=4 / np.sqrt(2 * 5000))
+    np.testing.assert_allclose(actual.wander.mean(axis=0), 0, atol=4 * c.load_sd / np.sqrt(5000))
+    np.testing.assert_allclose(actual.wander.std(axis=0), c.load_sd, rtol=4 / np.sqrt(2 * 5000))
 
 
 @pytest.mark.nightly

@@ -41,7 +41,7 @@ TURNS = [0, -90, 90, 90, -90, 90, 90]
 
 def chain(q: np.ndarray) -> list[np.ndarray]:
     """Homogeneous matrices of the seven links."""
-    here, found = np.eye(4), []
+    here, result = np.eye(4), []
     for offset, degrees, angle in zip(OFFSETS, TURNS, q, strict=True):
         c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
         step = np.array([[1, 0, 0, 0], [0, c, -s, 0], [0, s, c, 0], [0, 0, 0, 1.0]])
@@ -49,8 +49,8 @@ def chain(q: np.ndarray) -> list[np.ndarray]:
         c, s = np.cos(angle), np.sin(angle)
         turn = np.array([[c, -s, 0, 0], [s, c, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1.0]])
         here = here @ step @ turn
-        found.append(here)
-    return found
+        result.append(here)
+    return result
 
 
 def touch(point, speed, hole, axes, clearance, friction, side) -> np.ndarray:

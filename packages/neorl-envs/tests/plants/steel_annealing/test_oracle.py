@@ -67,7 +67,7 @@ def test_a_weld_passes_as_in_an_independent_integration(weld: tuple[Furnace, Coi
     start, following = weld
     with jax.enable_x64(True):
         c = SteelAnnealing().default_params("clean", dtype=jnp.float64).constants
-        found = {}
+        collected = {}
         for substeps in (25, 200):
             plant, coming = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), weld)
             step = jax.jit(
@@ -77,7 +77,7 @@ def test_a_weld_passes_as_in_an_independent_integration(weld: tuple[Furnace, Coi
             for u in fuel:
                 plant = step(plant, jnp.asarray(u))
                 plants.append(jax.tree.map(np.asarray, plant))
-            found[substeps] = plants
+            collected[substeps] = plants
     old, new = (np.asarray(coil)[:2] for coil in (start.coil, start.coming))
     speeds = [np.clip(15.5 / (RHO * d * 1e-3 * w), 1.2, 2.8) for d, w in (old, new)]
     # The first coil ends within three periods; its length is then the weld's origin.
@@ -93,7 +93,7 @@ def test_a_weld_passes_as_in_an_independent_integration(weld: tuple[Furnace, Coi
         inside += 0 < y[67] < 120
         # 25 steps of fourth order; with an eighth of the step only the jump's own error is left.
         for substeps, kelvin in ((25, 0.6), (200, 0.05)):
-            plant = found[substeps][i]
+            plant = collected[substeps][i]
             np.testing.assert_allclose(plant.strip, y[:60], atol=kelvin)
             np.testing.assert_allclose(plant.zones, y[60:66], atol=0.005)
             np.testing.assert_allclose(plant.speed, y[66], atol=2e-3)
@@ -102,8 +102,8 @@ def test_a_weld_passes_as_in_an_independent_integration(weld: tuple[Furnace, Coi
     assert inside >= 2
     assert y[67] > 120
     assert worst > 0.005  # the comparison sees the step
-    assert np.asarray(found[25][-1].coil)[:2].tolist() == new.tolist()
-    assert float(found[25][-1].coming.thickness) == following.thickness
+    assert np.asarray(collected[25][-1].coil)[:2].tolist() == new.tolist()
+    assert float(collected[25][-1].coming.thickness) == following.thickness
 
 
 def test_heat_capacity_is_that_of_the_standard() -> None:

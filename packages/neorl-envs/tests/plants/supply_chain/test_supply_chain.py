@@ -78,20 +78,20 @@ def periods_in_numpy(orders: np.ndarray, demand: np.ndarray, closed: np.ndarray)
     stock, sent, owed = [100, 110, 80, 160, 140, 150], [], 0.0
     capacity = {4: 90, 5: 90, 6: 80}
     for t, row in enumerate(orders):
-        asked = {}
+        requested = {}
         for (supplier, receiver), order, shut in zip(LANES, row, closed[t], strict=True):
             order = 0 if shut else round(order)
             if supplier < 7:
                 order = min(order, stock[supplier - 1], capacity.get(supplier, np.inf))
-            asked[supplier, receiver] = order
+            requested[supplier, receiver] = order
         for supplier in range(1, 7):
-            lanes = [lane for lane in asked if lane[0] == supplier]
+            lanes = [lane for lane in requested if lane[0] == supplier]
             there = min(stock[supplier - 1], capacity.get(supplier, np.inf))
-            total = sum(asked[lane] for lane in lanes)
+            total = sum(requested[lane] for lane in lanes)
             for lane in lanes:
                 if total > there:
-                    asked[lane] = int(asked[lane] * there // total)
-        sent.append([asked[tuple(lane)] for lane in LANES])
+                    requested[lane] = int(requested[lane] * there // total)
+        sent.append([requested[tuple(lane)] for lane in LANES])
         for i, (supplier, receiver) in enumerate(LANES):
             if t >= LEAD[i]:
                 stock[receiver - 1] += sent[t - LEAD[i]][i]
@@ -126,8 +126,8 @@ def test_a_short_stock_is_shared_and_nothing_is_lost(env: SupplyChain) -> None:
 def test_demand_has_poissons_distribution() -> None:
     mean = jnp.asarray((14.0, 20.0, 31.0))[:, None]
     level = jnp.linspace(0.001, 0.999, 301)[None]
-    found = jax.vmap(jax.vmap(poisson_quantile, (None, 0)), (0, None))(mean[:, 0], level[0])
-    wrong = np.asarray(found) != poisson.ppf(np.asarray(level), np.asarray(mean))
+    result = jax.vmap(jax.vmap(poisson_quantile, (None, 0)), (0, None))(mean[:, 0], level[0])
+    wrong = np.asarray(result) != poisson.ppf(np.asarray(level), np.asarray(mean))
     assert wrong.mean() < 0.01  # float32, at the steps of the distribution
 
 

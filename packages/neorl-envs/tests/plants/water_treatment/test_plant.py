@@ -47,8 +47,8 @@ def test_reference_keeps_both_limits_and_the_bad_policy_breaks_both(
 
 def test_saving_caustic_is_what_breaks_the_ph(env: WaterTreatment, totals: Any) -> None:
     """Alum enough for the storms, without caustic: acid water."""
-    found = totals(env, constant(env, (60.0, 0.0, 40.0, 0.5)), 48)
-    assert found.kept_each[:, 0].mean() <= 0.05
+    result = totals(env, constant(env, (60.0, 0.0, 40.0, 0.5)), 48)
+    assert result.kept_each[:, 0].mean() <= 0.05
 
 
 @pytest.mark.nightly

@@ -160,10 +160,10 @@ class HVACControl(SimulatedPlant):
 
     def reward(self, c: Derived, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
         """The bill of the period, and the price of discomfort, $."""
-        found = self.quantities(c, now)
-        bill = found["price"] * found["power"]
+        quantities = self.quantities(c, now)
+        bill = quantities["price"] * quantities["power"]
         price = jnp.asarray(_objective.COMFORT_PRICE, bill.dtype)
-        return -(bill + price * found["discomfort"]) * physics.DT_HOURS
+        return -(bill + price * quantities["discomfort"]) * physics.DT_HOURS
 
     def objective(
         self,

@@ -86,7 +86,7 @@ def _seen(c: Derived, now: Moment) -> Seen:
     constants, schedule, x = c.constants, c.derived, now.plant
     time = jnp.maximum(now.time - 1, 0)
     z = world.matrix_now(schedule, now.disturbance, time)
-    found = machines.electrical(constants, x, z[:4])
+    electrical = machines.electrical(constants, x, z[:4])
     ed, eq = machines.source(constants, x)
     e = jax.lax.complex(ed, eq) * machines.turned(x.angle)
     v = jnp.sum(z * (net.norton(constants) * e)[None], axis=-1)
@@ -97,7 +97,7 @@ def _seen(c: Derived, now: Moment) -> Seen:
     hertz = machines.FREQUENCY * x.speed.reshape(2, 2).mean(axis=1)
     export = (tie - schedule.tie) * jnp.asarray((1.0, -1.0), tie.dtype)
     return Seen(
-        electrical=found,
+        electrical=electrical,
         voltage=v,
         mechanical=x.steam + lead / lag * (x.valve - x.steam),
         tie=tie,
@@ -224,10 +224,10 @@ class PowerGrid(SimulatedPlant):
 
     def reward(self, c: Derived, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
         """Points taken off for frequency, control errors, fuel in $ and a trip."""
-        found = self.quantities(c, now)
-        lost = _objective.FREQUENCY_WEIGHT * jnp.mean(found["frequency"]) ** 2
-        lost = lost + _objective.ACE_WEIGHT * jnp.sum(found["ace"] ** 2)
-        lost = lost + _objective.FUEL_WEIGHT * found["fuel"]
+        quantities = self.quantities(c, now)
+        lost = _objective.FREQUENCY_WEIGHT * jnp.mean(quantities["frequency"]) ** 2
+        lost = lost + _objective.ACE_WEIGHT * jnp.sum(quantities["ace"] ** 2)
+        lost = lost + _objective.FUEL_WEIGHT * quantities["fuel"]
         return -lost * self.dt - jnp.where(trip, _objective.TRIP, 0.0)
 
     def tunings(self) -> dict[str, Policy]:

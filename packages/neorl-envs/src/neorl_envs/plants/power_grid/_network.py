@@ -124,14 +124,14 @@ def from_ports(c: Constants, loads: Complex[Array, "2"]) -> Float[Array, "3 2 11
 
     For both tie lines complete, and with one circuit of the first or the second out.
     """
-    found = []
+    columns = []
     for circuits in ((2, 2), (1, 2), (2, 1)):
         y = admittance(c, circuits)
         y = y.at[jnp.arange(4), jnp.arange(4)].add(norton(c))
         buses = jnp.asarray(LOAD_BUSES)
         z = jnp.linalg.inv(y.at[buses, buses].add(loads))[:, jnp.asarray(PORTS)]
-        found.append(jnp.stack([jnp.real(z), jnp.imag(z)]))
-    return jnp.stack(found)
+        columns.append(jnp.stack([jnp.real(z), jnp.imag(z)]))
+    return jnp.stack(columns)
 
 
 def with_loads(ports: Float[Array, "2 11 6"], more: Complex[Array, "2"]) -> Complex[Array, "11 4"]:

@@ -70,14 +70,14 @@ def link_frames(q: Float[Array, " 7"]) -> Frames:
     x, y, z = jnp.eye(3, dtype=q.dtype)
     origin = jnp.zeros(3, q.dtype)
     cos, sin = jnp.cos(q), jnp.sin(q)
-    found = []
+    frames = []
     for i, ((ox, oy, oz), turn) in enumerate(OFFSETS):
         origin = origin + ox * x + oy * y + oz * z
         if turn:
             y, z = turn * z, -turn * y
         x, y = cos[i] * x + sin[i] * y, cos[i] * y - sin[i] * x
-        found.append((origin, x, y, z))
-    return Frames(*(jnp.stack(rows) for rows in zip(*found, strict=True)))
+        frames.append((origin, x, y, z))
+    return Frames(*(jnp.stack(rows) for rows in zip(*frames, strict=True)))
 
 
 def along_tool(frames: Frames, length: float) -> Float[Array, " 3"]:
