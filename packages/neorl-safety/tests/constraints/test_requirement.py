@@ -63,14 +63,14 @@ def judged(requirements, obs, action):
 
 def test_requirements_compose_and_compile_to_what_numpy_says(drawn):
     obs, action = drawn
-    found, paid = judged(ALL, obs, action)
+    actual, paid = judged(ALL, obs, action)
     x, u = obs.astype(np.float64), action.astype(np.float64)
     expected = np.stack([
         np.exp(x[:, 0]) * u[:, 0] + np.sin(x[:, 1]) * u[:, 1] - 90,
         u[:, 0] * u[:, 1] - 50,
         u.sum(axis=1) - 20,
     ], axis=1)  # fmt: skip
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-3)
     over = np.maximum(expected, 0)
     np.testing.assert_allclose(paid, 2 * over[:, 0] + 0.5 * over[:, 1], rtol=1e-4, atol=1e-2)
     swept = [jax.tree.map(lambda leaf: leaf * 2, one) for one in ALL]

@@ -75,8 +75,8 @@ def filtered(hostile_cases):
     run = jax.jit(FILTER)
     answers = {}
     for name, more in subsets.items():
-        asked = action, more, context, request
-        answers[name] = jax.tree.map(np.asarray, (*asked, run(*asked)))
+        arguments = action, more, context, request
+        answers[name] = jax.tree.map(np.asarray, (*arguments, run(*arguments)))
     return answers
 
 
@@ -99,9 +99,9 @@ def rows_of(more, obs):
 
 def beside_the_box(lock, obs, limits):
     """Where sound tripped interlocks of a channel together lie outside its box, in plain Python."""
-    found = np.zeros(limits.low.shape, bool)
+    result = np.zeros(limits.low.shape, bool)
     tiny = np.finfo(np.float32).tiny
-    for case, act in np.ndindex(found.shape):
+    for case, act in np.ndindex(result.shape):
         low, high = limits.actuator_low[case, act], limits.actuator_high[case, act]
         for k in np.flatnonzero(lock.act[case] == act):
             ends, trips = (
@@ -115,10 +115,10 @@ def beside_the_box(lock, obs, limits):
             reading = obs[case, lock.measured[case, k]]
             if not trips[0] <= reading <= trips[1]:
                 low, high = max(low, ends[0]), min(high, ends[1])
-        found[case, act] = low <= high and (
+        result[case, act] = low <= high and (
             low > limits.high[case, act] or high < limits.low[case, act]
         )
-    return found
+    return result
 
 
 @pytest.mark.parametrize("kind", ["interlock", "linear", "barrier", "deadband", "rest", "all"])
@@ -175,11 +175,13 @@ def test_one_case_alone_agrees_with_the_batch(filtered):
 def test_a_replay_on_another_batch_shape_is_the_same_decision(filtered, size):
     """Flags are equal, actions to rounding: sums of rows may be taken in another order."""
     count = 2100 // size
-    *asked, expected = filtered["all"]
+    *arguments, expected = filtered["all"]
     run = jax.jit(FILTER)
     for j in range(count):
         part = slice(j * size, (j + 1) * size)
-        action, report = run(*jax.tree.map(lambda leaf, part=part: jnp.asarray(leaf[part]), asked))
+        action, report = run(
+            *jax.tree.map(lambda leaf, part=part: jnp.asarray(leaf[part]), arguments)
+        )
         np.testing.assert_array_equal(np.asarray(report.flags), expected[1].flags[part])
         np.testing.assert_allclose(action, expected[0][part], rtol=1e-4, atol=1e-6)
 

@@ -59,10 +59,10 @@ def test_a_stop_acts_in_the_next_step_without_a_glide_and_stays_until_it_is_rele
 
 
 def test_a_stop_holds_whatever_the_inputs_are_and_a_latch_is_no_stop(safe):
-    told = jax.jit(lambda carry, sent, obs: safe(safe.sent(carry, sent), obs))
+    next_step = jax.jit(lambda carry, sent, obs: safe(safe.sent(carry, sent), obs))
     for obs, sent in ((jnp.nan, jnp.nan), (1e30, 50.0), (1.0, jnp.inf)):
         carry = safe.stopped(safe.initial_carry())
-        carry, action = told(carry, jnp.array([sent]), jnp.array([obs]))
+        carry, action = next_step(carry, jnp.array([sent]), jnp.array([obs]))
         assert {"emergency_stop", "fallback_used"} <= set(flag_names(int(carry.report.flags)))
         assert 0.0 <= float(action[0]) <= 100.0
     twice = safe.stopped(safe.stopped(safe.initial_carry()))

@@ -75,14 +75,16 @@ def test_the_declared_settings_act_and_the_alarm_says_which_monitor():
 
 def test_the_default_settings_are_those_of_a_guard_that_is_told_nothing():
     parts = (ConstantPolicy(jnp.ones(1)), action_constraints(SPEC))
-    told = guard_with(default_settings(SPEC), *parts, {"fallback": FALLBACKS["second"]}, SPEC)
+    by_settings = guard_with(
+        default_settings(SPEC), *parts, {"fallback": FALLBACKS["second"]}, SPEC
+    )
     plain = guard(*parts, FALLBACKS["second"], SPEC)
-    assert jax.tree.structure(told) == jax.tree.structure(plain)
-    jax.tree.map(np.testing.assert_array_equal, told, plain)
+    assert jax.tree.structure(by_settings) == jax.tree.structure(plain)
+    jax.tree.map(np.testing.assert_array_equal, by_settings, plain)
 
 
 def test_settings_say_in_words_what_they_do():
-    said = "\n".join(describe_settings(SETTINGS, SPEC))
+    description = "\n".join(describe_settings(SETTINGS, SPEC))
     for words in (
         "alarm at full: not level <= 1.5 m",
         "level older than 30 s",
@@ -92,7 +94,7 @@ def test_settings_say_in_words_what_they_do():
         "assumed for one step",
         "fallback, second",
     ):
-        assert words in said
+        assert words in description
 
 
 @pytest.mark.parametrize(

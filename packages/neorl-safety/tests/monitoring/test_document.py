@@ -91,13 +91,15 @@ def test_every_kind_survives_json_to_the_bit(watches, document):
 
 
 def test_a_monitor_says_in_words_what_it_watches_and_promises(watches):
-    said = [describe_watch(one, SPEC) for one in watches]
-    assert said[0] == ("range: an observation beyond its measuring range by more than 5 % of it")
-    assert said[1] == "still: a measurement that does not move: T for more than 240 s"
-    assert said[2] == "hot: not always[0 s, 120 s] (T >= 300 K)"
-    for words in said[3:]:
+    descriptions = [describe_watch(one, SPEC) for one in watches]
+    assert descriptions[0] == (
+        "range: an observation beyond its measuring range by more than 5 % of it"
+    )
+    assert descriptions[1] == "still: a measurement that does not move: T for more than 240 s"
+    assert descriptions[2] == "hot: not always[0 s, 120 s] (T >= 300 K)"
+    for words in descriptions[3:]:
         assert re.search("at most 10 % of episodes like the 19 held-out ones", words)
-    assert "policies that disagree (bc-0, bc-1)" in said[-1]
+    assert "policies that disagree (bc-0, bc-1)" in descriptions[-1]
 
 
 def test_disagreement_is_the_standard_deviation_in_parts_of_the_range(watches):

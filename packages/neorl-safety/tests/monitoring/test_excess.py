@@ -59,24 +59,24 @@ def drawn():
 
 
 def test_every_constraint_is_checked_by_name_and_tier():
-    found = checked_constraints(LIMITS)
-    names = [one.name for one in found]
+    result = checked_constraints(LIMITS)
+    names = [one.name for one in result]
     assert names == [
         "a: range", "b: range", "a: rate", "b: rate", "a: interlock", "b: interlock",
         "linear 1", "a: deadband", "b: deadband",
     ]  # fmt: skip
-    assert [one.tier for one in found] == [Tier.HARD] * 7 + [Tier.PREFERENCE] * 2
-    assert found[2].words == "rises by at most 1, falls by at most 2 % per second"
+    assert [one.tier for one in result] == [Tier.HARD] * 7 + [Tier.PREFERENCE] * 2
+    assert result[2].words == "rises by at most 1, falls by at most 2 % per second"
 
 
 def test_the_excess_is_that_of_plain_python(drawn):
     obs, before, action = drawn
-    found = np.asarray(ONE(obs, before, action), np.float64)
+    actual = np.asarray(ONE(obs, before, action), np.float64)
     expected = np.array([by_hand(*row) for row in zip(obs[:, 0], before, action, strict=True)])
-    assert (np.isneginf(found) == np.isneginf(expected)).all()
+    assert (np.isneginf(actual) == np.isneginf(expected)).all()
     finite = np.isfinite(expected)
-    np.testing.assert_allclose(found[finite], expected[finite], atol=2e-3)
-    assert ((found > 0).sum(axis=0)[[0, 1, 2, 5, 6, 8]] > 10).all()
+    np.testing.assert_allclose(actual[finite], expected[finite], atol=2e-3)
+    assert ((actual > 0).sum(axis=0)[[0, 1, 2, 5, 6, 8]] > 10).all()
 
 
 def test_a_request_that_breaks_them_is_seen_and_what_the_filter_lets_pass_never_is(drawn):
@@ -100,9 +100,9 @@ def test_an_action_that_is_not_finite_breaks_everything_and_an_unknown_start_no_
     nan = jnp.full((1, 2), jnp.nan)
     level = jnp.array([[1.0]])
     assert (np.asarray(ONE(level, jnp.full((1, 2), 50.0), nan)) == np.inf).all()
-    found = np.asarray(ONE(level, nan, jnp.array([[90.0, 0.0]])))[0]
-    assert found[2] == -np.inf
-    assert found[0] == 0
+    result = np.asarray(ONE(level, nan, jnp.array([[90.0, 0.0]])))[0]
+    assert result[2] == -np.inf
+    assert result[0] == 0
 
 
 def test_a_move_within_a_rest_is_seen_unless_the_fallback_makes_it():
@@ -117,11 +117,11 @@ def test_a_move_within_a_rest_is_seen_unless_the_fallback_makes_it():
             limits, jnp.ones(1), v, u, jnp.float32(10.0), since, acts
         )
     )
-    found = judge(applied[:-1], applied[1:], held[1:], jnp.ones(7, bool))[:, name]
+    result = judge(applied[:-1], applied[1:], held[1:], jnp.ones(7, bool))[:, name]
     # The fall by 30 % after 20 s is too soon; the moves after infinity and after 30 s are not.
-    assert found.tolist() == [-np.inf, -np.inf, 0.0, 30.0, 0.0, 0.0, -np.inf]
-    found = judge(applied[:-1], applied[1:], held[1:], jnp.zeros(7, bool))[:, name]
-    assert np.isneginf(found).all()
+    assert result.tolist() == [-np.inf, -np.inf, 0.0, 30.0, 0.0, 0.0, -np.inf]
+    result = judge(applied[:-1], applied[1:], held[1:], jnp.zeros(7, bool))[:, name]
+    assert np.isneginf(result).all()
 
 
 def test_a_tripped_interlock_beside_the_box_is_judged_in_place_of_the_box():
@@ -134,8 +134,8 @@ def test_a_tripped_interlock_beside_the_box_is_judged_in_place_of_the_box():
     unknown, dt = jnp.full(2, jnp.nan), jnp.float32(10.0)
 
     def excess_of(level, b):
-        found = constraint_excess(limits, jnp.array([level]), unknown, jnp.array([0.0, b]), dt)
-        return float(found[names.index("b: range")]), float(found[names.index("b: interlock")])
+        result = constraint_excess(limits, jnp.array([level]), unknown, jnp.array([0.0, b]), dt)
+        return float(result[names.index("b: range")]), float(result[names.index("b: interlock")])
 
     assert excess_of(1.9, 0.0) == (-np.inf, 0.0)
     assert excess_of(1.9, 50.0) == (-np.inf, 50.0)

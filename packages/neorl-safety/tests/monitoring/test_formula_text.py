@@ -62,10 +62,10 @@ def test_what_was_read_has_the_robustness_of_its_meaning():
     )
     text = "T_R >= 385 K implies eventually[0 s, 2 min] flow <= 2.5 m3/h"
     names = [channel.name for channel in SPEC.obs]
-    found = robustness(read_formula(text, SPEC), jnp.asarray(obs, jnp.float32), names)
+    actual = robustness(read_formula(text, SPEC), jnp.asarray(obs, jnp.float32), names)
     for t in range(36):
         expected = max(385.0 - obs[t, 0], max(2.5 - obs[s, 1] for s in range(t, t + 5)))
-        assert float(found.value[t]) == pytest.approx(expected, abs=1e-4)
+        assert float(actual.value[t]) == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,10 @@ def test_what_was_read_has_the_robustness_of_its_meaning():
     ],
 )
 def test_what_cannot_be_read_is_refused_with_the_place(text, words):
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as raised:
         read_formula(text, SPEC)
-    assert words in str(found.value)
-    assert repr(text) in str(found.value)
+    assert words in str(raised.value)
+    assert repr(text) in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_what_cannot_be_read_is_refused_with_the_place(text, words):
     ],
 )
 def test_a_formula_too_deep_or_too_long_is_one_line(text, words):
-    with pytest.raises(InputError, match=words) as found:
+    with pytest.raises(InputError, match=words) as raised:
         read_formula(text, SPEC)
-    assert len(str(found.value)) < 500
+    assert len(str(raised.value)) < 500
 
 
 def test_formulas_made_in_code_are_bounded_too():

@@ -102,10 +102,10 @@ def test_learned_scores_are_those_of_their_functions():
     critic = CriticMonitor(members[0], jnp.asarray(100.0, jnp.float32), linear)
     ensemble = EnsembleMonitor(members, jnp.asarray(0.0, jnp.float32), linear)
     assert isinstance(critic, Monitor)
-    said = np.asarray(members) @ np.asarray(obs) + 0.75
-    np.testing.assert_allclose(critic((), seen)[1].value, said[0], rtol=1e-6)
+    predictions = np.asarray(members) @ np.asarray(obs) + 0.75
+    np.testing.assert_allclose(critic((), seen)[1].value, predictions[0], rtol=1e-6)
     assert not critic((), seen)[1].alarm
-    np.testing.assert_allclose(ensemble((), seen)[1].value, said.std(), rtol=1e-5)
+    np.testing.assert_allclose(ensemble((), seen)[1].value, predictions.std(), rtol=1e-5)
     assert ensemble((), seen)[1].alarm
 
 
@@ -198,9 +198,9 @@ def test_scores_of_operation_run_on_and_are_cut_into_stretches():
             whole = len(values) if count is None else len(values) // count * count
             parts = [values] if count is None else np.reshape(values[:whole], (-1, count))
             expected += [] if count is None else [max(part) for part in parts]
-    found = operation_scores(monitor, obs, none, mask, stretch=10)
-    np.testing.assert_allclose(found, expected, rtol=1e-3)
-    assert len(found) == 9
+    actual = operation_scores(monitor, obs, none, mask, stretch=10)
+    np.testing.assert_allclose(actual, expected, rtol=1e-3)
+    assert len(actual) == 9
 
 
 def test_a_slow_healthy_plant_keeps_the_promised_alarms_a_day():

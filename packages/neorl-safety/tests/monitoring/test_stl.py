@@ -87,14 +87,14 @@ def definition(formula, rows, t, positive=True):
 def test_a_lost_reading_violates_and_all_agrees_with_the_definition():
     rows = np.asarray(SIGNAL).copy()
     rows[[7, 20, 33], [0, 1, 0]] = np.nan
-    found = jax.jit(
+    actual = jax.jit(
         lambda signal: {n: robustness(f, signal, ["x", "y"]).value for n, f in FORMULAS.items()}
     )(jnp.asarray(rows))
     for name, formula in FORMULAS.items():
         steps = range(60 - formula.horizon)
         expected = [definition(formula, rows.astype(np.float64), t) for t in steps]
-        np.testing.assert_allclose(found[name][: len(expected)], expected, atol=1e-5)
-    assert found["always"][7] == -np.inf
+        np.testing.assert_allclose(actual[name][: len(expected)], expected, atol=1e-5)
+    assert actual["always"][7] == -np.inf
     assert definition(negation(above("x", 0.6)), rows, 7) == -np.inf
 
 

@@ -98,14 +98,14 @@ def _require_interlocks(constraints: Constraints, low: np.ndarray, high: np.ndar
         (int(act), float(lowest), float(highest))
         for act, lowest, highest in zip(locks.act, locks.low, locks.high, strict=True)
     ]
-    for (act, lowest, highest), said in zip(ends, words, strict=True):
+    for (act, lowest, highest), sentence in zip(ends, words, strict=True):
         name = constraints.names[act]
         least = float(constraints.action.actuator_low[act])
         most = float(constraints.action.actuator_high[act])
         require(
             max(lowest, least) <= min(highest, most),
             f"no action satisfies both the actuator of {name} ({least:g} to {most:g}) and the "
-            f"interlock {said!r}",
+            f"interlock {sentence!r}",
         )
     for (i, one), (j, other) in itertools.combinations(enumerate(ends), 2):
         apart = max(one[1], other[1]) > min(one[2], other[2])

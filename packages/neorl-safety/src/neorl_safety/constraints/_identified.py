@@ -37,7 +37,7 @@ class IdentifiedModel(NamedTuple):
 
     def errors(self, weight: np.ndarray, steps: int) -> np.ndarray:
         """By how much ``weight @ x`` exceeded its prediction so many steps ahead, held out."""
-        found = [np.zeros(0)]
+        errors = [np.zeros(0)]
         for obs, action in self.held_out:
             count = len(obs) - steps
             if count <= 0:
@@ -45,8 +45,8 @@ class IdentifiedModel(NamedTuple):
             x = obs[:count]
             for ahead in range(steps):
                 x = x @ self.state.T + action[ahead : count + ahead] @ self.effect.T + self.constant
-            found.append((obs[steps:] - x) @ weight)
-        return np.concatenate(found)
+            errors.append((obs[steps:] - x) @ weight)
+        return np.concatenate(errors)
 
 
 def identified_model(
@@ -193,7 +193,7 @@ def _ahead(
 
     As few steps as let the actions move the quantity three times as far as its prediction errs.
     """
-    found: list[tuple[float, int, float, float, float]] = []
+    lookaheads: list[tuple[float, int, float, float, float]] = []
     power, effect = np.eye(len(weight)), np.zeros_like(model.effect)
     for steps in range(1, MOST_STEPS + 1):
         effect, power = model.state @ effect + model.effect, model.state @ power
@@ -205,14 +205,14 @@ def _ahead(
         margin = max(float(np.quantile(errors, 1 - misses, method="higher")), 0.0)
         reach = float(np.abs(weight @ effect) @ model.moved)
         ratio = reach / max(margin, 1e-12 * max(reach, 1e-300))
-        found.append((ratio, steps, margin, float(np.mean(errors > margin)), reach))
+        lookaheads.append((ratio, steps, margin, float(np.mean(errors > margin)), reach))
         if ratio >= ENOUGH:
             break
     require(
-        bool(found),
+        bool(lookaheads),
         f"{where}: too few held-out rows to say what the model misses in {misses:g} of them",
     )
-    ratio, steps, margin, missed, reach = max(found)
+    ratio, steps, margin, missed, reach = max(lookaheads)
     require(
         ratio > 1,
         f"{where}: within {steps} steps the actions of the log move it by at most {reach:.3g}, "

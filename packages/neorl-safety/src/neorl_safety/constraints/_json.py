@@ -118,20 +118,20 @@ def made_constraints(channels: Channels, records: Mapping[str, list[Record]]) ->
     return constraints
 
 
-def _channels(what: str, listed: list[Any]) -> tuple[ChannelRange, ...]:
+def _channels(kind: str, listed: list[Any]) -> tuple[ChannelRange, ...]:
     channels = []
     for i, entry in enumerate(listed):
-        require_fields(f"{what} {i}", entry, {"name", "unit", "low", "high"})
+        require_fields(f"{kind} {i}", entry, {"name", "unit", "low", "high"})
         for field in ("name", "unit"):
             require(
                 isinstance(entry[field], str),
-                f"{what} {i}: {field} must be a string, got {type_name(entry[field])}",
+                f"{kind} {i}: {field} must be a string, got {type_name(entry[field])}",
             )
-        where = f"{what} {entry['name']!r}"
+        where = f"{kind} {entry['name']!r}"
         low, high = (number(where, field, entry[field]) for field in ("low", "high"))
         channels.append(ChannelRange(entry["name"], entry["unit"], low, high))
     names = [channel.name for channel in channels]
-    require(len(set(names)) == len(names), f"two {what}s share a name")
+    require(len(set(names)) == len(names), f"two {kind}s share a name")
     return tuple(channels)
 
 

@@ -62,6 +62,6 @@ def decide(
         Flag.BAD_CONSTRAINT: bad,
     }
     bits = jnp.uint32(0)
-    for flag, found in faults.items():
-        bits = bits | jnp.where(found, jnp.uint32(flag), jnp.uint32(0))
+    for flag, fault in faults.items():
+        bits = bits | jnp.where(fault, jnp.uint32(flag), jnp.uint32(0))
     return bits

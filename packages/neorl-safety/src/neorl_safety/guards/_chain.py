@@ -55,12 +55,12 @@ class FallbackChain(eqx.Module):
 
     def sent(self, carry: ChainCarry, action: Float[Array, " act"]) -> ChainCarry:
         """Tells the member that acted what became of its proposal; the others follow."""
-        told = []
+        carries = []
         for index, (member, own) in enumerate(zip(self.members, carry.members, strict=True)):
             acted = carry.acted == index
             pair = member.sent(own, action), follow(member, own, action)
-            told.append(jax.tree.map(lambda a, b, acted=acted: jnp.where(acted, a, b), *pair))
-        return carry._replace(members=tuple(told))
+            carries.append(jax.tree.map(lambda a, b, acted=acted: jnp.where(acted, a, b), *pair))
+        return carry._replace(members=tuple(carries))
 
     def follow(self, carry: ChainCarry, action: Float[Array, " act"]) -> ChainCarry:
         """Tells all members what the plant received from somebody else."""

@@ -182,12 +182,12 @@ class GuardedPolicy(eqx.Module):
         other one follows. Where it is not known, the last own action is assumed, for as many steps
         as the supervision says.
         """
-        return self._told(carry, action, carry.acted)
+        return self._applied_to(carry, action, carry.acted)
 
     def follow(self, carry: GuardCarry, action: Float[Array, " act"]) -> GuardCarry:
         """Tells policy and fallback what the plant received from somebody else."""
         nobody = jnp.full_like(carry.acted, NOBODY)
-        return self._told(carry, action, nobody)._replace(acted=nobody)
+        return self._applied_to(carry, action, nobody)._replace(acted=nobody)
 
     def stopped(self, carry: GuardCarry) -> GuardCarry:
         """After somebody pressed the emergency stop: the fallback acts from the next step on.
@@ -201,11 +201,11 @@ class GuardedPolicy(eqx.Module):
         """After a person released the latch: the policy may act again once all is well."""
         return carry._replace(supervisor=released(carry.supervisor))
 
-    def _told(self, carry: GuardCarry, action: Array, acted: Array) -> GuardCarry:
+    def _applied_to(self, carry: GuardCarry, action: Array, acted: Array) -> GuardCarry:
         known = jnp.isfinite(action)
         return carry._replace(
-            policy=_told(self.policy, carry.policy, action, acted == POLICY),
-            fallback=_told(self.fallback, carry.fallback, action, acted == FALLBACK),
+            policy=_applied_to(self.policy, carry.policy, action, acted == POLICY),
+            fallback=_applied_to(self.fallback, carry.fallback, action, acted == FALLBACK),
             previous=jnp.where(known, action, carry.previous).astype(carry.previous.dtype),
             age=jnp.where(known, 0, carry.age),
         )
@@ -338,7 +338,7 @@ def _require_widths(constraints: Constraints, proposed: Array, substitute: Array
             )
 
 
-def _told(policy: Policy, carry: Tree, action: Array, acted: Bool[Array, ""]) -> Tree:
+def _applied_to(policy: Policy, carry: Tree, action: Array, acted: Bool[Array, ""]) -> Tree:
     own, other = policy.sent(carry, action), follow(policy, carry, action)
     return _keep_finite(jax.tree.map(lambda a, b: jnp.where(acted, a, b), own, other), carry)
 

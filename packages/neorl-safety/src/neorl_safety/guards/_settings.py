@@ -167,25 +167,27 @@ def describe_settings(settings: GuardSettings, spec: Spec) -> list[str]:
     s = settings.supervision
     steps = {name: int(getattr(s, name)) for name in COUNTS}
     old = [f"{name} older than {age:g} s" for name, age in settings.max_age.items()]
-    said = [f"alarm at {describe_watch(watch, spec)}" for watch in settings.watches]
-    said += [f"a measurement counts as lost: {', '.join(old)}"] if old else []
-    said.append(
+    sentences = [f"alarm at {describe_watch(watch, spec)}" for watch in settings.watches]
+    sentences += [f"a measurement counts as lost: {', '.join(old)}"] if old else []
+    sentences.append(
         f"the fallback takes over after {_steps(steps['trip_after'])} with an alarm, and at once "
         f"where the policy cannot act; it acts for at least {_steps(steps['dwell'])}, until "
         f"{_steps(steps['reset_after'])} in a row raised no alarm"
     )
     if steps["latch_after"]:
-        said.append(f"after {steps['latch_after']} take-overs it stays until somebody releases it")
-    said.append(
+        sentences.append(
+            f"after {steps['latch_after']} take-overs it stays until somebody releases it"
+        )
+    sentences.append(
         "where the plant does not report the action that it last received, the guard's own is "
         f"assumed for {_steps(steps['assume_for'])}; after a hand-over the offset decays with a "
         f"time constant of {float(s.settle):g} s"
     )
     if len(settings.fallbacks) > 1:
-        said.append(
+        sentences.append(
             f"fallbacks in order, the first that can act acts: {', '.join(settings.fallbacks)}"
         )
-    return said
+    return sentences
 
 
 def _steps(count: int) -> str:

@@ -105,12 +105,12 @@ class GuardedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         obs, reward, terminated, truncated, info = self.env.step(given.astype(np.float32))
         self._obs = np.asarray(obs, np.float32)
         report = self._carry.report
-        told = {
+        guard_info = {
             "applied": sent,
             "intervention": np.asarray(report.intervention),
             "flags": flag_names(int(report.flags)),
         }
-        return obs, reward, terminated, truncated, {**info, "guard": told}
+        return obs, reward, terminated, truncated, {**info, "guard": guard_info}
 
 
 def _is_normalised(

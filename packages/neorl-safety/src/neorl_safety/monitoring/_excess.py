@@ -57,11 +57,11 @@ def checked_constraints(constraints: AnyConstraints) -> list[Checked]:
     channels = channels_of(every)
     spans = [(channel, channel.high - channel.low) for channel in channels.action]
     c = every.action
-    found = [
+    checked = [
         Checked(f"{one.name}: range", one.unit, Tier.HARD, f"{low:g} to {high:g} {one.unit}", span)
         for (one, span), low, high in zip(spans, c.low.tolist(), c.high.tolist(), strict=True)
     ]
-    found += [
+    checked += [
         Checked(f"{one.name}: rate", one.unit, Tier.HARD, _rate_words(up, down, one.unit), span)
         for (one, span), up, down in zip(
             spans, c.rate_up.tolist(), c.rate_down.tolist(), strict=True
@@ -71,11 +71,15 @@ def checked_constraints(constraints: AnyConstraints) -> list[Checked]:
         tier = Tier.PREFERENCE if rank_of(kind) == Rank.WEAR else Tier.HARD
         sentences = list(KINDS.find(kind).describe(channels, constraint))
         if _is_rows(every, kind):
-            found += [Checked(f"{kind} {i + 1}", "", tier, s, 1.0) for i, s in enumerate(sentences)]
+            checked += [
+                Checked(f"{kind} {i + 1}", "", tier, s, 1.0) for i, s in enumerate(sentences)
+            ]
             continue
-        said = "; ".join(sentences)
-        found += [Checked(f"{one.name}: {kind}", one.unit, tier, said, span) for one, span in spans]
-    return found
+        words = "; ".join(sentences)
+        checked += [
+            Checked(f"{one.name}: {kind}", one.unit, tier, words, span) for one, span in spans
+        ]
+    return checked
 
 
 def constraint_excess(
@@ -137,8 +141,8 @@ def constraint_excess(
             size = jnp.sum(jnp.abs(admitted.rows * action[None]), axis=1)
             room = admitted.bounds + ROW_TOLERANCE * (size + jnp.abs(admitted.bounds))
             parts.append(jnp.sum(admitted.rows * action[None], axis=1) - room)
-    found = jnp.concatenate(parts)
-    return jnp.where(jnp.isnan(found) | ~jnp.all(jnp.isfinite(action)), jnp.inf, found)
+    excess = jnp.concatenate(parts)
+    return jnp.where(jnp.isnan(excess) | ~jnp.all(jnp.isfinite(action)), jnp.inf, excess)
 
 
 def seconds_held(applied: Float[Array, "time act"], dt: float) -> Float[Array, "time act"]:

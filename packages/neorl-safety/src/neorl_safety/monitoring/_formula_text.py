@@ -91,15 +91,15 @@ class _Reader:
         """The next token, without taking it."""
         if self._behind_blanks() == len(self.text):
             return _Token("end", "", len(self.text), len(self.text))
-        found = TOKEN.match(self.text, self.place)
-        if found is None or found.lastgroup is None:
+        match = TOKEN.match(self.text, self.place)
+        if match is None or match.lastgroup is None:
             raise self.fail("this is not part of a formula")
-        return _Token(found.lastgroup, found[found.lastgroup], found.start(), found.end())
+        return _Token(match.lastgroup, match[match.lastgroup], match.start(), match.end())
 
     def _behind_blanks(self) -> int:
         """The place of the next character that is no blank."""
-        found = BLANKS.match(self.text, self.place)
-        return self.place if found is None else found.end()
+        match = BLANKS.match(self.text, self.place)
+        return self.place if match is None else match.end()
 
     def take(self, *texts: str) -> bool:
         """Takes the next token where it is one of these."""
@@ -156,9 +156,9 @@ class _Reader:
         self.depth += 1
         if self.depth > MOST_DEPTH:
             raise self.fail(f"this is nested more than {MOST_DEPTH} deep")
-        found = self._single()
+        formula = self._single()
         self.depth -= 1
-        return found
+        return formula
 
     def _single(self) -> Formula:
         if self.take("not"):
@@ -191,8 +191,8 @@ class _Reader:
         """The observed channel of that name."""
         known = {channel.name: channel for channel in self.spec.obs}
         if name not in known:
-            found = unknown_name("channel", name, known)
-            raise InputError(f"formula {self.text!r}: {found}")
+            message = unknown_name("channel", name, known)
+            raise InputError(f"formula {self.text!r}: {message}")
         return known[name]
 
     def number(self) -> float:

@@ -54,5 +54,7 @@ class EnsembleMonitor(eqx.Module):
 
     def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
         """The largest standard deviation over the members of any output."""
-        said = jax.vmap(self.apply, in_axes=(0, None, None))(self.members, seen.obs, seen.action)
-        return carry, scored(jnp.max(jnp.std(said, axis=0)), self.threshold)
+        predictions = jax.vmap(self.apply, in_axes=(0, None, None))(
+            self.members, seen.obs, seen.action
+        )
+        return carry, scored(jnp.max(jnp.std(predictions, axis=0)), self.threshold)
