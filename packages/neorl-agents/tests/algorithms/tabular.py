@@ -37,11 +37,11 @@ def optimum(limit: float, discount: float) -> Optimum:
     for s in range(STATES):
         flow[s, s] += 1
         flow[s] -= discount * MOVES[:, :, s]
-    found = scipy.optimize.linprog(
+    result = scipy.optimize.linprog(
         -REWARD.ravel(), A_ub=[COST.ravel()], b_ub=[limit],
         A_eq=flow.reshape(STATES, -1), b_eq=np.full(STATES, 1 / STATES),
     )  # fmt: skip
-    return Optimum(-found.fun, float(COST.ravel() @ found.x), -found.ineqlin.marginals[0])
+    return Optimum(-result.fun, float(COST.ravel() @ result.x), -result.ineqlin.marginals[0])
 
 
 def value_and_cost(action: Any, discount: float) -> tuple[float, float]:

@@ -55,15 +55,15 @@ def test_bcq_lag(parity, two_limits, costly):  # noqa: C901, F811
     parity.agree({name: done.after.parameters[name] for name in model}, model)
 
     def best(critics, key, least, n_cost):
-        found = []
+        collected = []
         for k, z in enumerate(np.moveaxis(np.clip(noise(key, 3), -0.5, 0.5), 1, 0)):
             action = moved(
                 slow["actor"], rows.next_obs, decoded(model["decoder"], rows.next_obs, z)
             )
             values = parity.values(critics, rows.next_obs, action).reshape(2, n_cost, size)
-            found.append(least * values.min(0) + (1 - least) * values.max(0))
+            collected.append(least * values.min(0) + (1 - least) * values.max(0))
             assert k < 3
-        return np.max(found, axis=0)
+        return np.max(collected, axis=0)
 
     target = bellman(rows, a.discount, best(slow["critics"], keys[1], 0.75, 1)[0])
     critics = parity.descended(lambda c: squared(parity, c, rows, target), now["critics"])

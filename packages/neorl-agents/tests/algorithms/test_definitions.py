@@ -370,8 +370,8 @@ def test_values_of_a_chain_are_exact(kind, ends):
     )
     maps = state.preparation.obs
     obs = (log.obs[:3] - maps.offset[None]) / maps.scale[None]
-    got = value_of(state.parameters["critics"], obs, jnp.asarray(log.action[:3]))
-    np.testing.assert_allclose(got, exact, rtol=0.02)
+    actual = value_of(state.parameters["critics"], obs, jnp.asarray(log.action[:3]))
+    np.testing.assert_allclose(actual, exact, rtol=0.02)
 
 
 @pytest.mark.parametrize(

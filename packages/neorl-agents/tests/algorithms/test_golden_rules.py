@@ -106,7 +106,7 @@ class TestCQL:
         samples, density = rng.uniform(-1, 1, size=(5, 3 * n, 2)), rng.normal(size=(5, 3 * n))
         floor = rng.normal(size=5)
         learner = CalQL(n_samples=n)
-        got = self.term(
+        actual = self.term(
             learner, linear(*self.WEIGHTS), obs, action, samples, density, jnp.asarray(floor)
         )
         inputs = np.concatenate([np.repeat(obs[:, None], 3 * n, 1), samples], -1)
@@ -114,7 +114,7 @@ class TestCQL:
         q[:, n:] = np.maximum(q[:, n:], floor[:, None, None])
         logged = np.concatenate([obs, action], -1) @ self.WEIGHTS.T
         expected = (logsumexp(q - density[..., None], axis=1) - logged).mean(0)
-        np.testing.assert_allclose(got, (expected.sum(), expected.mean()))
+        np.testing.assert_allclose(actual, (expected.sum(), expected.mean()))
 
 
 class TestReBRAC:
@@ -230,10 +230,10 @@ class TestIQL:
 
     def test_half_is_the_mean_and_towards_one_the_largest(self):
         sample = np.random.default_rng(0).normal(size=40)
-        found = [self.best(expectile, sample) for expectile in (0.1, 0.5, 0.7, 0.9, 1 - 1e-7)]
-        np.testing.assert_allclose(found[1], sample.mean(), atol=1e-5)
-        assert np.all(np.diff(found) > 0)
-        np.testing.assert_allclose(found[-1], sample.max(), atol=1e-4)
+        actual = [self.best(expectile, sample) for expectile in (0.1, 0.5, 0.7, 0.9, 1 - 1e-7)]
+        np.testing.assert_allclose(actual[1], sample.mean(), atol=1e-5)
+        assert np.all(np.diff(actual) > 0)
+        np.testing.assert_allclose(actual[-1], sample.max(), atol=1e-4)
 
     def test_weights_are_a_hundred_from_the_logarithm_of_a_hundred_on(self):
         at = np.log(100.0) / 3

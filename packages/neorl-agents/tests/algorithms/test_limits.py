@@ -143,8 +143,8 @@ def test_the_limit_of_a_discounted_critic_is_that_of_the_published_codes(limit, 
     spec = replace(plant((float(limit), "episode"), (float(limit), "step")), horizon=horizon)
     statistics = statistics_of(make_problem(n_cost=2).log)
     preparation = prepare(spec, statistics)
-    found = jax.jit(lambda p: critic_limits(p, discount=0.99, chance=limit))(preparation)
-    in_cost = np.asarray(found) * [float(preparation.cost_unit[0]), 1]
+    actual = jax.jit(lambda p: critic_limits(p, discount=0.99, chance=limit))(preparation)
+    in_cost = np.asarray(actual) * [float(preparation.cost_unit[0]), 1]
     np.testing.assert_allclose(in_cost, expected, atol=6e-4)
     # At every step the same, undiscounted: the limit itself.
     undiscounted = critic_limits(preparation, discount=1.0, chance=0.1)
@@ -180,9 +180,9 @@ def problem():
 
 def refused(name, problem, rows):
     learner = learner_of(name)
-    with pytest.raises(InputError) as said:
+    with pytest.raises(InputError) as raised:
         log_tables(learner, problem.spec, rows)
-    message = str(said.value)
+    message = str(raised.value)
     assert "\n" not in message
     assert type(learner).__name__ in message or "a model" in message
     return message

@@ -234,10 +234,10 @@ def test_the_density_of_a_mixture_is_scipys_but_for_a_constant():
     mean, change = rng.normal(size=(3, 5, 2)), rng.normal(size=(5, 2))
     std = rng.uniform(0.5, 2, size=(3, 5, 2))
     moments = Moments(jnp.asarray(mean), jnp.asarray(std))
-    found = mixture_log_density(moments, jnp.asarray(change), jnp.ones(2))
+    actual = mixture_log_density(moments, jnp.asarray(change), jnp.ones(2))
     each = stats.norm.logpdf(change, mean, std).sum(-1)
     expected = special.logsumexp(each, axis=0) - np.log(3) + np.log(2 * np.pi)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
     one = mixture_log_density(moments, jnp.asarray(change), jnp.array([1.0, 0.0]))
     each = stats.norm.logpdf(change[:, 0], mean[..., 0], std[..., 0])
     expected = special.logsumexp(each, axis=0) - np.log(3) + np.log(2 * np.pi) / 2
@@ -286,8 +286,8 @@ def test_mobiles_penalty_is_that_of_offlinerl_kit():
     inputs = np.concatenate([obs, action], -1)
     values = np.min([inputs @ plane[:-1] + plane[-1] for plane in terms.critics], axis=0)
     with jax.enable_x64(True):
-        found = inconsistency(jnp.asarray(values))
-    np.testing.assert_allclose(found, terms.inconsistency, rtol=1e-12)
+        actual = inconsistency(jnp.asarray(values))
+    np.testing.assert_allclose(actual, terms.inconsistency, rtol=1e-12)
 
 
 def test_rambos_adversarial_loss_is_that_of_offlinerl_kit():

@@ -136,6 +136,6 @@ def test_the_feasibility_critic_of_a_chain_is_the_fixed_point():
         value_learning_rate=3e-3, hidden=(32,), batch_size=128, discount=discount,
     )  # fmt: skip
     state, metrics = trained(learner, chain_problem(violation), 1_500)
-    found = state.parameters["cost_value"](state.preparation.obs.to_scaled(jnp.eye(4)))[:, 0]
-    np.testing.assert_allclose(found, exact, atol=0.15)
+    actual = state.parameters["cost_value"](state.preparation.obs.to_scaled(jnp.eye(4)))[:, 0]
+    np.testing.assert_allclose(actual, exact, atol=0.15)
     np.testing.assert_allclose(metrics["feasible"], 0.25, atol=0.05)

@@ -45,10 +45,10 @@ def test_pools_are_those_of_the_formula_and_no_two_scores_become_equal():
 
 
 def test_outputs_with_different_numbers_of_pools_share_one_map():
-    said = np.stack([SCORE, PROBABILITY], axis=1)
+    scores = np.stack([SCORE, PROBABILITY], axis=1)
     seen = np.stack([np.zeros(300), LABEL.astype(float)], axis=1)
-    both = isotonic_map(said, seen)
-    alone = isotonic_map(said[:, 1:], seen[:, 1:])
+    both = isotonic_map(scores, seen)
+    alone = isotonic_map(scores[:, 1:], seen[:, 1:])
     for value in (0.0, 0.3, 0.99):
         first, second = both(jnp.asarray([value, value], jnp.float32))
         np.testing.assert_allclose(second, alone(jnp.asarray([value], jnp.float32))[0], rtol=1e-5)

@@ -135,8 +135,8 @@ def test_logged_gains_are_found_by_imitation(lag):
     log = lag.log(1, 100)._replace(
         obs=states[:-1], action=actions[:-1], next_obs=states[1:], truncated=ends
     )
-    found = ImitatedPID(derivative=True).fit(log, lag.spec, lag.task)
-    loop = found.report["loops"][0]
+    result = ImitatedPID(derivative=True).fit(log, lag.spec, lag.task)
+    loop = result.report["loops"][0]
     np.testing.assert_allclose([loop["kp"], loop["ki"], loop["kd"]], [0.4, 0.03, 0.2], rtol=1e-3)
     np.testing.assert_allclose(loop["bias"], 0.1, atol=1e-3)
     assert loop["share"] > 0.9999
@@ -171,8 +171,8 @@ def test_the_predictor_reckons_with_what_was_sent(lag):
     policy = SmithPID(longest_delay=8).fit(lag.log(4, 120), lag.spec, lag.task).policy
     seen = np.array([0.2], np.float32)
     carry, proposed = policy(policy.initial_carry(), seen)
-    for told in (policy.sent(carry, proposed - 0.5), policy.follow(carry, proposed - 0.5)):
-        later, _ = policy(told, seen)
+    for updated in (policy.sent(carry, proposed - 0.5), policy.follow(carry, proposed - 0.5)):
+        later, _ = policy(updated, seen)
         moved = policy.gain * (proposed - 0.5 - policy.rest)
         np.testing.assert_allclose(later.moved[-1], moved, rtol=1e-5)
 

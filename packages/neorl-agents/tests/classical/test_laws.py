@@ -60,9 +60,9 @@ def test_a_batch_is_its_rows_and_the_carry_keeps_its_form(name, pairs):
     for row, expected in zip(obs, batch, strict=True):
         later, action = policy(carry, row, None)
         np.testing.assert_allclose(action, expected, atol=1e-5)
-        for told in (policy.sent(later, action), follow(policy, later, action)):
-            assert jax.tree.structure(told) == jax.tree.structure(carry)
-            for before, after in zip(jax.tree.leaves(carry), jax.tree.leaves(told), strict=True):
+        for updated in (policy.sent(later, action), follow(policy, later, action)):
+            assert jax.tree.structure(updated) == jax.tree.structure(carry)
+            for before, after in zip(jax.tree.leaves(carry), jax.tree.leaves(updated), strict=True):
                 assert (before.shape, before.dtype) == (after.shape, after.dtype)
 
 

@@ -185,12 +185,12 @@ def test_a_plan_with_all_limits_is_the_one_of_scipy(coupled, coupled_log):
     parts = fit_parts(settings, coupled_log, coupled.spec, task)
     model, plant = parts.model, parts.plant
     design = regulator(plant, Weights(settings.effort, settings.move))
-    obs, told = np.array([1.3, -0.2], np.float32), np.array([0.4, -0.9], np.float32)
-    carry = policy.sent(policy.initial_carry(), told)
+    obs, sent = np.array([1.3, -0.2], np.float32), np.array([0.4, -0.9], np.float32)
+    carry = policy.sent(policy.initial_carry(), sent)
     carry, action = policy(carry, jnp.asarray(obs))
     # The state of the restatement: measured, at rest, with the known inputs on their way.
     units, scale = model.outputs, model.inputs
-    past = (told - scale.offset) / scale.scale
+    past = (sent - scale.offset) / scale.scale
     state = np.concatenate([(obs - units.offset) / units.scale, np.repeat(past, plant.chain)])
     wanted = (np.array([2.0, -1.0]) - units.offset) / units.scale
     steady = np.linalg.solve(

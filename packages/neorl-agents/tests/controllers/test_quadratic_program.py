@@ -91,8 +91,8 @@ def test_many_episodes_side_by_side_are_solved_as_each_alone(problems):
         return carry, QuadraticProgram(h, rows, yielding, 25).solve(g, limits).x
 
     episodes = [part[:4].reshape(2, 2, *part.shape[1:]) for part in each]
-    found = jax.vmap(lambda rows: jax.lax.scan(step, 0, rows)[1])(episodes)
-    np.testing.assert_allclose(found.reshape(4, N), solve(*each, 25).x[:4], rtol=1e-6, atol=1e-7)
+    actual = jax.vmap(lambda rows: jax.lax.scan(step, 0, rows)[1])(episodes)
+    np.testing.assert_allclose(actual.reshape(4, N), solve(*each, 25).x[:4], rtol=1e-6, atol=1e-7)
 
 
 def test_too_few_steps_are_flagged(problems):

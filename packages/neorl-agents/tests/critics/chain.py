@@ -22,10 +22,10 @@ def outcomes(level: int, action: int) -> list[tuple[float, int, bool]]:
     """Chance, next level and end of everything that may follow."""
     up = 0.3 + 0.4 * action
     above, below = min(level + 1, TOP), max(level - 1, 0)
-    found = [(up, above, False)]
+    result = [(up, above, False)]
     if below == 0:
-        return [*found, ((1 - up) * TRIP, 0, True), ((1 - up) * (1 - TRIP), 0, False)]
-    return [*found, (1 - up, below, False)]
+        return [*result, ((1 - up) * TRIP, 0, True), ((1 - up) * (1 - TRIP), 0, False)]
+    return [*result, (1 - up, below, False)]
 
 
 def exact(horizon: int, quantity: str, behaviour: tuple[float, float]) -> np.ndarray:
@@ -63,9 +63,9 @@ def episodes(count: int, seed: int) -> Transition:
         level = int(rng.integers(0, TOP))
         for t in range(SPEC.horizon):
             action = int(rng.integers(0, 2))
-            found = outcomes(level, action)
-            choice = rng.choice(len(found), p=[chance for chance, _, _ in found])
-            _, following, ended = found[choice]
+            result = outcomes(level, action)
+            choice = rng.choice(len(result), p=[chance for chance, _, _ in result])
+            _, following, ended = result[choice]
             rows.append((level, action, following, ended, t == SPEC.horizon - 1))
             level = following
             if ended:

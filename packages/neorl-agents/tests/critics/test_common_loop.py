@@ -53,6 +53,6 @@ def test_ensembles_are_those_of_their_private_loop(target):
     state, _ = trained_in_memory(learner, SPEC, log, column_statistics(columns), 40, KEY)
     mean, std = (x[:20] for x in members_say(learner.ensemble(state), columns))
     scale = np.asarray(learner.outcome_scale)
-    for found, name in ((mean, "mean"), (std, "std")):
-        apart = (found - STORED[f"{target}_{name}"]) / scale
+    for result, name in ((mean, "mean"), (std, "std")):
+        apart = (result - STORED[f"{target}_{name}"]) / scale
         np.testing.assert_allclose(apart, 0, atol=1e-4)

@@ -39,12 +39,12 @@ def stored(tmp_path_factory):
 
 def test_a_safety_critic_comes_back_to_the_bit(stored):
     path, critic, rows, digest = stored
-    found = load_critic(path)
-    assert (found.kind, found.digest, found.spec) == ("safety_critic", digest, chain.SPEC)
-    assert jax.tree.structure(found.critic) == jax.tree.structure(critic)
-    np.testing.assert_array_equal(found.parity_scores, critic_scores(critic, *rows))
-    np.testing.assert_array_equal(critic_scores(found.critic, *rows), found.parity_scores)
-    assert found.metadata["limits"][0]["name"] == "full"
+    actual = load_critic(path)
+    assert (actual.kind, actual.digest, actual.spec) == ("safety_critic", digest, chain.SPEC)
+    assert jax.tree.structure(actual.critic) == jax.tree.structure(critic)
+    np.testing.assert_array_equal(actual.parity_scores, critic_scores(critic, *rows))
+    np.testing.assert_array_equal(critic_scores(actual.critic, *rows), actual.parity_scores)
+    assert actual.metadata["limits"][0]["name"] == "full"
 
 
 def test_critics_of_a_learner_come_back_to_the_bit(tmp_path, problem, few):
@@ -56,10 +56,10 @@ def test_critics_of_a_learner_come_back_to_the_bit(tmp_path, problem, few):
     )
     for critic in (plain, beside_priors):
         save_critic(tmp_path / "c.safetensors", critic, problem.spec, *rows)
-        found = load_critic(tmp_path / "c.safetensors")
-        assert found.kind == "ensemble"
-        assert jax.tree.structure(found.critic) == jax.tree.structure(critic)
-        np.testing.assert_array_equal(critic_scores(found.critic, *rows), found.parity_scores)
+        result = load_critic(tmp_path / "c.safetensors")
+        assert result.kind == "ensemble"
+        assert jax.tree.structure(result.critic) == jax.tree.structure(critic)
+        np.testing.assert_array_equal(critic_scores(result.critic, *rows), result.parity_scores)
 
 
 def test_an_array_of_another_shape_than_the_header_says_is_refused(stored, tmp_path):

@@ -59,9 +59,9 @@ def plant_log(episodes: int, seed: int) -> Transition:
 def covered(ensemble, log) -> np.ndarray:
     """Share of the steps of every episode within the interval of the level."""
     obs, action = (jnp.asarray(x, jnp.float32) for x in (log.obs, log.action))
-    said = jax.jit(jax.vmap(predicted, in_axes=(None, 0, 0)))(ensemble, obs, action)
+    prediction = jax.jit(jax.vmap(predicted, in_axes=(None, 0, 0)))(ensemble, obs, action)
     change = log.next_obs - log.obs
-    inside = (change >= said.low) & (change <= said.high)
+    inside = (change >= prediction.low) & (change <= prediction.high)
     return np.asarray(inside)[:, 0].reshape(-1, 25).mean(axis=1)
 
 
@@ -100,39 +100,41 @@ def test_the_stated_coverage_is_the_measured_one(fitted):
     fresh = plant_log(400, seed=7)
     share = covered(fitted.ensemble, fresh)
     assert abs(share.mean() - 0.9) < 0.03
-    found, low, high = assess_ensemble(fitted.ensemble, fresh, SPEC)["level"]
-    np.testing.assert_allclose(found, share.mean(), atol=1e-3)
+    actual, low, high = assess_ensemble(fitted.ensemble, fresh, SPEC)["level"]
+    np.testing.assert_allclose(actual, share.mean(), atol=1e-3)
     deviation = share.std() / 20
     np.testing.assert_allclose([low, high], share.mean() + 1.96 * deviation * np.array([-1, 1]),
         atol=0.5 * deviation)  # fmt: skip
     assert fitted.report["calibration_episodes"] == 100
     # Loud episodes, cut to two steps, have one vote each as the others.
     obs, action = (jnp.asarray(x, jnp.float32) for x in (fresh.obs, fresh.action))
-    said = jax.vmap(predicted, in_axes=(None, 0, 0))(fitted.ensemble, obs, action)
+    prediction = jax.vmap(predicted, in_axes=(None, 0, 0))(fitted.ensemble, obs, action)
     change = fresh.next_obs - fresh.obs
-    inside = np.asarray((change >= said.low) & (change <= said.high))[:, 0].reshape(-1, 25)
+    inside = np.asarray((change >= prediction.low) & (change <= prediction.high))[:, 0].reshape(
+        -1, 25
+    )
     loud, step = np.repeat(inside.mean(1) < 0.85, 25), np.arange(400 * 25) % 25
     ends = step == np.where(loud, 1, 24)
     short = jax.tree.map(lambda x: x[~loud | (step < 2)], fresh._replace(truncated=ends))
     votes = np.where(loud[::25], inside[:, :2].mean(1), inside.mean(1)).mean()
     assert abs(votes - np.concatenate([inside[loud[::25], :2].ravel(), inside[~loud[::25]].ravel()]
         ).mean()) > 0.04  # fmt: skip
-    found = assess_ensemble(fitted.ensemble, short, SPEC, replicates=2)["level"][0]
-    np.testing.assert_allclose(found, votes, atol=1e-3)
+    actual = assess_ensemble(fitted.ensemble, short, SPEC, replicates=2)["level"][0]
+    np.testing.assert_allclose(actual, votes, atol=1e-3)
 
 
 def test_the_deviation_is_the_residual_in_the_mean(fitted):
     log = plant_log(200, seed=8)
     obs, action = (jnp.asarray(x, jnp.float32) for x in (log.obs, log.action))
-    said = jax.vmap(predicted, in_axes=(None, 0, 0))(fitted.ensemble, obs, action)
+    prediction = jax.vmap(predicted, in_axes=(None, 0, 0))(fitted.ensemble, obs, action)
     level, load = log.obs.T
     truth = 0.3 * np.tanh(load) + 2e-3 * log.action[:, 0] - 0.2 * level
-    off = np.sqrt(np.mean((truth - np.asarray(said.mean)[:, 0]) ** 2))
+    off = np.sqrt(np.mean((truth - np.asarray(prediction.mean)[:, 0]) ** 2))
     assert off < 0.1 * truth.std()
     # On the log every member says so too, its prior included.
     assert fitted.ensemble.typical[0] < 0.08
-    residual = (log.next_obs - log.obs)[:, 0] - np.asarray(said.mean)[:, 0]
-    ratio = np.mean(residual**2) / np.mean(np.asarray(said.deviation)[:, 0] ** 2)
+    residual = (log.next_obs - log.obs)[:, 0] - np.asarray(prediction.mean)[:, 0]
+    ratio = np.mean(residual**2) / np.mean(np.asarray(prediction.deviation)[:, 0] ** 2)
     assert 0.85 < ratio < 1.15
 
 
@@ -141,15 +143,15 @@ def test_the_disagreement_is_that_of_numpy(fitted, in_numpy):
     obs, action = np.array([0.3, -1.2]), np.array([40.0])
     at = [(obs - ensemble.obs.offset) / ensemble.obs.scale, action / 100]
     x = np.concatenate(at)[None]
-    said = []
+    collected = []
     for m in range(5):
         member, prior = (
             jax.tree.map(lambda leaf, m=m: leaf[m], n) for n in (ensemble.members, ensemble.priors)
         )
-        said.append(in_numpy(member, x)[0] + in_numpy(prior, x)[0])
-    expected = np.sqrt(np.mean((np.std(said, axis=0) / ensemble.typical) ** 2))
-    found = disagreement(ensemble, *(jnp.asarray(one, jnp.float32) for one in (obs, action)))
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+        collected.append(in_numpy(member, x)[0] + in_numpy(prior, x)[0])
+    expected = np.sqrt(np.mean((np.std(collected, axis=0) / ensemble.typical) ** 2))
+    actual = disagreement(ensemble, *(jnp.asarray(one, jnp.float32) for one in (obs, action)))
+    np.testing.assert_allclose(actual, expected, rtol=1e-4)
     assert np.isnan(disagreement(ensemble, jnp.array([jnp.nan, 0.0]), jnp.zeros(1)))
 
 
@@ -180,10 +182,10 @@ def test_noise_and_spread_make_the_mean_variance_that_of_the_residuals(fitted):
     for apart in (0.0, 4.0):  # members that agree too much, and too little about the same mean
         offset = apart * jnp.arange(-2.0, 3.0)[:, None]
         wide = replace(members, biases=(*members.biases[:-1], members.biases[-1] + offset))
-        found = _calibrated(replace(fitted.ensemble, members=wide), columns, 0.9)
-        assert (found.spread[0] < 1) == (apart > 0)
-        mean, std = members_say(found, columns)
-        variance = np.asarray(found.noise) ** 2 + (np.asarray(found.spread) * std) ** 2
+        result = _calibrated(replace(fitted.ensemble, members=wide), columns, 0.9)
+        assert (result.spread[0] < 1) == (apart > 0)
+        mean, std = members_say(result, columns)
+        variance = np.asarray(result.noise) ** 2 + (np.asarray(result.spread) * std) ** 2
         residual = columns.next_obs - columns.obs - mean
         np.testing.assert_allclose(variance.mean(0)[0], (residual**2).mean(0)[0], rtol=1e-4)
 

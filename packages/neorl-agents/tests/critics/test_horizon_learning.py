@@ -21,12 +21,12 @@ BATCH, COST, HORIZON, MEMBERS = 6, 2, 4, 3
 
 
 def targets_by_loop(x, values, follows, quantity, discount):
-    found = np.zeros_like(values)
+    result = np.zeros_like(values)
     for row, k, j in np.ndindex(*values.shape):
         before = values[row, k, j - 1] if j > 0 else 0.0
         left = 1 - x[row, k] if quantity == "violation" else 1.0
-        found[row, k, j] = x[row, k] + left * discount * follows[row] * before
-    return found
+        result[row, k, j] = x[row, k] + left * discount * follows[row] * before
+    return result
 
 
 def test_targets_are_those_of_a_loop():
@@ -34,7 +34,7 @@ def test_targets_are_those_of_a_loop():
     counted = (RNG.uniform(size=(BATCH, COST)) < 0.4).astype(float)
     follows = np.array([True, True, False, True, False, True])
     for quantity, discount in (("violation", 1.0), ("cost", 0.9)):
-        found = horizon_targets(
+        actual = horizon_targets(
             jnp.asarray(counted, jnp.float32),
             jnp.asarray(values, jnp.float32),
             jnp.asarray(follows),
@@ -42,7 +42,7 @@ def test_targets_are_those_of_a_loop():
             discount=discount,
         )
         expected = targets_by_loop(counted, values, follows, quantity, discount)
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 def loss_by_loop(outputs, targets, known, weight, shift, quantity):
@@ -136,8 +136,8 @@ class Counter(eqx.Module):
 
 def test_a_policy_with_memory_is_told_what_was_done_and_begins_anew_with_every_episode():
     columns = checked_columns(chain.episodes(6, seed=3), chain.SPEC, cost=True)
-    found = actions_along(Counter(), columns.obs, columns.action, columns.next_obs, columns.last)
-    np.testing.assert_allclose(found[:, 0], columns.age + 1 + 10 * columns.action[:, 0])
+    actual = actions_along(Counter(), columns.obs, columns.action, columns.next_obs, columns.last)
+    np.testing.assert_allclose(actual[:, 0], columns.age + 1 + 10 * columns.action[:, 0])
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99])

@@ -51,16 +51,16 @@ def test_the_risk_of_a_policy_is_that_of_dynamic_programming(quantity):
     """Rows are truncated or terminated: right only if the one bootstraps, the other not."""
     always_on = ConstantPolicy(jnp.ones(1))
     learner, log = replace(FEW, quantity=quantity), chain.proportional_rows()
-    found = fit_safety_critic(
+    actual = fit_safety_critic(
         log, chain.SPEC, KEY, learner=learner, updates=UPDATES, policy=always_on
     )
     expected = chain.exact(5, quantity, (0.0, 1.0))
-    curves = asked(horizon_curve, found.critic)[:, 0].reshape(5, 2, 5)
+    curves = asked(horizon_curve, actual.critic)[:, 0].reshape(5, 2, 5)
     error = np.abs(curves - expected)
     most, mean = (0.04, 0.015) if quantity == "violation" else (0.08, 0.025)
     assert error.max() < most
     assert error.mean() < mean
-    assert not found.report["calibrated"]
+    assert not actual.report["calibrated"]
 
 
 @pytest.mark.nightly
@@ -76,10 +76,10 @@ def test_the_risk_of_the_log_is_near_the_exact_one_and_grows_with_the_horizon(fi
 
 @pytest.mark.nightly
 def test_it_is_calibrated_on_fresh_episodes(fitted):
-    found = assess_safety_critic(
+    result = assess_safety_critic(
         fitted.critic, chain.episodes(300, seed=9), chain.SPEC, replicates=100
     )["full"]
-    error, low, high = found["calibration_error"]
+    error, low, high = result["calibration_error"]
     assert error <= 0.05
     # Also one that says twice the odds, once its last heads are mapped to what was counted.
     bold = replace(fitted.critic, shift=fitted.critic.shift + np.float32(np.log(2)))
@@ -94,9 +94,9 @@ def test_it_is_calibrated_on_fresh_episodes(fitted):
     assert fitted.critic.calibration.x.shape[1] > 1
     assert low <= high
     # The exact risks reach 0.83 here: more is not to be had.
-    assert found["area_under_roc"][0] > 0.8
-    assert found["brier_skill"][0] > 0.25
-    assert 0.3 < found["rate"] < 0.7
+    assert result["area_under_roc"][0] > 0.8
+    assert result["brier_skill"][0] > 0.25
+    assert 0.3 < result["rate"] < 0.7
 
 
 @pytest.mark.nightly
@@ -221,6 +221,6 @@ def test_a_length_and_a_share_that_no_fit_has_are_refused():
 
 def test_a_limit_that_was_never_broken_is_said_to_be_unknown():
     log = SOME._replace(cost=np.concatenate([SOME.cost, np.zeros((200, 1))], axis=1))
-    found = fit_safety_critic(log, TWO, KEY, learner=FEW, updates=2).report["limits"]
-    assert [limit["learnable"] for limit in found] == [True, False]
-    assert "nothing is known of what leads to one" in found[1]["claim"]
+    result = fit_safety_critic(log, TWO, KEY, learner=FEW, updates=2).report["limits"]
+    assert [limit["learnable"] for limit in result] == [True, False]
+    assert "nothing is known of what leads to one" in result[1]["claim"]

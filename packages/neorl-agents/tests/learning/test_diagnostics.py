@@ -17,9 +17,9 @@ from neorl_core import Transition
 
 def test_the_effective_sample_is_kishs_and_masked_rows_do_not_count():
     weights, mask = jnp.array([1.0, 1.0, 4.0, 100.0]), jnp.array([True, True, True, False])
-    found = weight_metrics(weights, mask, 4.0)
-    assert found["effective_sample"] == pytest.approx(6**2 / (3 * 18), rel=1e-6)
-    assert found["at_ceiling"] == pytest.approx(1 / 3, rel=1e-6)
+    result = weight_metrics(weights, mask, 4.0)
+    assert result["effective_sample"] == pytest.approx(6**2 / (3 * 18), rel=1e-6)
+    assert result["at_ceiling"] == pytest.approx(1 / 3, rel=1e-6)
     assert weight_metrics(jnp.zeros(3), None, 4.0)["effective_sample"] == 0
 
 
@@ -29,9 +29,9 @@ def test_values_beyond_what_the_rewards_of_the_log_admit_are_counted(problem):
 
     def beyond(q, low=-1.0, high=2.0, **how):
         within = replace(preparation, reward_range=jnp.array([low, high]))
-        found = value_metrics(jnp.array(q), within, rows_of(len(q)), discount=0.5, **how)
-        assert found["q"] == pytest.approx(np.mean(q), rel=1e-6)
-        return float(found["q_beyond_rewards"])
+        result = value_metrics(jnp.array(q), within, rows_of(len(q)), discount=0.5, **how)
+        assert result["q"] == pytest.approx(np.mean(q), rel=1e-6)
+        return float(result["q_beyond_rewards"])
 
     q = [-2.35, -2.25, 4.25, 4.35]
     assert beyond(q) == 0.5
@@ -58,8 +58,8 @@ def test_values_that_have_not_climbed_are_told_in_deviations_of_the_rewards(prob
     rows = rows_of(4, reward=jnp.array([9.0, 11.0, 9.0, 11.0]), discount=jnp.full(4, 0.9))
 
     def off(q, rows=rows, **how):
-        found = value_metrics(jnp.full(4, q), preparation, rows, discount=0.9, **how)
-        return float(found["q_off_rewards"])
+        result = value_metrics(jnp.full(4, q), preparation, rows, discount=0.9, **how)
+        return float(result["q_off_rewards"])
 
     assert off(100.0) == pytest.approx(0, abs=1e-5)
     assert off(40.0) == pytest.approx(6, rel=1e-5)

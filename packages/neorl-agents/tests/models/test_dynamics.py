@@ -225,9 +225,9 @@ def test_elites_are_the_members_with_the_least_error_on_held_out_rows():
     networks = eqx.tree_at(lambda n: n.biases, change.networks, (*biases[:-1], biases[-1] + worse))
     state = state.with_parameters(change=eqx.tree_at(lambda c: c.networks, change, networks))
     rows = unit_rows(state.preparation, log)
-    found = jax.jit(model.calibrate)(state, rows, jnp.arange(256) >= 200)
-    assert sorted(found.elites.tolist()) == [1, 3]
-    assert 0 < found.mean < found.largest
+    result = jax.jit(model.calibrate)(state, rows, jnp.arange(256) >= 200)
+    assert sorted(result.elites.tolist()) == [1, 3]
+    assert 0 < result.mean < result.largest
 
 
 @pytest.mark.nightly

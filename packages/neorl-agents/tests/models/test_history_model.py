@@ -110,10 +110,10 @@ def test_the_linear_part_is_that_of_least_squares(model):
 
     obs, action = jnp.asarray([1.0, 3200.0, 0.5]), jnp.asarray([4.0])
     by_obs, by_action = jax.jacobian(change, (0, 1))(obs, action)
-    found = np.concatenate([by_obs, by_action], axis=1)
+    actual = np.concatenate([by_obs, by_action], axis=1)
     # The action before this one has a coefficient too; with no use it stays near zero.
     np.testing.assert_allclose(
-        found, wanted[:4].T, rtol=0.05, atol=2e-3 * np.abs(wanted[:4].T).max()
+        actual, wanted[:4].T, rtol=0.05, atol=2e-3 * np.abs(wanted[:4].T).max()
     )
     expected = np.append(np.append(obs, action), 1.0) @ wanted
     np.testing.assert_allclose(change(obs, action), expected, rtol=0.05, atol=0.05)
@@ -166,21 +166,21 @@ def test_another_controller_meets_the_same_noise_and_load(plant):
             levels.append(obs[0])
         start = ReplayedStart(jnp.asarray(episode), jnp.asarray(plant.members - 1))
         state, seen = plant.reset(start)
-        found = []
+        collected = []
         for _ in range(SPEC.horizon):
             state, step = plant.step(start, state, law((), seen)[1])
             seen = step.obs
-            found.append(float(seen[0]))
-        np.testing.assert_allclose(found, levels, atol=0.15)
+            collected.append(float(seen[0]))
+        np.testing.assert_allclose(collected, levels, atol=0.15)
         assert np.std(levels) > 0.2
 
 
 def test_sums_are_those_of_the_steps(plant):
     law = ConstantPolicy(jnp.asarray([5.0]))
     starts = every_start(plant, range(plant.members), [2, 3])
-    got = predicted_episodes(plant, law, starts)
-    assert got.returns.shape == (2 * plant.members,)
-    assert got.cost_sum.shape[1:] == (1,)
+    actual = predicted_episodes(plant, law, starts)
+    assert actual.returns.shape == (2 * plant.members,)
+    assert actual.cost_sum.shape[1:] == (1,)
     for i in (0, 3):
         start = ReplayedStart(starts.episode[i], starts.member[i])
         state, _ = plant.reset(start)
@@ -189,10 +189,10 @@ def test_sums_are_those_of_the_steps(plant):
             state, step = plant.step(start, state, jnp.asarray([5.0]))
             rewards.append(float(step.reward))
             costs.append(float(step.cost[0]))
-        np.testing.assert_allclose(got.returns[i], np.sum(rewards), rtol=1e-4)
-        np.testing.assert_allclose(got.cost_sum[i], [np.sum(costs)], rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(got.cost_worst[i], [np.max(costs)], rtol=1e-4, atol=1e-5)
-        assert float(got.ended[i]) < 1e-6
+        np.testing.assert_allclose(actual.returns[i], np.sum(rewards), rtol=1e-4)
+        np.testing.assert_allclose(actual.cost_sum[i], [np.sum(costs)], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(actual.cost_worst[i], [np.max(costs)], rtol=1e-4, atol=1e-5)
+        assert float(actual.ended[i]) < 1e-6
 
 
 def test_rates_interlocks_and_ranges_limit_an_action(model):

@@ -49,15 +49,15 @@ def with_budget(factor):
 
 
 def test_the_best_head_that_fits_is_taken_and_else_the_one_that_is_least_above():
-    found = []
+    collected = []
     for factor in (0.0, 0.2, 1.0, 5.0):
         choice = with_budget(factor)
         expected = [by_hand(choice, x) for x in ROWS]
         np.testing.assert_allclose(
             chosen(choice, ROWS), [e[0] for e in expected], rtol=1e-5, atol=1e-6
         )
-        found.append([e[2] for e in expected])
-    counts = np.array(found)
+        collected.append([e[2] for e in expected])
+    counts = np.array(collected)
     assert (np.diff(counts, axis=0) >= 0).all(), "a larger budget allows more heads"
     assert (counts == 0).any()
     assert (counts == HEADS).any()

@@ -16,11 +16,11 @@ class TestCritics:
         rng = np.random.default_rng(0)
         obs, action = jnp.asarray(rng.normal(size=(6, 3))), jnp.asarray(rng.normal(size=(6, 2)))
         inputs = np.concatenate([obs, action], axis=1)
-        got = q_values(critics, obs, action)
+        actual = q_values(critics, obs, action)
         for i in range(2):
             alone = jax.tree.map(lambda leaf, i=i: leaf[i], critics)
-            np.testing.assert_allclose(got[i], in_numpy(alone, inputs)[:, 0], atol=1e-5)
-        np.testing.assert_allclose(first_q_value(critics, obs, action), got[0], atol=1e-6)
+            np.testing.assert_allclose(actual[i], in_numpy(alone, inputs)[:, 0], atol=1e-5)
+        np.testing.assert_allclose(first_q_value(critics, obs, action), actual[0], atol=1e-6)
 
     def test_loss_sums_over_members_and_averages_over_rows(self, problem):
         critics = init_critics((6, 8), KEY, initialiser="uniform")

@@ -226,9 +226,9 @@ def test_another_topology_is_the_same_program():
 def test_a_network_is_written_down_and_read_back(kind):
     net = Networks(hidden=(8, 8), kind=kind).of_obs(SPEC, 2 * N_ACT, KEY)
     half = net.first_outputs(N_ACT, output=tanh)
-    found = network_template(network_static(half))
-    assert jax.tree.structure(found) == jax.tree.structure(half)
-    chex.assert_trees_all_equal_shapes_and_dtypes(found, half)
+    actual = network_template(network_static(half))
+    assert jax.tree.structure(actual) == jax.tree.structure(half)
+    chex.assert_trees_all_equal_shapes_and_dtypes(actual, half)
     np.testing.assert_array_equal(half(rows()), jnp.tanh(net(rows())[:, :N_ACT]))
     critics = Networks(hidden=(8, 8), kind=kind).of_both(SPEC, 1, KEY)
     assert jax.vmap(lambda net: net(rows(width=N_OBS + N_ACT)))(critics).shape == (2, 4, 1)

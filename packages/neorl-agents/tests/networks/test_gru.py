@@ -37,8 +37,8 @@ def test_the_last_state_is_that_of_the_equations():
     x = rng.normal(size=(3, STEPS, INPUTS))
     seen = np.array([[1] * 6, [0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0]], bool)
     expected = np.stack([oracle(cell, *row) for row in zip(x, seen, strict=True)])
-    got = cell.last(jnp.asarray(x, jnp.float32), jnp.asarray(seen))
-    np.testing.assert_allclose(got, expected, atol=1e-6)
+    actual = cell.last(jnp.asarray(x, jnp.float32), jnp.asarray(seen))
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), cell)
         exact = wide.last(jnp.asarray(x), jnp.asarray(seen))

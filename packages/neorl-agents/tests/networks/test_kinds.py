@@ -72,7 +72,7 @@ def learner(kind):
 )
 def test_a_learner_keeps_the_laws_with_a_module_of_equinox(registered, law):
     laws = algorithm_laws(lambda: learner(IQL))
-    (check,) = (found for name, found in laws.items() if name.endswith(law))
+    (check,) = (result for name, result in laws.items() if name.endswith(law))
     check()
 
 

@@ -96,11 +96,11 @@ def test_who_spends_too_much_is_held_and_who_spares_may_spend_at_the_end():
 
 
 def test_what_is_not_known_takes_off_the_even_share():
-    told = np.zeros((HORIZON, 1), np.float32)
-    told[1] = np.nan
+    sent = np.zeros((HORIZON, 1), np.float32)
+    sent[1] = np.nan
     obs = CALM.copy()
     obs[4] = np.nan
-    _, left = episode(policy(budget=6.0), obs, told)
+    _, left = episode(policy(budget=6.0), obs, sent)
     # Sent nothing, which costs nothing: known steps take off nothing.
     np.testing.assert_allclose(
         left, [6, 6, 6 - 6 / 5, 4.8, 4.8 - 4.8 / 3, 3.2 - 3.2 / 2], rtol=1e-5

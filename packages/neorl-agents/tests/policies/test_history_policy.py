@@ -59,10 +59,10 @@ def test_stepping_through_a_log_is_evaluating_its_windows(trained, log):
     seen = log._replace(obs=windows(tables, jnp.arange(ROWS), steps=3), next_obs=None, mask=None)
     rows = unit_rows(state.preparation, jax.tree.map(jnp.asarray, seen))
     expected = np.asarray(policy.action.to_physical(policy.network(rows.obs)))
-    got = np.asarray(stepped(policy, log.obs, log.action, episode_starts(log)))
+    actual = np.asarray(stepped(policy, log.obs, log.action, episode_starts(log)))
     half = np.asarray(policy.high - policy.low) / 2
-    np.testing.assert_allclose((got / half)[log.mask], (expected / half)[log.mask], atol=1e-5)
-    assert np.isnan(got[~log.mask]).all(), "an observation that fails has no action"
+    np.testing.assert_allclose((actual / half)[log.mask], (expected / half)[log.mask], atol=1e-5)
+    assert np.isnan(actual[~log.mask]).all(), "an observation that fails has no action"
 
 
 @jax.jit
@@ -80,17 +80,17 @@ def test_the_carry_behind_a_window_is_that_of_having_stepped_to_it(trained, log)
     policy = plain.policy(state)
     tables = jax.tree.map(jnp.asarray, plain.sampler.tables(log))
     window = windows(tables, jnp.arange(ROWS), steps=3)
-    got = np.asarray(behind(policy, window))
+    actual = np.asarray(behind(policy, window))
     want = np.asarray(stepped(policy, log.obs, log.action, episode_starts(log)))
     half = np.asarray(policy.high - policy.low) / 2
-    np.testing.assert_allclose((got / half)[log.mask], (want / half)[log.mask], atol=1e-5)
+    np.testing.assert_allclose((actual / half)[log.mask], (want / half)[log.mask], atol=1e-5)
 
 
 def test_windows_are_those_of_a_loop(log):
     """Masked rows are in none, however good their observations look."""
     log = log._replace(obs=np.where(np.isnan(log.obs), 7.0, log.obs))
     tables = jax.tree.map(jnp.asarray, sized(BC(), encoder="gru", **SMALL).sampler.tables(log))
-    got = jax.device_get(windows(tables, jnp.arange(ROWS), steps=3))
+    actual = jax.device_get(windows(tables, jnp.arange(ROWS), steps=3))
     after = jax.device_get(next_windows(tables, jnp.arange(ROWS), steps=3))
     starts = episode_starts(log)
     for row in range(ROWS):
@@ -98,12 +98,16 @@ def test_windows_are_those_of_a_loop(log):
         for step in range(3):
             i = row - 2 + step
             known = i >= first and log.mask[i]
-            told = i - 1 >= first and log.mask[i - 1] and np.isfinite(log.action[i - 1]).all()
-            assert got.obs_known[row, step] == known
-            assert got.action_known[row, step] == told
-            np.testing.assert_array_equal(got.obs[row, step], log.obs[i] if known else 0)
-            np.testing.assert_array_equal(got.action[row, step], log.action[i - 1] if told else 0)
-        for now, later in zip(got, after, strict=True):
+            action_known = (
+                i - 1 >= first and log.mask[i - 1] and np.isfinite(log.action[i - 1]).all()
+            )
+            assert actual.obs_known[row, step] == known
+            assert actual.action_known[row, step] == action_known
+            np.testing.assert_array_equal(actual.obs[row, step], log.obs[i] if known else 0)
+            np.testing.assert_array_equal(
+                actual.action[row, step], log.action[i - 1] if action_known else 0
+            )
+        for now, later in zip(actual, after, strict=True):
             np.testing.assert_array_equal(later[row, :2], now[row, 1:])
         np.testing.assert_array_equal(after.obs[row, 2], log.next_obs[row])
         if log.mask[row] and np.isfinite(log.action[row]).all():
@@ -120,13 +124,13 @@ def test_a_failed_observation_is_forgotten_after_the_window(trained, problem):
     spoilt[2] = np.nan
     starts = np.arange(8) == 0
     clean = np.asarray(stepped(policy, obs, action, starts))
-    got = np.asarray(stepped(policy, spoilt, action, starts))
-    assert np.isnan(got[2]).all()
-    assert np.isfinite(np.delete(got, 2, axis=0)).all()
-    np.testing.assert_array_equal(got[:2], clean[:2])
-    assert (got[3:5] != clean[3:5]).any()
+    actual = np.asarray(stepped(policy, spoilt, action, starts))
+    assert np.isnan(actual[2]).all()
+    assert np.isfinite(np.delete(actual, 2, axis=0)).all()
+    np.testing.assert_array_equal(actual[:2], clean[:2])
+    assert (actual[3:5] != clean[3:5]).any()
     # The window holds three steps, and the action before the oldest of them.
-    np.testing.assert_array_equal(got[6:], clean[6:])
+    np.testing.assert_array_equal(actual[6:], clean[6:])
 
 
 def test_what_came_before_matters_and_a_fresh_carry_forgets_it(trained, problem):
@@ -139,10 +143,10 @@ def test_what_came_before_matters_and_a_fresh_carry_forgets_it(trained, problem)
     assert (one[1] != anew[1]).any()
     np.testing.assert_array_equal(anew[1], policy(policy.initial_carry(), obs[1], None)[1])
     # The first step of an episode has no action before it, even where one is told.
-    told = policy.sent(policy.initial_carry(), action[0])
-    np.testing.assert_array_equal(policy(told, obs[1], None)[1], anew[1])
+    after_one = policy.sent(policy.initial_carry(), action[0])
+    np.testing.assert_array_equal(policy(after_one, obs[1], None)[1], anew[1])
     # What was sent counts for one step: where nobody tells the next one, it is unknown.
-    carry = policy.sent(policy(told, obs[0], None)[0], action[0])
+    carry = policy.sent(policy(after_one, obs[0], None)[0], action[0])
     assert carry.sent[-1] == 1
     assert policy(carry, obs[1], None)[0].sent[-1] == 0
 
@@ -155,8 +159,8 @@ def test_exploring_carries_the_memory_of_the_mean(problem):
     carry, _ = explore(explore.initial_carry(), problem.log.obs[0], jax.random.key(1))
     expected, _ = mean(mean.initial_carry(), problem.log.obs[0], None)
     np.testing.assert_array_equal(carry.window, expected.window)
-    told = explore.sent(carry, problem.log.action[0])
-    assert told.sent[-1] == 1
+    after = explore.sent(carry, problem.log.action[0])
+    assert after.sent[-1] == 1
 
 
 def test_a_batch_without_windows_is_refused(trained, problem):

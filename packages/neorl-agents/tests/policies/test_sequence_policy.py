@@ -107,11 +107,11 @@ def run_on_the_recorded(monkeypatch, case, learner, cost=(), tolerance=1e-7):
         step = lambda s, batch: arrays.update(s, batch, jax.random.key(0))  # noqa: E731
         run = jax.jit(lambda s, b: jax.lax.scan(step, s, b))
         after, metrics = jax.device_get(run(state, batches))
-    found = named(after.parameters["network"])
-    assert set(found) == set(expected)
+    actual = named(after.parameters["network"])
+    assert set(actual) == set(expected)
     for name, there in expected.items():
         assert np.abs(there - before[name]).max() > 1e-4
-        worst = np.abs(found[name] - there).max() / np.abs(there).max()
+        worst = np.abs(actual[name] - there).max() / np.abs(there).max()
         assert worst < 1e-7, (name, worst)
     losses = parts[f"{case}/loss"]
     np.testing.assert_allclose(metrics["actor_loss"], losses["actor_loss"], rtol=tolerance)

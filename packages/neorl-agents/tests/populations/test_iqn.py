@@ -145,15 +145,15 @@ def test_windows_stay_inside_episodes_and_returns_are_those_of_n_steps(frames, n
             follows = 0.0 if ended and t + steps == length else 0.9**steps
             turns.append(slots[number] * shape.turns + t)
             expected.append((number, t, value, t + steps, follows))
-    found = episode_windows(shape, memory, jnp.array(turns, jnp.int32), jnp.float32(0.9))
+    actual = episode_windows(shape, memory, jnp.array(turns, jnp.int32), jnp.float32(0.9))
     for i, (number, t, value, after, follows) in enumerate(expected):
-        for inputs, last in ((found.inputs[i], t), (found.next_inputs[i], after)):
+        for inputs, last in ((actual.inputs[i], t), (actual.next_inputs[i], after)):
             seen = np.asarray(inputs).reshape(frames, 2)
             wanted = np.arange(last - frames + 2, last + 2)
             assert np.array_equal(seen[:, 1], np.maximum(wanted, 0))
             assert np.array_equal(seen[:, 0], np.where(wanted > 0, number, 0))
-        np.testing.assert_allclose(found.reward[i], value, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(found.discount[i], follows, rtol=1e-5)
+        np.testing.assert_allclose(actual.reward[i], value, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(actual.discount[i], follows, rtol=1e-5)
     last = [(int(i), int(n)) for n, i in slots.items()]
     for slot, number in last:
         _, length, ended, _ = next(one for one in kept if one[0] == number)

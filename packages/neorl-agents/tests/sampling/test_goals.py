@@ -16,10 +16,10 @@ from neorl_core import Transition
 @given(data=st.data(), strategy=st.sampled_from(["future", "final"]))
 def test_a_goal_is_reached_later_in_the_same_episode(logs, last_row, drawn, data, strategy):
     log = data.draw(logs)
-    got = drawn(Goals(strategy, 0.9), log)
+    result = drawn(Goals(strategy, 0.9), log)
     for row, goal, steps, reward, reached in zip(
-        got.rows.obs.ravel(), got.goal.ravel(), got.steps.ravel(), got.rows.reward.ravel(),
-        got.rows.terminated.ravel(), strict=True,
+        result.rows.obs.ravel(), result.goal.ravel(), result.steps.ravel(),
+        result.rows.reward.ravel(), result.rows.terminated.ravel(), strict=True,
     ):  # fmt: skip
         row, place = int(row), int(goal) - 100
         if not log.mask[row]:
@@ -41,11 +41,11 @@ def test_distances_are_geometric_up_to_the_end(discount):
     u = jnp.asarray((np.arange(20_000) + 0.5) / 20_000, jnp.float32)
     for most in (0, 1, 6):
         left = jnp.full(u.shape, most, jnp.int32)
-        got = np.bincount(
+        actual = np.bincount(
             np.asarray(truncated_geometric(u, left, jnp.float32(discount))), minlength=most + 1
         )
         expected = discount ** np.arange(most + 1)
-        np.testing.assert_allclose(got / 20_000, expected / expected.sum(), atol=2e-4)
+        np.testing.assert_allclose(actual / 20_000, expected / expected.sum(), atol=2e-4)
 
 
 def test_draws_follow_that_distribution(drawn):
@@ -54,8 +54,8 @@ def test_draws_follow_that_distribution(drawn):
         number[:, None], number[:, None], number, next_obs=number[:, None] + 100,
         terminated=np.zeros(24, bool), truncated=np.zeros(24, bool),
     )  # fmt: skip
-    got = [drawn(Goals("future", 0.7), log, n, (2, 512)) for n in range(8)]
-    steps = np.concatenate([g.steps[g.rows.obs[..., 0] == 20] for g in got])
+    actual = [drawn(Goals("future", 0.7), log, n, (2, 512)) for n in range(8)]
+    steps = np.concatenate([g.steps[g.rows.obs[..., 0] == 20] for g in actual])
     expected = 0.7 ** np.arange(4)
     counts = np.bincount(steps - 1, minlength=4)
     assert stats.chisquare(counts, expected / expected.sum() * len(steps)).pvalue > 1e-3

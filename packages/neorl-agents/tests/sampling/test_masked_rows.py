@@ -23,8 +23,8 @@ def test_returns_are_those_of_the_log_without_the_rows_cut_at_the_gaps(logs, dat
     gap = np.append(~log.mask[1:], False) & ~log.terminated
     rest = log._replace(truncated=log.truncated | gap, mask=None)
     rest = jax.tree.map(lambda column: column[log.mask], rest)
-    found = returns_to_go(spoilt(log), discount=discount)[log.mask]
-    np.testing.assert_allclose(found, returns_to_go(rest, discount=discount), rtol=1e-6, atol=1e-5)
+    actual = returns_to_go(spoilt(log), discount=discount)[log.mask]
+    np.testing.assert_allclose(actual, returns_to_go(rest, discount=discount), rtol=1e-6, atol=1e-5)
 
 
 @settings(max_examples=30)

@@ -50,9 +50,9 @@ def test_one_step_is_the_log_itself(logs, drawn):
         next_obs=np.arange(24.0)[:, None] + 1,
         terminated=np.zeros(24, bool), truncated=np.arange(24) % 5 == 4,
     )  # fmt: skip
-    got, plain = drawn(NSteps(1, DISCOUNT), log), drawn(Rows(), log)
-    jax.tree.map(np.testing.assert_array_equal, got.rows, plain)
-    np.testing.assert_array_equal(got.discount, np.full((2, 32), DISCOUNT, np.float32))
+    actual, plain = drawn(NSteps(1, DISCOUNT), log), drawn(Rows(), log)
+    jax.tree.map(np.testing.assert_array_equal, actual.rows, plain)
+    np.testing.assert_array_equal(actual.discount, np.full((2, 32), DISCOUNT, np.float32))
 
 
 def test_a_window_goes_with_the_row_whose_value_follows(drawn):
@@ -63,13 +63,13 @@ def test_a_window_goes_with_the_row_whose_value_follows(drawn):
         number[:, None], -number[:, None], number,
         next_obs=number[:, None] + 1, terminated=ends & False, truncated=ends,
     )  # fmt: skip
-    got = drawn(Histories(NSteps(3, DISCOUNT), 2), log).rows
-    row = got.obs.obs[..., -1, 0]
+    actual = drawn(Histories(NSteps(3, DISCOUNT), 2), log).rows
+    row = actual.obs.obs[..., -1, 0]
     last = np.minimum(row + 2, np.where(row <= 9, 9, 23))
-    np.testing.assert_array_equal(got.next_obs.obs[..., -1, 0], last + 1)
-    np.testing.assert_array_equal(got.next_obs.action[..., -1, 0], -last)
-    np.testing.assert_array_equal(got.next_obs.obs[..., 0, 0], last)
-    assert got.next_obs.obs_known.all()
+    np.testing.assert_array_equal(actual.next_obs.obs[..., -1, 0], last + 1)
+    np.testing.assert_array_equal(actual.next_obs.action[..., -1, 0], -last)
+    np.testing.assert_array_equal(actual.next_obs.obs[..., 0, 0], last)
+    assert actual.next_obs.obs_known.all()
 
 
 def test_a_discount_and_a_mask_of_zero_are_no_trouble():

@@ -20,14 +20,16 @@ def test_no_sequence_crosses_an_episode_boundary(logs, last_row, drawn, data, pa
     log = data.draw(logs)
     sampler = Sequences(STEPS, padded=padded)
     try:
-        got = drawn(sampler, log)
+        result = drawn(sampler, log)
     except ValueError as error:
         assert "no sequence of 4 steps begins in the log" in str(error)  # noqa: PT017
         starts = [last_row(log, i) - i + 1 >= STEPS and log.mask[i] for i in range(24)]
         assert not any(starts if not padded else log.mask)
         return
-    assert got.obs.shape == (2, 32, STEPS, 1)
-    for rows, mask in zip(got.obs.reshape(-1, STEPS), got.mask.reshape(-1, STEPS), strict=True):
+    assert result.obs.shape == (2, 32, STEPS, 1)
+    for rows, mask in zip(
+        result.obs.reshape(-1, STEPS), result.mask.reshape(-1, STEPS), strict=True
+    ):
         first = int(rows[0])
         end = last_row(log, first)
         assert log.mask[first]

@@ -68,8 +68,9 @@ def isotonic_map(
 
     Example:
         >>> import jax.numpy as jnp, numpy as np
-        >>> said, seen = np.array([[0.1], [0.2], [0.8], [0.9]]), np.array([[0], [0], [0], [1]])
-        >>> round(float(isotonic_map(said, seen)(jnp.array([0.9]))[0]), 3)
+        >>> predicted = np.array([[0.1], [0.2], [0.8], [0.9]])
+        >>> happened = np.array([[0], [0], [0], [1]])
+        >>> round(float(isotonic_map(predicted, happened)(jnp.array([0.9]))[0]), 3)
         1.0
 
     Source: Zadrozny and Elkan, Transforming classifier scores into accurate multiclass probability

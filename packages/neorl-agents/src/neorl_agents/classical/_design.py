@@ -92,8 +92,8 @@ def regulator(plant: DelayedPlant, weights: Weights) -> RegulatorDesign:
     cross = -weights.move * plant.previous.T
     with jax.enable_x64(True):
         problem = map(jnp.asarray, (plant.a, plant.b, q, r))
-        found = lq_regulator(*problem, cross=jnp.asarray(cross))
-        gain, cost = (np.asarray(part, np.float64) for part in found)
+        solution = lq_regulator(*problem, cross=jnp.asarray(cross))
+        gain, cost = (np.asarray(part, np.float64) for part in solution)
     if not (np.all(np.isfinite(gain)) and np.all(np.isfinite(cost))):
         raise InputError(
             "no feedback stabilises the identified plant: the inputs do not reach a mode that does "

@@ -12,33 +12,33 @@ MOST_ERROR = 0.2
 
 def tuned_doubts(model: FirstOrderModel, margin: float | None, longest: int) -> list[str]:
     """Of a loop that was tuned from ``model``."""
-    found = []
+    doubts = []
     if margin is not None and margin < LEAST_MARGIN:
         swings = (
             "it swings" if margin < 1 else f"it swings with {margin:.2g} times the plant's gain"
         )
-        found.append(
+        doubts.append(
             f"on a freer model of the same log {swings} (gain margin {margin:.2g}, "
             f"{LEAST_MARGIN:g} or more is sound): the dead time that was identified, "
             f"{model.delay * model.dt:g} s, is too short or the gain too small, as where the plant "
             "is not of first order; raise closed_loop, or fit lqg or a PID by the rule lambda"
         )
     if model.delay == longest and longest > 0:
-        found.append(
+        doubts.append(
             f"its dead time is the longest that was tried, {longest} periods: raise longest_delay, "
             "or the input does not show in this output"
         )
     if model.gain_error > MOST_ERROR:
-        found.append(
+        doubts.append(
             f"its gain is known to {model.gain_error:.0%} of itself: the log has too little "
             "movement of the input beside noise and loads; move it, or take more rows"
         )
     if model.share <= 0:
-        found.append(
+        doubts.append(
             "it explains nothing of the moves of the output: loads moved it as much as the input "
             "did, or feedback hides the input; compare gain and dead time with what a step showed"
         )
-    return found
+    return doubts
 
 
 def imitation_doubts(share: float) -> list[str]:

@@ -72,9 +72,9 @@ def identify_plant(
     if method == "subspace":
         return _subspace_plant(rows, train, held_out, outputs, inputs, orders, delay)
     model = fit_arx(rows, order, delay)
-    found = arx_states(model)
-    loads, none = found.c.T, np.zeros((len(found.c), len(found.c)))
-    plant = PlantModel(*found, loads, none, delay, residual, order, outputs, inputs)
+    states = arx_states(model)
+    loads, none = states.c.T, np.zeros((len(states.c), len(states.c)))
+    plant = PlantModel(*states, loads, none, delay, residual, order, outputs, inputs)
     return _first_order_if_as_good(plant, rows, train, held_out, longest_delay)
 
 
@@ -94,13 +94,13 @@ def _first_order_if_as_good(
     if np.sum(late.age >= order + longest) < LEAST_ROWS:
         return plant
     try:
-        found = identify_first_order(early, 0, 0, dt=1.0, longest=longest)
+        first_order = identify_first_order(early, 0, 0, dt=1.0, longest=longest)
         whole = identify_first_order(_as_log(rows), 0, 0, dt=1.0, longest=longest)
     except InputError:  # pieces too short for it, though not for an ARX model
         return plant
     whitening = whitening_filter(early, 0, 0, order=order, longest=longest)
     error = lag_search(late, 0, 0, whitening, longest=longest).error(
-        found.pole, found.delay, found.gain
+        first_order.pole, first_order.delay, first_order.gain
     )
     if error > (1 + 1 / np.sqrt(len(held_out.y))) * float(plant.residual[0]):
         return plant

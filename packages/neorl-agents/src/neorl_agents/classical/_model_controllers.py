@@ -75,7 +75,7 @@ class LQG:
             rate=f32(parts.resolved.rate),
             dt=f32(np.asarray(spec.dt)),
         )
-        return Fitted(policy, told(parts, design.gain, spec, self.longest_delay))
+        return Fitted(policy, identified_facts(parts, design.gain, spec, self.longest_delay))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +141,8 @@ class MPC:
             tolerance=f32(np.asarray(self.tolerance)),
         )
         return Fitted(
-            policy, {"horizon": horizon, **told(parts, design.gain, spec, self.longest_delay)}
+            policy,
+            {"horizon": horizon, **identified_facts(parts, design.gain, spec, self.longest_delay)},
         )
 
 
@@ -204,7 +205,7 @@ def check_model_settings(settings: Any) -> None:
         )
 
 
-def told(parts: Parts, gain: np.ndarray, spec: Spec, longest: int) -> dict[str, Any]:
+def identified_facts(parts: Parts, gain: np.ndarray, spec: Spec, longest: int) -> dict[str, Any]:
     """What was identified, for a report.
 
     ``gain`` is that of the steady state, a row for every measured output (the controlled ones

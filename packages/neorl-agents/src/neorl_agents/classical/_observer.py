@@ -44,8 +44,8 @@ def observer_gain(model: PlantModel, *, disturbance: float, noise: float) -> np.
     scale = 1 / np.mean(np.diag(variance))
     with jax.enable_x64(True):
         problem = (a, c, scale * spread, scale * noise**2 * variance)
-        found = kalman_filter(*map(jnp.asarray, problem))
-        gain = np.asarray(found.gain, np.float64)
+        solution = kalman_filter(*map(jnp.asarray, problem))
+        gain = np.asarray(solution.gain, np.float64)
     if not np.all(np.isfinite(gain)):
         raise InputError(
             "no observer of the identified plant settles: its measurements do not show all of its "

@@ -57,7 +57,7 @@ class TunedPID:
         bias = [_bias(model, resolved, i, loops) for i, model in enumerate(models)]
         policy = _bank(gains, bias, resolved, spec, action_order(resolved, spec, "a PID"))
         margins = _margins(self, loops, resolved, models, gains, compensated=False)
-        return Fitted(policy, _told(models, gains, margins, self.longest_delay))
+        return Fitted(policy, _identified_facts(models, gains, margins, self.longest_delay))
 
     def _gains(self, model: FirstOrderModel) -> PIDGains:
         if self.rule == "lambda":
@@ -108,7 +108,7 @@ class SmithPID:
             measured=tuple(resolved.controlled[i] for i in order),
         )
         margins = _margins(self, loops, resolved, models, gains, compensated=True)
-        return Fitted(policy, _told(models, gains, margins, self.longest_delay))
+        return Fitted(policy, _identified_facts(models, gains, margins, self.longest_delay))
 
     def _gains(self, model: FirstOrderModel) -> PIDGains:
         quick = model._replace(delay=0)
@@ -142,9 +142,9 @@ class ImitatedPID:
         resolved = resolve(task, spec)
         order = action_order(resolved, spec, "a PID")
         rows = leading(checked_log(log, spec), self.rows)
-        found = []
+        loops = []
         for i, (y, u) in enumerate(zip(resolved.controlled, resolved.manipulated, strict=True)):
-            found.append(
+            loops.append(
                 imitate_loop(
                     rows,
                     rows.obs[:, y],
@@ -155,8 +155,8 @@ class ImitatedPID:
                     derivative=self.derivative,
                 )
             )
-        bias = [loop.bias for loop in found]
-        policy = _bank([loop.gains for loop in found], bias, resolved, spec, order)
+        bias = [loop.bias for loop in loops]
+        policy = _bank([loop.gains for loop in loops], bias, resolved, spec, order)
         report = [
             {
                 **loop.gains._asdict(),
@@ -165,7 +165,7 @@ class ImitatedPID:
                 "rows": loop.rows,
                 "doubts": imitation_doubts(loop.share),
             }
-            for loop in found
+            for loop in loops
         ]
         return Fitted(policy, {"loops": report})
 
@@ -232,17 +232,17 @@ def _margins(
     compensated: bool,
 ) -> list[float | None]:
     """The gain margin of every loop; none where the dead time may be longer than was tried."""
-    found: list[float | None] = []
+    margins: list[float | None] = []
     loops = zip(resolved.controlled, resolved.manipulated, gains, models, strict=True)
     for y, u, one, model in loops:
         longest = settings.longest_delay
-        told = model.delay < longest
+        delay_fits = model.delay < longest
         margin = gain_margin(log, y, u, one, model, longest=longest, compensated=compensated)
-        found.append(margin if told else None)
-    return found
+        margins.append(margin if delay_fits else None)
+    return margins
 
 
-def _told(
+def _identified_facts(
     models: list[FirstOrderModel],
     gains: list[PIDGains],
     margins: list[float | None],

@@ -137,13 +137,13 @@ def fit_arx(rows: Rows, order: int, delay: tuple[int, ...]) -> ArxParts:
             delay=delay,
             ridge=1e-12,
         )
-        found = ArxParts(*map(_float64, (model.a, model.b, model.offset)))
-    if not all(np.all(np.isfinite(part)) for part in found):
+        fitted = ArxParts(*map(_float64, (model.a, model.b, model.offset)))
+    if not all(np.all(np.isfinite(part)) for part in fitted):
         raise InputError(
             f"pieces of the log are too short to fit {order} lags with delays of "
             f"{delay} periods; shorten them or record longer"
         )
-    return found
+    return fitted
 
 
 def arx_errors(rows: Rows, model: ArxParts, delay: tuple[int, ...], before: int) -> np.ndarray:
@@ -193,13 +193,13 @@ def fit_subspace(rows: Rows, order: int, delay: tuple[int, ...]) -> StateParts:
             horizon=2 * order + 1,
         )
         names = ("a", "b", "c", "state_offset", "output_offset")
-        found = StateParts(*(_float64(getattr(model, name)) for name in names))
-    if not all(np.all(np.isfinite(part)) for part in found):
+        fitted = StateParts(*(_float64(getattr(model, name)) for name in names))
+    if not all(np.all(np.isfinite(part)) for part in fitted):
         raise InputError(
             f"the log has too few pieces of {4 * order + 2} rows for a model of {order} states; "
             "lower the order or record longer"
         )
-    return found
+    return fitted
 
 
 def _float64(part: jax.Array) -> np.ndarray:

@@ -101,13 +101,13 @@ class SmithPredictor(eqx.Module):
 
     def sent(self, carry: SmithCarry, action: Float[Array, " act"]) -> SmithCarry:
         """Takes what the plant received into the model, and tells the controller."""
-        return self._told(carry, action, self.controller.sent(carry.inner, action))
+        return self._received(carry, action, self.controller.sent(carry.inner, action))
 
     def follow(self, carry: SmithCarry, action: Float[Array, " act"]) -> SmithCarry:
         """The same while another controller acts; this one goes on from its action."""
-        return self._told(carry, action, follow(self.controller, carry.inner, action))
+        return self._received(carry, action, follow(self.controller, carry.inner, action))
 
-    def _told(self, carry: SmithCarry, action: Array, inner: Any) -> SmithCarry:
+    def _received(self, carry: SmithCarry, action: Array, inner: Any) -> SmithCarry:
         action = action.astype(carry.action.dtype)
         held = jnp.where(jnp.isfinite(action), action, carry.action)
         return carry._replace(inner=inner, action=held)

@@ -44,21 +44,21 @@ def assess_safety_critic(
     columns = checked_columns(log, spec, cost=True)
     predicted, happened, episode = outcomes(critic, columns, spec, discount=1.0)
     risks = _mapped(critic, predicted)
-    found = {}
+    assessment = {}
     for k, channel in enumerate(spec.cost):
-        said, was = np.clip(risks[:, k], 0, 1), happened[:, k] > 0
-        found[channel.name] = {
+        risk, was = np.clip(risks[:, k], 0, 1), happened[:, k] > 0
+        assessment[channel.name] = {
             "rows": len(was),
             "episodes": len(np.unique(episode)),
             "rate": float(was.mean()),
         } | {
             name: [
-                float(measure(said, was)),
-                *episode_interval(measure, episode, said, was, replicates=replicates),
+                float(measure(risk, was)),
+                *episode_interval(measure, episode, risk, was, replicates=replicates),
             ]
             for name, measure in MEASURES.items()
         }
-    return found
+    return assessment
 
 
 def _mapped(critic: SafetyCritic, predicted: np.ndarray) -> np.ndarray:

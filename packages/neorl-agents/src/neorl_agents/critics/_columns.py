@@ -65,12 +65,12 @@ def checked_columns(log: Transition, spec: Spec, *, cost: bool) -> Columns:
     start = np.maximum.accumulate(np.where(first, np.arange(total), 0))
     widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
     widths |= {"cost": spec.n_cost} if cost else {}
-    found = {name: finite_column(log, name, (total, n), keep) for name, n in widths.items()}
+    columns = {name: finite_column(log, name, (total, n), keep) for name, n in widths.items()}
     return Columns(
-        obs=found["obs"],
-        action=found["action"],
-        next_obs=found["next_obs"],
-        cost=found.get("cost", np.zeros((int(keep.sum()), 0))),
+        obs=columns["obs"],
+        action=columns["action"],
+        next_obs=columns["next_obs"],
+        cost=columns.get("cost", np.zeros((int(keep.sum()), 0))),
         terminated=terminated[keep],
         last=(ends | ~np.append(keep[1:], False))[keep],
         episode=(np.cumsum(first) - 1)[keep],

@@ -44,8 +44,8 @@ def assess_ensemble(
 
     channels = spec.action if ensemble.target == "behaviour" else spec.obs
     one = np.ones(len(vote))
-    found = {}
+    coverages = {}
     for channel, covered in zip(channels, inside.T, strict=True):
         ends = episode_interval(coverage, columns.episode, covered, vote, replicates=replicates)
-        found[channel.name] = [coverage(covered, vote, one), *ends]
-    return found
+        coverages[channel.name] = [coverage(covered, vote, one), *ends]
+    return coverages

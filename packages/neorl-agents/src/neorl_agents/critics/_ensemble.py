@@ -107,9 +107,9 @@ def predicted(
     Returns:
         The change of the observation, the action of the behaviour, or the return.
     """
-    said = member_outputs(ensemble, obs, action)
-    mean = ensemble.outputs.to_physical(jnp.mean(said, axis=0))
-    std = jnp.std(said, axis=0) * ensemble.outputs.scale
+    outputs = member_outputs(ensemble, obs, action)
+    mean = ensemble.outputs.to_physical(jnp.mean(outputs, axis=0))
+    std = jnp.std(outputs, axis=0) * ensemble.outputs.scale
     deviation = jnp.sqrt(jnp.square(ensemble.noise) + jnp.square(ensemble.spread * std))
     half = ensemble.width * deviation
     return Prediction(mean, deviation, mean - half, mean + half)
@@ -129,10 +129,10 @@ def scaled_outputs(
     members: MLP, priors: MLP | None, prior_scale: Array, inputs: Float[Array, "*batch in"]
 ) -> Float[Array, "ens *batch out"]:
     """What every member says of scaled inputs."""
-    said = jax.vmap(_asked, in_axes=(0, None))(members, inputs)
+    outputs = jax.vmap(_member_output, in_axes=(0, None))(members, inputs)
     if priors is None:
-        return said
-    return said + prior_scale * jax.vmap(_asked, in_axes=(0, None))(priors, inputs)
+        return outputs
+    return outputs + prior_scale * jax.vmap(_member_output, in_axes=(0, None))(priors, inputs)
 
 
 def critic_ensemble(state: LearnerState) -> Ensemble:
@@ -187,5 +187,5 @@ def critic_ensemble(state: LearnerState) -> Ensemble:
     )
 
 
-def _asked(network: MLP, inputs: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
+def _member_output(network: MLP, inputs: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
     return network(inputs)

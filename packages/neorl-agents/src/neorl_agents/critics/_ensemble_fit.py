@@ -177,16 +177,16 @@ def _width(score: np.ndarray, episode: np.ndarray, coverage: float) -> np.ndarra
 def members_say(fitted: Ensemble, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
     """Mean and deviation over the members, physical units, for every row."""
     obs, action = (jnp.asarray(x, jnp.float32) for x in (columns.obs, columns.action))
-    mean, std = _said(fitted, obs, action)
+    mean, std = _ensemble_outputs(fitted, obs, action)
     scale = np.asarray(fitted.outputs.scale, np.float64)
     offset = np.asarray(fitted.outputs.offset, np.float64)
     return np.asarray(mean, np.float64) * scale + offset, np.asarray(std, np.float64) * scale
 
 
 @jax.jit
-def _said(fitted: Ensemble, obs: Array, action: Array) -> tuple[Array, Array]:
-    said = jax.vmap(member_outputs, in_axes=(None, 0, 0))(fitted, obs, action)
-    return jnp.mean(said, axis=1), jnp.std(said, axis=1)
+def _ensemble_outputs(fitted: Ensemble, obs: Array, action: Array) -> tuple[Array, Array]:
+    outputs = jax.vmap(member_outputs, in_axes=(None, 0, 0))(fitted, obs, action)
+    return jnp.mean(outputs, axis=1), jnp.std(outputs, axis=1)
 
 
 def _report(

@@ -63,8 +63,8 @@ def limit_facts(columns: Columns, spec: Spec, quantity: str) -> tuple[LimitFacts
         for k, channel in enumerate(spec.cost)
     )
     if not any(one.learnable for one in facts):
-        said = "; ".join(one.claim for one in facts)
-        raise NothingToLearnError(f"nothing can be learned of any limit from this log: {said}")
+        claims = "; ".join(one.claim for one in facts)
+        raise NothingToLearnError(f"nothing can be learned of any limit from this log: {claims}")
     return facts
 
 

@@ -127,9 +127,9 @@ def fit_safety_critic(
 def _next_actions(policy: Policy, rows: Transition, columns: Columns) -> np.ndarray:
     """The policy's next action in every row that counts, and zero in the others."""
     seen = (columns.obs, columns.action, columns.next_obs, columns.last)
-    found = np.zeros(np.shape(rows.action))
-    found[np.asarray(rows.mask)] = actions_along(policy, *seen)
-    return found
+    next_actions = np.zeros(np.shape(rows.action))
+    next_actions[np.asarray(rows.mask)] = actions_along(policy, *seen)
+    return next_actions
 
 
 def _first_values(learner: SafetyCriticLearner, columns: Columns, spec: Spec) -> tuple[float, ...]:

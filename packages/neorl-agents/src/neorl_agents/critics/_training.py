@@ -73,9 +73,9 @@ def trained_in_memory(
         training, metrics = train_chunk(
             arrays, Log(), training, tables, np.int32(first), chunks, n_updates=length
         )
-    found = {name: float(value) for name, value in metrics.items()}
-    require_finite_loss(learner, found)
-    return training.learner, found
+    losses = {name: float(value) for name, value in metrics.items()}
+    require_finite_loss(learner, losses)
+    return training.learner, losses
 
 
 def require_finite_loss(learner: Any, metrics: dict[str, float]) -> None:

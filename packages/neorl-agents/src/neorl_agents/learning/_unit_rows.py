@@ -139,11 +139,12 @@ def seen_by_networks(preparation: Preparation, obs: Any) -> Array:
 def _require_form(preparation: Preparation, obs: Any) -> None:
     steps = obs.obs.shape[-2] if isinstance(obs, Window) else 0
     if steps != preparation.window:
-        expected, got = (
+        expected, received = (
             f"windows of {n} steps" if n else "rows" for n in (preparation.window, steps)
         )
         raise ValueError(
-            f"the networks see {expected}, got {got}; draw batches with the learner's own sampler"
+            f"the networks see {expected}, got {received}; draw batches with the learner's own "
+            "sampler"
         )
 
 

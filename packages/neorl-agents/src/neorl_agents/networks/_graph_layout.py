@@ -232,26 +232,26 @@ def _groups(spec: Spec) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """For every observation channel the number of its feature, and whether it is a mask."""
     names, masks = [], []
     for channel in spec.obs:
-        found = _place(channel.name, NODE) or _place(channel.name, EDGE)
-        names.append(found[1] if found else f"{channel.name} alone")
-        masks.append(bool(found and found[2]))
+        place = _place(channel.name, NODE) or _place(channel.name, EDGE)
+        names.append(place[1] if place else f"{channel.name} alone")
+        masks.append(bool(place and place[2]))
     numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
     return tuple(numbers[name] for name in names), tuple(masks)
 
 
 def _place(name: str, pattern: re.Pattern[str]) -> Any:
     """Kind with the numbers, and the feature; nothing where the name is of another form."""
-    found = pattern.fullmatch(name)
-    if found is None:
+    match = pattern.fullmatch(name)
+    if match is None:
         return None
-    kind, *numbers, feature = found.groups()
+    kind, *numbers, feature = match.groups()
     return (kind, *map(int, numbers)), f"{kind}.{feature}", feature == MASK
 
 
 def _places(spec: Spec, bare: list[str], pattern: re.Pattern[str]) -> list[Any]:
     """Nodes or edges in the order of their channels, then those without any."""
     names = [*(channel.name for channel in (*spec.obs, *spec.action)), *(f"{b}.x" for b in bare)]
-    return list(dict.fromkeys(found[0] for name in names if (found := _place(name, pattern))))
+    return list(dict.fromkeys(place[0] for name in names if (place := _place(name, pattern))))
 
 
 def _columns(
@@ -259,21 +259,21 @@ def _columns(
 ) -> tuple[Columns, tuple[int, ...]]:
     at, masks, features = {}, {}, {}
     for i, channel in enumerate(channels):
-        found = _place(channel.name, pattern)
-        if found and found[2]:
-            masks[found[0]] = i
-        elif found:
-            at[found[0], found[1]] = i
-            features[found[1]] = None
+        parsed = _place(channel.name, pattern)
+        if parsed and parsed[2]:
+            masks[parsed[0]] = i
+        elif parsed:
+            at[parsed[0], parsed[1]] = i
+            features[parsed[1]] = None
     columns = tuple(tuple(at.get((place, name), NONE) for name in features) for place in places)
     return columns, tuple(masks.get(place, NONE) for place in places)
 
 
 def _actions(spec: Spec, pattern: re.Pattern[str], places: list[Any]) -> Columns:
     number = {place: i for i, place in enumerate(places)}
-    found = [_place(channel.name, pattern) for channel in spec.action]
-    kinds = list(dict.fromkeys(one[1] for one in found if one))
-    return tuple((i, number[one[0]], kinds.index(one[1])) for i, one in enumerate(found) if one)
+    parsed = [_place(channel.name, pattern) for channel in spec.action]
+    kinds = list(dict.fromkeys(one[1] for one in parsed if one))
+    return tuple((i, number[one[0]], kinds.index(one[1])) for i, one in enumerate(parsed) if one)
 
 
 def _widened(columns: Columns, actions: Columns, first: int) -> Columns:

@@ -46,6 +46,8 @@ def step_features(
     Returns:
         ``obs + act + 2`` numbers for each step.
     """
-    seen, told = obs_known[..., None], action_known[..., None]
-    flags = jnp.concatenate([seen, told], axis=-1).astype(obs.dtype)
-    return jnp.concatenate([jnp.where(seen, obs, 0), jnp.where(told, action, 0), flags], axis=-1)
+    obs_flag, action_flag = obs_known[..., None], action_known[..., None]
+    flags = jnp.concatenate([obs_flag, action_flag], axis=-1).astype(obs.dtype)
+    return jnp.concatenate(
+        [jnp.where(obs_flag, obs, 0), jnp.where(action_flag, action, 0), flags], axis=-1
+    )

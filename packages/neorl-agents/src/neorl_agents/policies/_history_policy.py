@@ -86,8 +86,8 @@ class HistoryPolicy(eqx.Module):
         before = carry.window[-1, -FLAGS] > 0
         known = before & jnp.all(jnp.isfinite(action))
         unit = jnp.where(known, self.action.to_scaled(action), 0)
-        told = jnp.concatenate([unit, known[None].astype(unit.dtype)])
-        return carry._replace(sent=told.astype(carry.sent.dtype))
+        flagged_action = jnp.concatenate([unit, known[None].astype(unit.dtype)])
+        return carry._replace(sent=flagged_action.astype(carry.sent.dtype))
 
     def unit(
         self, carry: HistoryCarry, obs: Float[Array, " obs"]

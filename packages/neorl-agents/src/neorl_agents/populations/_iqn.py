@@ -329,8 +329,8 @@ def quantile_targets(
     network: QuantileNetwork, target: QuantileNetwork, rows: Windows, draws: UpdateDraws
 ) -> Float[Array, "batch quantile"]:
     """``R + discount^n (1 - terminated) Z'(s_n, a*)``, without gradient."""
-    asked = network(rows.next_inputs, draws.next_levels, draws.noise[0])
-    best = jnp.argmax(jnp.mean(asked, axis=1), axis=1)
+    next_values = network(rows.next_inputs, draws.next_levels, draws.noise[0])
+    best = jnp.argmax(jnp.mean(next_values, axis=1), axis=1)
     answers = target(rows.next_inputs, draws.target_levels, draws.noise[1])
     following = jnp.take_along_axis(answers, best[:, None, None], axis=2)[..., 0]
     return jax.lax.stop_gradient(rows.reward[:, None] + rows.discount[:, None] * following)

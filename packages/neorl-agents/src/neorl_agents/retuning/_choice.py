@@ -231,13 +231,13 @@ def _prediction(
     )
     if is_incumbent:
         return prediction
-    said = _refusals(prediction, spec, scale, rule)
+    refusals = _refusals(prediction, spec, scale, rule)
     if not in_log and prediction.outside > rule.outside * outside[1] + rule.slack:
-        said.append(
+        refusals.append(
             f"it leaves what the log has seen by {outside[0]:.3g} standard deviations a step, the "
             f"incumbent by {outside[1]:.3g}"
         )
-    return dataclasses.replace(prediction, refusals=tuple(said))
+    return dataclasses.replace(prediction, refusals=tuple(refusals))
 
 
 def model_error(
@@ -290,29 +290,29 @@ def _upper(cost: Float[np.ndarray, "member episode cost"], z: float) -> np.ndarr
 
 
 def _refusals(one: Prediction, spec: Spec, scale: float, rule: ChoiceRule) -> list[str]:
-    said = []
+    refusals = []
     if not np.isfinite(one.gain) or one.gain < -1e20:
         return ["its rollouts in the model diverge"]
     if one.low <= rule.least_gain * scale:
-        said.append(
+        refusals.append(
             f"the lower bound of its predicted gain, {one.low:.4g}, is not above "
             f"{rule.least_gain * scale:.4g}, which is {rule.least_gain:.0%} of the spread of "
             "returns in the log"
         )
     if -one.by_member[-1] > rule.contradiction * max(one.gain, 0.0):
-        said.append(
+        refusals.append(
             f"the linear part of the model predicts a loss of {-one.by_member[-1]:.4g}, the "
             f"networks a gain of {one.gain:.4g}"
         )
     for j, channel in enumerate(spec.cost):
         if one.over[j] > one.over_incumbent[j] + rule.over:
-            said.append(
+            refusals.append(
                 f"{one.over[j]:.1%} of its episodes are over {rule.near:.0%} of the limit of "
                 f"{channel.name}, {one.over_incumbent[j]:.1%} of the incumbent's"
             )
         if channel.limit > 0 and one.cost[j] > one.cost_incumbent[j] + rule.rise * channel.limit:
-            said.append(
+            refusals.append(
                 f"its mean {channel.name} rises from {one.cost_incumbent[j]:.4g} to "
                 f"{one.cost[j]:.4g} {channel.unit}, by more than {rule.rise:.0%} of the limit"
             )
-    return said
+    return refusals

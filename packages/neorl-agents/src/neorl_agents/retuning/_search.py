@@ -167,16 +167,16 @@ def search(
     scores = []
     count = min(settings.episodes, len(episodes))
     for _ in range(settings.generations):
-        asked = np.stack([engine.ask() for _ in range(engine.population_size)])
+        proposals = np.stack([engine.ask() for _ in range(engine.population_size)])
         some = draws.choice(episodes, count, replace=False)
         starts = every_start(plant, range(settings.members), some)
-        beside = np.concatenate([np.zeros((1, len(declared))), asked]).astype(np.float32)
+        beside = np.concatenate([np.zeros((1, len(declared))), proposals]).astype(np.float32)
         predicted = predicted_of_changes(
             plant, controller, declared, jnp.asarray(beside), spread, starts
         )
         score = np.asarray(_scores(predicted, limits, scale, settings))
-        score = score - settings.pull * np.mean(asked**2, axis=1)
-        engine.tell([(x, -float(y)) for x, y in zip(asked, score, strict=True)])
+        score = score - settings.pull * np.mean(proposals**2, axis=1)
+        engine.tell([(x, -float(y)) for x, y in zip(proposals, score, strict=True)])
         scores.append(float(score.max()))
     return Searched(engine.mean, tuple(scores))
 

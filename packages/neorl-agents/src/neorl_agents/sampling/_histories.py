@@ -116,12 +116,12 @@ def windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: int) ->
     flat = jnp.ravel(rows)
     places, inside = reach(flat, tables.first[flat])
     known = inside & tables.known[places]
-    told = inside[:, :-1] & tables.action_known[places[:, :-1]]
+    action_known = inside[:, :-1] & tables.action_known[places[:, :-1]]
     window = Window(
         obs=jnp.where(known[:, 1:, None], tables.obs[places[:, 1:]], 0),
-        action=jnp.where(told[..., None], tables.action[places[:, :-1]], 0),
+        action=jnp.where(action_known[..., None], tables.action[places[:, :-1]], 0),
         obs_known=known[:, 1:],
-        action_known=told,
+        action_known=action_known,
     )
     return jax.tree.map(lambda x: x.reshape(*rows.shape, *x.shape[1:]), window)
 
@@ -141,8 +141,8 @@ def next_windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: in
     next_obs: Any = tables.next_obs
     newest = next_obs[rows]
     known = jnp.all(jnp.isfinite(newest), axis=-1)
-    told = tables.action_known[rows]
-    last = Window(jnp.where(known[..., None], newest, 0), tables.action[rows], known, told)
+    action_known = tables.action_known[rows]
+    last = Window(jnp.where(known[..., None], newest, 0), tables.action[rows], known, action_known)
     # One step on: the oldest falls out.
     return Window(
         *(

@@ -263,8 +263,8 @@ def _the_same_plant_in_other_units_gives_the_same_policy(subject: Subject) -> No
         actions = np.asarray(policy_actions(plain.policy(state), problem.log.obs[: len(obs)]))
         low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
         units.append(2 * (actions - low) / (high - low) - 1)
-    told = "other units change the policy: work on the rows that `learn` is given"
-    np.testing.assert_allclose(units[1], units[0], atol=1e-4, err_msg=told)
+    message = "other units change the policy: work on the rows that `learn` is given"
+    np.testing.assert_allclose(units[1], units[0], atol=1e-4, err_msg=message)
 
 
 def _centred_rewards_hide_a_constant(subject: Subject) -> None:
@@ -281,10 +281,10 @@ def _centred_rewards_hide_a_constant(subject: Subject) -> None:
             state, _ = updated(algorithm, state, batch, jax.random.key(i))
         actions.append(np.asarray(policy_actions(plain.policy(state), obs)))
     span = np.subtract(*(np.array(end(subject.problem.spec.action)) for end in (highs, lows)))
-    told = (
+    message = (
         "a constant in centred rewards changes the policy: work on the rows that `learn` is given"
     )
-    np.testing.assert_allclose(actions[1] / span, actions[0] / span, atol=2e-4, err_msg=told)
+    np.testing.assert_allclose(actions[1] / span, actions[0] / span, atol=2e-4, err_msg=message)
 
 
 def _the_same_plant_in_other_units_gives_the_same_parameters(subject: Subject) -> None:

@@ -73,16 +73,18 @@ def masked_rows_are_in_no_loss(subject: Subject) -> None:
         return  # windows say of themselves what is blank
     shape = (plain.batches_per_update, plain.batch_size)
     mask = jnp.asarray(np.random.default_rng(5).uniform(size=shape) < 0.6)
-    batch, found = subject.problem.batch(plain), []
+    batch, learners = subject.problem.batch(plain), []
     for steps in (0.0, 1.0):  # blanks at the mean of the log, and a deviation off
         offset = steps * _coarse(maps.obs.scale)
         change = offset - _coarse(maps.obs.offset)
         moved = eqx.tree_at(lambda s: s.preparation.obs.offset, state, offset)
         rows = with_rows(batch, partial(_moved_by, change=change, mask=mask))
         new, _ = updated(algorithm, moved, rows, jax.random.key(1))
-        found.append(eqx.tree_at(lambda s: s.preparation.obs.offset, new, jnp.zeros_like(offset)))
-    others = dict(jax.tree.leaves_with_path(found[1]))
-    for path, leaf in jax.tree.leaves_with_path(found[0]):
+        learners.append(
+            eqx.tree_at(lambda s: s.preparation.obs.offset, new, jnp.zeros_like(offset))
+        )
+    others = dict(jax.tree.leaves_with_path(learners[1]))
+    for path, leaf in jax.tree.leaves_with_path(learners[0]):
         where = jax.tree_util.keystr(path)
         assert jnp.array_equal(leaf, others[path]), f"what moves {where} reads masked rows"
 

@@ -92,11 +92,13 @@ def test_the_target_becomes_the_network_every_so_many_updates():
 
 def test_chance_and_weights_follow_the_run():
     learner, state = begun(exploration=0.5, final_epsilon=0.1, importance=0.4)
-    found = []
+    collected = []
     for updates in (0, 25, 50, 100):
         at = state.with_counters(updates=jnp.int32(updates))
-        found.append((float(learner.epsilon(at)), float(learner.weight_exponent(at))))
-    np.testing.assert_allclose(found, [(1, 0.4), (0.55, 0.55), (0.1, 0.7), (0.1, 1.0)], rtol=1e-6)
+        collected.append((float(learner.epsilon(at)), float(learner.weight_exponent(at))))
+    np.testing.assert_allclose(
+        collected, [(1, 0.4), (0.55, 0.55), (0.1, 0.7), (0.1, 1.0)], rtol=1e-6
+    )
 
 
 def test_it_tries_any_choice_by_chance_and_acts_by_the_best():

@@ -53,7 +53,7 @@ def advantages(value, state, rows, discount, lam, signal=0):
     """Row by row, backwards, from the definition."""
     gained = rows.reward if signal == 0 else rows.cost[..., signal - 1]
     now, after = (value_of(value, state, x, signal) for x in (rows.obs, rows.next_obs))
-    found = np.zeros((STEPS, WORLDS))
+    result = np.zeros((STEPS, WORLDS))
     for world in range(WORLDS):
         carried = 0.0
         for t in reversed(range(STEPS)):
@@ -62,8 +62,8 @@ def advantages(value, state, rows, discount, lam, signal=0):
             goes_on = 0.0 if rows.terminated[t, world] else discount * after[t, world]
             difference = gained[t, world] + goes_on - now[t, world]
             carried = difference + discount * lam * carried
-            found[t, world] = carried
-    return found, found + now
+            result[t, world] = carried
+    return result, result + now
 
 
 def normalised(x):

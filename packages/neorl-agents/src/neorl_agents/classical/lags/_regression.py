@@ -45,10 +45,10 @@ def regress_on_lags(
     design, wanted = np.stack(columns, axis=1), log.next_obs[rows, output]
     design, wanted = design - design.mean(axis=0), wanted - wanted.mean()
     size = np.maximum(np.sqrt(np.mean(design**2, axis=0)), np.finfo(float).tiny)
-    found = np.linalg.lstsq(design / size, wanted, rcond=1e-9)[0] / size
+    coefficients = np.linalg.lstsq(design / size, wanted, rcond=1e-9)[0] / size
     if np.isfinite(roughness) and inputs > 2:
-        noise = float(np.std(wanted - design @ found))
+        noise = float(np.std(wanted - design @ coefficients))
         bends = np.diff(np.eye(outputs + inputs)[outputs:], n=2, axis=0) * noise / roughness
         more = np.concatenate([design, bends]) / size, np.append(wanted, np.zeros(len(bends)))
-        found = np.linalg.lstsq(*more, rcond=1e-9)[0] / size
-    return LagModel(found[:outputs], found[outputs:])
+        coefficients = np.linalg.lstsq(*more, rcond=1e-9)[0] / size
+    return LagModel(coefficients[:outputs], coefficients[outputs:])

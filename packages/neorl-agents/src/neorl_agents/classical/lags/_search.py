@@ -148,7 +148,7 @@ def _refined(function: Callable[[float], float], low: float, high: float) -> flo
     """Where a function of one number is least in an interval."""
     from scipy.optimize import minimize_scalar  # slow, and of fitting alone
 
-    found: Any = minimize_scalar(
+    minimum: Any = minimize_scalar(
         function, bounds=(low, high), method="bounded", options={"xatol": POLE_TOLERANCE}
     )
-    return float(found.x)
+    return float(minimum.x)
