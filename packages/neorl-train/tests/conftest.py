@@ -293,5 +293,5 @@ def noisy(toy):
         "good-1": toy.proportional(0.7),
         "bad-0": toy.proportional(0.05),
     }
-    found = toy.evaluate(toy.Line(noise=NOISE), policies, candidate="good-0", n_starts=100)
-    return SimpleNamespace(evaluation=found, tables=found.tables, verdict=verdict(found.tables))
+    result = toy.evaluate(toy.Line(noise=NOISE), policies, candidate="good-0", n_starts=100)
+    return SimpleNamespace(evaluation=result, tables=result.tables, verdict=verdict(result.tables))

@@ -126,16 +126,16 @@ def test_flags_are_told_from_the_configuration(tmp_path):
 def test_help_names_the_flags_that_the_command_takes(command, capsys):
     with contextlib.suppress(SystemExit):
         main([command, "--help"])
-    said = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    output = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     for flag, field in FLAGS.items():
         takes = command in ("run", "resume", "report", "federate")
         if flag == "--profile":  # where something is trained by this very command
             takes = command in ("run", "resume")
         if flag == "--json":  # on every command but that which reads it from its run alone
-            assert flag in said or command == "finetune"
+            assert flag in output or command == "finetune"
             continue
-        assert (flag in said) == takes
-        assert (field.metadata["help"] in said) == takes
+        assert (flag in output) == takes
+        assert (field.metadata["help"] in output) == takes
 
 
 @pytest.mark.parametrize("command", NAMES)
@@ -145,24 +145,24 @@ def test_help_has_an_example(command, capsys):
     except SystemExit as stop:
         code = stop.code
     assert code in (0, None)
-    said = capsys.readouterr().out
-    assert "example" in said
-    assert f"neorl-train {command}" in said
+    output = capsys.readouterr().out
+    assert "example" in output
+    assert f"neorl-train {command}" in output
 
 
 def test_the_overview_names_every_command(capsys):
     assert main([]) == 0
-    said = capsys.readouterr().out
-    assert all(f"\n  {name}" in said for name in NAMES)
+    output = capsys.readouterr().out
+    assert all(f"\n  {name}" in output for name in NAMES)
 
 
 def test_a_folder_of_runs_that_cannot_be_made(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").write_text("a file")
     assert main(["run", "--output.directory", "taken"]) == 2
-    said = capsys.readouterr().err
-    assert "cannot make the folder taken: File exists; choose another with --output.dir" in said
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert "cannot make the folder taken: File exists; choose another with --output.dir" in output
+    assert output.count("\n") == 1
 
 
 def test_the_version_is_said(capsys):
@@ -216,23 +216,23 @@ def test_the_version_is_said(capsys):
 def test_bad_input_ends_with_2_and_one_line(words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("neorl-train: ")
-    assert said.err.count("\n") == 1
-    assert re.search(message, said.err), said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("neorl-train: ")
+    assert output.err.count("\n") == 1
+    assert re.search(message, output.err), output.err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_in_place_of_the_folder_of_runs_is_told(capsys, tmp_path):
     run = create_run(tmp_path / "runs", "", {}).path
     assert main(["list", str(run)]) == 2
-    said = capsys.readouterr()
-    assert said.err == (
+    output = capsys.readouterr()
+    assert output.err == (
         f"neorl-train: {run} is itself a run; see it with `neorl-train inspect {run}`, "
         f"or all of them with `neorl-train list {run.parent}`\n"
     )
-    assert said.out == ""
+    assert output.out == ""
 
 
 def test_a_first_list_needs_no_folder(capsys, tmp_path, monkeypatch):
@@ -243,15 +243,15 @@ def test_a_first_list_needs_no_folder(capsys, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_module_is_the_command():
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "neorl_train", "wrong"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert found.returncode == 2
-    assert found.stderr.startswith("neorl-train: unknown command 'wrong'")
-    assert found.stderr.count("\n") == 1
+    assert result.returncode == 2
+    assert result.stderr.startswith("neorl-train: unknown command 'wrong'")
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_learner_that_cannot_be_imported_is_named_and_harms_no_list(

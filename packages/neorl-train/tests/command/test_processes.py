@@ -112,8 +112,8 @@ def test_two_processes_leave_the_run_of_one(configured, tmp_path):
     runs = {}
     for name, count in (("one", 1), ("two", 2)):
         file, runs[name] = configured(name)
-        codes, said = _ended(_processes(["run", file], count, tmp_path), tmp_path)
-        assert codes == [0] * count, said
+        codes, outputs = _ended(_processes(["run", file], count, tmp_path), tmp_path)
+        assert codes == [0] * count, outputs
     for one, two in zip(_policies(runs["one"]), _policies(runs["two"]), strict=True):
         for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
@@ -132,8 +132,8 @@ def test_two_processes_read_their_own_parts_of_shards(configured, tmp_path):
     for name, count in (("one", 1), ("two", 2)):
         file, run = configured(name)
         words = ["run", file, "--data.source", tmp_path / "log.shards.json", *streamed]
-        codes, said = _ended(_processes(words, count, tmp_path), tmp_path)
-        assert codes == [0] * count, said
+        codes, outputs = _ended(_processes(words, count, tmp_path), tmp_path)
+        assert codes == [0] * count, outputs
         policies.append(_policies(run))
         assert json.loads((run / "run.json").read_text())["dataset"]["streamed"]
     for one, two in zip(*policies, strict=True):
@@ -151,9 +151,9 @@ def test_processes_with_other_logs_train_nothing(configured, make_log, tmp_path)
         (tmp_path / str(seed)).mkdir()
         write_dataset(tmp_path / str(seed) / "log.h5", make_log(seed, 40, 12))
     folders = [tmp_path / "0", tmp_path / "1"]
-    codes, said = _ended(_processes(["run", file], 2, tmp_path, folders=folders), tmp_path)
-    assert codes == [2, 2], said
-    for one in said:
+    codes, outputs = _ended(_processes(["run", file], 2, tmp_path, folders=folders), tmp_path)
+    assert codes == [2, 2], outputs
+    for one in outputs:
         assert "process 1 has another log than process 0; give all of them the same" in one
         assert "Traceback" not in one
     assert not (run / "policies").exists()
@@ -167,11 +167,11 @@ def test_a_lost_process_leaves_a_run_that_one_process_resumes(configured, tmp_pa
     processes = _processes(["run", file], 2, tmp_path)
     _wait_for_checkpoint(run, tmp_path)
     processes[1].send_signal(signal.SIGKILL)
-    codes, said = _ended(processes, tmp_path)
-    assert codes == [2, -signal.SIGKILL], said
-    assert "another of the 2 processes was lost" in said[0]
-    assert "resume" in said[0]
-    assert "Traceback" not in said[0]
+    codes, outputs = _ended(processes, tmp_path)
+    assert codes == [2, -signal.SIGKILL], outputs
+    assert "another of the 2 processes was lost" in outputs[0]
+    assert "resume" in outputs[0]
+    assert "Traceback" not in outputs[0]
     assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
     # One process goes on from the checkpoint; Ctrl-C ends it, for the run is long.
     (alone,) = _processes(["resume", run], 1, tmp_path)
@@ -189,10 +189,10 @@ def test_a_signal_to_any_process_stops_all_with_a_checkpoint(configured, tmp_pat
     processes = _processes(["run", file], 2, tmp_path)
     _wait_for_checkpoint(run, tmp_path)
     processes[1].send_signal(signal.SIGTERM)
-    codes, said = _ended(processes, tmp_path)
-    assert codes == [128 + signal.SIGTERM] * 2, said
-    assert f"neorl-train resume {run}" in said[0]
-    assert "Traceback" not in "".join(said)
+    codes, outputs = _ended(processes, tmp_path)
+    assert codes == [128 + signal.SIGTERM] * 2, outputs
+    assert f"neorl-train resume {run}" in outputs[0]
+    assert "Traceback" not in "".join(outputs)
     assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
 
 
@@ -202,9 +202,9 @@ def test_processes_with_other_configurations_begin_no_run(configured, tmp_path):
     file, run = configured("apart")
     other, _ = configured("other", updates=60)
     begun = _processes(["run", [file, other]], 2, tmp_path)
-    codes, said = _ended(begun, tmp_path)
-    assert codes == [2, 2], said
-    for one in said:
+    codes, outputs = _ended(begun, tmp_path)
+    assert codes == [2, 2], outputs
+    for one in outputs:
         assert "process 1 has another configuration than process 0; give all of them" in one
         assert "Traceback" not in one
     assert not run.exists()

@@ -46,14 +46,14 @@ def test_what_a_run_does_not_name_is_the_sources_own():
 
 
 def test_what_a_run_names_takes_its_place_and_resolving_again_changes_nothing():
-    asked = LimitsConfig({"heat": 15.0}, {"valve": 10.0}, {"feed": 4.0}, {"feed": 0.5}, {})
-    found = resolved_limits(asked, PLANT, SPEC)
-    assert found.cost == {"heat": 15.0, "peak": 0.5}
-    assert found.low == {"valve": 10.0, "feed": -5.0}
-    assert found.high == {"valve": 100.0, "feed": 4.0}
-    assert found.rate_up == {"valve": 2.0, "feed": 0.5}
-    assert found.rate_down == PLANT.rate_down
-    assert resolved_limits(found, PLANT, SPEC) == found
+    limits = LimitsConfig({"heat": 15.0}, {"valve": 10.0}, {"feed": 4.0}, {"feed": 0.5}, {})
+    result = resolved_limits(limits, PLANT, SPEC)
+    assert result.cost == {"heat": 15.0, "peak": 0.5}
+    assert result.low == {"valve": 10.0, "feed": -5.0}
+    assert result.high == {"valve": 100.0, "feed": 4.0}
+    assert result.rate_up == {"valve": 2.0, "feed": 0.5}
+    assert result.rate_down == PLANT.rate_down
+    assert resolved_limits(result, PLANT, SPEC) == result
 
 
 BAD = {
@@ -104,13 +104,13 @@ def test_ranges_and_rates_among_the_tables_of_constraints_are_the_limits_of_thei
 ):
     (tmp_path / "run.toml").write_text(f"[limits.high]\nvalve = 90.0\n{RECORDS}")
     config = load_toml(tmp_path / "run.toml", Config())
-    found = resolved_limits(config.limits, PLANT, SPEC)
-    assert found.low == {"valve": 10.0, "feed": -5.0}
-    assert found.high["valve"] == 90.0
-    assert found.rate_up == {"valve": 2.0, "feed": 0.5}
-    assert found.rate_down == PLANT.rate_down
-    assert [record["kind"] for record in found.further] == ["while"]
-    assert resolved_limits(found, PLANT, SPEC) == found
+    result = resolved_limits(config.limits, PLANT, SPEC)
+    assert result.low == {"valve": 10.0, "feed": -5.0}
+    assert result.high["valve"] == 90.0
+    assert result.rate_up == {"valve": 2.0, "feed": 0.5}
+    assert result.rate_down == PLANT.rate_down
+    assert [record["kind"] for record in result.further] == ["while"]
+    assert resolved_limits(result, PLANT, SPEC) == result
     twice = dataclasses.replace(config.limits, low={"valve": 5.0})
     with pytest.raises(InputError, match=r"limits.low.valve is 5, and a constraint says 10; keep"):
         resolved_limits(twice, PLANT, SPEC)
@@ -135,8 +135,8 @@ def test_what_the_plant_toml_of_a_log_declares_is_the_sources_own():
 
 
 def fallback(kind, values, *, reference="", mean=(50.0, 9.0), limits=LOG):
-    asked = FallbackConfig(kind, values)
-    return resolved_fallback(asked, limits, SPEC, reference=reference, mean=mean)
+    config = FallbackConfig(kind, values)
+    return resolved_fallback(config, limits, SPEC, reference=reference, mean=mean)
 
 
 def test_the_fallback_of_a_plant_is_its_reference_and_of_a_log_the_mean_action_in_the_box():
@@ -189,9 +189,9 @@ def test_what_is_not_resolved_is_neither_built_nor_told(kind):
 
 
 def test_words_give_units_and_tell_a_declared_fallback_from_a_default_one():
-    asked = LimitsConfig(cost={"heat": 15.0})
-    found = cost_sentences(resolved_limits(asked, PLANT, SPEC), SPEC)
-    assert found == [
+    limits = LimitsConfig(cost={"heat": 15.0})
+    result = cost_sentences(resolved_limits(limits, PLANT, SPEC), SPEC)
+    assert result == [
         "cost heat at most 15 K min per episode",
         "cost peak at most 0.5 bar per step",
     ]
@@ -205,8 +205,8 @@ def test_words_give_units_and_tell_a_declared_fallback_from_a_default_one():
 
 
 def test_a_specification_with_other_limits_has_the_same_channels():
-    found = limited_spec(SPEC, {"peak": 0.25})
-    assert [channel.limit for channel in found.cost] == [20.0, 0.25]
-    assert (found.obs, found.action, found.cost[0]) == (SPEC.obs, SPEC.action, SPEC.cost[0])
+    result = limited_spec(SPEC, {"peak": 0.25})
+    assert [channel.limit for channel in result.cost] == [20.0, 0.25]
+    assert (result.obs, result.action, result.cost[0]) == (SPEC.obs, SPEC.action, SPEC.cost[0])
     with pytest.raises(InputError, match=r"unknown cost .peka.*peak"):
         limited_spec(SPEC, {"peka": 1.0})

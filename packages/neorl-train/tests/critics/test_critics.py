@@ -75,13 +75,13 @@ def test_what_is_measured_keeps_what_is_promised(fitted):
     assert 0.84 < fitted.report["ensemble"]["coverage_measured"]["level"][0] < 0.96
     for name in ("safety_critic", "ensemble"):
         monitor = fitted.report[name]["monitor"]
-        found, of, low, _ = monitor["false_alarms"]
+        result, of, low, _ = monitor["false_alarms"]
         # At most 20 % in the mean over draws of the episodes; this draw's interval admits it.
         assert low <= 0.2
-        assert 0 <= found <= of
+        assert 0 <= result <= of
         assert isinstance(fitted.monitors[name], Monitor)
-    found, of, *_ = fitted.report["safety_critic"]["monitor"]["alarmed_over_limit"]
-    assert found > 0.7 * of > 0
+    result, of, *_ = fitted.report["safety_critic"]["monitor"]["alarmed_over_limit"]
+    assert result > 0.7 * of > 0
 
 
 def test_the_monitor_calls_the_fallback_in_a_guard_and_in_its_exported_program(fitted):
@@ -118,8 +118,8 @@ def test_an_action_that_never_moves_is_named_first():
     still = np.full_like(np.asarray(log.transitions.action), 4.5)
     log = dataclasses.replace(log, transitions=log.transitions._replace(action=still))
     few = CriticOptions(ensemble_updates=5, members=2, hidden=(4,), false_alarms=0.3)
-    found = fit_critics(*split_episodes(log, 0.6, jax.random.key(0)), options=few)
-    first, *_ = critics_text(found.report).splitlines()
+    result = fit_critics(*split_episodes(log, 0.6, jax.random.key(0)), options=few)
+    first, *_ = critics_text(result.report).splitlines()
     assert first.startswith("inflow never moves: it is 4.5 l/s in every row")
 
 
@@ -137,10 +137,10 @@ def test_the_text_has_the_numbers(fitted):
 def test_a_log_without_costs_has_an_ensemble_alone():
     few = CriticOptions(ensemble_updates=5, members=2, hidden=(4,), false_alarms=0.3)
     parts = split_episodes(tank_log(120, costs=False), 0.6, jax.random.key(0))
-    found = fit_critics(*parts, options=few)
-    assert found.safety_critic is None
-    assert "no cost channel" in critics_text(found.report)
-    assert list(found.monitors) == ["ensemble"]
+    result = fit_critics(*parts, options=few)
+    assert result.safety_critic is None
+    assert "no cost channel" in critics_text(result.report)
+    assert list(result.monitors) == ["ensemble"]
     with pytest.raises(InputError, match="3 held-out episodes are too few"):
         fit_critics(parts[0], parts[1].select_episodes(np.arange(3)), options=few)
 
@@ -232,9 +232,9 @@ def test_the_command_leaves_both_in_the_run(tmp_path, capsys, monkeypatch):
     }
     assert not (run.path / "checkpoints/critics").exists()
     for name in ("safety_critic", "ensemble"):
-        found = load_critic(run.path / f"critics/{name}.safetensors")
-        scores = critic_scores(found.critic, found.parity_obs, found.parity_actions)
-        np.testing.assert_array_equal(scores, found.parity_scores)
+        result = load_critic(run.path / f"critics/{name}.safetensors")
+        scores = critic_scores(result.critic, result.parity_obs, result.parity_actions)
+        np.testing.assert_array_equal(scores, result.parity_scores)
     assert main(["critic", "--horizon", "4"]) == 2
     assert main(["critic", str(run.path), "--horizon", "0"]) == 2
     assert "horizon must be a whole number of at least 1, got 0" in capsys.readouterr().err

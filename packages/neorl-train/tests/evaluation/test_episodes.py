@@ -57,20 +57,20 @@ def test_nothing_inside_an_episode_is_missed_and_nothing_after_it_counts(
     lengths, costs, terminated, flags
 ):
     rows = rollout(lengths, costs, terminated, flags)
-    found = episodes_of(rows, SPEC)
+    result = episodes_of(rows, SPEC)
     for i, length in enumerate(lengths):
         band, peak = rows.cost[i, :length, 0], rows.cost[i, :length, 1]
-        assert found.length[i] == found.returns[i] == length
-        assert found.cost_sum[i] == pytest.approx([sum(band), sum(peak)])
-        assert found.cost_worst[i] == pytest.approx([max(band), max(peak)])
-        assert found.alarms[i] == functools.reduce(operator.or_, rows.alarms[i, :length].tolist())
+        assert result.length[i] == result.returns[i] == length
+        assert result.cost_sum[i] == pytest.approx([sum(band), sum(peak)])
+        assert result.cost_worst[i] == pytest.approx([max(band), max(peak)])
+        assert result.alarms[i] == functools.reduce(operator.or_, rows.alarms[i, :length].tolist())
         over = np.array([band.sum(dtype=float) > 2.0, (peak > 1.0).any()])
-        assert found.violated[i].tolist() == (over | terminated[i]).tolist()
-        assert found.steps_over[i].tolist() == [(band > 0).sum(), (peak > 1.0).sum()]
-        assert found.trip[i] == terminated[i]
+        assert result.violated[i].tolist() == (over | terminated[i]).tolist()
+        assert result.steps_over[i].tolist() == [(band > 0).sum(), (peak > 1.0).sum()]
+        assert result.trip[i] == terminated[i]
         acted = rows.flags[i, :length]
-        assert found.fallback[i] == sum(bool(bits & Flag.FALLBACK_USED) for bits in acted)
-        assert found.filtered[i] == sum(bits == Flag.BOX_ACTIVE for bits in acted)
+        assert result.fallback[i] == sum(bool(bits & Flag.FALLBACK_USED) for bits in acted)
+        assert result.filtered[i] == sum(bits == Flag.BOX_ACTIVE for bits in acted)
 
 
 @pytest.mark.parametrize("terminated", [True, False])
@@ -81,10 +81,10 @@ def test_a_violation_in_the_last_step_is_counted(length, terminated):
     if length < TIME:
         costs[2, length] = 9.0
     rows = rollout([length] * STARTS, costs, [terminated] * STARTS, np.zeros((STARTS, TIME)))
-    found = episodes_of(rows, SPEC)
+    result = episodes_of(rows, SPEC)
     # An episode that trips keeps no limit.
     kept = [terminated, terminated]
-    assert found.violated.tolist() == [kept, [True, True], kept]
+    assert result.violated.tolist() == [kept, [True, True], kept]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -112,17 +112,17 @@ def test_a_recorded_log_is_summed_episode_by_episode():
         truncated=np.zeros(n, bool),
         cost=cost,
     )
-    found = recorded_episodes(log)
+    result = recorded_episodes(log)
     parts = np.split(np.arange(n), ends[:-1] + 1)
     for i, rows in enumerate(parts):
-        assert found.returns[i] == rows.sum()
-        assert found.length[i] == len(rows)
-        assert found.cost_sum[i] == pytest.approx(cost[rows].sum(axis=0))
-        assert found.cost_worst[i] == pytest.approx(cost[rows].max(axis=0))
-        assert found.violated[i, 1] == (cost[rows, 1] > 1).any()
-    assert found.success is None
-    assert found.trip is None
-    twice = joined([found, found])
+        assert result.returns[i] == rows.sum()
+        assert result.length[i] == len(rows)
+        assert result.cost_sum[i] == pytest.approx(cost[rows].sum(axis=0))
+        assert result.cost_worst[i] == pytest.approx(cost[rows].max(axis=0))
+        assert result.violated[i, 1] == (cost[rows, 1] > 1).any()
+    assert result.success is None
+    assert result.trip is None
+    twice = joined([result, result])
     assert twice.count == 6
     assert twice.success is None
-    assert twice.reordered(np.arange(6)[::-1]).returns[0] == found.returns[-1]
+    assert twice.reordered(np.arange(6)[::-1]).returns[0] == result.returns[-1]

@@ -55,25 +55,25 @@ def test_shadow_actions_are_compared_channel_by_channel(toy, log):
 
 
 def test_without_a_simulator_there_is_the_log_and_no_verdict(log, toy, tmp_path):
-    found = evaluate_offline(
+    result = evaluate_offline(
         {"iql-0": toy.proportional(0.3)},
         dataset=log,
         held_out=log,
         training=log.transitions,
         candidate="iql-0",
     )
-    (row,) = found.tables.rows
+    (row,) = result.tables.rows
     assert (row.name, row.role, row.n_episodes) == ("log", "log", 30)
     assert row.returns.value == pytest.approx(log.episode_returns().mean())
-    assert found.score is None
-    assert [fit.policy for fit in found.imitation] == ["mean action", "linear feedback", "iql-0"]
-    linear = found.imitation[1]
+    assert result.score is None
+    assert [fit.policy for fit in result.imitation] == ["mean action", "linear feedback", "iql-0"]
+    linear = result.imitation[1]
     assert linear.explained == pytest.approx(1), "the log is linear"
-    said = verdict(found.tables)
-    assert said.answer == "cannot tell"
-    assert "no simulator" in said.reason
-    write_results(tmp_path, found, said)
-    assert read_evaluation(tmp_path).imitation == found.imitation
+    judged = verdict(result.tables)
+    assert judged.answer == "cannot tell"
+    assert "no simulator" in judged.reason
+    write_results(tmp_path, result, judged)
+    assert read_evaluation(tmp_path).imitation == result.imitation
     with pytest.raises(ValueError, match="candidate 'x' is not among"):
         evaluate_offline({}, dataset=log, held_out=log, training=log.transitions, candidate="x")
     with pytest.raises(ValueError, match="at least two episodes"):
@@ -96,22 +96,22 @@ def test_third_party_logs_are_scored_by_their_own_formula(
     train = read_dataset(shared_data("neorl2", f"{name}-high-100000-train.npz"))
     held_out = read_dataset(shared_data("neorl2", f"{name}-high-20000-val.npz"))
     policy = ConstantPolicy(jnp.zeros(train.spec.n_action))
-    found = evaluate_offline(
+    result = evaluate_offline(
         {"zero-0": policy},
         dataset=train,
         held_out=held_out,
         training=train.transitions,
         candidate="zero-0",
     )
-    (row,) = found.tables.rows
+    (row,) = result.tables.rows
     assert row.n_episodes == episodes
     if mean_return:
         assert row.returns.value == pytest.approx(mean_return, abs=0.01)
-    assert found.score.benchmark == f"NeoRL-2 {name}"
-    assert found.score.log.value == pytest.approx(100 * (row.returns.value - low) / (high - low))
-    assert found.source.attribution.startswith("NeoRL-2")
-    by_name = {(fit.policy, fit.channel): fit.explained for fit in found.imitation}
+    assert result.score.benchmark == f"NeoRL-2 {name}"
+    assert result.score.log.value == pytest.approx(100 * (row.returns.value - low) / (high - low))
+    assert result.source.attribution.startswith("NeoRL-2")
+    by_name = {(fit.policy, fit.channel): fit.explained for fit in result.imitation}
     assert len(by_name) == 3 * train.spec.n_action
     for channel in train.spec.action:
         assert by_name["linear feedback", channel.name] > by_name["mean action", channel.name]
-    assert verdict(found.tables).answer == "cannot tell"
+    assert verdict(result.tables).answer == "cannot tell"

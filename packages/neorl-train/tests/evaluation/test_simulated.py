@@ -19,9 +19,9 @@ from neorl_train.results import Estimate
 
 
 def of(evaluation, name, *, guarded=False):
-    found = [r for r in evaluation.results if r.name == name and r.guarded == guarded]
-    assert len(found) == 1
-    return found[0].episodes
+    result = [r for r in evaluation.results if r.name == name and r.guarded == guarded]
+    assert len(result) == 1
+    return result[0].episodes
 
 
 def start(plant, key, index):
@@ -33,10 +33,10 @@ def start(plant, key, index):
 
 def test_returns_and_costs_are_those_of_the_closed_form(toy):
     plant, key = toy.Line(), jax.random.key(3)
-    found = toy.evaluate(plant, {"p-0": toy.proportional(0.3)}, candidate="p-0", key=key)
+    result = toy.evaluate(plant, {"p-0": toy.proportional(0.3)}, candidate="p-0", key=key)
     powers = np.arange(1, plant.horizon + 1)
     for name, gain in (("p-0", 0.3), ("steady", 0.2), ("hasty", 0.6)):
-        episodes = of(found, name)
+        episodes = of(result, name)
         for i in range(episodes.count):
             pole, level = start(plant, key, i)
             levels = level * (pole - gain) ** powers
@@ -82,10 +82,10 @@ def estimates(value):
 
 def test_one_policy_under_two_names_meets_the_same_starts_and_noise(toy):
     policies = {"a-0": toy.proportional(0.2), "b-0": toy.proportional(0.2)}
-    found = toy.evaluate(toy.Line(noise=toy.NOISE), policies, candidate="a-0")
+    result = toy.evaluate(toy.Line(noise=toy.NOISE), policies, candidate="a-0")
     for name in ("b-0", "steady"):
-        np.testing.assert_array_equal(of(found, "a-0").returns, of(found, name).returns)
-    row = found.tables.row("a-0", guarded=False)
+        np.testing.assert_array_equal(of(result, "a-0").returns, of(result, name).returns)
+    row = result.tables.row("a-0", guarded=False)
     assert (row.difference.value, row.difference.low, row.difference.high) == (0, 0, 0)
 
 
@@ -177,16 +177,16 @@ def test_the_guard_holds_a_hostile_policy_and_hands_over(toy):
         "nan-0": ConstantPolicy(jnp.array([jnp.nan])),
         "huge-0": ConstantPolicy(jnp.array([3e38])),
     }
-    found = toy.evaluate(toy.Line(), hostile, candidate="nan-0")
-    nan = of(found, "nan-0", guarded=True)
-    np.testing.assert_array_equal(nan.returns, of(found, "steady").returns)
+    result = toy.evaluate(toy.Line(), hostile, candidate="nan-0")
+    nan = of(result, "nan-0", guarded=True)
+    np.testing.assert_array_equal(nan.returns, of(result, "steady").returns)
     np.testing.assert_array_equal(nan.fallback, nan.length)
-    huge = of(found, "huge-0", guarded=True)
+    huge = of(result, "huge-0", guarded=True)
     # Filtered until the plant has left its measuring range; then the fallback acts to the end.
     assert (huge.filtered >= 3).all()
     np.testing.assert_array_equal(huge.filtered + huge.fallback, huge.length)
-    assert found.tables.row("nan-0", guarded=True).fallback == 1
-    applied = [t.applied for t in found.traces if t.guarded]
+    assert result.tables.row("nan-0", guarded=True).fallback == 1
+    applied = [t.applied for t in result.traces if t.guarded]
     assert all(np.isfinite(rows).all() and (abs(rows) <= toy.HIGH).all() for rows in applied)
 
 
@@ -195,10 +195,10 @@ def test_a_policy_is_told_what_the_plant_received_and_a_constant_fallback_has_it
     plant, key = toy.Line(horizon=5), jax.random.key(4)
     rest = {"fallback": ConstantPolicy(jnp.zeros(1))}
     echo = {"echo-0": Echo(jnp.ones(1))}
-    found = toy.evaluate(plant, echo, candidate="echo-0", fallbacks=rest, key=key)
-    trace = next(t for t in found.traces if t.policy == "echo-0")
+    result = toy.evaluate(plant, echo, candidate="echo-0", fallbacks=rest, key=key)
+    trace = next(t for t in result.traces if t.policy == "echo-0")
     np.testing.assert_array_equal(trace.applied[:, 0], [1, 2, 3, 4, 4])
-    episodes = of(found, "fallback")
+    episodes = of(result, "fallback")
     for i in range(episodes.count):
         pole, level = start(plant, key, i)
         assert episodes.returns[i] == pytest.approx(-(level * pole ** np.arange(1, 6)).sum(), 1e-5)
@@ -234,23 +234,23 @@ def test_what_cannot_be_compared_is_refused(toy):
 def test_the_reactor_is_evaluated_with_its_operators():
     plant = make("ChemicalReactor-v0")
     tunings = plant.tunings()
-    found = _evaluate.evaluate(
+    result = _evaluate.evaluate(
         plant,
         {"copy-0": tunings[plant.reference]},
         collect_log(plant, n_steps=20_000, key=jax.random.key(0)),
         key=jax.random.key(1),
         n_starts=128,
     )
-    same = found.tables.row("copy-0", guarded=False).difference
+    same = result.tables.row("copy-0", guarded=False).difference
     assert (same.low, same.high) == (0, 0)
-    behind = found.tables.row("copy-0", guarded=True)
+    behind = result.tables.row("copy-0", guarded=True)
     assert abs(behind.difference.value) < 0.05, "a guard does not hinder the plant's own PID"
     assert behind.fallback == 0
-    again, log = (found.tables.row(name, guarded=False) for name in ("logged behaviour", "log"))
+    again, log = (result.tables.row(name, guarded=False) for name in ("logged behaviour", "log"))
     sigma = np.hypot(again.return_std / 128**0.5, log.return_std / log.n_episodes**0.5)
     assert abs(again.returns.value - log.returns.value) < 4 * sigma
     for ours, theirs in zip(again.costs, log.costs, strict=True):
         width = ours.total.high - ours.total.low + theirs.total.high - theirs.total.low
         assert abs(ours.total.value - theirs.total.value) <= width
-    assert {band.channel for band in found.bands} == {"T_R", "T_adiab_hat", "P"}
-    assert isinstance(found.tables.reward_unit, str)
+    assert {band.channel for band in result.bands} == {"T_R", "T_adiab_hat", "P"}
+    assert isinstance(result.tables.reward_unit, str)

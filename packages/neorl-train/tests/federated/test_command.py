@@ -176,9 +176,9 @@ def test_a_federation_that_is_killed_comes_to_the_same_policies(tmp_path, make_l
     )
     assert whole.returncode == 0, whole.stderr
     first = tmp_path / "federations/0001"
-    found = json.loads((first / "federation.json").read_text())
-    assert set(found["sites"]) == {"north", "south", "east"}
-    for name, site in found["sites"].items():
+    result = json.loads((first / "federation.json").read_text())
+    assert set(result["sites"]) == {"north", "south", "east"}
+    for name, site in result["sites"].items():
         assert {"federated", "local", "PI", "PI feed-forward"} <= set(site["returns"])
         rows = read_evaluation(first / "sites" / name).tables.rows
         assert {"td3_bc-0", "td3_bc_local-0"} <= {row.name for row in rows}
@@ -203,7 +203,7 @@ def test_a_federation_that_is_killed_comes_to_the_same_policies(tmp_path, make_l
     assert again.returncode == 0, again.stderr
     lines = [json.loads(line) for line in rounds.read_text().splitlines()]
     assert [line["round"] for line in lines] == [0, 1, 2]
-    for name in found["sites"]:
+    for name in result["sites"]:
         policies = [
             load_policy(folder / "sites" / name / "policies/td3_bc-0.safetensors").policy
             for folder in (first, second)
@@ -230,9 +230,9 @@ def test_sites_that_are_logs_are_judged_on_their_logs(tmp_path, make_log):
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "federations/0001/federation.json").read_text())
-    assert set(found["sites"]) == {"one", "two"}
-    assert "mean_of_sites" not in found
+    result = json.loads((tmp_path / "federations/0001/federation.json").read_text())
+    assert set(result["sites"]) == {"one", "two"}
+    assert "mean_of_sites" not in result
 
 
 def read_obs(site: Path):

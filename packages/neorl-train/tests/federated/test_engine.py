@@ -119,13 +119,13 @@ def test_dead_late_and_returning_sites_have_a_stated_outcome(run, clean):
 def test_when_all_sites_are_gone_one_line_says_so_and_the_rounds_before_are_kept(run, tmp_path):
     gone = [Fault(f"site{i}", "dead", 1) for i in range(5)]
     keep = federation_checkpoints(tmp_path / "c", {"test": 2})
-    said = []
+    collected = []
     with pytest.raises(
         InputError, match="no round has counted since round 1: site0: dead"
     ) as error:
-        run(rule={"patience": 2}, faults=gone, checkpoints=keep, say=said.append)
+        run(rule={"patience": 2}, faults=gone, checkpoints=keep, say=collected.append)
     assert "\n" not in str(error.value)
-    assert said == [
+    assert collected == [
         f"round {i}: too few sites answered (site0: dead; site1: dead; site2: dead; site3: dead; "
         "site4: dead)"
         for i in (1, 2)

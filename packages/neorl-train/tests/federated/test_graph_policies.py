@@ -38,11 +38,11 @@ def test_four_topologies_train_one_graph_policy_and_another_plant_is_refused():
     """Half a minute of compiling: a graph network in the program of a federation."""
     learner = sized(BC(), hidden=(8,), batch_size=16, kind="gcn")
     sites = {f"site{i}": log_of(Site(PLANT, t), i) for i, t in enumerate(TOPOLOGIES)}
-    found = federate(learner, sites, SETTINGS, say=lambda line: None)
-    common = [found.parameters[name] for name in sites]
+    result = federate(learner, sites, SETTINGS, say=lambda line: None)
+    common = [result.parameters[name] for name in sites]
     assert all(np.array_equal(common[0], other) for other in common)
     row = sites["site2"].rows.obs[0]  # a node of four is missing
-    policies = [policy for policy in found.policies.values()]
+    policies = [policy for policy in result.policies.values()]
     actions = [policy(policy.initial_carry(), row, None)[1] for policy in policies]
     assert all(np.array_equal(actions[0], other) for other in actions)
     assert np.isfinite(actions[0]).all()

@@ -39,11 +39,11 @@ def test_memory_that_runs_out_is_one_line_and_recorded(here, capsys, monkeypatch
     monkeypatch.setattr("neorl_train._pipeline.stages._train_all", exhausted)
     write_dataset(here / "log.h5", make_log())
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith(
+    output = capsys.readouterr().err.splitlines()[-1]
+    assert output.startswith(
         "neorl-train: out of memory; start a run with a smaller steps.batch_size"
     )
-    assert "llocat" in said
+    assert "llocat" in output
     record = json.loads((here / "runs" / "0001" / "run.json").read_text())
     assert record["status"] == "failed"
     assert record["error"] == " ".join(str(error).split())

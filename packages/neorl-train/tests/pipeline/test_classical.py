@@ -54,15 +54,15 @@ def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log, capsys
     assert "pid_imitation" in (run / "evaluation.json").read_text()
     record = json.loads((run / "run.json").read_text())
     assert record["fallback"] == "the classical controller pid_imitation, fitted on the log"
-    told = record["controllers"][0]
+    controller = record["controllers"][0]
     assert re.fullmatch(
         rf"pid_imitation: {controlled} by {manipulated}: kp \S+ .*, explains \S+ of the moves, "
         r"from \d+ rows",
-        told,
+        controller,
     )
-    assert told in capsys.readouterr().err
+    assert controller in capsys.readouterr().err
     assert main(["inspect", str(run)]) == 0
-    assert f"controllers {told}\n" in capsys.readouterr().out
+    assert f"controllers {controller}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("section", ["setpoint-channel", "measured"])
@@ -75,9 +75,9 @@ def test_a_channel_that_is_not_there_is_refused_before_training(here, make_log, 
     else:
         words += ["--classical.setpoint-channel", controlled, "x"]
     assert main(["run", *QUICK, *words]) == 2
-    said = capsys.readouterr().err
-    assert "classical controller pid: unknown observation channel 'x'" in said
-    assert "training" not in said
+    output = capsys.readouterr().err
+    assert "classical controller pid: unknown observation channel 'x'" in output
+    assert "training" not in output
     assert not [path for path in (here / "runs").iterdir() if path.name.isdigit()]
 
 

@@ -31,9 +31,9 @@ def runs(tmp_path, noisy):
 
 def test_it_is_found_and_written_again_to_the_bit(runs, noisy, tmp_path):
     first, second, inputs = runs
-    found = equal_evaluation(second, inputs)
-    assert found is not None
-    where, evaluation = found
+    result = equal_evaluation(second, inputs)
+    assert result is not None
+    where, evaluation = result
     assert where == first.path
     write_results(second.path, evaluation, noisy.verdict)
     assert results_digest(second.path) == results_digest(first.path)

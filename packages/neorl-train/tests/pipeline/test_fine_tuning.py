@@ -118,9 +118,9 @@ def test_a_run_is_fine_tuned_interrupted_and_resumed(offline, capsys):
     assert "iql fine-tuned, 2 seeds: return" in text
     assert "on the simulated plant, of" in text
     run = runs / "0002"
-    found = read_fine_tuning(run)
-    assert [one.name for one in found.learners] == ["iql", "rebrac"]
-    for one in found.learners:
+    actual = read_fine_tuning(run)
+    assert [one.name for one in actual.learners] == ["iql", "rebrac"]
+    for one in actual.learners:
         assert one.before.low <= one.before.value <= one.before.high
         assert one.gain.value == pytest.approx(one.after.value - one.before.value, abs=1e-3)
         assert np.isfinite(one.regret).all()
@@ -142,4 +142,4 @@ def test_a_run_is_fine_tuned_interrupted_and_resumed(offline, capsys):
     assert main(["resume", str(run), "--quiet"]) == 0
     again = load_policy(run / "policies" / "iql-0.safetensors")
     assert again.digest == after.digest
-    assert repr(read_fine_tuning(run)) == repr(found)
+    assert repr(read_fine_tuning(run)) == repr(actual)

@@ -28,9 +28,9 @@ def test_a_loop_is_told_as_a_step_shows_it_and_its_doubts_as_warnings():
         "warning: pid: outlet by steam: it swings",
     ]
     integrating = {**LOOP, "pole": 1.0, "static_gain": None, "time_constant": None, **GAINS}
-    (told,) = words("pid", {"loops": [{**integrating, "gain_margin": None, "doubts": []}]})
-    assert told.startswith("pid: outlet by steam: integrating, 0.02 degF per % and s, dead time")
-    assert "margin" not in told
+    (line,) = words("pid", {"loops": [{**integrating, "gain_margin": None, "doubts": []}]})
+    assert line.startswith("pid: outlet by steam: integrating, 0.02 degF per % and s, dead time")
+    assert "margin" not in line
 
 
 def test_a_plant_is_told_channel_by_channel():

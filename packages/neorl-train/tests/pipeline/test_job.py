@@ -93,11 +93,11 @@ def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
     assert main(words) == 0
     run = here / "runs" / "0001"
     _check_files(run, environment=True)
-    said = capsys.readouterr().out
-    assert said.rstrip().splitlines()[-1].endswith(str(run / "report.html"))
+    output = capsys.readouterr().out
+    assert output.rstrip().splitlines()[-1].endswith(str(run / "report.html"))
     assert _read(run, "evaluation.json")["tables"]["level"] == 0.9
     assert "by 90 % bounds" in _read(run, "verdict.json")["rule"]
-    for page in (said, (run / "report.html").read_text()):
+    for page in (output, (run / "report.html").read_text()):
         assert "90 %" in page
         assert "95 %" not in page
     assert "[penalty]\ntemperature = " in (run / "config.toml").read_text()
@@ -122,9 +122,9 @@ def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
     assert main(["inspect", "runs/0001"]) == 0
     assert "2 of 2 policies" in capsys.readouterr().out
     assert main(["report", "runs/0001", "--timings"]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"^report +\d+\.\d\d s$", said, flags=re.MULTILINE)
-    assert said.rstrip().endswith(str(run / "report.html"))
+    output = capsys.readouterr().out
+    assert re.search(r"^report +\d+\.\d\d s$", output, flags=re.MULTILINE)
+    assert output.rstrip().endswith(str(run / "report.html"))
 
 
 @pytest.fixture
@@ -143,9 +143,9 @@ def test_third_party_data_ends_in_cannot_tell(foreign, here, capsys):
     record = _read(run, "run.json")["dataset"]
     assert record["file"] == str(foreign)
     assert record["rows"] == read_dataset(foreign).n_rows
-    said = capsys.readouterr().out
-    assert "CANNOT TELL" in said
-    assert "data: NeoRL-2 (polixir/NeoRL2), data licensed CC-BY-4.0" in said
+    output = capsys.readouterr().out
+    assert "CANNOT TELL" in output
+    assert "data: NeoRL-2 (polixir/NeoRL2), data licensed CC-BY-4.0" in output
 
 
 def test_a_log_larger_than_memory_is_streamed_to_a_verdict(here, capsys, make_log):
@@ -158,8 +158,8 @@ def test_a_log_larger_than_memory_is_streamed_to_a_verdict(here, capsys, make_lo
     _check_files(run, environment=False)
     assert _read(run, "run.json")["dataset"]["streamed"] is True
     assert _read(run, "verdict.json")["answer"] == "cannot tell"
-    said = "".join(capsys.readouterr())
-    assert "more than data.memory = 1kB; it stays on the disk" in said
+    output = "".join(capsys.readouterr())
+    assert "more than data.memory = 1kB; it stays on the disk" in output
     assert {line["kind"] for line in read_records(run / "metrics.jsonl")} == {
         "chunk",
         "validation",
@@ -217,10 +217,10 @@ def test_a_bad_log_is_one_line_and_leaves_nothing(here, capsys, make_log, kind):
     damage, message = BAD[kind]
     damage(path)
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
-    said = capsys.readouterr()
-    assert said.err.startswith("neorl-train: log.h5")
-    assert said.err.count("\n") == 1
-    assert re.search(message, said.err), said.err
+    output = capsys.readouterr()
+    assert output.err.startswith("neorl-train: log.h5")
+    assert output.err.count("\n") == 1
+    assert re.search(message, output.err), output.err
     assert not (here / "runs").exists()
 
 
@@ -291,9 +291,9 @@ def test_a_run_in_use_is_not_resumed_by_another_process(here, capsys, make_log, 
         capsys.readouterr()
         assert main(["resume", "runs/0001", "--quiet"]) == 2
         assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     wait = f"neorl-train: {run} is in use by process {holder}; wait for it or stop it\n"
-    assert (said.out, said.err) == ("", wait)
+    assert (output.out, output.err) == ("", wait)
 
 
 @contextlib.contextmanager
@@ -320,8 +320,8 @@ def test_a_batch_of_more_rows_than_there_are_is_refused(here, capsys, make_log):
     write_dataset(here / "log.h5", make_log())  # 120 rows in 20 episodes of 6
     words = ["run", *QUICK, "--data.source", "log.h5", "--data.held-out", "0.3"]
     assert main([*words, "--algorithms.iql.steps.batch-size", "100000000"]) == 2
-    said = capsys.readouterr().err
-    twice, refused = said.splitlines()  # QUICK has given the option already
+    output = capsys.readouterr().err
+    twice, refused = output.splitlines()  # QUICK has given the option already
     assert "--algorithms.iql.steps.batch-size is given twice" in twice
     assert "a batch of iql has 100000000 rows, and there are 84 to train on; start a run" in refused
     assert not (here / "runs").exists()
@@ -336,9 +336,9 @@ def test_what_only_the_log_refuses_leaves_no_run_behind(here, capsys, monkeypatc
     monkeypatch.setattr("neorl_train._pipeline.stages.fitted_watches", refused)
     write_dataset(here / "log.h5", make_log())
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "too few episodes; nothing was trained, and " in said
-    assert said.endswith(f"{here / 'runs' / '0001'} is removed")
+    output = capsys.readouterr().err.splitlines()[-1]
+    assert "too few episodes; nothing was trained, and " in output
+    assert output.endswith(f"{here / 'runs' / '0001'} is removed")
     assert list((here / "runs").iterdir()) == []
 
 
@@ -366,16 +366,20 @@ def test_what_teaches_nothing_is_named_before_training(here, capsys, monkeypatch
     after = np.where((rows.terminated | rows.truncated)[:, None], 0, still)
     wide = {name: 1e3 * np.asarray(getattr(rows, name)) for name in ("action", "next_action")}
     flat = np.full_like(np.asarray(rows.reward), 2.0)
-    said = []
+    collected = []
     for changed in (rows._replace(action=still, next_action=after), rows._replace(**wide)):
         write_dataset(
             here / "log.h5", dataclasses.replace(log, transitions=changed._replace(reward=flat))
         )
         assert main(["run", *QUICK, "--data.source", "log.h5"]) == 130
-        said.append(capsys.readouterr().err)
+        collected.append(capsys.readouterr().err)
         (here / "log.h5").unlink()
     for channel in log.spec.action:
-        assert f"log.h5: {channel.name} never moves: it is 0.25" in said[0]
-        assert re.search(rf"log.h5: {channel.name} was logged from .* beyond its range", said[1])
-        assert f"{channel.name} never moves" not in said[1]
-    assert "log.h5: the reward less the penalties is 2 in every row that is trained on" in said[1]
+        assert f"log.h5: {channel.name} never moves: it is 0.25" in collected[0]
+        assert re.search(
+            rf"log.h5: {channel.name} was logged from .* beyond its range", collected[1]
+        )
+        assert f"{channel.name} never moves" not in collected[1]
+    assert (
+        "log.h5: the reward less the penalties is 2 in every row that is trained on" in collected[1]
+    )

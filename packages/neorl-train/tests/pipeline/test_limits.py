@@ -32,8 +32,8 @@ def test_a_tighter_cost_limit_turns_a_verdict_and_stands_in_every_table(toy):
     plant, policies = toy.Line(noise=toy.NOISE), {"good-0": toy.proportional(0.5)}
     declared = toy.evaluate(plant, policies, candidate="good-0", n_starts=100)
     assert verdict(declared.tables).answer == "deploy"
-    found = declared.tables.row("good-0", guarded=True).costs[0].total
-    tighter = found.value * 0.9
+    result = declared.tables.row("good-0", guarded=True).costs[0].total
+    tighter = result.value * 0.9
     limits = limited_spec(plant.spec, {"load": tighter})
     judged = toy.evaluate(plant, policies, candidate="good-0", n_starts=100, spec=limits)
     answer = verdict(judged.tables)
@@ -52,10 +52,10 @@ def test_a_tighter_box_and_rate_are_never_left_by_the_guarded_policy(toy):
     wild = {"wild-0": toy.proportional(0.6, bias=3.0)}
     limits = action_constraints(plant.spec, [0.005], low=[-0.5], high=[0.25])
     still = ConstantPolicy(jnp.zeros(1))
-    found = toy.evaluate(
+    result = toy.evaluate(
         plant, wild, candidate="wild-0", constraints=limits, fallbacks={"fallback": still}
     )
-    guarded = [trace for trace in found.traces if trace.guarded]
+    guarded = [trace for trace in result.traces if trace.guarded]
     assert guarded
     for trace in guarded:
         assert trace.action.min() >= -0.5
@@ -134,11 +134,11 @@ def test_a_log_without_declarations_is_told_what_the_guard_gets(tmp_path, make_l
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         assert main(["run", *QUICK]) == 0
-    said = capsys.readouterr()
-    assert "no rate of change is declared for valve" in said.err
-    assert "no fallback is declared" in said.err
-    assert "--fallback.kind constant --fallback.values valve NUMBER" in said.err
-    assert "the mean logged action, because no fallback was declared" in said.out
+    output = capsys.readouterr()
+    assert "no rate of change is declared for valve" in output.err
+    assert "no fallback is declared" in output.err
+    assert "--fallback.kind constant --fallback.values valve NUMBER" in output.err
+    assert "the mean logged action, because no fallback was declared" in output.out
     held = load_policy(tmp_path / "runs" / "0001" / "policies" / "fallback.safetensors").policy
     mean = np.asarray(log.transitions.action, np.float64).mean(axis=0)
     assert np.asarray(held.action) == pytest.approx(mean, rel=1e-6)
@@ -149,9 +149,9 @@ def test_a_bad_limit_is_one_line_and_leaves_nothing(tmp_path, make_log, capsys):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         assert main(["run", *QUICK, "--limits.low", "vavle", "0"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "did you mean 'valve'?" in said
+    output = capsys.readouterr().err
+    assert output.count("\n") == 1
+    assert "did you mean 'valve'?" in output
     assert not (tmp_path / "runs").exists()
 
 
@@ -182,17 +182,17 @@ def test_the_tables_of_a_log_act_in_its_run_and_keep_below_takes_its_model_from_
     )
     write_dataset(tmp_path / "log.h5", log)
     source = {"source": str(tmp_path / "log.h5")}
-    found = resolved(configure(data=source, penalty={}, limits={"rate_down": {"valve": 0.5}}))
-    text = "\n".join(found.limits)
+    result = resolved(configure(data=source, penalty={}, limits={"rate_down": {"valve": 0.5}}))
+    text = "\n".join(result.limits)
     assert "valve rises by at most 0.1 % per second and falls by at most 0.5" in text
     assert "valve between -9 and 1 % while flow is above 5 m3/h" in text
     assert "level at most 2 m, by a linear model: what it predicts 1 steps ahead keeps 50 %" in text
     assert "which its error exceeded in" in text
-    kinds = [record["kind"] for record in found.run.config.limits.further]
+    kinds = [record["kind"] for record in result.run.config.limits.further]
     assert kinds == ["while", "barrier"]
-    again = resolved(found.run.config)
-    assert again.run.config.limits == found.run.config.limits
-    assert again.limits == found.limits
+    again = resolved(result.run.config)
+    assert again.run.config.limits == result.run.config.limits
+    assert again.limits == result.limits
 
 
 def test_keep_below_without_a_log_is_refused_before_anything_is_collected():

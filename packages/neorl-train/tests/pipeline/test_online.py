@@ -34,9 +34,9 @@ def test_a_learner_says_itself_whether_it_can_be_trained_on_a_plant(refused):
     config = configure(
         data={"source": "DMSD-v0", "steps": 0}, training={"algorithms": ["iql"], "on": "plant"}
     )
-    found = resolved(config).run
-    assert type(found.kind).__name__ == "Online"
-    assert found.spec == make("DMSD-v0").spec
+    result = resolved(config).run
+    assert type(result.kind).__name__ == "Online"
+    assert result.spec == make("DMSD-v0").spec
 
 
 def test_numbers_that_do_not_go_together_are_named(refused):

@@ -133,8 +133,10 @@ def test_its_artefact_is_the_controller_with_the_numbers_that_are_said(runs):
     before = float(CSTR.tunings()["PI"].feedback.kp[0])
     after = float(feedback.kp[0])
     (line,) = [x for x in run.record["controllers"] if x.startswith("gain of T_c: ")]
-    told = [float(x.replace("\N{MINUS SIGN}", "-")) for x in line.split(": ")[1].split(" becomes ")]
-    np.testing.assert_allclose(told, [before, after], rtol=2e-3)
+    printed = [
+        float(x.replace("\N{MINUS SIGN}", "-")) for x in line.split(": ")[1].split(" becomes ")
+    ]
+    np.testing.assert_allclose(printed, [before, after], rtol=2e-3)
     assert run.record["policies"]["retuned-0.safetensors"] == artefact.digest
 
 

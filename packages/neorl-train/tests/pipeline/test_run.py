@@ -69,9 +69,9 @@ def test_results_are_readable_by_path_and_by_print(finished):
 def test_the_terminal_says_how_far_actions_are_from_those_of_a_log(finished, capsys):
     """Without a simulator there is nothing else to compare the learners by."""
     print_summary(finished.path)
-    said = capsys.readouterr().out.splitlines()
+    output = capsys.readouterr().out.splitlines()
     fits = repr(finished.evaluation).splitlines()[3:]
-    assert [line for line in said if "on held-out rows" in line] == fits
+    assert [line for line in output if "on held-out rows" in line] == fits
     (fit,) = (fit for fit in finished.evaluation.imitation if fit.policy == "bc-0")
     others = [dataclasses.replace(fit, policy=name) for name in ("bc-1", "pid", "iql-3", "iql-4")]
     more = dataclasses.replace(finished.evaluation, imitation=(fit, *others))

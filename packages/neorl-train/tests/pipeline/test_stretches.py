@@ -13,13 +13,13 @@ def test_stretches_are_the_longest_of_which_the_episodes_hold_enough(seed):
     for _ in range(25):
         lengths = rng.integers(1, 30_000, rng.integers(1, 30))
         needed = int(rng.integers(1, 120))
-        found = stretch_of(lengths, needed)
+        result = stretch_of(lengths, needed)
         if len(lengths) >= needed:
-            assert found is None  # whole episodes are enough
+            assert result is None  # whole episodes are enough
             continue
         counts = {n: (lengths // n).sum() for n in range(LEAST_STRETCH, lengths.max() + 2)}
         enough = [n for n, count in counts.items() if count >= needed]
-        assert found == (max(enough) if enough else None)
+        assert result == (max(enough) if enough else None)
 
 
 def test_a_watch_says_its_false_alarms_a_day(toy):

@@ -102,9 +102,9 @@ def test_a_training_continues_to_the_same_bits_and_refuses_another_population(tm
     options = {"seed": 2, "epochs": 6, "chunk": 3}
     whole = train_population(WORLD, LEARNER, **options)
     assert whole.epochs.reward.shape == (6, 3)
-    asked = iter([False, True])
+    stops = iter([False, True])
     keep = population_checkpoints(tmp_path, WORLD, LEARNER, seed=2)
-    part = train_population(WORLD, LEARNER, **options, checkpoints=keep, stop=lambda: next(asked))
+    part = train_population(WORLD, LEARNER, **options, checkpoints=keep, stop=lambda: next(stops))
     assert (part.epoch, part.finished) == (3, False)
     keep = population_checkpoints(tmp_path, WORLD, LEARNER, seed=2)
     rest = train_population(WORLD, LEARNER, **options, checkpoints=keep)
@@ -172,8 +172,8 @@ def test_at_random_agents_earn_what_the_rules_say() -> None:
 def test_a_hunt_leaves_lines_and_a_result_and_continues(tmp_path) -> None:
     options = HuntOptions(out=tmp_path, agents=2, turns=10, epochs=4, chunk=2, capacity=80)
     options = dataclasses.replace(options, batch_size=8)
-    asked = iter([False, True])
-    text = hunt(options, say=lambda line: None, stop=lambda: next(asked))
+    stops = iter([False, True])
+    text = hunt(options, say=lambda line: None, stop=lambda: next(stops))
     assert "2 epochs (stopped; the same command continues it)" in text
     text = hunt(options, say=lambda line: None, stop=lambda: False)
     assert text.startswith("4 epochs:")

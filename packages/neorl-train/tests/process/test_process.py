@@ -52,7 +52,7 @@ def test_cores_become_devices_and_programs_persist(tmp_path):
     """
     unset = ("JAX_", "NEORL_", "XLA_FLAGS")
     clean = {k: v for k, v in os.environ.items() if not k.startswith(unset)}
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         env={**clean, "XDG_CACHE_HOME": str(tmp_path)},
         capture_output=True,
@@ -60,8 +60,8 @@ def test_cores_become_devices_and_programs_persist(tmp_path):
         check=True,
     )
     folder = tmp_path / "neorl" / "jax"
-    assert found.stdout.split()[0] == str(cores())
-    assert Path(found.stdout.split()[1]).parent == folder / "processes"
+    assert result.stdout.split()[0] == str(cores())
+    assert Path(result.stdout.split()[1]).parent == folder / "processes"
     assert any(path.stat().st_size for path in (folder / "complete").iterdir())
 
 
@@ -72,13 +72,13 @@ def test_a_signal_stops_at_once_where_that_is_safe():
 
 
 def test_a_signal_while_training_is_heeded_later_and_a_second_one_at_once():
-    said = []
-    with StopSignal(said.append) as stop:
+    collected = []
+    with StopSignal(collected.append) as stop:
         with stop.later():
             assert not stop.requested()
             signal.raise_signal(signal.SIGTERM)
             assert stop.requested()
-            assert said == ["stopping at the end of this chunk; once more to stop at once"]
+            assert collected == ["stopping at the end of this chunk; once more to stop at once"]
             with pytest.raises(InterruptedRunError):
                 signal.raise_signal(signal.SIGTERM)
         with pytest.raises(InterruptedRunError, match="SIGTERM"):
@@ -129,10 +129,10 @@ def test_a_live_bar_on_a_terminal(monkeypatch):
     reporter.drop()
     reporter.stage("compiling")
     reporter.end()
-    said = stream.getvalue()
-    assert "a line that stays\n" in said
-    assert "50 %" in said
-    assert "compiling  done in" in said
+    printed = stream.getvalue()
+    assert "a line that stays\n" in printed
+    assert "50 %" in printed
+    assert "compiling  done in" in printed
 
 
 def test_time_is_counted_from_the_start_of_the_process():

@@ -186,17 +186,17 @@ def test_without_matplotlib_the_numbers_remain(run, monkeypatch):
 
 def test_the_level_of_the_tables_is_said_everywhere(tmp_path, noisy, monkeypatch):
     monkeypatch.setattr(_style, "installed", lambda: False)
-    for level, said, other in ((0.9, "90 %", "95 %"), (0.95, "95 %", "90 %")):
+    for level, percent, other in ((0.9, "90 %", "95 %"), (0.95, "95 %", "90 %")):
         tables = dataclasses.replace(noisy.tables, level=level)
         decided = verdict(tables)
-        assert said in decided.rule
+        assert percent in decided.rule
         assert other not in decided.rule
         write_results(tmp_path, dataclasses.replace(noisy.evaluation, tables=tables), decided)
         stream = io.StringIO()
         print_summary(tmp_path, stream)
         page = Page(write_report(tmp_path).read_text()).text
-        assert page.count(said) >= 8
-        assert said in stream.getvalue()
+        assert page.count(percent) >= 8
+        assert percent in stream.getvalue()
         assert other not in page + stream.getvalue()
 
 
@@ -238,14 +238,14 @@ def logged(tmp_path_factory, noisy, toy):
     name = {"name": "DMSD-train", "attribution": "Somebody, CC-BY", "provenance": {}}
     name["provenance"] = {"format": "NeoRL-2 npz"}
     log = dataclasses.replace(log, attributes=name)
-    found = evaluate_offline(
+    result = evaluate_offline(
         {"iql-0": ConstantPolicy(jnp.zeros(1))},
         dataset=log,
         held_out=log,
         training=log.transitions,
         candidate="iql-0",
     )
-    write_results(path, found, verdict(found.tables))
+    write_results(path, result, verdict(result.tables))
     return path
 
 
@@ -272,18 +272,18 @@ def test_what_a_log_does_not_say_is_not_claimed(logged):
         constraints=constraints_to_dict(action_constraints(tables.spec)),
     )
     assert "60 s (assumed: the file does not say)" in data_facts(foreign).text
-    said = what_it_says(foreign).text
-    assert "The guard keeps these limits of every action, whatever the policy asks for:" in said
-    assert "may change at any rate" in said
+    text = what_it_says(foreign).text
+    assert "The guard keeps these limits of every action, whatever the policy asks for:" in text
+    assert "may change at any rate" in text
 
 
 def test_a_plant_without_costs_is_judged_by_its_return(toy, tmp_path):
     plant = toy.Line(costs=0)
-    found = toy.evaluate(plant, {"p-0": toy.proportional(0.6)}, candidate="p-0", n_starts=64)
-    said = verdict(found.tables)
-    assert said.answer == "deploy"
-    assert [clause.name for clause in said.clauses] == ["return", "worst episode"]
-    write_results(tmp_path, found, said)
+    result = toy.evaluate(plant, {"p-0": toy.proportional(0.6)}, candidate="p-0", n_starts=64)
+    judged = verdict(result.tables)
+    assert judged.answer == "deploy"
+    assert [clause.name for clause in judged.clauses] == ["return", "worst episode"]
+    write_results(tmp_path, result, judged)
     page = Page(write_report(tmp_path).read_text())
     assert "No policy caused any cost." in page.text
     print_summary(tmp_path, io.StringIO())

@@ -88,8 +88,8 @@ def test_a_deploy_counts_the_earlier_runs_of_its_folder(tmp_path, noisy):
 @pytest.mark.parametrize("deployable", [True, False])
 def test_what_may_follow_depends_on_the_answer(noisy, monkeypatch, deployable):
     monkeypatch.setattr(_next_steps, "command_prefix", str)
-    found = object() if deployable else None
-    monkeypatch.setattr(_next_steps.importlib.util, "find_spec", lambda name: found)
+    result = object() if deployable else None
+    monkeypatch.setattr(_next_steps.importlib.util, "find_spec", lambda name: result)
     sealing = ["neorl-deploy export", "neorl-deploy replay", "neorl-deploy init"] * deployable
     for answer, simulated, first in (
         ("deploy", True, []),

@@ -21,18 +21,18 @@ def run(tmp_path, noisy):
 
 
 def test_results_come_back_as_they_were(run, noisy):
-    found, given = read_evaluation(run), noisy.evaluation
-    assert found.tables == given.tables
+    result, given = read_evaluation(run), noisy.evaluation
+    assert result.tables == given.tables
     assert read_verdict(run) == noisy.verdict
-    assert (found.bands, found.source, found.imitation) == (given.bands, given.source, ())
-    for ours, theirs in zip(found.results, given.results, strict=True):
+    assert (result.bands, result.source, result.imitation) == (given.bands, given.source, ())
+    for ours, theirs in zip(result.results, given.results, strict=True):
         assert (ours.name, ours.role, ours.guarded) == (theirs.name, theirs.role, theirs.guarded)
         assert to_plain(ours.episodes) == to_plain(theirs.episodes)
         assert ours.episodes.violated.dtype == bool
         assert ours.episodes.length.dtype == np.int64
-    for ours, theirs in zip(found.traces, given.traces, strict=True):
+    for ours, theirs in zip(result.traces, given.traces, strict=True):
         assert to_plain(ours) == to_plain(theirs)
-    assert found.bands[0].low == -math.inf
+    assert result.bands[0].low == -math.inf
 
 
 def test_the_files_state_head_units_and_raw_episodes(run):

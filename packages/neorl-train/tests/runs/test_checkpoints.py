@@ -63,15 +63,15 @@ def saved(make):
 
 def test_every_kind_of_leaf_comes_back_to_the_bit(make, saved):
     checkpoints = make()
-    found = checkpoints.restore(_tree())
+    result = checkpoints.restore(_tree())
     checkpoints.close()
-    assert found.step == 20
-    assert tree_digest(found.tree) == tree_digest(_tree(20))
-    assert jax.tree.structure(found.tree) == jax.tree.structure(_tree())
-    assert found.tree["multiplier"].shape == (4, 0)
-    assert jax.random.uniform(found.tree["key"]) == jax.random.uniform(jax.random.key(20))
-    assert isinstance(found.tree["half"], jax.Array)
-    assert isinstance(found.tree["count"], np.ndarray)
+    assert result.step == 20
+    assert tree_digest(result.tree) == tree_digest(_tree(20))
+    assert jax.tree.structure(result.tree) == jax.tree.structure(_tree())
+    assert result.tree["multiplier"].shape == (4, 0)
+    assert jax.random.uniform(result.tree["key"]) == jax.random.uniform(jax.random.key(20))
+    assert isinstance(result.tree["half"], jax.Array)
+    assert isinstance(result.tree["count"], np.ndarray)
 
 
 def test_the_caller_may_change_the_arrays_once_save_returned(make):
@@ -144,10 +144,10 @@ def test_a_flipped_bit_in_any_file_is_noticed_or_harmless(make, saved, said, tmp
     for path in files:
         _flip(path, rng)
         checkpoints = make()
-        found = checkpoints.restore(_tree())
+        result = checkpoints.restore(_tree())
         checkpoints.close()
-        assert tree_digest(found.tree) == good[found.step], path
-        fell_back += found.step == 10
+        assert tree_digest(result.tree) == good[result.step], path
+        fell_back += result.step == 10
         shutil.rmtree(saved)
         shutil.copytree(copy, saved)
     assert fell_back >= 3
@@ -231,9 +231,9 @@ def test_saved_on_four_devices_it_loads_on_two_and_one(tmp_path):
     """.replace("FOLDER", repr(str(tmp_path / "c")))
     digests = set()
     for devices in (4, 2, 1):
-        found = _in_a_process(program, devices)
-        assert found.returncode == 0, found.stderr
-        digests.add(found.stdout.strip())
+        result = _in_a_process(program, devices)
+        assert result.returncode == 0, result.stderr
+        digests.add(result.stdout.strip())
     assert len(digests) == 1
 
 
@@ -263,10 +263,10 @@ def test_a_full_disk_is_an_error_that_leaves_the_last_checkpoint(tmp_path, limit
             print("full")
         assert c.steps() == [1]
     """
-    found = _in_a_process(program)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout == "full\n"
-    assert found.stderr == ""
+    result = _in_a_process(program)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "full\n"
+    assert result.stderr == ""
 
 
 def test_a_checkpoint_of_a_learner_holds_all_it_needs(line_data):

@@ -153,11 +153,11 @@ def test_the_resume_line_names_program_and_path(run, monkeypatch):
 def test_the_resume_line_runs_as_it_is_printed(run, monkeypatch):
     monkeypatch.delenv("HATCH_ENV_ACTIVE", raising=False)
     (run.path / "run.json").unlink()
-    found = subprocess.run(
+    result = subprocess.run(
         run.resume_line(), shell=True, cwd="/", capture_output=True, text=True, check=False
     )
-    assert found.returncode == 2
-    assert f"{run.path} has no run.json" in found.stderr
+    assert result.returncode == 2
+    assert f"{run.path} has no run.json" in result.stderr
 
 
 def test_a_file_is_whole_or_the_old_one(tmp_path):

@@ -78,12 +78,12 @@ def client(run):
             copy_to_mlflow(run)
             self._client = MlflowClient(f"sqlite:///{run.path.parent / 'mlflow.db'}")
             experiment = self._client.get_experiment_by_name("neorl")
-            found = self._client.search_runs([experiment.experiment_id])
-            return {one.info.run_name: one for one in found}
+            result = self._client.search_runs([experiment.experiment_id])
+            return {one.info.run_name: one for one in result}
 
         def history(self, one, name):
-            found = self._client.get_metric_history(one.info.run_id, name)
-            return [(metric.step, metric.value, metric.timestamp) for metric in found]
+            result = self._client.get_metric_history(one.info.run_id, name)
+            return [(metric.step, metric.value, metric.timestamp) for metric in result]
 
         def artifacts(self, one):
             return [item.path for item in self._client.list_artifacts(one.info.run_id)]
@@ -97,13 +97,13 @@ def test_only_what_is_permanent_is_copied_and_nothing_twice(run, records, client
     assert client.copy() == {}
     (run.checkpoints("bc") / "20").mkdir(parents=True)
     (run.checkpoints("bc") / "30.orbax-checkpoint-tmp").mkdir()
-    found = client.copy()
-    assert sorted(found) == ["0001", "0001/bc-0", "0001/bc-1"]
-    parent = found["0001"].info.run_id
+    result = client.copy()
+    assert sorted(result) == ["0001", "0001/bc-0", "0001/bc-1"]
+    parent = result["0001"].info.run_id
     for name in ("0001/bc-0", "0001/bc-1"):
-        assert found[name].data.tags["mlflow.parentRunId"] == parent
-    assert "mlflow.parentRunId" not in found["0001"].data.tags
-    assert [s for s, _, _ in client.history(found["0001/bc-1"], "loss")] == [10, 20]
+        assert result[name].data.tags["mlflow.parentRunId"] == parent
+    assert "mlflow.parentRunId" not in result["0001"].data.tags
+    assert [s for s, _, _ in client.history(result["0001/bc-1"], "loss")] == [10, 20]
     (run.checkpoints("bc") / "30").mkdir()
     for _ in range(2):
         again = client.copy()
@@ -111,7 +111,7 @@ def test_only_what_is_permanent_is_copied_and_nothing_twice(run, records, client
             (10, 2.0, 1_010_000), (20, 3.0, 1_020_000), (30, 4.0, 1_030_000)
         ]  # fmt: skip
     assert {name: one.info.run_id for name, one in again.items()} == {
-        name: one.info.run_id for name, one in found.items()
+        name: one.info.run_id for name, one in result.items()
     }
 
 
@@ -180,9 +180,9 @@ def test_a_lock_that_is_held_costs_a_run_no_more_than_the_last_wait(run, records
     with file_lock(run.path.parent / "mlflow.lock"):
         tracker = MlflowTracker(run, last_seconds=20)
         tracker.follow()
-        said = tracker.finish()
-    assert f"in use by process {os.getpid()}" in said
-    assert said.endswith(f"`neorl-train track {run.path}` writes them later")
+        message = tracker.finish()
+    assert f"in use by process {os.getpid()}" in message
+    assert message.endswith(f"`neorl-train track {run.path}` writes them later")
 
 
 def test_a_thread_that_never_ends_is_left(run, monkeypatch):
@@ -190,9 +190,9 @@ def test_a_thread_that_never_ends_is_left(run, monkeypatch):
     pytest.importorskip("mlflow")
     monkeypatch.setattr("neorl_train.runs._mlflow.MlflowCopy", lambda _: waiting.wait(60))
     tracker = MlflowTracker(run, last_seconds=0.1)
-    said = tracker.finish()
+    message = tracker.finish()
     waiting.set()
-    assert "no answer within 0.1 s" in said
+    assert "no answer within 0.1 s" in message
 
 
 @pytest.mark.slow
@@ -202,9 +202,9 @@ def test_a_server_that_is_gone_is_named(run, records, monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     tracker = MlflowTracker(run)
     tracker.follow()
-    said = tracker.finish()
-    assert "127.0.0.1" in said
-    assert "the records are complete" in said
+    message = tracker.finish()
+    assert "127.0.0.1" in message
+    assert "the records are complete" in message
 
 
 @pytest.fixture
@@ -264,25 +264,25 @@ def test_a_real_server_holds_a_job_and_may_die(run, records, noisy, server):
     assert tracker.finish() == ""
     client = MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
     experiment = client.get_experiment_by_name("neorl")
-    found = {one.info.run_name: one for one in client.search_runs([experiment.experiment_id])}
-    assert set(found) == {"0001", "0001/bc-0", "0001/bc-1"}
-    history = client.get_metric_history(found["0001/bc-0"].info.run_id, "loss")
+    result = {one.info.run_name: one for one in client.search_runs([experiment.experiment_id])}
+    assert set(result) == {"0001", "0001/bc-0", "0001/bc-1"}
+    history = client.get_metric_history(result["0001/bc-0"].info.run_id, "loss")
     assert [one.step for one in history] == [10, 20]
 
     class Files:
         def artifacts(self, one):
             return [item.path for item in client.list_artifacts(one.info.run_id)]
 
-    _check_parent(found["0001"], Files(), noisy)
-    assert found["0001"].info.status == "FINISHED"
-    assert any(name.startswith("system/cpu") for name in found["0001"].data.metrics)
+    _check_parent(result["0001"], Files(), noisy)
+    assert result["0001"].info.status == "FINISHED"
+    assert any(name.startswith("system/cpu") for name in result["0001"].data.metrics)
     assert not (run.path.parent / "mlflow.db").exists()
     os.killpg(server.pid, signal.SIGKILL)
     started = time.monotonic()
     again = MlflowTracker(run)
     again.follow()
-    said = again.finish()
-    assert "the records are complete" in said
+    message = again.finish()
+    assert "the records are complete" in message
     assert time.monotonic() - started < 40
 
 
@@ -339,15 +339,15 @@ def test_three_processes_start_on_an_empty_folder(tmp_path):
         subprocess.Popen([*arguments, name], stderr=subprocess.PIPE, text=True) for name in "abc"
     ]
     for process in processes:
-        _, said = process.communicate()
-        assert process.returncode == 0, said
+        _, message = process.communicate()
+        assert process.returncode == 0, message
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("neorl")
-    found = client.search_runs([experiment.experiment_id])
-    assert {one.data.tags["neorl.id"] for one in found} == set("abc")
-    seeds = [one for one in found if "neorl.seed" in one.data.tags]
+    result = client.search_runs([experiment.experiment_id])
+    assert {one.data.tags["neorl.id"] for one in result} == set("abc")
+    seeds = [one for one in result if "neorl.seed" in one.data.tags]
     assert len(seeds) == 3
     assert all(one.data.tags["neorl.lines"] == "2" for one in seeds)
 
@@ -364,12 +364,12 @@ def test_an_error_is_said_at_the_end_and_harms_nothing(run, records, monkeypatch
         monkeypatch.setattr("neorl_train.runs._mlflow.MlflowCopy", broken)
     tracker = MlflowTracker(run)
     tracker.follow()
-    said = tracker.finish()
-    assert said.startswith("tracking stopped (")
-    assert "https://" not in said
-    assert not mlflow_installed() or "(database is locked)" in said
-    assert said.endswith(f"`neorl-train track {run.path}` writes them later")
-    assert "\n" not in said
+    message = tracker.finish()
+    assert message.startswith("tracking stopped (")
+    assert "https://" not in message
+    assert not mlflow_installed() or "(database is locked)" in message
+    assert message.endswith(f"`neorl-train track {run.path}` writes them later")
+    assert "\n" not in message
 
 
 def test_without_mlflow_one_line_says_what_to_do(monkeypatch):

@@ -46,7 +46,7 @@ def setting(toy):
 
 
 @pytest.fixture(scope="module")
-def found(setting):
+def assessment(setting):
     return assess_on_plant(**setting)
 
 
@@ -67,30 +67,30 @@ def require_same(ours, theirs, where):
         assert ours == theirs, where
 
 
-def by_name(found):
-    return {one.name: one for one in found.constraints}
+def by_name(assessment):
+    return {one.name: one for one in assessment.constraints}
 
 
-def test_with_the_filter_no_constraint_of_the_action_is_broken_and_without_it_some_are(found):
-    constraints = by_name(found)
+def test_with_the_filter_no_constraint_of_the_action_is_broken_and_without_it_some_are(assessment):
+    constraints = by_name(assessment)
     for name in ("valve: range", "valve: rate"):
         one = constraints[name]
         assert one.tier == "hard"
-        assert one.found[WITH].steps == 0
-        assert one.found[WITHOUT].episodes == STARTS
-        share = one.found[WITH].episode_fraction
+        assert one.violations[WITH].steps == 0
+        assert one.violations[WITHOUT].episodes == STARTS
+        share = one.violations[WITH].episode_fraction
         exact = binomtest(0, STARTS).proportion_ci(0.95, "exact")
         assert (share.value, share.low) == (0.0, 0.0)
         assert share.high == pytest.approx(exact.high, rel=1e-5)
-    assert constraints["valve: range"].found[WITHOUT].largest > 1
+    assert constraints["valve: range"].violations[WITHOUT].largest > 1
     assert constraints["top"].tier == "preference"
     assert constraints["cost load"].tier == "soft"
     assert constraints["cost peak"].tier == "hard"
 
 
-def test_every_metric_has_its_interval_and_both_columns_the_same_keys(found):
-    assert list(found.metrics) == [WITHOUT, WITH]
-    for one in found.metrics.values():
+def test_every_metric_has_its_interval_and_both_columns_the_same_keys(assessment):
+    assert list(assessment.metrics) == [WITHOUT, WITH]
+    for one in assessment.metrics.values():
         assert one.episodes == STARTS
         for share in (one.satisfaction, one.shutdowns, one.success):
             assert 0 <= share.low <= share.value <= share.high <= 1
@@ -101,11 +101,11 @@ def test_every_metric_has_its_interval_and_both_columns_the_same_keys(found):
         assert one.critical_violations <= one.violations
 
 
-def test_the_metrics_are_those_of_an_evaluation_of_the_same_episodes(setting, found):
+def test_the_metrics_are_those_of_an_evaluation_of_the_same_episodes(setting, assessment):
     plant, policy = setting["environment"], as_arrays(setting["policy"])
     rows = jax.device_get(rollouts(plant, policy, setting["key"], jnp.arange(STARTS)))
     returns = np.where(rows.mask, rows.reward, 0).sum(axis=1, dtype=np.float64)
-    one = found.metrics[WITHOUT]
+    one = assessment.metrics[WITHOUT]
     assert one.return_mean.value == pytest.approx(returns.mean(), rel=1e-5)
     assert one.return_std == pytest.approx(returns.std(ddof=1), rel=1e-4)
     assert one.length_mean.value == pytest.approx(rows.mask.sum() / STARTS)
@@ -114,36 +114,36 @@ def test_the_metrics_are_those_of_an_evaluation_of_the_same_episodes(setting, fo
 
 
 @pytest.mark.nightly
-def test_one_by_one_gives_the_same_numbers_as_side_by_side(setting, found):
+def test_one_by_one_gives_the_same_numbers_as_side_by_side(setting, assessment):
     """Row N22: sequential and vmapped evaluation agree: counts, and numbers but for rounding."""
     alone = assess_on_plant(**{**setting, "at_once": 1})
-    require_same(assessment_to_json(alone), assessment_to_json(found), "report")
+    require_same(assessment_to_json(alone), assessment_to_json(assessment), "report")
 
 
-def test_the_report_fails_where_a_constraint_is_deliberately_broken(setting, found):
+def test_the_report_fails_where_a_constraint_is_deliberately_broken(setting, assessment):
     """Row N36: judged by a tighter box than the guard keeps."""
-    assert [one.name for one in found.broken] in ([], ["cost peak"])
+    assert [one.name for one in assessment.broken] in ([], ["cost peak"])
     tighter = action_constraints(setting["environment"].spec, [0.005], low=[-0.5], high=[0.2])
     judged = assess_on_plant(**{**setting, "judged_by": tighter})
     assert "valve: range" in [one.name for one in judged.broken]
-    assert by_name(judged)["valve: range"].found[WITH].largest == pytest.approx(0.3, abs=1e-3)
+    assert by_name(judged)["valve: range"].violations[WITH].largest == pytest.approx(0.3, abs=1e-3)
 
 
-def test_beside_a_log_the_headline_speaks_of_actions_only(found):
+def test_beside_a_log_the_headline_speaks_of_actions_only(assessment):
     unseen = "This speaks of its actions only: which costs, states and trips they would have led to"
-    kept = tuple(one for one in found.constraints if "cost" not in one.name)
-    beside = dataclasses.replace(found, simulated=False, constraints=kept)
+    kept = tuple(one for one in assessment.constraints if "cost" not in one.name)
+    beside = dataclasses.replace(assessment, simulated=False, constraints=kept)
     assert answer(beside) == (
         "no hard constraint of the action was broken; of costs nothing can be said"
     )
     assert "broke no hard constraint of the action at the situations" in headline(beside)
     assert f"2 of {len(kept) - 1} that were ever near" in headline(beside)
     assert f"exact). {unseen} cannot be said from a log." in headline(beside)
-    on_plant = dataclasses.replace(found, constraints=kept)
+    on_plant = dataclasses.replace(assessment, constraints=kept)
     assert answer(on_plant) == "no hard constraint was broken"
     assert unseen not in headline(on_plant)
-    one = by_name(found)["valve: range"]
-    one = dataclasses.replace(one, found={WITH: one.found[WITHOUT]})
+    one = by_name(assessment)["valve: range"]
+    one = dataclasses.replace(one, violations={WITH: one.violations[WITHOUT]})
     broken = dataclasses.replace(beside, constraints=(one,))
     assert answer(broken) == "a hard constraint was broken"
     assert "broke hard constraints with the filter on: valve: range" in headline(broken)
@@ -154,24 +154,24 @@ def test_every_decision_of_a_guard_has_words():
     assert set(FLAG_WORDS) == set(Flag)
 
 
-def test_interventions_and_their_reasons_are_those_of_the_filter(found):
-    (one,) = found.interventions
+def test_interventions_and_their_reasons_are_those_of_the_filter(assessment):
+    (one,) = assessment.interventions
     assert one.changed > 0.5
     assert {"high", "rate_up"} & set(one.limits)
     assert one.mean <= one.largest
-    flags = {reason.flag: reason for reason in found.reasons}
+    flags = {reason.flag: reason for reason in assessment.reasons}
     assert "box_active" in flags or "rate_active" in flags
-    assert 0 < found.changed <= 1
-    (monitor,) = found.monitors
+    assert 0 < assessment.changed <= 1
+    (monitor,) = assessment.monitors
     assert monitor.name == "range"
     assert monitor.episodes.high < 1
 
 
-def test_page_pictures_and_numbers_are_written_and_say_the_same(found, tmp_path):
-    page = write_safety_report(found, tmp_path / "safety").read_text()
+def test_page_pictures_and_numbers_are_written_and_say_the_same(assessment, tmp_path):
+    page = write_safety_report(assessment, tmp_path / "safety").read_text()
     numbers = json.loads((tmp_path / "safety" / "safety.json").read_text())
     assert numbers["sentence"] in page.replace("&#x27;", "'")
-    assert numbers["passed"] == (not found.broken)
+    assert numbers["passed"] == (not assessment.broken)
     assert numbers["metrics"].keys() == {WITHOUT, WITH}
     for words in (
         "What is guaranteed, and under which conditions", "Nothing is guaranteed of the state",
@@ -182,7 +182,7 @@ def test_page_pictures_and_numbers_are_written_and_say_the_same(found, tmp_path)
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
     pictures = sorted(path.name for path in (tmp_path / "safety").glob("*.png"))
     assert pictures[-1] == "safety.png"
-    assert len(pictures) == len(found.cases) + 1
+    assert len(pictures) == len(assessment.cases) + 1
     assert all((tmp_path / "safety" / name).stat().st_size > 5000 for name in pictures)
 
 
@@ -193,16 +193,16 @@ def test_beside_a_log_costs_are_the_logs_alone_and_the_report_says_what_nobody_c
     plant = setting["environment"]
     log = collect_log(plant, n_steps=16 * plant.horizon, key=jax.random.key(5), spread=0.1)
     shared = {k: setting[k] for k in ("name", "policy", "constraints", "fallbacks")}
-    found = assess_on_log(log, **shared)
-    constraints = by_name(found)
-    assert constraints["valve: range"].found[WITH].steps == 0
-    assert constraints["valve: range"].found[WITHOUT].steps > 0
-    assert list(constraints["cost load"].found) == [LOGGED]
-    assert list(found.metrics) == [LOGGED]
-    assert found.metrics[LOGGED].success is None
+    assessment = assess_on_log(log, **shared)
+    constraints = by_name(assessment)
+    assert constraints["valve: range"].violations[WITH].steps == 0
+    assert constraints["valve: range"].violations[WITHOUT].steps > 0
+    assert list(constraints["cost load"].violations) == [LOGGED]
+    assert list(assessment.metrics) == [LOGGED]
+    assert assessment.metrics[LOGGED].success is None
     rows = log.transitions
     expected = float(np.asarray(rows.reward).sum()) / log.n_episodes
-    assert found.metrics[LOGGED].return_mean.value == pytest.approx(expected, rel=1e-4)
-    page = write_safety_report(found, tmp_path / "safety").read_text()
+    assert assessment.metrics[LOGGED].return_mean.value == pytest.approx(expected, rel=1e-4)
+    page = write_safety_report(assessment, tmp_path / "safety").read_text()
     assert "Cannot be said: costs, states, trips or the return" in page
     assert "what its actions would have led to was not" in page

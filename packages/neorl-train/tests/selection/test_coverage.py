@@ -46,9 +46,9 @@ def logged(count, rng):
     "estimator", [pytest.param(wpdis, marks=pytest.mark.nightly), weighted_doubly_robust]
 )
 def test_the_estimate_is_that_of_the_exact_values(estimator):
-    found = bootstrapped(estimator, logged(20_000, np.random.default_rng(0)), DISCOUNT, 0, 0.95)
-    assert found.low < found.value < found.high
-    assert abs(found.value - exact()[0, 0]) < 0.03 * exact()[0, 0]
+    actual = bootstrapped(estimator, logged(20_000, np.random.default_rng(0)), DISCOUNT, 0, 0.95)
+    assert actual.low < actual.value < actual.high
+    assert abs(actual.value - exact()[0, 0]) < 0.03 * exact()[0, 0]
 
 
 @pytest.mark.nightly
@@ -58,6 +58,6 @@ def test_the_interval_covers_at_its_level(estimator):
     truth, rng = exact()[0, 0], np.random.default_rng(1)
     inside = []
     for seed in range(600):
-        found = bootstrapped(estimator, logged(200, rng), DISCOUNT, seed, 0.95)
-        inside.append(found.low <= truth <= found.high)
+        actual = bootstrapped(estimator, logged(200, rng), DISCOUNT, seed, 0.95)
+        inside.append(actual.low <= truth <= actual.high)
     assert 0.92 <= np.mean(inside) <= 0.98, np.mean(inside)

@@ -16,8 +16,8 @@ from neorl_train.selection import (
 
 
 def test_columns_are_ranks_of_mean_spread_and_distance_from_the_clones():
-    said = np.array([[1.0, 1.0], [2.0, 4.0], [9.0, 9.5], [1.5, 0.0]])
-    columns = estimate_columns([said], np.array([True, False, False, False]))
+    estimate = np.array([[1.0, 1.0], [2.0, 4.0], [9.0, 9.5], [1.5, 0.0]])
+    columns = estimate_columns([estimate], np.array([True, False, False, False]))
     # Means 1, 3, 9.25, 0.75; spreads 0, 1, 0.25, 0.75; distances from 1: 0, 2, 8.25, 0.25.
     np.testing.assert_allclose(4 * (columns[:, 0] + 0.5) + 0.5, [2, 3, 4, 1])
     np.testing.assert_allclose(4 * (columns[:, 1] + 0.5) + 0.5, [1, 4, 2, 3])

@@ -33,12 +33,12 @@ def test_the_better_controller_is_chosen_and_everything_is_written(log, tmp_path
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("  PI: return")
     assert printed[1].startswith("* PI feed-forward: return")
-    found = json.loads((tmp_path / "choice.json").read_text())
-    assert (found["incumbent"], found["chosen"]) == ("PI", "PI feed-forward")
-    today, better = found["candidates"]
+    result = json.loads((tmp_path / "choice.json").read_text())
+    assert (result["incumbent"], result["chosen"]) == ("PI", "PI feed-forward")
+    today, better = result["candidates"]
     assert today["prediction"]["gain"] == 0
     assert 20 < better["prediction"]["low"] <= better["prediction"]["gain"] < 150
-    for one in found["candidates"]:
+    for one in result["candidates"]:
         assert one["values"]["fitted_q"]["low"] < one["values"]["fitted_q"]["high"]
         assert len(one["values"]["fitted_q_costs"]) == CSTR.spec.n_cost
         assert 1 <= one["values"]["effective"] <= log.n_episodes

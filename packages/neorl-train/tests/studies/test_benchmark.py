@@ -105,7 +105,7 @@ def test_a_bad_grid_is_refused_by_key(tmp_path, text, fault):
 @pytest.fixture
 def entries(tmp_path, noisy):
     """Three runs of two tasks: one learner finished on both, one failed on the second."""
-    found = []
+    collected = []
     for number, (quality, learner, error) in enumerate(
         [
             ("mixed", "good", ""),
@@ -127,8 +127,8 @@ def entries(tmp_path, noisy):
                     metrics = {"plant_return": value, "plant_cost_load": 2.0, "plant_cost_peak": 9}
                     line = {"kind": "validation", "algorithm": learner, "seed": seed}
                     file.write(json.dumps({**line, "step": 10 * step, "metrics": metrics}) + "\n")
-        found.append(Entry(("Line-v0", quality), learner, seeds, RunDirectory(path), error))
-    return found
+        collected.append(Entry(("Line-v0", quality), learner, seeds, RunDirectory(path), error))
+    return collected
 
 
 @pytest.fixture
@@ -167,10 +167,10 @@ def test_best_and_last_on_the_way_are_those_of_each_seed(benchmark):
     row = next(row for row in benchmark.rows if row.policy == "good")
     scores = [[100 * (value - 0.5 * 2.0 + 40) / 20 for value in VALIDATIONS[s]] for s in (0, 1)]
     best, last = np.max(scores, axis=1), np.asarray(scores)[:, -1]
-    for found, values in ((row.best, best), (row.last_there, last)):
-        np.testing.assert_allclose(found.value, values.mean())
+    for actual, values in ((row.best, best), (row.last_there, last)):
+        np.testing.assert_allclose(actual.value, values.mean())
         low, high = stats.t.interval(0.95, 1, values.mean(), stats.sem(values))
-        np.testing.assert_allclose([found.low, found.high], [low, high], rtol=1e-6)
+        np.testing.assert_allclose([actual.low, actual.high], [low, high], rtol=1e-6)
     assert benchmark.online == 3 * 5
     assert "15 episodes on the plant for each seed" in benchmark_text(benchmark)
     (curve, *_) = benchmark.learning
@@ -207,9 +207,9 @@ def test_a_seed_that_failed_counts_as_the_worst_of_its_task(benchmark, noisy):
 def test_a_run_that_is_left_is_counted_and_its_learner_not_averaged(entries, noisy):
     entries[3] = dataclasses.replace(entries[3], run=None, error="")
     controllers = {entry.task: noisy.evaluation for entry in entries}
-    found = benchmark_of(entries, controllers, {"Line-v0": SCALE}, level=0.95, curve_starts=5)
-    assert found.runs == {"finished": 3, "failed": 0, "left": 1}
-    assert next(one for one in found.overall if one.policy == "bad").tasks == 1
+    result = benchmark_of(entries, controllers, {"Line-v0": SCALE}, level=0.95, curve_starts=5)
+    assert result.runs == {"finished": 3, "failed": 0, "left": 1}
+    assert next(one for one in result.overall if one.policy == "bad").tasks == 1
 
 
 def test_every_format_and_the_page_hold_every_row(benchmark, tmp_path):
@@ -234,11 +234,11 @@ def test_every_format_and_the_page_hold_every_row(benchmark, tmp_path):
 
 def test_controllers_alone_have_the_episodes_of_an_evaluation(toy, noisy):
     plant = toy.Line(noise=toy.NOISE)
-    found = evaluate_controllers(plant, key=jax.random.key(3), n_starts=100)
+    result = evaluate_controllers(plant, key=jax.random.key(3), n_starts=100)
     theirs = {one.name: one.episodes for one in noisy.evaluation.results if not one.guarded}
-    for one in found.results:
+    for one in result.results:
         np.testing.assert_allclose(one.episodes.returns, theirs[one.name].returns, rtol=1e-5)
-    assert found.tables.reference == "steady"
+    assert result.tables.reference == "steady"
     with pytest.raises(ValueError, match="hasty: already the name"):
         evaluate_controllers(plant, {"hasty": toy.proportional(0.1)})
 
@@ -322,8 +322,8 @@ def test_a_benchmark_that_is_killed_goes_on_to_the_same_numbers(tmp_path):
         [*command, "killed"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    with process.stdout as said:
-        for line in said:
+    with process.stdout as raised:
+        for line in raised:
             if line.startswith("[1/2]"):
                 break
         time.sleep(1)
@@ -334,10 +334,12 @@ def test_a_benchmark_that_is_killed_goes_on_to_the_same_numbers(tmp_path):
         done = subprocess.run([*command, folder], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "killed/0001/run.json").stat().st_mtime_ns == first
-    found = [json.loads((tmp_path / f / "benchmark.json").read_text()) for f in ("killed", "whole")]
-    assert found[0]["rows"] == found[1]["rows"]
-    assert found[0]["runs"] == {"finished": 2, "failed": 0, "left": 0}
-    assert {row["policy"] for row in found[0]["rows"]} > {"bc", "iql", "PI", "random actions"}
+    result = [
+        json.loads((tmp_path / f / "benchmark.json").read_text()) for f in ("killed", "whole")
+    ]
+    assert result[0]["rows"] == result[1]["rows"]
+    assert result[0]["runs"] == {"finished": 2, "failed": 0, "left": 0}
+    assert {row["policy"] for row in result[0]["rows"]} > {"bc", "iql", "PI", "random actions"}
 
 
 @pytest.mark.nightly

@@ -32,22 +32,22 @@ def test_a_run_is_judged_again_and_itself_left_as_it_was(tmp_path, monkeypatch, 
     before = {name: (run / name).read_bytes() for name in ("evaluation.json", "verdict.json")}
     capsys.readouterr()
     assert main(["evaluate", "runs/0001"]) == 0
-    said = capsys.readouterr().out
-    assert "now has 2 evaluations; this one is on starts of seed 2" in said
+    output = capsys.readouterr().out
+    assert "now has 2 evaluations; this one is on starts of seed 2" in output
     assert main(["evaluate", "runs/0001", "--starts", "12", "--candidate", "bc-1"]) == 0
     assert "seed 3" in capsys.readouterr().out
     assert main(["evaluate", "runs/0001", "--seed", "1"]) == 0
     assert {name: (run / name).read_bytes() for name in before} == before
-    found = [
+    result = [
         json.loads((run / "evaluations" / number / "evaluation.json").read_text())
         for number in ("0001", "0002", "0003")
     ]
-    assert [one["tables"]["n_starts"] for one in found] == [8, 12, 8]
-    assert found[1]["tables"]["candidate"] == "bc-1"
+    assert [one["tables"]["n_starts"] for one in result] == [8, 12, 8]
+    assert result[1]["tables"]["candidate"] == "bc-1"
     # On its own starts the run finds what it found, and on others something else.
     own = json.loads(before["evaluation.json"])["tables"]["rows"]
-    assert found[2]["tables"]["rows"] == own
-    assert found[0]["tables"]["rows"] != own
+    assert result[2]["tables"]["rows"] == own
+    assert result[0]["tables"]["rows"] != own
     # Whoever asks for the same again is given it, and so is a run that would be evaluated alike.
     monkeypatch.setattr("neorl_train.studies._fresh_starts._evaluated", None)
     monkeypatch.setattr("neorl_train.evaluation._simulated.evaluate", None)

@@ -132,9 +132,9 @@ def test_a_bad_file_is_refused_by_key(tmp_path, text, fault):
 def test_a_search_that_was_stopped_draws_what_it_would_have_drawn(tmp_path, ended):
     def value(run):
         values = json.loads((run.path / "run.json").read_text())["sweep"]["values"]
-        if stop and len(asked) == stop[0]:
+        if stop and len(calls) == stop[0]:
             raise KeyboardInterrupt
-        asked.append(values)
+        calls.append(values)
         return -((values["algorithms.iql.expectile"] - 0.8) ** 2)
 
     def searched(folder):
@@ -143,13 +143,13 @@ def test_a_search_that_was_stopped_draws_what_it_would_have_drawn(tmp_path, ende
         cells = _search.search(sweep, sweep.search, value, say=lambda _: None)
         return [cell.values for cell in cells], _search.best_trial(sweep.directory, sweep.search)
 
-    asked, stop = [], []
+    calls, stop = [], []
     whole, best = searched(_folder(tmp_path, "whole"))
     assert len(whole) == 7
     assert best is not None
     assert best[0] == max(whole, key=lambda v: -((v["algorithms.iql.expectile"] - 0.8) ** 2))
     assert all(32 <= values["algorithms.iql.steps.batch_size"] <= 512 for values in whole)
-    asked, stop = [], [4]
+    calls, stop = [], [4]
     with pytest.raises(KeyboardInterrupt):
         searched(_folder(tmp_path, "stopped"))
     stop.clear()
@@ -174,7 +174,7 @@ algorithms = ["iql"]
 
 def test_a_batch_of_a_search_is_trained_by_one_program(tmp_path, monkeypatch, ended):
     """Seven trials in batches of three, without a stop and with one after any number of them."""
-    groups, asked, stop = [], [], []
+    groups, calls, stop = [], [], []
 
     def train_runs_together(jobs, reporter):
         groups.append(len(jobs))
@@ -184,9 +184,9 @@ def test_a_batch_of_a_search_is_trained_by_one_program(tmp_path, monkeypatch, en
         return {}
 
     def value(run):
-        if stop and len(asked) == stop[0]:
+        if stop and len(calls) == stop[0]:
             raise KeyboardInterrupt
-        asked.append(run.path)
+        calls.append(run.path)
         values = json.loads((run.path / "run.json").read_text())["sweep"]["values"]
         return -((values["algorithms.iql.expectile"] - 0.8) ** 2)
 
@@ -205,7 +205,7 @@ def test_a_batch_of_a_search_is_trained_by_one_program(tmp_path, monkeypatch, en
     assert len(ended[0]) == 1  # the last trial is alone
     assert len({str(values) for values in whole}) == 7
     for number in (1, 3, 5):
-        asked, stop = [], [number]
+        calls, stop = [], [number]
         folder = _folder(tmp_path, str(number))
         with pytest.raises(KeyboardInterrupt):
             searched(folder)
@@ -252,17 +252,17 @@ def test_a_search_prefers_settings_by_the_plant_model(tmp_path, capsys):
     )
     given = ["sweep", str(tmp_path / "sweep.toml"), "--output", str(tmp_path / "runs")]
     assert main(given) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     values = {}
-    for line in said.splitlines():
+    for line in output.splitlines():
         if line.startswith("trial "):
             words = line.split(": ")
             values.setdefault(words[1], set()).add(words[2])
-    rates = {words: [float(one.split()[0]) for one in found] for words, found in values.items()}
-    assert all(len(found) == 1 for found in rates.values()), "equal settings have equal values"
-    assert "--algorithms.bc.learning_rate 0.01" in said
+    rates = {words: [float(one.split()[0]) for one in result] for words, result in values.items()}
+    assert all(len(result) == 1 for result in rates.values()), "equal settings have equal values"
+    assert "--algorithms.bc.learning_rate 0.01" in output
     best = rates["algorithms.bc.learning_rate 0.01"][0]
-    assert best == max(one for found in rates.values() for one in found)
+    assert best == max(one for result in rates.values() for one in result)
     assert main([*given, "--retry"]) == 2
     assert "--retry is for a grid" in capsys.readouterr().err
 
@@ -369,9 +369,9 @@ def test_runs_trained_together_leave_what_separate_runs_leave(tmp_path, make_log
             if (run / "run.json").exists()
         }
     assert left["together"].keys() == left["no-together"].keys()
-    assert sum(len(found[0]) for found in left["together"].values()) == 2 * 6
-    for cell, found in left["together"].items():
-        assert found == left["no-together"][cell]
+    assert sum(len(result[0]) for result in left["together"].values()) == 2 * 6
+    for cell, result in left["together"].items():
+        assert result == left["no-together"][cell]
     tables = [(tmp_path / name / "table.csv").read_text().splitlines() for name in left]
     # The runs have other numbers, since groups are trained in another order.
     rows = [sorted(line.partition(",")[2] for line in table) for table in tables]

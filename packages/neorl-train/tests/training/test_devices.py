@@ -86,7 +86,7 @@ def _eight(program):
 @pytest.mark.nightly
 def test_eight_devices_train_as_one_and_checkpoints_move_between_them():
     """Plain gradient steps, so that equal weights mean equal gradients, to 1e-6."""
-    said = _eight("""
+    printed = _eight("""
         line, plan = conftest.Line(learning_rate=0.05), Plan(20, 10, 10)
         one = train(line, data, (0, 1), plan, batch_devices=1)
         eight = train(line, data, (0, 1), plan, batch_devices=8)
@@ -109,7 +109,7 @@ def test_eight_devices_train_as_one_and_checkpoints_move_between_them():
         except InputError as error:
             print(error)
     """)
-    assert "Line takes batches of 8 rows, which do not divide among 3 devices" in said
+    assert "Line takes batches of 8 rows, which do not divide among 3 devices" in printed
 
 
 @pytest.mark.nightly
@@ -146,8 +146,8 @@ def test_gradients_of_two_processes_are_those_of_one(tmp_path):
             )
             for number in range(count)
         ]
-        said = [process.communicate(timeout=500)[1] for process in begun]
-        assert [process.returncode for process in begun] == [0] * count, said
+        errors = [process.communicate(timeout=500)[1] for process in begun]
+        assert [process.returncode for process in begun] == [0] * count, errors
     with np.load(tmp_path / "1.npz") as one, np.load(tmp_path / "2.npz") as two:
         assert one.files == two.files
         assert any(np.any(one[name]) for name in one.files)

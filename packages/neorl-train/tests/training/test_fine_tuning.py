@@ -198,8 +198,8 @@ def test_chunks_and_interruptions_are_not_part_of_the_result(go_on, iql, tmp_pat
             tmp_path / "iql", identity={"run": "a"}, interval=60, keep=2, say=pytest.fail
         )
 
-    asked = iter([False, True])
-    cut = go_on(IQL, checkpoints=checkpoints(), stop=lambda: next(asked, True))
+    stops = iter([False, True])
+    cut = go_on(IQL, checkpoints=checkpoints(), stop=lambda: next(stops, True))
     assert (cut.step, cut.finished) == (60, False)
     whole = go_on(IQL, checkpoints=checkpoints())
     assert (whole.step, whole.finished) == (120, True)

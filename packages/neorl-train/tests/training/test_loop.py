@@ -94,8 +94,8 @@ def test_metrics_are_means_over_the_block(make_line, make_notes, line_data):
     _trained(make_line(), line_data, (0,), chunks, chunk=100)
     assert [step for step, _ in chunks.chunks] == [100, 200]
     losses = np.array([metrics[0]["loss"] for _, metrics in every.chunks]).reshape(2, 50)
-    found = [metrics[0]["loss"] for _, metrics in chunks.chunks]
-    np.testing.assert_allclose(found, losses.mean(axis=1), rtol=1e-5)
+    actual = [metrics[0]["loss"] for _, metrics in chunks.chunks]
+    np.testing.assert_allclose(actual, losses.mean(axis=1), rtol=1e-5)
 
 
 def _block_arguments(line_data, learning_rate, make_line):
@@ -188,15 +188,15 @@ def test_the_number_of_devices_is_not_part_of_the_result():
         assert len(jax.local_devices()) == 4
         print(*digests)
     """
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         env=_with_devices(4),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert found.returncode == 0, found.stderr
-    assert len(found.stdout.split()) == 1, found.stdout
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.split()) == 1, result.stdout
 
 
 def _with_devices(count):

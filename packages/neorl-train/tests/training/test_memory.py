@@ -60,11 +60,11 @@ def test_what_a_policy_with_memory_did_is_what_its_log_says_of_it(encoder):
     drawn = rows._replace(obs=windows(tables, jnp.arange(len(last)), steps=4), next_obs=None)
     inputs = unit_rows(state.preparation, jax.tree.map(jnp.asarray, drawn)).obs
     expected = policy.action.to_physical(policy.network(inputs))
-    asked = done.action.reshape(starts * horizon, -1)
-    np.testing.assert_allclose(asked, expected, rtol=1e-5, atol=1e-5)
+    requested = done.action.reshape(starts * horizon, -1)
+    np.testing.assert_allclose(requested, expected, rtol=1e-5, atol=1e-5)
     # The window matters: without it the same network acts differently.
     fresh = jax.vmap(lambda obs: policy(policy.initial_carry(), obs)[1])(jnp.asarray(flat[0]))
-    alone = np.abs(np.asarray(fresh) - asked).max(axis=1)
+    alone = np.abs(np.asarray(fresh) - requested).max(axis=1)
     assert (alone[np.arange(len(last)) % horizon == 0] < 1e-5).all()
     assert np.median(alone) > 1e-3
 

@@ -146,9 +146,9 @@ def test_a_linear_plant_is_recovered_and_controlled_nearly_as_well_as_by_its_reg
     trained = train(learner, log, (0,), Plan(8000, 500, 8000))
     state = trained.states()[0]
     model, maps = state.context["model"].parameters["structure"], state.preparation
-    found = np.asarray(coefficients(model.change, 2), float).T[:, :3]
+    result = np.asarray(coefficients(model.change, 2), float).T[:, :3]
     scale, reach = np.asarray(maps.obs.scale, float), np.asarray(maps.action.scale, float)
-    known = scale[:, None] * found / np.append(scale, reach)[None] + np.eye(2, 3)
+    known = scale[:, None] * result / np.append(scale, reach)[None] + np.eye(2, 3)
     np.testing.assert_allclose(known, np.hstack([A, B]), atol=1e-3)
     solution = scipy.linalg.solve_discrete_are(A, B, Q, R)
     gain = -np.linalg.solve(R + B.T @ solution @ B, B.T @ solution @ A)

@@ -13,7 +13,7 @@ def test_a_rollout_holds_what_was_asked_for_and_a_buffer_what_the_plant_received
     """Behind a guard that lets the action rise by a tenth a step."""
     plant = toy.Line(noise=0.0, horizon=3, trip=4.0)
     high = float(plant.spec.action[0].high)
-    asked = ConstantPolicy(jnp.asarray([high]))
+    beyond_range = ConstantPolicy(jnp.asarray([high]))
     collection = Collection(
         environment=plant,
         constraints=action_constraints(plant.spec, [(0.1 / plant.spec.dt, 0.1 / plant.spec.dt)]),
@@ -24,7 +24,7 @@ def test_a_rollout_holds_what_was_asked_for_and_a_buffer_what_the_plant_received
     )
 
     def actions(asking):
-        policy = collection.guarded(Asking(asked, 1) if asking else asked)
+        policy = collection.guarded(Asking(beyond_range, 1) if asking else beyond_range)
         running = begin_episodes(collection, policy, jax.random.key(0))
 
         def step(running, key):

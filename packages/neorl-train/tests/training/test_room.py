@@ -53,10 +53,10 @@ def test_a_limit_is_kept_before_the_first_chunk(make_notes, line_data):
     plan = Plan(10, 10, 10, memory=20_000)
     with pytest.raises(InputError) as refused:
         train(sized(BC(), **SMALL), line_data, (0,), plan, watcher=notes)
-    said = str(refused.value)
-    assert said.startswith("training BC takes ")
-    assert "and devices.memory allows 20 kB: take a smaller steps.batch_size" in said
-    assert "\n" not in said
+    message = str(refused.value)
+    assert message.startswith("training BC takes ")
+    assert "and devices.memory allows 20 kB: take a smaller steps.batch_size" in message
+    assert "\n" not in message
     assert notes.chunks == []
 
 

@@ -87,9 +87,9 @@ def test_it_stops_and_continues_at_any_chunk_to_the_same_bits(path: Path, tmp_pa
     def stored() -> Checkpoints:
         return Checkpoints(tmp_path, identity={}, interval=20, keep=4, say=print)
 
-    asked = iter(range(9))
+    calls = iter(range(9))
     stopped = train(
-        algorithm, data, (0, 7), plan, checkpoints=stored(), stop=lambda: next(asked) == 2
+        algorithm, data, (0, 7), plan, checkpoints=stored(), stop=lambda: next(calls) == 2
     )
     assert (stopped.step, stopped.finished) == (40, False)
     resumed = train(algorithm, data, (0, 7), plan, checkpoints=stored())

@@ -36,16 +36,16 @@ def _alone(make_line, make_notes, line_data, rate, plan=PLAN):
 def test_queued_settings_are_their_single_runs_to_the_bit(make_line, make_notes, line_data):
     settings = _settings(make_line, make_notes)
     seen = []
-    found = _together(
+    result = _together(
         settings, line_data, (4, 5), PLAN, form="queued", progress=lambda n: seen.append(n)
     )
-    for setting, one, rate in zip(settings, found, RATES, strict=True):
+    for setting, one, rate in zip(settings, result, RATES, strict=True):
         single, notes = _alone(make_line, make_notes, line_data, rate)
         assert not isinstance(one, InputError)
         assert tree_digest(one.snapshot) == tree_digest(single.snapshot)
         assert setting.watcher.chunks == notes.chunks
         assert one.algorithm.learning_rate == rate
-    assert len({tree_digest(one.snapshot) for one in found}) == len(RATES)
+    assert len({tree_digest(one.snapshot) for one in result}) == len(RATES)
     assert seen[-1] == 60 * 2 * 3
     assert seen == sorted(seen)
 
@@ -53,8 +53,8 @@ def test_queued_settings_are_their_single_runs_to_the_bit(make_line, make_notes,
 def test_batched_settings_are_close_to_their_single_runs(make_line, make_notes, line_data):
     """Rows and keys are the same, so that only rounding differs."""
     settings = _settings(make_line, make_notes)
-    found = _together(settings, line_data, (4, 5), PLAN, form="vmap")
-    for setting, one, rate in zip(settings, found, RATES, strict=True):
+    result = _together(settings, line_data, (4, 5), PLAN, form="vmap")
+    for setting, one, rate in zip(settings, result, RATES, strict=True):
         single, notes = _alone(make_line, make_notes, line_data, rate)
         pairs = zip(*map(jax.tree.leaves, (one.snapshot, single.snapshot)), strict=True)
         for a, b in pairs:
@@ -93,9 +93,9 @@ def test_settings_that_were_stopped_go_on(make_line, make_notes, line_data, form
             for name in names
         ]
 
-    asked = iter([False] * 4 + [True] * 9)
+    stops = iter([False] * 4 + [True] * 9)
     stopped = _together(
-        settings("0", "1"), line_data, (4, 5), PLAN, form=form, stop=lambda: next(asked)
+        settings("0", "1"), line_data, (4, 5), PLAN, form=form, stop=lambda: next(stops)
     )
     assert [one.finished for one in stopped] == [False, False]
     (first,) = _together(settings("0"), line_data, (4, 5), Plan(40, 20, 20), form=form)

@@ -90,17 +90,19 @@ def test_checkpoints_come_at_the_interval(
 def test_validation_sees_policies_at_the_interval_and_the_end(make_line, make_notes, line_data):
     notes = make_notes()
     plan = Plan(updates=50, chunk=10, interval=20)
-    found = train(make_line(), line_data, (3,), plan, watcher=notes, validate=_validate)
+    result = train(make_line(), line_data, (3,), plan, watcher=notes, validate=_validate)
     assert [step for step, _ in notes.validations] == [20, 40, 50]
-    assert notes.validations[-1][1][0]["first"] == _validate(found.policies[0])["first"]
+    assert notes.validations[-1][1][0]["first"] == _validate(result.policies[0])["first"]
 
 
 def test_divergence_is_said_and_nothing_bad_is_saved(
     make_line, make_notes, line_data, checkpoints_in, tmp_path
 ):
     checkpoints = checkpoints_in(tmp_path)
-    said = r"seed 4 is (nan|inf) \(and so parameters.weight\) at update \d+; no checkpoint was kept"
-    with pytest.raises(InputError, match=said):
+    message = (
+        r"seed 4 is (nan|inf) \(and so parameters.weight\) at update \d+; no checkpoint was kept"
+    )
+    with pytest.raises(InputError, match=message):
         train(
             make_line(learning_rate=1e6),
             line_data,
@@ -126,8 +128,8 @@ def test_a_tensor_that_is_not_finite_is_named_with_the_last_good_checkpoint(
             return new.with_parameters(weight=weight), metrics
 
     checkpoints, before = checkpoints_in(tmp_path), late - 20
-    said = rf"weight of seed 1 is not finite at update {late}; the last good .* {before}; lower"
-    with pytest.raises(InputError, match=said):
+    message = rf"weight of seed 1 is not finite at update {late}; the last good .* {before}; lower"
+    with pytest.raises(InputError, match=message):
         train(Late(), line_data, (1,), PLAN, checkpoints=checkpoints)
     assert checkpoints.steps()[-1] == before
 

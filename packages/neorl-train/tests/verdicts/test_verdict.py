@@ -82,11 +82,11 @@ DEPLOYABLE = (centred(2.0), centred(10.0), centred(0.1, 0.05), 0.4)
 
 
 def test_deploy_when_the_return_is_above_and_every_cost_within():
-    found = verdict(tables(*DEPLOYABLE))
-    assert found.answer == "deploy"
-    assert [clause.holds for clause in found.clauses] == [True, True, True]
-    assert "may be deployed" in found.sentence
-    assert "1 EUR, is above 0" in found.sentence
+    result = verdict(tables(*DEPLOYABLE))
+    assert result.answer == "deploy"
+    assert [clause.holds for clause in result.clauses] == [True, True, True]
+    assert "may be deployed" in result.sentence
+    assert "1 EUR, is above 0" in result.sentence
 
 
 def test_single_episodes_over_a_limit_on_the_mean_are_counted_beside_those_of_the_reference():
@@ -95,10 +95,10 @@ def test_single_episodes_over_a_limit_on_the_mean_are_counted_beside_those_of_th
     broken = dataclasses.replace(ours.costs[0], violations=19)
     row = dataclasses.replace(ours, costs=(broken, ours.costs[1]))
     reference = dataclasses.replace(ours, name="PID", role="classical", guarded=False)
-    found = verdict(dataclasses.replace(deployable, rows=(row, reference)))
-    assert found.answer == "deploy"
-    told = "Its cost band was over the limit in 19 of 100 single episodes; PID: 0."
-    assert found.sentence.endswith(told)
+    result = verdict(dataclasses.replace(deployable, rows=(row, reference)))
+    assert result.answer == "deploy"
+    sentence = "Its cost band was over the limit in 19 of 100 single episodes; PID: 0."
+    assert result.sentence.endswith(sentence)
     assert "single episodes" not in verdict(deployable).sentence
 
 
@@ -127,20 +127,20 @@ def test_a_declared_margin_bounds_the_part_of_single_episodes_over_a_limit(
         return dataclasses.replace(ours, costs=(broken, ours.costs[1]), **changes)
 
     reference = row(theirs, name="PID", role="classical", guarded=False)
-    found = verdict(
+    result = verdict(
         dataclasses.replace(deployable, rows=(row(violations), reference), episode_margin=margin)
     )
-    declared = [one for one in found.clauses if one.name == "band, single episodes"]
+    declared = [one for one in result.clauses if one.name == "band, single episodes"]
     assert len(declared) == (holds is not None)
-    assert ("single episodes at most" in found.rule) == (holds is not None)
+    assert ("single episodes at most" in result.rule) == (holds is not None)
     if holds is None:
-        assert found.answer == "deploy"
+        assert result.answer == "deploy"
         return
     (clause,) = declared
     assert clause.holds is holds
     upper = binomtest(violations, 100).proportion_ci(0.95, "exact").high
     assert (clause.bound, clause.limit) == (upper, theirs / 100 + margin)
-    assert found.answer == ("deploy" if holds else "do not deploy")
+    assert result.answer == ("deploy" if holds else "do not deploy")
     assert f"{'is' if holds else 'is not'} within" in clause.sentence
 
 
@@ -158,12 +158,12 @@ def test_a_policy_that_trips_more_often_than_the_reference_is_refused(ours, thei
         return dataclasses.replace(row, trips=share, n_trips=count, **changes)
 
     rows = (tripping(ours), tripping(theirs, name="PID", role="classical", guarded=False))
-    found = verdict(dataclasses.replace(deployable, rows=rows, episode_margin=0.05))
-    named = [clause.holds for clause in found.clauses if clause.name == "trips"]
+    result = verdict(dataclasses.replace(deployable, rows=rows, episode_margin=0.05))
+    named = [clause.holds for clause in result.clauses if clause.name == "trips"]
     assert named == ([] if holds is None else [holds])
-    assert found.answer == ("do not deploy" if holds is False else "deploy")
-    told = f"The plant tripped in {ours} of 100 single episodes"
-    assert (told in found.sentence) == (ours > 0)
+    assert result.answer == ("do not deploy" if holds is False else "deploy")
+    sentence = f"The plant tripped in {ours} of 100 single episodes"
+    assert (sentence in result.sentence) == (ours > 0)
 
 
 @pytest.mark.parametrize(
@@ -186,28 +186,28 @@ def test_a_policy_that_trips_more_often_than_the_reference_is_refused(ours, thei
 )
 def test_one_broken_clause_refuses_and_is_named_with_numbers_and_units(change, named, words):
     values = [change.get(i, value) for i, value in enumerate(DEPLOYABLE)]
-    found = verdict(tables(*values))
-    assert found.answer == "do not deploy"
-    assert [clause.name for clause in found.clauses if not clause.holds] == [named]
-    assert "should not be deployed" in found.sentence
-    assert words in found.sentence
+    result = verdict(tables(*values))
+    assert result.answer == "do not deploy"
+    assert [clause.name for clause in result.clauses if not clause.holds] == [named]
+    assert "should not be deployed" in result.sentence
+    assert words in result.sentence
 
 
 def test_without_a_simulator_it_cannot_be_told():
-    found = verdict(tables(*DEPLOYABLE, environment=""))
-    assert found.answer == "cannot tell"
-    assert found.clauses == ()
-    assert "there is only a log" in found.sentence
-    assert found.reason == "there is only a log"
+    result = verdict(tables(*DEPLOYABLE, environment=""))
+    assert result.answer == "cannot tell"
+    assert result.clauses == ()
+    assert "there is only a log" in result.sentence
+    assert result.reason == "there is only a log"
 
 
 @pytest.mark.parametrize("position", range(4))
 def test_what_is_not_a_number_refuses(position):
     values = list(DEPLOYABLE)
     values[position] = Estimate(*[math.nan] * 3) if position < 3 else math.nan
-    found = verdict(tables(*values))
-    assert found.answer == "do not deploy"
-    assert "not a number" in found.sentence
+    result = verdict(tables(*values))
+    assert result.answer == "do not deploy"
+    assert "not a number" in result.sentence
 
 
 NUMBERS = st.floats(0, 30)
@@ -234,8 +234,8 @@ def test_a_worse_cost_or_return_never_turns_a_refusal_into_deploy(gain, band, pe
 @given(st.floats(-5, 5).map(centred), ESTIMATES, ESTIMATES, NUMBERS)
 def test_the_answer_is_the_rule(gain, band, peak, largest):
     allowed = gain.low > 0 and band.high <= 12.0 and peak.high <= 0.5 and largest <= 0.5
-    found = verdict(tables(gain, band, peak, largest))
-    assert found.answer == ("deploy" if allowed else "do not deploy")
+    result = verdict(tables(gain, band, peak, largest))
+    assert result.answer == ("deploy" if allowed else "do not deploy")
 
 
 def test_only_the_guarded_candidate_counts():
@@ -263,37 +263,37 @@ def with_row(found, **changes):
                                                (1.0, "do not deploy")])  # fmt: skip
 def test_the_merit_of_the_fallback_is_not_that_of_the_candidate(share, answer):
     """A policy that never returns a number is its fallback: everything else holds."""
-    found = verdict(with_row(tables(*DEPLOYABLE), fallback=share))
-    assert found.answer == answer
-    (clause,) = [one for one in found.clauses if one.name == "fallback"]
+    result = verdict(with_row(tables(*DEPLOYABLE), fallback=share))
+    assert result.answer == answer
+    (clause,) = [one for one in result.clauses if one.name == "fallback"]
     assert (clause.value, clause.limit, clause.holds) == (share, 0.05, answer == "deploy")
-    assert "the fallback acted in its place in" in found.sentence
+    assert "the fallback acted in its place in" in result.sentence
     alone = verdict(tables(*DEPLOYABLE))
     assert not [one for one in alone.clauses if one.name == "fallback"]
 
 
 @pytest.mark.parametrize("count", [2, 63, 64])
 def test_few_episodes_cannot_tell(count):
-    found = verdict(with_row(tables(*DEPLOYABLE), n_episodes=count))
-    assert found.answer == ("deploy" if count == 64 else "cannot tell")
+    result = verdict(with_row(tables(*DEPLOYABLE), n_episodes=count))
+    assert result.answer == ("deploy" if count == 64 else "cannot tell")
     if count < 64:
-        assert f"{count} paired episodes are too few" in found.reason
-        assert all(clause.holds for clause in found.clauses)
+        assert f"{count} paired episodes are too few" in result.reason
+        assert all(clause.holds for clause in result.clauses)
     worse = verdict(with_row(tables(centred(-2.0), *DEPLOYABLE[1:]), n_episodes=count))
     assert worse.answer == "do not deploy"
 
 
 def with_worst(gain, least, *, n=100):
-    told = tables(gain, *DEPLOYABLE[1:])
-    row = dataclasses.replace(told.rows[0], least_difference=least, n_episodes=n)
-    return dataclasses.replace(told, rows=(row,))
+    results = tables(gain, *DEPLOYABLE[1:])
+    row = dataclasses.replace(results.rows[0], least_difference=least, n_episodes=n)
+    return dataclasses.replace(results, rows=(row,))
 
 
 def test_a_gain_that_rests_on_its_worst_episode_being_rare_is_refused():
     assert verdict(with_worst(centred(2.0), -3.0)).answer == "deploy"
-    found = verdict(with_worst(centred(2.0), -60.0))
-    (worst,) = (clause for clause in found.clauses if clause.name == "worst episode")
-    assert found.answer == "do not deploy"
+    result = verdict(with_worst(centred(2.0), -60.0))
+    (worst,) = (clause for clause in result.clauses if clause.name == "worst episode")
+    assert result.answer == "do not deploy"
     assert not worst.holds
     share = binomtest(1, 100).proportion_ci(0.95, "exact").high
     others = (100 * 2.0 + 60.0) / 99

@@ -68,13 +68,14 @@ def identified_words(name: str, report: dict[str, Any], task: Task, spec: Spec) 
         yield f"{name}: {_plant(report, task, spec)}"
         yield from (f"warning: {name}: {doubt}" for doubt in report.get(DOUBTS, ()))
     units = {channel.name: channel.unit for channel in (*spec.obs, *spec.action)}
-    for loop, found in pairs:
+    for loop, identified in pairs:
         where = f"{name}: {loop.controlled} by {loop.manipulated}"
-        yield f"{where}: {_loop(found, units[loop.controlled], units[loop.manipulated], spec.dt)}"
-        yield from (f"warning: {where}: {doubt}" for doubt in found.get(DOUBTS, ()))
+        y_unit, u_unit = units[loop.controlled], units[loop.manipulated]
+        yield f"{where}: {_loop(identified, y_unit, u_unit, spec.dt)}"
+        yield from (f"warning: {where}: {doubt}" for doubt in identified.get(DOUBTS, ()))
 
 
-def _loop(found: dict[str, Any], y: str, u: str, dt: float) -> str:
+def _loop(identified: dict[str, Any], y: str, u: str, dt: float) -> str:
     """One PID loop; ``y`` and ``u`` are the units of what it measures and moves."""
     ways: dict[str, Callable[[Any], str]] = {
         "static_gain": lambda v: f"gain {v:.4g} {y} per {u}",
@@ -90,14 +91,14 @@ def _loop(found: dict[str, Any], y: str, u: str, dt: float) -> str:
         "rows": lambda v: f"from {v} rows",
         "gain_margin": lambda v: f"gain margin {v:.2g}",
     }
-    if found.get("static_gain", 0.0) is None:
+    if identified.get("static_gain", 0.0) is None:
         ways["slope"] = lambda v: f"integrating, {v:.4g} {y} per {u} and s"
     # A first-order model is told by what an engineer reads off a step, not by its pole.
-    known = {"gain", "pole", "slope"} if "static_gain" in found else set()
-    return _told(found, ways, known)
+    known = {"gain", "pole", "slope"} if "static_gain" in identified else set()
+    return _identified_words(identified, ways, known)
 
 
-def _plant(found: dict[str, Any], task: Task, spec: Spec) -> str:
+def _plant(identified: dict[str, Any], task: Task, spec: Spec) -> str:
     """One model of the whole plant."""
     outputs = list(dict.fromkeys([*(loop.controlled for loop in task.loops), *task.measured]))
     units = {channel.name: channel.unit for channel in spec.obs}
@@ -126,7 +127,7 @@ def _plant(found: dict[str, Any], task: Task, spec: Spec) -> str:
         "loop_radius": lambda v: f"of the loop {_mode(v, spec.dt)}",
         "horizon": lambda v: f"horizon {v * spec.dt:g} s",
     }
-    return _told(found, ways, set())
+    return _identified_words(identified, ways, set())
 
 
 def _mode(radius: float, dt: float) -> str:
@@ -135,9 +136,11 @@ def _mode(radius: float, dt: float) -> str:
     return f"{dt / -math.log(max(radius, 1e-12)):.3g} s"
 
 
-def _told(found: dict[str, Any], ways: dict[str, Callable[[Any], str]], untold: set[str]) -> str:
+def _identified_words(
+    identified: dict[str, Any], ways: dict[str, Callable[[Any], str]], untold: set[str]
+) -> str:
     parts = []
-    for key, value in found.items():
+    for key, value in identified.items():
         if key == DOUBTS or (key in untold and key not in ways):
             continue
         if key in ways:

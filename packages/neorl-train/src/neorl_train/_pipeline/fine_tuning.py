@@ -32,7 +32,7 @@ def fine_tune_one(
     """Fine-tunes all seeds of one learner; what it reached, and its policies from before."""
     config, environment, name = run.config, run.environment, task.name
     assert environment is not None  # checked when the run was resolved
-    found = offline_states(config, experience, name, task.say)
+    offline = offline_states(config, experience, name, task.say)
     if isinstance(experience.training, StreamedData):
         raise InputError(
             "fine-tuning keeps the log in memory, and this one stays in its file; train and "
@@ -41,7 +41,7 @@ def fine_tune_one(
     acting = fallback_policies(config.fallback, environment, run.spec, task.controllers)
     trained = fine_tune(
         task.learner,
-        [found[seed][0] for seed in task.seeds],
+        [offline[seed][0] for seed in task.seeds],
         experience.training,
         environment,
         task.seeds,
@@ -52,7 +52,7 @@ def fine_tune_one(
         fallback=fallback_chain(*acting),
         **task.loop(),
     )
-    return trained, {f"{name}_{OFFLINE}-{seed}": found[seed][1] for seed in task.seeds}
+    return trained, {f"{name}_{OFFLINE}-{seed}": offline[seed][1] for seed in task.seeds}
 
 
 def collected_by(trained: Trained) -> tuple[Collected, ...]:

@@ -212,7 +212,7 @@ def source_commit() -> str:
     answer = ""
     for words in questions:
         try:
-            found = subprocess.run(
+            process = subprocess.run(
                 ["git", "-C", str(here.parent), *words],
                 capture_output=True,
                 text=True,
@@ -221,7 +221,7 @@ def source_commit() -> str:
             )
         except (OSError, subprocess.SubprocessError):
             return ""
-        answer = found.stdout.strip()
+        answer = process.stdout.strip()
     return answer
 
 

@@ -95,8 +95,8 @@ def disagreement_watch(
         raw = policy_ensemble([policies[name] for name in names], experience.dataset.spec)
     except InputError as error:
         raise InputError(f"monitors.disagreement: {error}") from error
-    found = _calibrated(DISAGREEMENT, raw, config.monitors, experience.held_out)
-    return [dataclasses.replace(found, policies=tuple(names))]
+    watch = _calibrated(DISAGREEMENT, raw, config.monitors, experience.held_out)
+    return [dataclasses.replace(watch, policies=tuple(names))]
 
 
 def guard_settings(
@@ -125,12 +125,12 @@ def monitor_records(
         One entry a monitor.
     """
     episodes = None if held_out is None else padded_episodes(held_out)
-    found = []
+    records = []
     for watch in watches:
         alarmed = np.zeros(0, bool)
         if episodes is not None:
             alarmed = np.asarray(episode_alarms(watch.monitor, *episodes))
-        found.append(
+        records.append(
             {
                 "name": watch.name,
                 "words": describe_watch(watch, spec),
@@ -139,7 +139,7 @@ def monitor_records(
                 "log_episodes": len(alarmed),
             }
         )
-    return found
+    return records
 
 
 def _rows(config: Config, dataset: Dataset) -> np.ndarray:

@@ -29,11 +29,11 @@ def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str
         "reader": (READERS, [reader] if reader else []),
         "constraint": (KINDS, list(constraints.further)),
     }
-    found = {
+    by_kind = {
         kind: {name: origin for name in names if (origin := origin_of(table, name))}
         for kind, (table, names) in used.items()
     }
-    return {kind: names for kind, names in found.items() if names}
+    return {kind: names for kind, names in by_kind.items() if names}
 
 
 def origin_of(table: Registry[Any], name: str) -> str:

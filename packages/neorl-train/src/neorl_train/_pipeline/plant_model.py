@@ -102,17 +102,17 @@ def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, P
     Raises:
         InputError: If a file is no artefact, is of other channels, or bears the name of another.
     """
-    found: dict[str, Policy] = {}
+    policies: dict[str, Policy] = {}
     inside = sorted((path / POLICIES).glob("*.safetensors")) if path.is_dir() else []
     for file in [*inside, *map(Path, files)]:
         if not file.is_file():
             raise InputError(f"{file}: there is no such policy artefact")
         artefact = load_policy(file)
         require_same_channels(artefact.spec, spec, str(file))
-        if file.stem in found:
+        if file.stem in policies:
             raise InputError(f"{file}: another candidate is called {file.stem}; rename the file")
-        found[file.stem] = artefact.policy
-    return found
+        policies[file.stem] = artefact.policy
+    return policies
 
 
 def _log_of(run: RunDirectory) -> Path:

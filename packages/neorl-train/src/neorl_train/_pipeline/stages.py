@@ -343,8 +343,8 @@ def _leave_results(
     path, validation = session.directory.path, validation_of(run, experience)
     if run.kind.fine_tunes:
         metrics = session.directory.metrics
-        found = fine_tuning_results(learned, run, evaluation, validation, metrics)
-        write_fine_tuning(path, found)
+        results = fine_tuning_results(learned, run, evaluation, validation, metrics)
+        write_fine_tuning(path, results)
     decided = verdict(evaluation.tables)
     if run.environment is None and prediction is not None:
         decided = trial_verdict(evaluation.tables, prediction)

@@ -171,8 +171,8 @@ def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, g
     Raises:
         InputError: If the fallback is not resolved.
     """
-    said = [_rule(kind).words(fallback, spec, reference, given) for kind in fallback.kinds]
-    return "; where that gives no finite action, ".join(said)
+    clauses = [_rule(kind).words(fallback, spec, reference, given) for kind in fallback.kinds]
+    return "; where that gives no finite action, ".join(clauses)
 
 
 def _check_reference(

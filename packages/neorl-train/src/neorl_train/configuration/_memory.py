@@ -27,11 +27,11 @@ def memory_bytes(text: str, name: str = "data.memory") -> float:
         >>> memory_bytes("1.5 GB")
         1500000000.0
     """
-    found = _AMOUNT.fullmatch(text)
-    if found is None:
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
         none = " or 0 (always stream)" if name == "data.memory" else ""
         raise InputError(f"{name} must be an amount such as 2GB, 500MB{none}, got {text!r}")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def most_memory(text: str) -> float:
@@ -42,10 +42,10 @@ def most_memory(text: str) -> float:
     """
     if not text.strip():
         return math.inf
-    found = memory_bytes(text, "devices.memory")
-    if not found:
+    amount = memory_bytes(text, "devices.memory")
+    if not amount:
         raise InputError("devices.memory must be above 0; leave it empty for what there is")
-    return found
+    return amount
 
 
 def stays_on_disk(memory: str, n_bytes: int) -> bool:

@@ -84,14 +84,14 @@ def untrained_notes(config: Config, usual: Any) -> list[str]:
 
 def changed_fields(ours: Any, theirs: Any, where: str = "") -> list[str]:
     """Dotted names of the fields that differ, those of nested settings one by one."""
-    found = []
+    changed = []
     for field in _names(ours):
         mine, its = getattr(ours, field), getattr(theirs, field)
         if dataclasses.is_dataclass(mine):
-            found += changed_fields(mine, its, f"{where}{field}.")
+            changed += changed_fields(mine, its, f"{where}{field}.")
         elif mine != its:
-            found.append(f"{where}{field}")
-    return found
+            changed.append(f"{where}{field}")
+    return changed
 
 
 def _names(section: Any) -> list[str]:

@@ -201,12 +201,12 @@ def fit_critics(
         "ensemble": fitted.report
         | {"coverage_measured": assess_ensemble(fitted.ensemble, fresh.transitions, spec)},
     }
-    found: dict[str, Any] = {"ensemble": (fitted.ensemble, disagreement)}
+    critics: dict[str, Any] = {"ensemble": (fitted.ensemble, disagreement)}
     safety, report["safety_critic"] = _fit_safety(training, fresh, keys[1], options, followed)
     if safety is not None:
-        found["safety_critic"] = (safety, largest_risk)
+        critics["safety_critic"] = (safety, largest_risk)
     monitors = {}
-    for name, (critic, score) in found.items():
+    for name, (critic, score) in critics.items():
         endless = CriticMonitor(critic, jnp.asarray(jnp.inf, jnp.float32), score)
         monitors[name], report[name]["monitor"] = _monitored(
             endless, for_thresholds, fresh, options.false_alarms
@@ -313,9 +313,9 @@ def broken(dataset: Dataset) -> np.ndarray:
     return np.any(recorded_episodes(dataset).violated, axis=1)
 
 
-def _share(found: np.ndarray, of: np.ndarray) -> list[float] | None:
+def _share(hits: np.ndarray, of: np.ndarray) -> list[float] | None:
     """Count, total and the 95 % interval of the share; ``None`` of nothing."""
     if not of.any():
         return None
-    interval = clopper_pearson_interval(int(found.sum()), int(of.sum()))
-    return [int(found.sum()), int(of.sum()), float(interval.low), float(interval.high)]
+    interval = clopper_pearson_interval(int(hits.sum()), int(of.sum()))
+    return [int(hits.sum()), int(of.sum()), float(interval.low), float(interval.high)]

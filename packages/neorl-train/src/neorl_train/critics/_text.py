@@ -27,11 +27,11 @@ def critics_text(report: dict[str, Any]) -> str:
         return "\n".join([*lines, f"no safety critic: {safety['none']}"])
     lines.append(f"safety critic: risk of a violation within {safety['horizon']} steps")
     for limit in safety["limits"]:
-        found = safety["assessment"][limit["name"]]
+        assessment = safety["assessment"][limit["name"]]
         lines.append(f"  {limit['name']}: {limit['claim']}")
-        lines.append(f"    windows with a violation {100 * found['rate']:.3g} %")
+        lines.append(f"    windows with a violation {100 * assessment['rate']:.3g} %")
         for name in ("calibration_error", "area_under_roc", "brier_skill"):
-            value, low, high = found[name]
+            value, low, high = assessment[name]
             lines.append(f"    {name.replace('_', ' '):<18} {value:.3f} [{low:.3f}, {high:.3f}]")
     lines += _monitor(safety["monitor"])
     if safety["monitor"]["threshold"] >= 1:
@@ -59,7 +59,7 @@ def _monitor(monitor: dict[str, Any]) -> list[str]:
     )
     for words, name, more in counts:
         if monitor[name] is not None:
-            found, of, low, high = monitor[name]
+            alarms, of, low, high = monitor[name]
             ends = f"[{100 * low:.1f}, {100 * high:.1f}]"
-            lines.append(f"    {words}: {found} of {of} episodes, {ends} %{more}")
+            lines.append(f"    {words}: {alarms} of {of} episodes, {ends} %{more}")
     return lines

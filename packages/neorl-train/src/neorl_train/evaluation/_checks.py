@@ -56,8 +56,8 @@ def require_same_channels(simulator: Spec, log: Spec, environment: str) -> None:
         for mine, its in zip(ours, theirs, strict=True):
             if mine != its:
                 raise InputError(
-                    f"{environment} has the {kind} channel {_told(mine)}, where the log and its "
-                    f"policies have {_told(its)}; {_remedy(its)}"
+                    f"{environment} has the {kind} channel {_described(mine)}, where the log and "
+                    f"its policies have {_described(its)}; {_remedy(its)}"
                 )
     if simulator.dt != log.dt:
         raise InputError(
@@ -66,7 +66,7 @@ def require_same_channels(simulator: Spec, log: Spec, environment: str) -> None:
         )
 
 
-def _told(channel: Channel | tuple[str, str, str]) -> str:
+def _described(channel: Channel | tuple[str, str, str]) -> str:
     """A channel with its range, or a cost with what it counts, for people."""
     if isinstance(channel, Channel):
         return f"{channel.name} ({channel.low:g} to {channel.high:g} {channel.unit})"

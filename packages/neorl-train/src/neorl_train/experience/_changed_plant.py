@@ -46,14 +46,14 @@ def _changed(name: str, factors: tuple[tuple[str, float], ...]) -> Plant:
     fields: Any = declared
     changed = {}
     for constant, factor in factors:
-        found = getattr(fields, constant, None)
-        if not isinstance(found, Constant):
+        original = getattr(fields, constant, None)
+        if not isinstance(original, Constant):
             known = [one for one in fields._fields if isinstance(getattr(fields, one), Constant)]
             raise unknown_name(f"constant of {name} in data.constants", constant, known)
         if not math.isfinite(factor):
             raise InputError(f"data.constants.{constant} must be a finite factor, got {factor}")
-        scaled = jax.tree.map(lambda value, by=factor: value * by, found.value)
-        changed[constant] = dataclasses.replace(found, value=scaled)
+        scaled = jax.tree.map(lambda value, by=factor: value * by, original.value)
+        changed[constant] = dataclasses.replace(original, value=scaled)
     kind: Any = type(type(plant).__name__, (type(plant),), {
         "constants": fields._replace(**changed),
         "__module__": type(plant).__module__,

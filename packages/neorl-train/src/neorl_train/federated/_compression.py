@@ -74,10 +74,10 @@ def decompressed(
         (_whole(bits), count), (np.float32, -(-count // BLOCK)),
     ]  # fmt: skip
     wanted += [(np.uint32, count)] if fraction < 1 else []
-    found = [(part.dtype, part.shape) for part in parts]
-    if found != [(np.dtype(kind), (length,)) for kind, length in wanted]:
+    forms = [(part.dtype, part.shape) for part in parts]
+    if forms != [(np.dtype(kind), (length,)) for kind, length in wanted]:
         raise InputError(
-            f"the message holds {_forms(found)}, expected "
+            f"the message holds {_forms(forms)}, expected "
             f"{_forms([(np.dtype(kind), (length,)) for kind, length in wanted])}"
         )
     places = parts.pop() if fraction < 1 else None
@@ -115,5 +115,5 @@ def _whole(bits: int) -> type:
     return np.int8 if bits == 8 else np.int16
 
 
-def _forms(found: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> str:
-    return ", ".join(f"{kind}[{','.join(map(str, shape))}]" for kind, shape in found) or "nothing"
+def _forms(forms: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> str:
+    return ", ".join(f"{kind}[{','.join(map(str, shape))}]" for kind, shape in forms) or "nothing"

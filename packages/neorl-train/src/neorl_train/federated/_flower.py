@@ -179,8 +179,8 @@ def _answers(flower: Any) -> type:
                 self._client.restart(round_)
             self._next = round_ + 1
             update = self._client.work(RoundStart(round_, parameters[0]))()
-            told = {SITE: update.site, ROUND: update.round, ROWS: update.rows}
-            return list(update.arrays), update.rows, told
+            facts = {SITE: update.site, ROUND: update.round, ROWS: update.rows}
+            return list(update.arrays), update.rows, facts
 
         def _begin(self, config: Mapping[str, Any]) -> Vector:
             theirs, ours = str(config[SETTINGS]), _settings_text(self._client.settings)
@@ -224,29 +224,29 @@ class Rounds:
             merged = packed_statistics(self.coordinator.merged())
             self.config = {MERGED: merged, SETTINGS: _settings_text(self.settings)}
             first = next(iter(client_manager.all().values()))
-            asked = self.flower.GetParametersIns(config=self.config)
-            got = first.get_parameters(asked, timeout=None, group_id=0)
-            (self.vector,) = self.flower.to_arrays(got.parameters)
+            request = self.flower.GetParametersIns(config=self.config)
+            answer = first.get_parameters(request, timeout=None, group_id=0)
+            (self.vector,) = self.flower.to_arrays(answer.parameters)
         except (InputError, KeyError, ValueError) as error:
             self.fault = error
         return self.flower.to_parameters([self.vector])
 
     def _introductions(self, client_manager: Any) -> list[Introduction]:
-        found = {}
+        by_site = {}
         for key, proxy in client_manager.all().items():
-            asked = self.flower.GetPropertiesIns(config={})
-            answer = proxy.get_properties(asked, timeout=None, group_id=0)
+            request = self.flower.GetPropertiesIns(config={})
+            answer = proxy.get_properties(request, timeout=None, group_id=0)
             one = unpacked_introduction(bytes(answer.properties[INTRODUCTION]))
-            if one.site in found:
+            if one.site in by_site:
                 raise InputError(f"two sites joined as {one.site}; give each its own name")
-            found[one.site] = one
+            by_site[one.site] = one
             self.by_proxy[key] = one.site
-        missing = [name for name in self.names if name not in found]
+        missing = [name for name in self.names if name not in by_site]
         if missing:
             raise InputError(
-                f"site {missing[0]} did not join; {', '.join(found) or 'no other'} did"
+                f"site {missing[0]} did not join; {', '.join(by_site) or 'no other'} did"
             )
-        return [found[name] for name in self.names]
+        return [by_site[name] for name in self.names]
 
     def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> Any:
         """Tells the sites that are drawn the number of the round and the parameters."""
@@ -254,9 +254,9 @@ class Rounds:
             return []
         drawn = set(self.coordinator.drawn(server_round - 1))
         config = {**self.config, ROUND: server_round - 1}
-        told = self.flower.FitIns(self.flower.to_parameters([self.vector]), config)
+        instruction = self.flower.FitIns(self.flower.to_parameters([self.vector]), config)
         return [
-            (proxy, told)
+            (proxy, instruction)
             for key, proxy in client_manager.all().items()
             # One that joined again is known by its name when it answers.
             if self.by_proxy.get(key) is None or self.by_proxy[key] in drawn
@@ -278,8 +278,8 @@ class Rounds:
         outcomes = {name: DEAD if name in drawn else NOT_DRAWN for name in self.names}
         updates: dict[str, Update] = {}
         for _, answer in results:
-            told, arrays = answer.metrics, tuple(self.flower.to_arrays(answer.parameters))
-            update = Update(str(told[SITE]), int(told[ROUND]), int(told[ROWS]), arrays)
+            facts, arrays = answer.metrics, tuple(self.flower.to_arrays(answer.parameters))
+            update = Update(str(facts[SITE]), int(facts[ROUND]), int(facts[ROWS]), arrays)
             refused = self.coordinator.reason_to_refuse(update, round_, size)
             outcomes[update.site] = f"refused: {refused}" if refused else ANSWERED
             if not refused:

@@ -90,9 +90,9 @@ def _check_same_plant(first: Introduction, other: Introduction) -> None:
         for mine, its in zip(ours, theirs, strict=True):
             if mine != its:
                 raise InputError(
-                    f"site {other.site} has the {kind} channel {_told(its)}, where site "
-                    f"{first.site} has {_told(mine)}; convert its log to the same channels, units "
-                    "and ranges, or leave the site out"
+                    f"site {other.site} has the {kind} channel {_described(its)}, where site "
+                    f"{first.site} has {_described(mine)}; convert its log to the same channels, "
+                    "units and ranges, or leave the site out"
                 )
     if first.spec.dt != other.spec.dt:
         raise InputError(
@@ -105,7 +105,7 @@ def _names(channels: tuple[Any, ...]) -> str:
     return ", ".join(channel.name for channel in channels) or "none"
 
 
-def _told(channel: Channel | CostChannel) -> str:
+def _described(channel: Channel | CostChannel) -> str:
     if isinstance(channel, Channel):
         return f"{channel.name} ({channel.low:g} to {channel.high:g} {channel.unit})"
     return f"{channel.name} (limit {channel.limit:g} {channel.unit} per {channel.per})"

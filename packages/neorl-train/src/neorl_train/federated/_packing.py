@@ -45,10 +45,10 @@ def unpacked_statistics(data: bytes) -> DataStatistics | None:
     if not data:
         return None
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        found = dict(archive)
+        arrays = dict(archive)
     fields: dict[str, Any] = {
-        name: FieldStatistics(*(found[f"{name}.{part}"] for part in FieldStatistics._fields))
+        name: FieldStatistics(*(arrays[f"{name}.{part}"] for part in FieldStatistics._fields))
         for name in DataStatistics._fields
-        if f"{name}.count" in found
+        if f"{name}.count" in arrays
     }
     return DataStatistics(**fields)

@@ -144,8 +144,10 @@ def guard_lines(record: Mapping[str, Any]) -> list[str]:
         sentences = record.get(name, [])
         lines += [title, *(f"  {sentence}" for sentence in sentences)] if sentences else []
     lines += [f"fallback: {fallback}"] if fallback else []
-    said = record.get("supervision", [])
-    return lines + (["supervision:", *(f"  {sentence}" for sentence in said)] if said else [])
+    supervision = record.get("supervision", [])
+    return lines + (
+        ["supervision:", *(f"  {sentence}" for sentence in supervision)] if supervision else []
+    )
 
 
 def chosen_rows(tables: ResultTables) -> list[PolicyRow]:

@@ -96,19 +96,19 @@ class FineTuning:
         digits = decimals([one.before, one.after])
         seeds = f"{len(one.collected)} seed{'s' * (len(one.collected) > 1)}"
         gain = f"{signed(one.gain.value, digits)} {interval(one.gain, digits)} {self.unit}"
-        told = [
+        lines = [
             f"{one.name} fine-tuned, {seeds}: return {with_interval(one.before, digits)} before, "
             f"{with_interval(one.after, digits)} after, gain {gain}"
         ]
         if one.gain.high < 0:
-            told.append(
+            lines.append(
                 "  it lost: the policies of the run that it goes on from earn more; keep those"
             )
         if one.regret is not None:
             mean = sum(one.regret) / len(one.regret)
-            told.append(f"  regret to the reference while it learned: {fixed(mean, digits)}")
-        told.append(f"  on the simulated plant, {tried_words(one.collected, self.costs)}")
-        return told
+            lines.append(f"  regret to the reference while it learned: {fixed(mean, digits)}")
+        lines.append(f"  on the simulated plant, {tried_words(one.collected, self.costs)}")
+        return lines
 
 
 def tried_words(collected: Sequence[Collected], costs: Sequence[str]) -> str:
@@ -134,13 +134,13 @@ def tried_words(collected: Sequence[Collected], costs: Sequence[str]) -> str:
     return f"of {episodes} episodes: {', '.join([*broken, f'{trips} trips', guard])}"
 
 
-def write_fine_tuning(run: str | os.PathLike[str], found: FineTuning) -> None:
+def write_fine_tuning(run: str | os.PathLike[str], results: FineTuning) -> None:
     """Writes ``finetune.json`` into a run directory, completely or not at all.
 
     Raises:
         OSError: If it cannot be written.
     """
-    content = {**head("finetune", VERSION), **to_plain(found)}
+    content = {**head("finetune", VERSION), **to_plain(results)}
     text = json.dumps(content, allow_nan=False, indent=1) + "\n"
     write_text(Path(run) / FINE_TUNING, text)
 

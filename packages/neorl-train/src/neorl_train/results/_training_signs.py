@@ -45,37 +45,37 @@ def _signs_of(name: str, runs: list[Mapping[str, float]]) -> list[str]:
     few = [x for x in _of(runs, "effective_sample") if x < LEAST_EFFECTIVE]
     ceiling = [x for x in _of(runs, "at_ceiling") if x > MOST_AT_CEILING]
     held = [x for x in _of(runs, "held_at_bound") if x > MOST_HELD]
-    said = []
+    signs = []
     if beyond:
-        said.append(
+        signs.append(
             f"{_seeds(name, beyond, runs)} up to {percent(max(beyond))} of the rows beyond "
             "anything that the log's rewards admit: the values have left the data, and what was "
             "learned from them cannot be trusted"
         )
     if off:
-        said.append(
+        signs.append(
             f"{_seeds(name, off, runs, 'have values that stand for')} a reward a step up to "
             f"{max(off):.1f} deviations from the log's: they have not climbed to where a constant "
             "in the reward puts them, and policies that follow them are far from the best; take "
             "the constant off the reward's expression, or train longer"
         )
     if few:
-        said.append(
+        signs.append(
             f"{_seeds(name, few, runs, 'learn from')} as little as {percent(min(few))} of the rows "
             "(effective sample of the weights): lower the inverse temperature"
         )
     if ceiling:
-        said.append(
+        signs.append(
             f"{_seeds(name, ceiling, runs, 'give')} up to {percent(max(ceiling))} of the rows the "
             "largest weight: lower the inverse temperature, or scale the advantage"
         )
     if held:
-        said.append(
+        signs.append(
             f"{_seeds(name, held, runs, 'hold')} up to {percent(max(held))} of the actions at a "
             "bound where the log is not, and next to no gradient passes there: more training may "
             "not help; give the distance to the log more weight, or lower the actor's learning rate"
         )
-    return said
+    return signs
 
 
 def _of(runs: list[Mapping[str, float]], metric: str) -> list[float]:
@@ -83,6 +83,6 @@ def _of(runs: list[Mapping[str, float]], metric: str) -> list[float]:
 
 
 def _seeds(
-    name: str, found: list[float], runs: list[Mapping[str, float]], verb: str = "value"
+    name: str, affected: list[float], runs: list[Mapping[str, float]], verb: str = "value"
 ) -> str:
-    return f"{name}: {len(found)} of {len(runs)} seeds {verb}"
+    return f"{name}: {len(affected)} of {len(runs)} seeds {verb}"

@@ -26,10 +26,10 @@ class SystemMetrics:
 
     def sample(self) -> dict[str, float]:
         """Values of this moment, by name without ``system/``; what cannot be read is left out."""
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for monitor in self._monitors:
             with contextlib.suppress(Exception):  # never at the price of a run
                 monitor.collect_metrics()
-                found |= {name: float(v) for name, v in monitor.aggregate_metrics().items()}
+                metrics |= {name: float(v) for name, v in monitor.aggregate_metrics().items()}
                 monitor.clear_metrics()
-        return found
+        return metrics

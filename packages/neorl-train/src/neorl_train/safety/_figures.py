@@ -21,20 +21,20 @@ LOOKS = {LOGGED: (CLASSICAL, "^"), WITHOUT: (LEARNERS[1], "o"), WITH: (LEARNERS[
 MOST = 14
 
 
-def overview(found: Assessment) -> Any:
+def overview(assessment: Assessment) -> Any:
     """Left: part of the episodes in which each constraint was broken. Right: who acts."""
     order = {"hard": 0, "soft": 1, "preference": 2}
     shown = sorted(
-        found.constraints,
+        assessment.constraints,
         key=lambda one: (
             order[one.tier],
-            -max(part.episode_fraction.value for part in one.found.values()),
+            -max(part.episode_fraction.value for part in one.violations.values()),
         ),
     )[:MOST]
     figure = new_figure(0.42 * len(shown) + 1.5)
     left, right = figure.subplots(1, 2, width_ratios=(3, 1.5))
     for row, one in enumerate(shown):
-        for offset, (label, part) in zip((-0.2, 0.2, 0.0), one.found.items(), strict=False):
+        for offset, (label, part) in zip((-0.2, 0.2, 0.0), one.violations.items(), strict=False):
             colour, marker = LOOKS[label]
             share, y = part.episode_fraction, len(shown) - 1 - row + offset
             left.plot([100 * share.low, 100 * share.high], [y, y], color=colour, lw=2)
@@ -49,43 +49,45 @@ def overview(found: Assessment) -> Any:
     left.set_ylim(-0.6, len(shown) - 0.4)
     left.set_xlim(-1, 101)
     left.set_xlabel("episodes with a violation [%], exact interval")
-    _acting(right, found)
+    _acting(right, assessment)
     figure.legend(loc="outside upper left", ncols=3)
     return figure
 
 
-def _acting(panel: Any, found: Assessment) -> None:
-    names = [one.channel for one in found.interventions]
-    share = np.array([100 * one.changed for one in found.interventions])
+def _acting(panel: Any, assessment: Assessment) -> None:
+    names = [one.channel for one in assessment.interventions]
+    share = np.array([100 * one.changed for one in assessment.interventions])
     rows = np.arange(len(names))[::-1]
     panel.barh(rows, share, height=0.5, color=LEARNERS[0])
-    for row, one, value in zip(rows, found.interventions, share, strict=True):
-        told = f"{value:.1f} %, largest {one.largest:.3g} {one.unit}"
-        panel.text(1, row + 0.36, told, fontsize=8.5, color=INK)
-    panel.barh([-1], [100 * found.fallback], height=0.5, color=LIMIT, hatch="///", ec=GRID)
-    panel.text(1, -1 + 0.36, f"{100 * found.fallback:.1f} % of the steps", fontsize=8.5, color=INK)
+    for row, one, value in zip(rows, assessment.interventions, share, strict=True):
+        label = f"{value:.1f} %, largest {one.largest:.3g} {one.unit}"
+        panel.text(1, row + 0.36, label, fontsize=8.5, color=INK)
+    panel.barh([-1], [100 * assessment.fallback], height=0.5, color=LIMIT, hatch="///", ec=GRID)
+    panel.text(
+        1, -1 + 0.36, f"{100 * assessment.fallback:.1f} % of the steps", fontsize=8.5, color=INK
+    )
     panel.set_yticks([*rows, -1], [*names, "fallback acts"])
     panel.set_ylim(-1.6, len(names) - 0.3)
     panel.set_xlim(0, 100)
     panel.set_xlabel("steps with a move [%]")
 
 
-def case_figure(case: Case, found: Assessment) -> Any:
+def case_figure(case: Case, assessment: Assessment) -> Any:
     """One episode with the filter, the same start without it behind; shaded beyond a limit."""
-    bands = [*found.bands, *_boxes(found)]
+    bands = [*assessment.bands, *_boxes(assessment)]
     names = (
         ("with the filter", "without the filter, from the same start")
-        if found.simulated
+        if assessment.simulated
         else ("what the filter would have let pass", "as logged")
     )
-    return trends(case.ours, case.other, found.spec, bands, names=names)
+    return trends(case.ours, case.other, assessment.spec, bands, names=names)
 
 
-def _boxes(found: Assessment) -> list[Band]:
+def _boxes(assessment: Assessment) -> list[Band]:
     """Boxes that are tighter than the range of their channel, from their words."""
     boxes = []
-    ends = {one.name: one.words for one in found.constraints}
-    for channel in found.spec.action:
+    ends = {one.name: one.words for one in assessment.constraints}
+    for channel in assessment.spec.action:
         words = ends.get(f"{channel.name}: range", "")
         low, _, rest = words.partition(" to ")
         if rest:

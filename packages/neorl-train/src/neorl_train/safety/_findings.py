@@ -37,21 +37,21 @@ class Violations:
 
 @dataclasses.dataclass(frozen=True)
 class Constraint:
-    """One constraint and what became of it.
+    """One constraint and how often it was violated.
 
     Attributes:
         name: Such as ``"feed: rate"`` or ``"cost pressure"``.
         tier: ``"hard"``, ``"soft"`` or ``"preference"``.
         unit: Unit of its excess.
-        words: What is demanded.
-        found: Violations by what acted: without the filter, with it, or as logged.
+        words: The demand in words.
+        violations: Violations without the filter, with it, and as logged, by these labels.
     """
 
     name: str
     tier: str
     unit: str
     words: str
-    found: dict[str, Violations]
+    violations: dict[str, Violations]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,5 +220,5 @@ class Assessment:
         return tuple(
             one
             for one in self.constraints
-            if one.tier == "hard" and WITH in one.found and one.found[WITH].steps
+            if one.tier == "hard" and WITH in one.violations and one.violations[WITH].steps
         )

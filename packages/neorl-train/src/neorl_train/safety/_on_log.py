@@ -137,11 +137,11 @@ def _in_shadow(policy: Policy, logged: Rollout) -> Rollout:
 
 def _cases(checked: Sequence[Any], judged: Mapping[str, Judged], name: str) -> tuple[Case, ...]:
     starts = worst_starts(checked, judged, (WITHOUT, WITH))
-    found = []
+    cases = []
     for start, why in starts.items():
         rows = judged[WITH].rows
         shown = rows._replace(applied=rows.action)
         ours = case_trace(shown, start, f"{name} in shadow", guarded=True)
         theirs = case_trace(judged[LOGGED].rows, start, "the log", guarded=False)
-        found.append(Case(f"{why} (episode {start})", ours, theirs))
-    return tuple(found)
+        cases.append(Case(f"{why} (episode {start})", ours, theirs))
+    return tuple(cases)

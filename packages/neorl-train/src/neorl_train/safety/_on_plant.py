@@ -128,15 +128,15 @@ def assembled(
     judged: Mapping[str, Judged],
     settings: GuardSettings,
     metrics: dict[str, Metrics],
-    **told: Any,
+    **facts: Any,
 ) -> Assessment:
     """The findings of judged rows, beside what is told of where they come from."""
-    spec, level = told["spec"], told["level"]
-    found, quiet = constraints_of(checked, judged, spec, level)
+    spec, level = facts["spec"], facts["level"]
+    constraints, quiet = constraints_of(checked, judged, spec, level)
     changed, fallback = acting_of(judged[WITH].episodes)
     return Assessment(
         metrics=metrics,
-        constraints=found,
+        constraints=constraints,
         quiet=quiet,
         interventions=interventions_of(judged[WITH].rows, spec),
         reasons=reasons_of(judged[WITH].rows),
@@ -144,7 +144,7 @@ def assembled(
         fallback=fallback,
         monitors=alarms_of(settings, checked, judged[WITH], spec, level),
         supervision=tuple(describe_settings(settings, spec)),
-        **told,
+        **facts,
     )
 
 
@@ -165,11 +165,11 @@ def judged_rows(
     previous = np.concatenate([unknown, rows.applied[:, :-1]], axis=1)
     acts = (np.asarray(rows.flags) & np.uint32(Flag.FALLBACK_USED)) == 0
     held = jax.vmap(seconds_held, (0, None))(jnp.asarray(rows.applied), spec.dt)
-    found = _excess(
+    excess = _excess(
         constraints, tuple(requirements), before, previous, rows.action, held, acts, spec.dt
     )
     costs = cost_excess(np.asarray(rows.cost), np.asarray(rows.mask), spec)
-    both = np.concatenate([np.asarray(found, np.float64), costs], axis=2)
+    both = np.concatenate([np.asarray(excess, np.float64), costs], axis=2)
     return Judged(rows, episodes_of(rows, spec), np.where(rows.mask[..., None], both, -np.inf))
 
 

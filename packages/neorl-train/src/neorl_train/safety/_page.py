@@ -45,57 +45,59 @@ TIERS = {
 }
 
 
-def page(found: Assessment) -> str:
+def page(assessment: Assessment) -> str:
     """The report as one HTML document without script and without outside reference."""
-    kind, mark = ("no", "\N{MULTIPLICATION X}") if found.broken else ("yes", "\N{CHECK MARK}")
+    kind, mark = ("no", "\N{MULTIPLICATION X}") if assessment.broken else ("yes", "\N{CHECK MARK}")
     header = [
         tag("p", "neorl \N{MIDDLE DOT} safety report", class_="over"),
-        tag("h1", f"Does {found.policy} keep its limits on {found.where}?"),
+        tag("h1", f"Does {assessment.policy} keep its limits on {assessment.where}?"),
         tag(
             "div",
             tag("span", mark, class_="mark", aria_hidden="true"),
-            tag("div", tag("p", answer(found), class_="answer"), tag("p", headline(found))),
+            tag(
+                "div", tag("p", answer(assessment), class_="answer"), tag("p", headline(assessment))
+            ),
             class_=f"verdict {kind}",
             id="verdict",
             role="status",
         ),
     ]
-    sections = [part for part in _sections(found) if part[2].text]
-    return document(f"Safety of {found.policy} on {found.where}", header, sections)
+    sections = [part for part in _sections(assessment) if part[2].text]
+    return document(f"Safety of {assessment.policy} on {assessment.where}", header, sections)
 
 
-def _sections(found: Assessment) -> list[Section]:
+def _sections(assessment: Assessment) -> list[Section]:
     return [
-        ("scope", "What was looked at", bullets(list(scope(found)))),
-        ("violations", "Violations, constraint by constraint", _violations(found)),
-        ("interventions", "What the filter did, and why", _interventions(found)),
-        ("cases", "Worst cases, as on the operator's screen", _cases(found)),
-        ("monitors", "Alarms of the monitors", _monitors(found)),
-        ("metrics", "All metrics", _metrics(found)),
-        ("guarantee", "What is guaranteed, and under which conditions", _guarantee(found)),
+        ("scope", "What was looked at", bullets(list(scope(assessment)))),
+        ("violations", "Violations, constraint by constraint", _violations(assessment)),
+        ("interventions", "What the filter did, and why", _interventions(assessment)),
+        ("cases", "Worst cases, as on the operator's screen", _cases(assessment)),
+        ("monitors", "Alarms of the monitors", _monitors(assessment)),
+        ("metrics", "All metrics", _metrics(assessment)),
+        ("guarantee", "What is guaranteed, and under which conditions", _guarantee(assessment)),
     ]
 
 
-def _violations(found: Assessment) -> Html:
+def _violations(assessment: Assessment) -> Html:
     words = (
         "Left: part of the episodes in which each constraint was broken, with its exact interval; "
         "hard constraints in red. Right: how often the filter moved each channel, and how far."
     )
     parts: list[Content] = []
     if _style.installed():
-        parts.append(picture(overview, found, name="overview", alt=words, caption=words))
+        parts.append(picture(overview, assessment, name="overview", alt=words, caption=words))
     else:
         parts.append(missing())
-    parts.append(_violation_table(found))
-    if found.quiet:
+    parts.append(_violation_table(assessment))
+    if assessment.quiet:
         parts.append(
-            paragraph(f"Never binding in any step: {', '.join(found.quiet)}.", class_="note")
+            paragraph(f"Never binding in any step: {', '.join(assessment.quiet)}.", class_="note")
         )
     return joined(parts)
 
 
-def _violation_table(found: Assessment) -> Html:
-    level = confidence(found.level)
+def _violation_table(assessment: Assessment) -> Html:
+    level = confidence(assessment.level)
     columns = [
         Column("Constraint", align="left"),
         Column("Who acted", align="left"),
@@ -107,10 +109,10 @@ def _violation_table(found: Assessment) -> Html:
     ]
     rows: list[Sequence[Content] | Group] = []
     for tier, title in TIERS.items():
-        mine = [one for one in found.constraints if one.tier == tier]
+        mine = [one for one in assessment.constraints if one.tier == tier]
         rows += [Group(title)] if mine else []
         for one in mine:
-            rows += [_violation_row(one, label, part) for label, part in one.found.items()]
+            rows += [_violation_row(one, label, part) for label, part in one.violations.items()]
     return table(
         "Count, duration and depth of every violation. Zero counted is no proof: the interval says "
         "how often it may still happen.",
@@ -120,7 +122,7 @@ def _violation_table(found: Assessment) -> Html:
 
 
 def _violation_row(one: Constraint, label: str, part: Violations) -> list[Content]:
-    first = label == next(iter(one.found))
+    first = label == next(iter(one.violations))
     name = joined([tag("span", one.name), tag("span", one.words, class_="detail")])
     bad = bool(part.steps) and one.tier == "hard" and label == WITH
     share = fraction_interval(part.episode_fraction)
@@ -135,7 +137,7 @@ def _violation_row(one: Constraint, label: str, part: Violations) -> list[Conten
     ]
 
 
-def _interventions(found: Assessment) -> Html:
+def _interventions(assessment: Assessment) -> Html:
     channels = [
         Column("Action", align="left"),
         Column("Moved", "of steps"),
@@ -155,7 +157,7 @@ def _interventions(found: Assessment) -> Html:
             percent(one.largest / one.span),
             ", ".join(f"{name} {percent(share)}" for name, share in one.limits.items()) or DASH,
         ]
-        for one in found.interventions
+        for one in assessment.interventions
     ]
     reasons = [
         Column("Reason", align="left"),
@@ -164,13 +166,13 @@ def _interventions(found: Assessment) -> Html:
         Column("Flag", align="left"),
     ]
     listed: list[Sequence[Content] | Group] = [
-        [one.words, percent(one.steps), str(one.episodes), one.flag] for one in found.reasons
+        [one.words, percent(one.steps), str(one.episodes), one.flag] for one in assessment.reasons
     ]
     return joined(
         [
             paragraph(
-                f"The filter changed the policy's action in {percent(found.changed)} of the steps; "
-                f"in {percent(found.fallback)} its fallback acted instead."
+                f"The filter changed the policy's action in {percent(assessment.changed)} of the "
+                f"steps; in {percent(assessment.fallback)} its fallback acted instead."
             ),
             table("How far each action was moved.", channels, rows),
             table("Why: decisions of the guard, the most frequent first.", reasons, listed),
@@ -178,25 +180,25 @@ def _interventions(found: Assessment) -> Html:
     )
 
 
-def _cases(found: Assessment) -> Html:
+def _cases(assessment: Assessment) -> Html:
     parts: list[Content] = []
-    for number_, case in enumerate(found.cases):
+    for number_, case in enumerate(assessment.cases):
         words = (
             f"{case.title}. Shaded: beyond a limit. Dotted: ends of the actuator. Last panel on "
             "the right: when the filter changed the action, and when the fallback acted."
         )
         parts.append(tag("h3", case.title))
         parts.append(
-            picture(case_figure, case, found, name=f"case{number_}", alt=words, caption=words)
+            picture(case_figure, case, assessment, name=f"case{number_}", alt=words, caption=words)
         )
     return joined(parts)
 
 
-def _monitors(found: Assessment) -> Html:
+def _monitors(assessment: Assessment) -> Html:
     columns = [
         Column("Monitor", align="left"),
         Column("Promised", "false alarms, of episodes"),
-        Column("Alarmed", f"of episodes [{confidence(found.level)}]"),
+        Column("Alarmed", f"of episodes [{confidence(assessment.level)}]"),
         Column("Before a violation", "of episodes with one"),
         Column("Lead", "median, s"),
     ]
@@ -208,20 +210,22 @@ def _monitors(found: Assessment) -> Html:
             f"{one.before_violation} of {one.violating}",
             DASH if one.lead is None else f"{one.lead:g}",
         ]
-        for one in found.monitors
+        for one in assessment.monitors
     ]
     promise = "Promises are for episodes like those that set the threshold; see each monitor."
     return table(promise, columns, rows) if rows else Html("")
 
 
-def _metrics(found: Assessment) -> Html:
-    columns = [Column("Metric", align="left"), *(Column(name) for name in found.metrics)]
+def _metrics(assessment: Assessment) -> Html:
+    columns = [Column("Metric", align="left"), *(Column(name) for name in assessment.metrics)]
     rows: list[Sequence[Content] | Group] = []
     for field, words in METRICS.items():
-        values = [getattr(one, field) for one in found.metrics.values()]
-        rows.append([words.format(unit=found.unit), *(_cell(field, value) for value in values)])
+        values = [getattr(one, field) for one in assessment.metrics.values()]
+        rows.append(
+            [words.format(unit=assessment.unit), *(_cell(field, value) for value in values)]
+        )
     return table(
-        f"Means and fractions with {confidence(found.level)} intervals; fractions exact "
+        f"Means and fractions with {confidence(assessment.level)} intervals; fractions exact "
         "(Clopper-Pearson), means by a bootstrap over the episodes.",
         columns,
         rows,
@@ -257,17 +261,17 @@ def _cell(field: str, value: object) -> str:
     return f"{value}" if isinstance(value, int) else fixed(float(str(value)), 2)
 
 
-def _guarantee(found: Assessment) -> Html:
+def _guarantee(assessment: Assessment) -> Html:
     return joined(
         [
             paragraph("The filter keeps, for this policy:"),
-            bullets(list(found.demands)),
+            bullets(list(assessment.demands)),
             paragraph("What that means:"),
             bullets(list(GUARANTEE)),
             paragraph("It holds under these conditions:"),
             bullets(list(CONDITIONS)),
             paragraph("Who watches and takes over:"),
-            bullets(list(found.supervision)),
+            bullets(list(assessment.supervision)),
             paragraph("What is not claimed:"),
             bullets(list(NOT_CLAIMED)),
         ]

@@ -97,13 +97,13 @@ def cost_excess(
     cost: np.ndarray, mask: np.ndarray, spec: Spec
 ) -> Float[np.ndarray, "start time cost"]:
     """Cost, or its sum so far, less its limit."""
-    found = np.full(cost.shape, -np.inf)
+    excess = np.full(cost.shape, -np.inf)
     inside = np.where(mask[..., None], cost.astype(np.float64), 0.0)
     for j, channel in enumerate(spec.cost):
         kind = limit_kind(channel)
         for i in range(len(cost)):
-            found[i, :, j] = kind.along(inside[i, :, j]) - channel.limit
-    return np.where(np.isnan(found), np.inf, found)
+            excess[i, :, j] = kind.along(inside[i, :, j]) - channel.limit
+    return np.where(np.isnan(excess), np.inf, excess)
 
 
 def violations_of(
@@ -134,7 +134,7 @@ def constraints_of(
     checked: Sequence[Checked], judged: Mapping[str, Judged], spec: Spec, level: float
 ) -> tuple[tuple[Constraint, ...], tuple[str, ...]]:
     """Every constraint that bound anywhere, and the names of the others."""
-    found, quiet = [], []
+    constraints, quiet = [], []
     for j, one in enumerate(checked):
         columns = {name: part.excess[..., j] for name, part in judged.items()}
         binding = {
@@ -149,8 +149,8 @@ def constraints_of(
             name: violations_of(column, judged[name].rows.mask, dt=spec.dt, level=level)
             for name, column in binding.items()
         }
-        found.append(Constraint(one.name, str(one.tier), one.unit, one.words, violations))
-    return tuple(found), tuple(quiet)
+        constraints.append(Constraint(one.name, str(one.tier), one.unit, one.words, violations))
+    return tuple(constraints), tuple(quiet)
 
 
 def metrics_of(
@@ -191,7 +191,7 @@ def metrics_of(
 
 def interventions_of(rows: Rollout, spec: Spec) -> tuple[Intervention, ...]:
     """What the filter did to every channel, how often, how far and for which limit."""
-    found = []
+    interventions = []
     for i, channel in enumerate(spec.action):
         size = np.asarray(rows.intervention, np.float64)[..., i][rows.mask]
         limits = np.asarray(rows.limits)[..., i][rows.mask]
@@ -201,7 +201,7 @@ def interventions_of(rows: Rollout, spec: Spec) -> tuple[Intervention, ...]:
             for limit in Limit
             if ((limits & int(limit)) != 0).any()
         }
-        found.append(
+        interventions.append(
             Intervention(
                 channel=channel.name,
                 unit=channel.unit,
@@ -213,19 +213,19 @@ def interventions_of(rows: Rollout, spec: Spec) -> tuple[Intervention, ...]:
                 limits=active,
             )
         )
-    return tuple(found)
+    return tuple(interventions)
 
 
 def reasons_of(rows: Rollout) -> tuple[Reason, ...]:
     """The decisions of the guard that occurred, the most frequent first."""
-    found = []
+    reasons = []
     for flag in Flag:
         happened = ((np.asarray(rows.flags) & int(flag)) != 0) & rows.mask
         if happened.any():
             share = float(happened[np.asarray(rows.mask)].mean())
             (name,), episodes = flag_names(int(flag)), int(happened.any(axis=1).sum())
-            found.append(Reason(name, FLAG_WORDS[flag], share, episodes))
-    return tuple(sorted(found, key=lambda one: -one.steps))
+            reasons.append(Reason(name, FLAG_WORDS[flag], share, episodes))
+    return tuple(sorted(reasons, key=lambda one: -one.steps))
 
 
 def acting_of(episodes: Episodes) -> tuple[float, float]:
@@ -242,14 +242,14 @@ def alarms_of(
     counts = [str(one.tier) != "preference" for one in checked]
     broken: Any = ((judged.excess > 0) & mask[..., None])[..., counts].any(axis=2)
     first_broken = np.where(broken.any(axis=1), broken.argmax(axis=1), broken.shape[1])
-    found = []
+    alarms = []
     for i, watch in enumerate(settings.watches):
         alarm: Any = ((np.asarray(judged.rows.alarms) >> i & 1) != 0) & mask
         first = np.where(alarm.any(axis=1), alarm.argmax(axis=1), alarm.shape[1] + 1)
         early = broken.any(axis=1) & (first < first_broken)
         lead = (first_broken - first)[early] * spec.dt
         share = fraction_estimates(alarm.any(axis=1)[:, None], level=level)[0]
-        found.append(
+        alarms.append(
             Alarms(
                 name=watch.name,
                 words=describe_watch(watch, spec),
@@ -260,7 +260,7 @@ def alarms_of(
                 lead=float(np.median(lead)) if len(lead) else None,
             )
         )
-    return tuple(found)
+    return tuple(alarms)
 
 
 def worst_starts(
@@ -286,8 +286,8 @@ def worst_starts(
         start = int(flat.argmax())
         which = int(np.unravel_index(size[start].argmax(), size[start].shape)[1])
         broken = [one for one, kept in zip(checked, counts, strict=True) if kept][which]
-        told = f"beyond {broken.name}" if flat[start] > 0 else f"nearest to {broken.name}"
-        chosen.setdefault(start, f"The worst {name}: farthest {told}")
+        place = f"beyond {broken.name}" if flat[start] > 0 else f"nearest to {broken.name}"
+        chosen.setdefault(start, f"The worst {name}: farthest {place}")
     rows = judged[names[1]].rows
     acted = ((np.asarray(rows.flags) & (ACTED | int(Flag.FALLBACK_USED))) != 0) & rows.mask
     share: Any = acted.sum(axis=1) / np.maximum(np.asarray(rows.mask).sum(axis=1), 1)

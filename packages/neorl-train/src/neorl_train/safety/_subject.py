@@ -104,8 +104,8 @@ def _of_bundle(bundle: Path) -> tuple[Path, str]:
     run = bundle.parent
     manifest = _json(bundle / MANIFEST)
     try:
-        told = manifest["provenance"]["policy"]
-        name, digest = Path(str(told["file"])).stem, told["digest"]
+        provenance = manifest["provenance"]["policy"]
+        name, digest = Path(str(provenance["file"])).stem, provenance["digest"]
     except (KeyError, TypeError) as error:
         raise InputError(f"{bundle}: damaged manifest; export it again") from error
     file = run / policy_file(name)

@@ -35,53 +35,55 @@ NOT_CLAIMED = (
 )
 
 
-def answer(found: Assessment) -> str:
+def answer(assessment: Assessment) -> str:
     """The finding in a few words; beside a log they speak of actions only."""
-    if found.broken:
+    if assessment.broken:
         return FAILED
-    return PASSED if found.simulated else PASSED_ON_A_LOG
+    return PASSED if assessment.simulated else PASSED_ON_A_LOG
 
 
-def headline(found: Assessment) -> str:
+def headline(assessment: Assessment) -> str:
     """The finding in one sentence, and in another what a log leaves open."""
-    episodes = next(iter(found.metrics.values())).episodes
-    where = f"in {episodes} episodes of {found.where}"
-    unseen = "" if found.simulated else UNSEEN
-    if found.broken:
-        told = [f"{one.name} in {one.found[WITH].episodes} episodes" for one in found.broken]
+    episodes = next(iter(assessment.metrics.values())).episodes
+    where = f"in {episodes} episodes of {assessment.where}"
+    unseen = "" if assessment.simulated else UNSEEN
+    if assessment.broken:
+        breaches = [
+            f"{one.name} in {one.violations[WITH].episodes} episodes" for one in assessment.broken
+        ]
         return (
-            f"{found.policy} broke hard constraints with the filter on: {listed(told)}, {where}."
-            f"{unseen}"
+            f"{assessment.policy} broke hard constraints with the filter on: {listed(breaches)}, "
+            f"{where}.{unseen}"
         )
-    counted = [one for one in hard_of(found) if WITH in one.found]
-    worst = max((one.found[WITH].episode_fraction.high for one in counted), default=0.0)
-    plain = sum(one.found[WITHOUT].steps > 0 for one in counted if WITHOUT in one.found)
-    least = "" if found.simulated else " of the action at the situations that were logged"
+    counted = [one for one in hard_of(assessment) if WITH in one.violations]
+    worst = max((one.violations[WITH].episode_fraction.high for one in counted), default=0.0)
+    plain = sum(one.violations[WITHOUT].steps > 0 for one in counted if WITHOUT in one.violations)
+    least = "" if assessment.simulated else " of the action at the situations that were logged"
     return (
-        f"With the filter on, {found.policy} broke no hard constraint{least} {where}; without it, "
-        f"{plain or 'none'} of {len(counted)} that were ever near. What was counted zero "
+        f"With the filter on, {assessment.policy} broke no hard constraint{least} {where}; without "
+        f"it, {plain or 'none'} of {len(counted)} that were ever near. What was counted zero "
         f"times may still happen in up to {percent(worst)} of such episodes "
-        f"({confidence(found.level)}, exact).{unseen}"
+        f"({confidence(assessment.level)}, exact).{unseen}"
     )
 
 
-def hard_of(found: Assessment) -> list:
+def hard_of(assessment: Assessment) -> list:
     """The hard constraints that bound anywhere."""
-    return [one for one in found.constraints if one.tier == "hard"]
+    return [one for one in assessment.constraints if one.tier == "hard"]
 
 
-def scope(found: Assessment) -> list[str]:
+def scope(assessment: Assessment) -> list[str]:
     """What the numbers are numbers of, and what nobody can say from them."""
-    if found.simulated:
+    if assessment.simulated:
         return [
-            f"The policy ran on the simulator {found.where}, with and without its filter from the "
-            "same starts, with the same disturbances and noise. On the plant it holds as far as "
-            "the simulator does.",
+            f"The policy ran on the simulator {assessment.where}, with and without its filter from "
+            "the same starts, with the same disturbances and noise. The result holds on the plant "
+            "only as far as the simulator resembles it.",
             "Hard constraints: those of the action, and costs with a limit for every step. Soft: "
             "costs with a limit for the sum of an episode. Preferences: what spares an actuator.",
         ]
     return [
-        f"There is only the log {found.where}. The policy answered the situations that were "
+        f"There is only the log {assessment.where}. The policy answered the situations that were "
         "logged, and the plant went on as it did: what its actions would have led to was not "
         "observed.",
         "Can be said: whether what it asks for keeps the constraints of the action in the "

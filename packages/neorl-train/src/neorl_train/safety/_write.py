@@ -13,34 +13,34 @@ from neorl_train.safety._findings import WITH, Assessment
 from neorl_train.safety._page import page
 from neorl_train.safety._words import CONDITIONS, GUARANTEE, NOT_CLAIMED, headline, scope
 
-VERSION = 1
+VERSION = 2
 PAGE, NUMBERS, OVERVIEW = "safety.html", "safety.json", "safety.png"
 DPI = 130
 
 
-def assessment_to_json(found: Assessment) -> dict[str, Any]:
+def assessment_to_json(assessment: Assessment) -> dict[str, Any]:
     """All numbers and words; the rows of the worst cases are left out."""
-    plain = to_plain(found)
-    cases = [{"title": case.title, "start": case.ours.start} for case in found.cases]
+    plain = to_plain(assessment)
+    cases = [{"title": case.title, "start": case.ours.start} for case in assessment.cases]
     return {
         **head("safety-report", VERSION),
-        "passed": not found.broken,
-        "sentence": headline(found),
-        "broken": [one.name for one in found.broken],
+        "passed": not assessment.broken,
+        "sentence": headline(assessment),
+        "broken": [one.name for one in assessment.broken],
         "filter": WITH,
         **{**plain, "cases": cases},
-        "scope": scope(found),
+        "scope": scope(assessment),
         "guarantee": list(GUARANTEE),
         "conditions": list(CONDITIONS),
         "not_claimed": list(NOT_CLAIMED),
     }
 
 
-def write_safety_report(found: Assessment, directory: str | os.PathLike[str]) -> Path:
+def write_safety_report(assessment: Assessment, directory: str | os.PathLike[str]) -> Path:
     """Writes ``safety.html``, ``safety.json``, ``safety.png`` and one picture for each worst case.
 
     Args:
-        found: From :func:`assess_on_plant` or :func:`assess_on_log`.
+        assessment: From :func:`assess_on_plant` or :func:`assess_on_log`.
         directory: Folder; made where it is missing.
 
     Returns:
@@ -55,11 +55,11 @@ def write_safety_report(found: Assessment, directory: str | os.PathLike[str]) ->
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the folder {folder}: {error.strerror}") from error
-    write_json(folder / NUMBERS, assessment_to_json(found))
+    write_json(folder / NUMBERS, assessment_to_json(assessment))
     if _style.installed():
-        _style.styled(overview, found).savefig(folder / OVERVIEW, dpi=DPI)
-        for i, case in enumerate(found.cases):
-            figure = _style.styled(case_figure, case, found)
+        _style.styled(overview, assessment).savefig(folder / OVERVIEW, dpi=DPI)
+        for i, case in enumerate(assessment.cases):
+            figure = _style.styled(case_figure, case, assessment)
             figure.savefig(folder / f"safety-case-{i + 1}.png", dpi=DPI)
-    write_text(folder / PAGE, page(found))
+    write_text(folder / PAGE, page(assessment))
     return folder / PAGE

@@ -44,15 +44,15 @@ def estimate_columns(
 
     Example:
         >>> import numpy as np
-        >>> said = np.array([[1.0, 1.0], [2.0, 4.0], [9.0, 9.5]])
-        >>> estimate_columns([said], np.array([True, False, False])).shape
+        >>> estimate = np.array([[1.0, 1.0], [2.0, 4.0], [9.0, 9.5]])
+        >>> estimate_columns([estimate], np.array([True, False, False])).shape
         (3, 3)
     """
     columns = []
-    for said in estimates:
-        mean = np.mean(said, axis=1)
+    for estimate in estimates:
+        mean = np.mean(estimate, axis=1)
         away = np.abs(mean - np.median(mean[behaviour]))
-        columns += [_rank(mean), _rank(np.std(said, axis=1)), _rank(away)]
+        columns += [_rank(mean), _rank(np.std(estimate, axis=1)), _rank(away)]
     return np.stack(columns, axis=1)
 
 

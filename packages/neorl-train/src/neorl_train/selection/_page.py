@@ -88,7 +88,7 @@ def page(selection: Selection) -> str:
 
 def lines(selection: Selection) -> list[str]:
     """The table for the terminal: a line for each candidate."""
-    told = []
+    rows = []
     for one in selection.candidates:
         each, mark = one.prediction, "*" if one.prediction.name == selection.chosen else " "
         costs = "".join(
@@ -97,8 +97,8 @@ def lines(selection: Selection) -> list[str]:
         )
         gain = f"gain {_range(each)}" if each.name != selection.incumbent else "runs today"
         why = f"; not preferred: {each.refusals[0]}" if each.refusals else ""
-        told.append(f"{mark} {each.name}: return {number(each.returns)}, {gain}{costs}{why}")
-    return told
+        rows.append(f"{mark} {each.name}: return {number(each.returns)}, {gain}{costs}{why}")
+    return rows
 
 
 def _predictions(selection: Selection) -> Html:
@@ -140,12 +140,12 @@ def _range(one: Any) -> str:
 
 
 def _refusals(selection: Selection) -> Html:
-    said = [
+    refusals = [
         f"{one.prediction.name}: {reason}"
         for one in selection.candidates
         for reason in one.prediction.refusals
     ]
-    return bullets(said) if said else paragraph("Nothing speaks against any of them.")
+    return bullets(refusals) if refusals else paragraph("Nothing speaks against any of them.")
 
 
 def _values(selection: Selection) -> Html:
@@ -163,14 +163,14 @@ def _values(selection: Selection) -> Html:
     for one in selection.candidates:
         seen = one.values
         assert seen is not None
-        told = seen.effective >= LEAST_SIZE
+        enough = seen.effective >= LEAST_SIZE
         rows.append(
             [
                 one.prediction.name,
                 _interval(seen.fitted_q),
                 *(_interval(cost) for cost in seen.fitted_q_costs),
                 *(
-                    _interval(x) if told else "too few"
+                    _interval(x) if enough else "too few"
                     for x in (seen.importance, seen.doubly_robust)
                 ),
                 number(seen.effective),

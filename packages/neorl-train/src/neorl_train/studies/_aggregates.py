@@ -67,12 +67,12 @@ def aggregate(comparison: Comparison) -> tuple[LearnerAggregate, ...]:
     for row in comparison.rows:
         if row.role == "learner" and row.each_seed and row.spread > 0:
             groups.setdefault((row.policy, tuple(row.settings.items())), []).append(row)
-    found = [
+    aggregates = [
         _aggregate(policy, dict(settings), rows, comparison.level)
         for (policy, settings), rows in groups.items()
         if len({row.source for row in rows}) > 1
     ]
-    return tuple(sorted(found, key=lambda one: -one.score.value))
+    return tuple(sorted(aggregates, key=lambda one: -one.score.value))
 
 
 def _aggregate(
@@ -99,5 +99,5 @@ def _aggregate(
 def _score(scores: np.ndarray, level: float) -> Estimate:
     if len(scores) < 2:
         return Estimate(float(interquartile_mean(scores)), math.nan, math.nan)
-    found = stratified_bootstrap_interval(scores, jax.random.key(_SEED), level=level)
-    return Estimate(float(found.estimate), float(found.low), float(found.high))
+    interval = stratified_bootstrap_interval(scores, jax.random.key(_SEED), level=level)
+    return Estimate(float(interval.estimate), float(interval.low), float(interval.high))

@@ -54,11 +54,11 @@ def write_benchmark(folder: Path, benchmark: Benchmark) -> list[Path]:
     Raises:
         OSError: If one cannot be written.
     """
-    tables, told = benchmark_tables(benchmark), notes(benchmark)
+    tables, remarks = benchmark_tables(benchmark), notes(benchmark)
     content = {
         ".txt": benchmark_text(benchmark) + "\n",
-        ".md": "\n".join([rendered(tables, ".md"), *(f"- {note}" for note in told), ""]),
-        ".tex": "\n".join([rendered(tables, ".tex"), *(f"% {note}" for note in told), ""]),
+        ".md": "\n".join([rendered(tables, ".md"), *(f"- {note}" for note in remarks), ""]),
+        ".tex": "\n".join([rendered(tables, ".tex"), *(f"% {note}" for note in remarks), ""]),
         ".csv": rows_csv(benchmark.rows),
         ".json": json.dumps(benchmark_to_json(benchmark), indent=1) + "\n",
     }

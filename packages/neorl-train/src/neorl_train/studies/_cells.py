@@ -80,11 +80,11 @@ class SweepFile:
         Raises:
             InputError: If a combination is no valid configuration; the value is named.
         """
-        found: dict[str, Cell] = {}
+        cells: dict[str, Cell] = {}
         for values in itertools.product(*self.grid.values()):
             cell = self.cell(dict(zip(self.grid, values, strict=True)))
-            found.setdefault(cell.name, cell)
-        return list(found.values())
+            cells.setdefault(cell.name, cell)
+        return list(cells.values())
 
     def cell(self, values: Mapping[str, Any]) -> Cell:
         """One configuration.

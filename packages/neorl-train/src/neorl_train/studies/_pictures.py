@@ -111,7 +111,7 @@ def _write_png(path: Path, shown: Sequence[Shown], learners: Sequence[str]) -> N
 def _page(
     title: str,
     tables: Sequence[Table],
-    told: Sequence[str],
+    remarks: Sequence[str],
     shown: Sequence[Shown],
     learners: Sequence[str],
 ) -> str:
@@ -125,7 +125,7 @@ def _page(
     missing = []
     if not _style.installed():
         missing = [paragraph(f"Pictures need matplotlib: {_style.EXTRA}", class_="note")]
-    content = joined([*missing, *(_table(one) for one in tables), bullets(list(told))])
+    content = joined([*missing, *(_table(one) for one in tables), bullets(list(remarks))])
     return document(title, header, [*pictures, ("tables", "Tables", content)])
 
 

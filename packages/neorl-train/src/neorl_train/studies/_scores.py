@@ -171,20 +171,22 @@ def joined(parts: Sequence[Measured]) -> Measured:
     )
 
 
-def means_of(found: Sequence[Measured], level: float) -> list[tuple[Estimate, Estimate, Estimate]]:
+def means_of(
+    measured: Sequence[Measured], level: float
+) -> list[tuple[Estimate, Estimate, Estimate]]:
     """Mean score, return and gain of every policy.
 
-    With several seeds both seeds and starts count as drawn anew. Policies with one row and equally
-    many starts are drawn together.
+    With several seeds, the intervals resample both seeds and starts. Policies with one seed and
+    the same number of starts are resampled together.
 
     Args:
-        found: Policies of one task.
+        measured: Policies of one task.
         level: Confidence level of the intervals.
 
     Returns:
-        Score, return and gain; NaN where one is not known.
+        Score, return and gain of every policy; NaN where a value is unknown.
     """
-    samples = [(one.scores, one.returns, one.gains) for one in found]
+    samples = [(one.scores, one.returns, one.gains) for one in measured]
     means: dict[int, tuple[Estimate, ...]] = {}
     alone: dict[int, list[int]] = {}
     for i, parts in enumerate(samples):
@@ -197,7 +199,7 @@ def means_of(found: Sequence[Measured], level: float) -> list[tuple[Estimate, Es
         estimates = mean_estimates(columns, level=level)
         for place, i in enumerate(members):
             means[i] = tuple(estimates[3 * place : 3 * place + 3])
-    return [(means[i][0], means[i][1], means[i][2]) for i in range(len(found))]
+    return [(means[i][0], means[i][1], means[i][2]) for i in range(len(measured))]
 
 
 def over_seeds(values: Float[np.ndarray, " seed"], level: float) -> Estimate:
@@ -205,8 +207,8 @@ def over_seeds(values: Float[np.ndarray, " seed"], level: float) -> Estimate:
     if len(values) < 2:
         return Estimate(float(values[0]), math.nan, math.nan)
     with jax.enable_x64(True):
-        found = student_interval(np.asarray(values, np.float64), level=level)
-        return Estimate(float(np.mean(values)), float(found.low), float(found.high))
+        interval = student_interval(np.asarray(values, np.float64), level=level)
+        return Estimate(float(np.mean(values)), float(interval.low), float(interval.high))
 
 
 def _seed(name: str) -> int:

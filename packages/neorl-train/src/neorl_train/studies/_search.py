@@ -186,15 +186,15 @@ def _study(directory: Path, how: Search) -> tuple[Any, Any]:
     study = optuna.create_study(
         storage=storage, study_name="search", direction="maximize", load_if_exists=True
     )
-    told = {"space": how.space, "seed": how.seed}
+    settings = {"space": how.space, "seed": how.seed}
     if how.batch > 1:  # searches of before there were batches go on
-        told["batch"] = how.batch
-    if study.user_attrs and study.user_attrs.get("search") != told:
+        settings["batch"] = how.batch
+    if study.user_attrs and study.user_attrs.get("search") != settings:
         raise InputError(
             f"{directory} holds a search over another space, with another seed or batch; choose "
             "another folder with --output"
         )
-    study.set_user_attr("search", told)
+    study.set_user_attr("search", settings)
     return study, optuna
 
 

@@ -41,7 +41,7 @@ def require_finite_metrics(
     for i, (seed, one) in enumerate(zip(seeds, metrics, strict=True)):
         for metric, value in one.items():
             if not math.isfinite(value):
-                tensors = _said(_not_finite(snapshot(), i))
+                tensors = _listed(_not_finite(snapshot(), i))
                 _refuse(name, f"{metric} of seed {seed} is {value}{tensors}", step, checkpoints)
 
 
@@ -60,9 +60,9 @@ def require_finite_states(
         InputError: As :func:`require_finite_metrics`.
     """
     for i, seed in enumerate(seeds):
-        if found := _not_finite(snapshot, i):
-            of, *others = found
-            _refuse(name, f"{of} of seed {seed}{_said(others)} is not finite", step, checkpoints)
+        if nonfinite := _not_finite(snapshot, i):
+            of, *others = nonfinite
+            _refuse(name, f"{of} of seed {seed}{_listed(others)} is not finite", step, checkpoints)
 
 
 def _not_finite(snapshot: Any, i: int) -> list[str]:
@@ -75,20 +75,20 @@ def _not_finite(snapshot: Any, i: int) -> list[str]:
     ]
 
 
-def _said(tensors: list[str]) -> str:
+def _listed(tensors: list[str]) -> str:
     if not tensors:
         return ""
     more = len(tensors) - NAMED
     return f" (and so {', '.join(tensors[:NAMED])}{f' and {more} more' if more > 0 else ''})"
 
 
-def _refuse(name: str, what: str, step: int, checkpoints: AnyCheckpoints) -> NoReturn:
+def _refuse(name: str, fault: str, step: int, checkpoints: AnyCheckpoints) -> NoReturn:
     left = "no checkpoint was kept"
     if checkpoints is not None:
         checkpoints.wait()
         steps = checkpoints.steps()
         left = f"the last good checkpoint is of update {steps[-1]}" if steps else left
     raise InputError(
-        f"{name} diverged: {what} at update {step}; {left}; lower its learning rates, or scale the "
-        "reward"
+        f"{name} diverged: {fault} at update {step}; {left}; lower its learning rates, or scale "
+        "the reward"
     )

@@ -340,12 +340,16 @@ class _Loop:
 
     def _finish_validation(self) -> None:
         if self.pending is not None:
-            (step, found), self.pending = self.pending, None
-            self.watcher.validated(step, self._on_host(step, found))
+            (step, metrics), self.pending = self.pending, None
+            self.watcher.validated(step, self._on_host(step, metrics))
 
-    def _on_host(self, step: int, found: list[dict[str, jax.Array]]) -> list[dict[str, float]]:
+    def _on_host(
+        self, step: int, metrics_of_seeds: list[dict[str, jax.Array]]
+    ) -> list[dict[str, float]]:
         """Waits for metrics; refuses those that are not finite."""
-        metrics = [{name: float(x) for name, x in one.items()} for one in jax.device_get(found)]
+        metrics = [
+            {name: float(x) for name, x in one.items()} for one in jax.device_get(metrics_of_seeds)
+        ]
         seeds, snapshot = self.parallel.seeds, self.parallel.snapshot
         require_finite_metrics(self.name, seeds, step, metrics, snapshot, self.checkpoints)
         return metrics

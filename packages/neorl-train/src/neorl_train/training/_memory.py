@@ -117,13 +117,13 @@ def available(device: Any) -> tuple[float, str]:
 
 def machine_memory() -> float:
     """Bytes of memory of this machine, or of its container; infinite where that is unknown."""
-    found = math.inf
+    available = math.inf
     with contextlib.suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
-        found = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        available = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for limit in CGROUP_LIMITS:
         with contextlib.suppress(OSError, ValueError):
-            found = min(found, float(limit.read_text()))
-    return found
+            available = min(available, float(limit.read_text()))
+    return available
 
 
 def require_room(name: str, memory: TrainingMemory, most: float) -> None:

@@ -43,14 +43,14 @@ def leads() -> bool:
 
 
 @contextlib.contextmanager
-def all_or_none(what: str) -> Iterator[None]:
-    """What all processes do at once: where one of them fails, none goes on.
+def all_or_none(action: str) -> Iterator[None]:
+    """Runs a block in all processes at once; if one of them fails, all of them stop.
 
     Args:
-        what: What is done, as an infinitive.
+        action: What the block does, as an infinitive for the message.
 
     Raises:
-        InputError: In those that did not fail themselves, naming the process that did.
+        InputError: In the processes that did not fail themselves; it names the one that did.
     """
     if not several():
         yield
@@ -64,20 +64,20 @@ def all_or_none(what: str) -> Iterator[None]:
         raise
     failed = np.flatnonzero(_gathered(np.array([FINE])).ravel() == FAILED)
     if failed.size:
-        raise InputError(f"process {failed[0]} could not {what}; its own message says why")
+        raise InputError(f"process {failed[0]} could not {action}; its own message says why")
 
 
 @contextlib.contextmanager
 def lost_in_one_line(then: str) -> Iterator[None]:
-    """An error of the connection to another process becomes one line.
+    """Turns an error of the connection to another process into one line.
 
-    Where one such block is in another, the outer one says what to do.
+    If such blocks are nested, the message takes its advice from the outer one.
 
     Args:
-        then: What to do.
+        then: What the user should do next.
 
     Raises:
-        LostProcessError: Naming what was seen of it.
+        LostProcessError: With the first characters of the original error.
     """
     try:
         yield
@@ -89,15 +89,15 @@ def lost_in_one_line(then: str) -> Iterator[None]:
         raise LostProcessError(one_line(error)[:120], then) from None
 
 
-def require_equal(text: str, what: str) -> None:
-    """Refuses processes that do not mean the same.
+def require_equal(text: str, quantity: str) -> None:
+    """Refuses processes that hold different values.
 
     Args:
-        text: What this one has, such as a content hash.
-        what: What it is.
+        text: The value of this process, such as a content hash.
+        quantity: Name of the value for the message.
 
     Raises:
-        InputError: In all processes, naming the first that differs from process 0.
+        InputError: In all processes; it names the first that differs from process 0.
     """
     if not several():
         return
@@ -106,7 +106,8 @@ def require_equal(text: str, what: str) -> None:
     different = np.flatnonzero((everyone != everyone[0]).any(axis=1))
     if different.size:
         raise InputError(
-            f"process {different[0]} has another {what} than process 0; give all of them the same"
+            f"process {different[0]} has another {quantity} than process 0; give all of them the "
+            "same"
         )
 
 
@@ -163,11 +164,11 @@ class LeaderCheckpoints:
     def restore(self, template: Any) -> Restored | None:
         """As :meth:`Checkpoints.restore`, in all processes."""
         with all_or_none("restore the checkpoint"):
-            found = None if self._own is None else self._own.restore(template)
-        step = int(_bytes_of_leader(str(-1 if found is None else found.step).encode()))
+            restored = None if self._own is None else self._own.restore(template)
+        step = int(_bytes_of_leader(str(-1 if restored is None else restored.step).encode()))
         if step < 0:
             return None
-        leaves, structure = jax.tree.flatten(template if found is None else found.tree)
+        leaves, structure = jax.tree.flatten(template if restored is None else restored.tree)
         arrays = [np.asarray(leaf) for leaf in leaves]
         received = _bytes_of_leader(b"".join(array.tobytes() for array in arrays))
         values, place = [], 0

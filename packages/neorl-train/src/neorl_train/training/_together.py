@@ -186,11 +186,11 @@ def _feeds(
     feeds: list[Feed] = []
     for learner in learners:
         tables = log_tables(learner, data.spec, data.rows_for(learner))
-        found = next((feed for known, feed in made if _equal(known, tables)), None)
-        if found is None:
-            found = MemoryFeed(learner, data, devices, tables=tables)
-            made.append((tables, found))
-        feeds.append(found)
+        feed_of_tables = next((feed for known, feed in made if _equal(known, tables)), None)
+        if feed_of_tables is None:
+            feed_of_tables = MemoryFeed(learner, data, devices, tables=tables)
+            made.append((tables, feed_of_tables))
+        feeds.append(feed_of_tables)
     return feeds
 
 

@@ -75,8 +75,8 @@ class Verdict:
 
     def __repr__(self) -> str:
         """The answer, its sentence, and a line for every clause."""
-        told = self.sentence.partition(": ")[0] if self.clauses else self.sentence
-        return "\n".join([f"{self.answer.upper()}  {told}", *clause_lines(self)])
+        headline = self.sentence.partition(": ")[0] if self.clauses else self.sentence
+        return "\n".join([f"{self.answer.upper()}  {headline}", *clause_lines(self)])
 
 
 def clause_lines(verdict: Verdict) -> list[str]:
@@ -278,10 +278,10 @@ def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
     clauses = []
     for cell, theirs in zip(row.costs, beside.costs, strict=True):
         if not limit_kind(cell.per).bounds_largest:
-            what = f"over the limit of {cell.name}"
+            violation = f"over the limit of {cell.name}"
             shares = cell.violating, theirs.violating.value
             name = f"{cell.name}, single episodes"
-            clauses.append(_share_clause(name, what, shares, theirs.violations, row, tables))
+            clauses.append(_share_clause(name, violation, shares, theirs.violations, row, tables))
     if row.trips is not None and beside.trips is not None and (row.n_trips or beside.n_trips):
         shares = row.trips, beside.trips.value
         clauses.append(_share_clause("trips", "that tripped", shares, beside.n_trips, row, tables))
@@ -314,7 +314,7 @@ def _acted_clauses(row: PolicyRow) -> list[Clause]:
 
 def _share_clause(
     name: str,
-    what: str,
+    violation: str,
     shares: tuple[Estimate, float],
     their_count: int,
     row: PolicyRow,
@@ -326,7 +326,7 @@ def _share_clause(
     holds = bool(share.high <= limit)
     return Clause(
         name=name,
-        statistic=f"episodes {what}, of {row.n_episodes} paired episodes; {tables.reference}: "
+        statistic=f"episodes {violation}, of {row.n_episodes} paired episodes; {tables.reference}: "
         f"{their_count}",
         value=share.value,
         low=share.low,
@@ -336,7 +336,7 @@ def _share_clause(
         limit=limit,
         unit="1",
         holds=holds,
-        sentence=f"the upper bound of the episodes {what}, {number(100 * share.high)} %, "
+        sentence=f"the upper bound of the episodes {violation}, {number(100 * share.high)} %, "
         f"{'is' if holds else 'is not'} within {number(100 * limit)} %: the "
         f"{number(100 * theirs)} % of {tables.reference} and a margin of "
         f"{number(100 * tables.episode_margin)} %",

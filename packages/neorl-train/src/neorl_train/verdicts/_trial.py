@@ -37,7 +37,7 @@ class LogPrediction:
     rule: ChoiceRule
 
 
-def trial_verdict(tables: ResultTables, found: LogPrediction) -> Verdict:
+def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     """Whether a candidate that nobody may run yet is worth a trial.
 
     ``worth a trial`` if the model repeats the return of what runs today, the lower bound of the
@@ -48,34 +48,34 @@ def trial_verdict(tables: ResultTables, found: LogPrediction) -> Verdict:
 
     Args:
         tables: Tables of the log.
-        found: What the model predicts.
+        forecast: What the plant model predicts from the log.
 
     Returns:
         The verdict with its clauses. It is no permission to deploy.
     """
     clauses = (
-        _trust_clause(tables, found),
-        _gain_clause(tables, found),
-        *_cost_clauses(tables, found.prediction),
-        _support_clause(found),
+        _trust_clause(tables, forecast),
+        _gain_clause(tables, forecast),
+        *_cost_clauses(tables, forecast.prediction),
+        _support_clause(forecast),
     )
     failed = [clause for clause in clauses if not clause.holds]
-    one = found.prediction
+    one = forecast.prediction
     lost = one.gain + (one.gain - one.low) < 0
     over = any(clause.name in _names(tables) for clause in failed)
     answer: Answer = TRIAL if not failed else REFUSE if lost or over else UNKNOWN
-    told = "; ".join(clause.sentence for clause in failed or clauses)
+    reasons = "; ".join(clause.sentence for clause in failed or clauses)
     opening = {
         TRIAL: f"{one.name} is worth a trial, as far as the log tells",
         REFUSE: f"{one.name} should not be deployed",
         UNKNOWN: f"Cannot tell whether {one.name} is better",
     }[answer]
-    closing = _plan(tables, found) if answer == TRIAL else _missing(failed)
+    closing = _plan(tables, forecast) if answer == TRIAL else _missing(failed)
     return Verdict(
         answer=answer,
-        sentence=f"{opening}: {told}. {closing}".rstrip(),
+        sentence=f"{opening}: {reasons}. {closing}".rstrip(),
         candidate=tables.candidate,
-        reference=found.incumbent,
+        reference=forecast.incumbent,
         rule="predicted by a plant model learned from the log: the model repeats what runs today, "
         "gain above zero, every cost within its limit, inside what the log has seen",
         clauses=clauses,
@@ -87,14 +87,14 @@ def _names(tables: ResultTables) -> set[str]:
     return {channel.name for channel in tables.spec.cost}
 
 
-def _trust_clause(tables: ResultTables, found: LogPrediction) -> Clause:
-    error, limit = abs(found.replayed - found.logged), TRUST * found.scale
+def _trust_clause(tables: ResultTables, forecast: LogPrediction) -> Clause:
+    error, limit = abs(forecast.replayed - forecast.logged), TRUST * forecast.scale
     holds = bool(error <= limit)
     unit = tables.reward_unit
     return Clause(
         name="model",
-        statistic=f"difference of the predicted return of {found.incumbent} to the logged one, "
-        f"mean over {found.prediction.episodes} episodes that the model was not fitted to",
+        statistic=f"difference of the predicted return of {forecast.incumbent} to the logged one, "
+        f"mean over {forecast.prediction.episodes} episodes that the model was not fitted to",
         value=error,
         low=error,
         high=error,
@@ -103,18 +103,18 @@ def _trust_clause(tables: ResultTables, found: LogPrediction) -> Clause:
         limit=limit,
         unit=unit,
         holds=holds,
-        sentence=f"the model predicts {quantity(found.replayed, unit)} of {found.incumbent}, the "
-        f"log shows {quantity(found.logged, unit)}, {'within' if holds else 'not within'} "
-        f"{quantity(limit, unit)}",
+        sentence=f"the model predicts {quantity(forecast.replayed, unit)} of {forecast.incumbent}, "
+        f"the log shows {quantity(forecast.logged, unit)}, "
+        f"{'within' if holds else 'not within'} {quantity(limit, unit)}",
     )
 
 
-def _gain_clause(tables: ResultTables, found: LogPrediction) -> Clause:
-    one, least = found.prediction, found.rule.least_gain * found.scale
+def _gain_clause(tables: ResultTables, forecast: LogPrediction) -> Clause:
+    one, least = forecast.prediction, forecast.rule.least_gain * forecast.scale
     holds = bool(one.low > least)
     return Clause(
         name="return",
-        statistic=f"predicted gain in return over {found.incumbent}, mean over {one.episodes} "
+        statistic=f"predicted gain in return over {forecast.incumbent}, mean over {one.episodes} "
         "replayed episodes and the networks of the model",
         value=one.gain,
         low=one.low,
@@ -124,7 +124,7 @@ def _gain_clause(tables: ResultTables, found: LogPrediction) -> Clause:
         limit=least,
         unit=tables.reward_unit,
         holds=holds,
-        sentence=f"the lower bound of its predicted gain over {found.incumbent}, "
+        sentence=f"the lower bound of its predicted gain over {forecast.incumbent}, "
         f"{quantity(one.low, tables.reward_unit)}, {'is' if holds else 'is not'} above "
         f"{quantity(least, tables.reward_unit)}",
     )
@@ -155,8 +155,8 @@ def _cost_clauses(tables: ResultTables, one: Prediction) -> list[Clause]:
     return clauses
 
 
-def _support_clause(found: LogPrediction) -> Clause:
-    one, rule = found.prediction, found.rule
+def _support_clause(forecast: LogPrediction) -> Clause:
+    one, rule = forecast.prediction, forecast.rule
     limit = rule.outside * one.outside_incumbent + rule.slack
     holds = bool(one.outside <= limit)
     return Clause(
@@ -172,16 +172,16 @@ def _support_clause(found: LogPrediction) -> Clause:
         holds=holds,
         sentence=f"it {'stays' if holds else 'does not stay'} where the log has been: "
         f"{number(one.outside)} standard deviations a step outside, "
-        f"{number(one.outside_incumbent)} with {found.incumbent}",
+        f"{number(one.outside_incumbent)} with {forecast.incumbent}",
     )
 
 
-def _plan(tables: ResultTables, found: LogPrediction) -> str:
-    gain = max(found.prediction.low, 1e-300)
-    episodes = math.ceil(2 * (POWER * found.scale / gain) ** 2)
+def _plan(tables: ResultTables, forecast: LogPrediction) -> str:
+    gain = max(forecast.prediction.low, 1e-300)
+    episodes = math.ceil(2 * (POWER * forecast.scale / gain) ** 2)
     return (
         "Run it in shadow first, then with bounded authority in turns with "
-        f"{found.incumbent}; stop where a limit is broken more often than with it. About "
+        f"{forecast.incumbent}; stop where a limit is broken more often than with it. About "
         f"{episodes} episodes of each show a gain of {quantity(gain, tables.reward_unit)} four "
         "times in five."
     )

@@ -72,10 +72,10 @@ def command(arguments: list[str]) -> None:
     from neorl_envs.plants import PLANTS
 
     if name in PLANTS:
-        tables, rows, said = _of_plant(name, options)
+        tables, rows, notes = _of_plant(name, options)
     else:
-        tables, rows, said = _of_log(Path(name), options)
-    _print(tables, rows, said, options)
+        tables, rows, notes = _of_log(Path(name), options)
+    _print(tables, rows, notes, options)
 
 
 def _check(options: BaselineOptions) -> None:
@@ -140,7 +140,7 @@ def _of_log(path: Path, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
     return [shadow_table(scored, path.name)], scored, words
 
 
-def _print(tables: Any, rows: Any, said: list[str], options: BaselineOptions) -> None:
+def _print(tables: Any, rows: Any, notes: list[str], options: BaselineOptions) -> None:
     from neorl_core.infrastructure import head, write_text
     from neorl_train.results._json import to_plain
     from neorl_train.studies._benchmark_tables import rows_csv
@@ -148,8 +148,8 @@ def _print(tables: Any, rows: Any, said: list[str], options: BaselineOptions) ->
 
     run = isinstance(rows, tuple)
     plain = {"rows": to_plain(rows)} if run else to_plain(rows)
-    content = json.dumps({**head("baselines", 1), **plain, "notes": said}, indent=1)
-    print(content if options.json else "\n".join([rendered(tables, ".txt"), *said]))
+    content = json.dumps({**head("baselines", 1), **plain, "notes": notes}, indent=1)
+    print(content if options.json else "\n".join([rendered(tables, ".txt"), *notes]))
     if not options.output:
         return
     path = Path(options.output)

@@ -16,15 +16,15 @@ def command(arguments: list[str]) -> None:
     reporter = Reporter(quiet=flags.quiet)
     if folder is None:
         folder = new_federation(plan, file, reporter)
-    said = carry_federation(folder, plan, reporter, timings)
+    sentence = carry_federation(folder, plan, reporter, timings)
     if flags.json:
         sites = {
             path.name: run_results(RunDirectory(path.absolute()))
             for path in sorted((folder / "sites").iterdir())
         }
-        print_json("federation", {"folder": str(folder), "sentence": said, "sites": sites})
+        print_json("federation", {"folder": str(folder), "sentence": sentence, "sites": sites})
         return
-    print(said)
+    print(sentence)
     if flags.timings:
         print(timings.table())
     print(f"left in {folder}; every site is a run: `neorl-train inspect {folder}/sites/NAME`")

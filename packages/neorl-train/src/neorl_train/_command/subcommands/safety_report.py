@@ -78,21 +78,23 @@ def command(arguments: list[str]) -> None:
     """
     options = _read(arguments)
     subject = read_subject(named_run(options.subject), options.policy)
-    found = _assessed(subject, options)
-    page = write_safety_report(found, options.out or subject.run / DIRECTORY)
+    assessment = _assessed(subject, options)
+    page = write_safety_report(assessment, options.out or subject.run / DIRECTORY)
     if options.json:
-        print_json("safety-report", {**assessment_to_json(found), "page": str(page.absolute())})
+        print_json(
+            "safety-report", {**assessment_to_json(assessment), "page": str(page.absolute())}
+        )
         sys.stdout.flush()
-        if found.broken:
+        if assessment.broken:
             sys.exit(BROKEN)
         return
-    print(headline(found))
-    for one in found.constraints:
-        told = ", ".join(f"{label} {part.episodes}" for label, part in one.found.items())
-        print(f"  {one.tier:<10} {one.name:<28} episodes with a violation: {told}")
+    print(headline(assessment))
+    for one in assessment.constraints:
+        counts = ", ".join(f"{label} {part.episodes}" for label, part in one.violations.items())
+        print(f"  {one.tier:<10} {one.name:<28} episodes with a violation: {counts}")
     print(f"report: {page.absolute()}")
     sys.stdout.flush()
-    if found.broken:
+    if assessment.broken:
         sys.exit(BROKEN)
 
 

@@ -169,8 +169,8 @@ def _tables(
     comparison = compare_runs(sorted(runs))
     aggregates = aggregate(comparison)
     if options.json:
-        found = comparison_to_json(comparison, aggregates)
-        print(json.dumps({**found, "failed": list(failed)}, indent=1))
+        document = comparison_to_json(comparison, aggregates)
+        print(json.dumps({**document, "failed": list(failed)}, indent=1))
     else:
         print(comparison_text(comparison, aggregates))
     for suffix in (".md", ".csv", ".json"):

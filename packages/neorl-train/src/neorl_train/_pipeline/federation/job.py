@@ -104,7 +104,7 @@ def carry_federation(
         except InterruptedRunError as error:
             raise InterruptedRunError(error.signal_number, continue_line(folder)) from None
     for name, (run, site) in runs.items():
-        own = {seed: found[name] for seed, found in policies.items()}
+        own = {seed: of_seed[name] for seed, of_seed in policies.items()}
         kind = FederatedSite(own)
         if is_complete(run):
             continue
@@ -185,7 +185,7 @@ def _trained(
     """The policies of every site that the rounds came to, by seed."""
     config = next(iter(runs.values()))[1].config
     hashes = {name: run.record()["dataset"]["content_hash"] for name, (run, _) in runs.items()}
-    records, found = Records(folder / ROUNDS), {}
+    records, policies = Records(folder / ROUNDS), {}
     try:
         for seed in plan.seeds:
             identity = {
@@ -206,10 +206,10 @@ def _trained(
                 )  # fmt: skip
             reporter.end()
             stop.check()
-            found[seed] = result.policies
+            policies[seed] = result.policies
     finally:
         records.close()
-    return found
+    return policies
 
 
 def _decisive(plan: FederationPlan) -> dict[str, Any]:

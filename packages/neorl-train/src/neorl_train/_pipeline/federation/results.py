@@ -27,13 +27,13 @@ def federation_results(
     Returns:
         Text for people, and the document.
     """
-    found = {name: _site(plan.algorithm, run) for name, run in sites.items()}
+    site_results = {name: _site(plan.algorithm, run) for name, run in sites.items()}
     document: dict[str, Any] = {
         "algorithm": plan.algorithm,
         "rule": plan.settings.federation.rule,
         "rounds": plan.settings.federation.rounds,
         "seeds": list(plan.seeds),
-        "sites": found,
+        "sites": site_results,
         "messages": _messages(rounds),
         "outcomes": _outcomes(rounds),
     }
@@ -48,7 +48,7 @@ def federation_results(
             ),
             "delta": privacy.delta,
         }
-    means = _means(found)
+    means = _means(site_results)
     if means:
         document["mean_of_sites"] = means
     return "\n".join(_words(document)), document
@@ -97,9 +97,9 @@ def _gain(evaluation: Evaluation, ours: str, theirs: str) -> dict[str, float]:
     return {"mean": float(paired.mean()), "standard_error": error}
 
 
-def _means(found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    with_plant = [site for site in found.values() if "returns" in site]
-    if len(with_plant) < len(found):
+def _means(site_results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    with_plant = [site for site in site_results.values() if "returns" in site]
+    if len(with_plant) < len(site_results):
         return {}
     gains = [site["gain"] for site in with_plant]
     return {
@@ -137,15 +137,15 @@ def _outcomes(rounds: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
 def _words(document: Mapping[str, Any]) -> list[str]:
     lines = [f"{document['algorithm']} by {document['rule']}, {document['rounds']} rounds"]
     for name, site in document["sites"].items():
-        told = f"  {name}: {site['rows']} rows, {site['verdict']}"
+        line = f"  {name}: {site['rows']} rows, {site['verdict']}"
         if "returns" in site:
             gain = site["gain"]
-            told += (
+            line += (
                 f"; return {site['returns']['federated']:.4g} together, "
                 f"{site['returns']['local']:.4g} alone "
                 f"({gain['mean']:+.3g} ± {gain['standard_error']:.2g} paired)"
             )
-        lines.append(told)
+        lines.append(line)
         odd = {k: n for k, n in document["outcomes"].get(name, {}).items() if k != "answered"}
         if odd:
             lines.append("    rounds: " + ", ".join(f"{n} {kind}" for kind, n in odd.items()))

@@ -127,9 +127,9 @@ def guard_facts(inputs: Inputs) -> Html:
     fallback = str(inputs.record.get("fallback", ""))
     if fallback:
         parts.append(paragraph(f"Fallback, where the policy cannot act: {fallback}."))
-    said = [str(sentence) for sentence in inputs.record.get("supervision", [])]
-    if said:
-        parts += [paragraph("Monitors and supervision:"), bullets(said)]
+    sentences = [str(sentence) for sentence in inputs.record.get("supervision", [])]
+    if sentences:
+        parts += [paragraph("Monitors and supervision:"), bullets(sentences)]
     parts.append(_monitors(inputs))
     replaced = [str(sentence) for sentence in inputs.record.get("replaced_limits", [])]
     if replaced:

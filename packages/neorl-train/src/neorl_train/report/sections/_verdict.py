@@ -142,6 +142,6 @@ def tiles(inputs: Inputs) -> Html:
     ]
     return tag(
         "div",
-        *(tag("div", tag("strong", value), tag("span", what)) for value, what in facts),
+        *(tag("div", tag("strong", value), tag("span", label)) for value, label in facts),
         class_="tiles",
     )
