@@ -19,8 +19,8 @@ class NotDeployable(DeployError):  # noqa: N818 - an outcome, not a fault
     exit_code: ClassVar[int] = 3
 
 
-def missing_extra(what: str, extra: str, error: ImportError) -> DeployError:
+def missing_extra(feature: str, extra: str, error: ImportError) -> DeployError:
     """The error to raise where an optional dependency is not installed."""
     return DeployError(
-        f'{what} needs {error.name}, which is not installed: pip install "neorl-deploy[{extra}]"'
+        f'{feature} needs {error.name}, which is not installed: pip install "neorl-deploy[{extra}]"'
     )

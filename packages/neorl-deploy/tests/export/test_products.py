@@ -19,8 +19,8 @@ def test_a_product_of_stacks_is_that_of_jax(over):
         return (jnp.einsum(over, left, right),)
 
     expected = np.einsum(over, LEFT, RIGHT)
-    found = prepared(listed(product, INPUTS))(LEFT, RIGHT)[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    actual = prepared(listed(product, INPUTS))(LEFT, RIGHT)[0]
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_product_over_two_axes_has_no_such_form():

@@ -36,8 +36,8 @@ def test_what_was_decided_is_decided_again_to_the_same_bits(driven, fresh):
     result = replayed(driven, fresh.bundle, runtime=fresh)
     assert result.decisions == 48
     assert result.differ == ()
-    told = [r["carry"] is not None for r, _ in records(driven) if r["kind"] == "cycle"]
-    assert 4 <= sum(told) <= 14  # orders, restarts and the first of each file
+    with_carry = [r["carry"] is not None for r, _ in records(driven) if r["kind"] == "cycle"]
+    assert 4 <= sum(with_carry) <= 14  # orders, restarts and the first of each file
 
 
 def test_a_loop_by_numpy_alone_is_decided_again_in_the_form_that_decided(make, fresh, tmp_path):
@@ -74,13 +74,13 @@ def test_another_decision_and_another_bundle_are_noticed(driven, fresh, make, tm
 
 def test_verify_tells_a_log_from_a_bundle(driven, exported, capsys, monkeypatch):
     assert main(["verify", str(driven.parent)]) == 0
-    said = capsys.readouterr().out
-    assert "records in" in said
-    head = said.split("head ")[1].split()[0]
+    output = capsys.readouterr().out
+    assert "records in" in output
+    head = output.split("head ")[1].split()[0]
     assert main(["verify", str(driven), "--decided-by", str(exported), "--head", head]) == 0
-    said = capsys.readouterr().out
-    assert "48 decisions were made again, to the same bits" in said
-    assert "up to the record that you noted" in said
+    output = capsys.readouterr().out
+    assert "48 decisions were made again, to the same bits" in output
+    assert "up to the record that you noted" in output
     path = next(driven.glob("*.jsonl"))
     path.write_bytes(path.read_bytes().replace(b"operator 7", b"operator 8"))
     assert main(["verify", str(driven)]) == 2

@@ -99,8 +99,8 @@ def test_a_policy_that_turns_bad_in_its_turn_is_rolled_back_by_itself(tank, roll
     acting = Mode.FALLBACK if rollback == "fallback" else Mode.SHADOW
     assert {cycle.mode for cycle in tank.cycles[-140:]} == {acting}
     assert all(0.4 < level < 1.75 for level in tank.levels[-50:])
-    said = [note for cycle in tank.cycles for note in cycle.notes if "rolled back" in note]
-    assert len(said) == 1
+    notes = [note for cycle in tank.cycles for note in cycle.notes if "rolled back" in note]
+    assert len(notes) == 1
 
 
 def test_a_policy_that_turns_bad_with_full_authority_is_rolled_back_too(tank, rollout):
@@ -201,12 +201,12 @@ def test_what_protects_the_plant_is_not_bounded(runtime):
     mine=st.integers(0, 30), other=st.integers(0, 30), a=st.integers(30, 90), b=st.integers(30, 90)
 )
 def test_the_chance_is_that_of_scipy(mine, other, a, b):
-    found = chance_of_more(Count(a, mine, 0), Count(b, other, 0))
+    actual = chance_of_more(Count(a, mine, 0), Count(b, other, 0))
     if mine + other == 0:
-        assert found == 1.0
+        assert actual == 1.0
     else:
         expected = binomtest(mine, mine + other, a / (a + b), alternative="greater").pvalue
-        assert found == pytest.approx(expected, rel=1e-9)
+        assert actual == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_draft_has_the_channels_and_the_length_that_the_verdict_asks(runtime, tmp_path):
@@ -224,8 +224,8 @@ def test_a_draft_has_the_channels_and_the_length_that_the_verdict_asks(runtime, 
     assert plan.limits["temperature"] == (300.0, 350.0)
     assert (plan.turn_steps, plan.turns) == (40, 10)
     verdict = {**manifest.document["verdict"], "sentence": "Run it. About 37 episodes of each show"}
-    asked = dataclasses.replace(manifest, document={**manifest.document, "verdict": verdict})
-    path.write_text(completed(asked))
+    with_verdict = dataclasses.replace(manifest, document={**manifest.document, "verdict": verdict})
+    path.write_text(completed(with_verdict))
     assert read_plan(path, manifest).turns == 37
 
 

@@ -57,9 +57,9 @@ def test_every_proposal_is_compared_with_what_was_done_in_its_place(watched_loop
 def test_the_command_prints_and_writes_the_numbers(watched_loop, exported, capsys, tmp_path):
     folder, _ = watched_loop
     assert main(["shadow", str(folder), str(exported)]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in ("Agreement with what was done", "Predicted benefit", "Drift", "The filter"):
-        assert words in said
+        assert words in output
     report = json.loads((folder / "shadow.json").read_text())
     assert set(report["agreement"]) == {"valve", "jacket"}
     assert main(["shadow", str(folder), str(exported)]) == 0  # made anew

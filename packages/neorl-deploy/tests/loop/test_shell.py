@@ -113,10 +113,10 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("neorl_deploy._command.loop_commands.settle_memory", lambda: None)
     assert main(["serve", str(exported), "tags.toml", "--steps", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "Running in loop, in shadow" in said
-    assert "closed\nEnded in shadow; nothing is written any more\nHead of the audit log: " in said
-    assert main(["verify", "loop", "--head", said.split()[-1]]) == 0
+    output = capsys.readouterr().out
+    assert "Running in loop, in shadow" in output
+    assert "closed\nEnded in shadow; nothing is written any more\nHead of the audit log: " in output
+    assert main(["verify", "loop", "--head", output.split()[-1]]) == 0
     assert "2 records in 1 files" in capsys.readouterr().out
     assert main(["init", str(exported), "--out", "other.toml", "--rollout", "rollout.toml"]) == 0
     plan = (tmp_path / "rollout.toml").read_text()

@@ -34,8 +34,8 @@ def model(folder):
 
 def test_rows_are_decided_as_first_steps_whatever_came_before(model, runtime):
     lost = {**ROW, "temperature": None}
-    told = {**ROW, "last_sent_valve": 40.0, "last_sent_jacket": 300.0}
-    first, second, third, again = model.predict([ROW, lost, told, ROW])
+    with_last_sent = {**ROW, "last_sent_valve": 40.0, "last_sent_jacket": 300.0}
+    first, second, third, again = model.predict([ROW, lost, with_last_sent, ROW])
     assert first == again
     assert "fallback_used" in second["flags"]
     for row, sent in ((first, LastSent.UNKNOWN), (third, np.array([40.0, 300.0]))):

@@ -60,11 +60,11 @@ class Tank:
 
         self.failing, self.clamp, self.requests = {}, None, []
         bits = [SimData(0, count=16, values=False, datatype=DataType.BITS)]
-        device = SimDevice(1, (bits, list(bits), block(), block()), action=self._asked)
+        device = SimDevice(1, (bits, list(bits), block(), block()), action=self._answer)
         self.server = ModbusTcpServer(device, address=("127.0.0.1", self.port))
         await self.server.serve_forever(background=True)
 
-    async def _asked(self, function, start, address, count, current, values):
+    async def _answer(self, function, start, address, count, current, values):
         if self.own:  # the plant itself moves its registers
             return None
         self.requests.append((function, address, count))

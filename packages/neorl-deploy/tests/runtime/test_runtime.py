@@ -54,7 +54,7 @@ def test_the_rate_counts_from_what_was_sent(runtime):
 def test_a_last_action_that_nobody_tells_never_switches_the_rate_limit_off(runtime):
     """Never told, and 5 % of the read-backs lost: no command moves faster than the limit."""
     rng = np.random.default_rng(5)
-    for told in (0.0, 0.95):
+    for share in (0.0, 0.95):
         runtime.reset()
         last, sent, moves, assumed = None, LastSent.UNKNOWN, [], 0
         for _ in range(200):
@@ -62,7 +62,7 @@ def test_a_last_action_that_nobody_tells_never_switches_the_rate_limit_off(runti
             if last is not None:
                 moves.append(np.abs(decision.action - last))
             last = decision.action
-            sent = last if rng.random() < told else LastSent.UNKNOWN
+            sent = last if rng.random() < share else LastSent.UNKNOWN
             assumed += "previous_assumed" in runtime.flag_names(decision.flags)
         assert np.max(moves, axis=0)[0] <= 0.5 * 30
         assert assumed >= 3

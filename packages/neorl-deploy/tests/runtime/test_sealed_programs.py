@@ -227,8 +227,8 @@ def test_a_verdict_other_than_deploy_is_logged_at_load_and_refused_on_request(
     assert not any("verdict" in record.getMessage() for record in caplog.records)
     with caplog.at_level(logging.WARNING, "neorl_deploy.runtime"):
         load_bundle(doubtful, self_test=False)
-    said = [record.getMessage() for record in caplog.records]
-    assert any("is 'cannot tell': it is for shadow mode only" in line for line in said)
+    messages = [record.getMessage() for record in caplog.records]
+    assert any("is 'cannot tell': it is for shadow mode only" in line for line in messages)
 
 
 def lost(runtime, decision):

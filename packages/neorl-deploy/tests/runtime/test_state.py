@@ -87,9 +87,9 @@ def test_an_emergency_stop_outlives_a_killed_process(exported, state, read):
     (second,) = killed(exported, state, "step")
     assert {"emergency_stop", "latched", "fallback_used"} <= second
     runtime = again(read, state)
-    said = [(event.what, event.reason) for event in runtime.events]
-    assert ("emergency stop", "operator 7: stop") in said
-    assert [what for what, _ in said].count("restart") == 2
+    events = [(event.what, event.reason) for event in runtime.events]
+    assert ("emergency stop", "operator 7: stop") in events
+    assert [what for what, _ in events].count("restart") == 2
     assert runtime.events[0].what == "emergency stop"
     assert "no state" in runtime.events[0].reason
 
@@ -143,8 +143,8 @@ def test_the_last_action_ages_while_no_process_runs(read, state, monkeypatch):
         decision = untold.step(MIDDLE, LastSent.UNKNOWN)
         assert ("previous_unknown" in names(untold, decision)) == unknown
         assert abs(decision.action[0] - last[0]) <= 0.5 * 30 + 1e-4  # the rate counts from it
-        told = again(read, state)
-        assert "previous_unknown" not in names(told, told.step(MIDDLE, last))
+        restarted = again(read, state)
+        assert "previous_unknown" not in names(restarted, restarted.step(MIDDLE, last))
 
 
 @pytest.mark.parametrize("reset_between", [False, True])
@@ -207,9 +207,9 @@ def test_a_disk_that_fails_takes_no_action_from_the_plant(read, state, caplog, t
     runtime._file.path, runtime._file._digest = tmp_path / "gone" / "state", b""
     decisions = drive(runtime, 3)
     assert all(np.isfinite(one.action).all() for one in decisions)
-    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(said) == 1
-    assert "cannot write the state" in said[0]
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(messages) == 1
+    assert "cannot write the state" in messages[0]
     with pytest.raises(StateError, match="cannot write the state"):
         runtime.stop("operator: the disk is full too")
     assert "emergency_stop" in names(runtime, drive(runtime, 1)[0])
@@ -274,12 +274,12 @@ def test_places_that_are_torn_or_older_do_not_count(read, state, damage):
     else:
         runtime.stop("operator: smell")
         places.write_bytes(data)
-    found = again(read, state)
+    actual = again(read, state)
     expected = {"newest": 8, "both": 0, "swapped": 9, "gone": 0, "of another state": 9}[damage]
-    assert found.events[-1].step == expected
-    assert bool(found.carry[".supervisor.stopped"]) == (damage == "of another state")
+    assert actual.events[-1].step == expected
+    assert bool(actual.carry[".supervisor.stopped"]) == (damage == "of another state")
     if expected:
-        np.testing.assert_array_equal(found.carry[".previous"], rows[expected - 1].action)
+        np.testing.assert_array_equal(actual.carry[".previous"], rows[expected - 1].action)
 
 
 def test_the_loop_of_the_readme_starts_and_never_releases_what_a_person_stopped(

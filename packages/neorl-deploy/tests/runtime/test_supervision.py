@@ -90,9 +90,9 @@ def test_the_bundle_says_its_monitors_and_what_they_promise(watched):
     read = read_bundle(watched.path)
     assert read.manifest.monitors == ("range", "full", "far", "apart")
     assert read.manifest.max_age == {"temperature": 60.0}
-    told = read.manifest.document["guard"]
-    assert [one["false_alarms"] for one in told["monitors"]] == [None, None, 0.1, 0.1]
-    assert any("disagree (iql-0, iql-1)" in sentence for sentence in told["words"])
+    guard = read.manifest.document["guard"]
+    assert [one["false_alarms"] for one in guard["monitors"]] == [None, None, 0.1, 0.1]
+    assert any("disagree (iql-0, iql-1)" in sentence for sentence in guard["words"])
     stored = json.loads(watched.files["guard.json"])
     assert len(stored["monitors"]["monitors"][2]["whitening"]) == 3
 
@@ -155,9 +155,9 @@ def test_an_emergency_stop_acts_at_once_latches_and_is_logged(acting, caplog):
     assert all(fallback_used(acting, decisions))
     assert all("emergency_stop" in acting.flag_names(one.flags) for one in decisions)
     assert not fallback_used(acting, after)[-1]
-    said = [record.getMessage() for record in caplog.records]
-    assert any("emergency stop (operator: smell of solvent)" in line for line in said)
-    assert any("release (shift leader: false smell)" in line for line in said)
+    messages = [record.getMessage() for record in caplog.records]
+    assert any("emergency stop (operator: smell of solvent)" in line for line in messages)
+    assert any("release (shift leader: false smell)" in line for line in messages)
     for empty in (acting.stop, acting.release):
         with pytest.raises(ValueError, match="say who decides this and why"):
             empty(" ")
@@ -165,11 +165,11 @@ def test_an_emergency_stop_acts_at_once_latches_and_is_logged(acting, caplog):
 
 def test_a_replay_counts_the_alarms_of_every_monitor(watched, tmp_path, log_columns, write_log):
     log = read_log(write_log(tmp_path / "log.h5", log_columns()))
-    found = replay(watched, log).report["monitors"]
-    assert list(found) == ["range", "full", "far", "apart"]
-    assert (found["range"]["episodes"], found["range"]["of_episodes"]) == (0, 5)
-    assert (found["range"]["promised"], found["far"]["promised"]) == (None, 0.1)
-    assert found["far"]["episodes"] <= 2
+    result = replay(watched, log).report["monitors"]
+    assert list(result) == ["range", "full", "far", "apart"]
+    assert (result["range"]["episodes"], result["range"]["of_episodes"]) == (0, 5)
+    assert (result["range"]["promised"], result["far"]["promised"]) == (None, 0.1)
+    assert result["far"]["episodes"] <= 2
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,10 @@ def test_health_readiness_and_description(served, runtime):
     for path in ("/health", "/ready", "/v2/health/live", "/v2/health/ready"):
         assert served.ask("GET", path, token="")[0] == 200
     assert json.loads(served.ask("GET", "/v2")[1])["name"] == "neorl-deploy"
-    said = json.loads(served.ask("GET", "/v2/models/policy")[1])
-    assert said["versions"] == [runtime.bundle.digest]
-    assert said["parameters"]["channels"]["obs"][1]["unit"] == "K"
-    assert {one["name"] for one in said["outputs"]} >= {"action", "flags", "carry"}
+    description = json.loads(served.ask("GET", "/v2/models/policy")[1])
+    assert description["versions"] == [runtime.bundle.digest]
+    assert description["parameters"]["channels"]["obs"][1]["unit"] == "K"
+    assert {one["name"] for one in description["outputs"]} >= {"action", "flags", "carry"}
     assert served.ask("GET", "/v2/models/other")[0] == 404
 
 
@@ -96,16 +96,16 @@ def test_a_sequence_over_http_is_that_of_the_runtime_to_the_bit(served, runtime)
         inputs += [] if carry is None else [tensor("carry", carry, "UINT32")]
         status, answer = served.infer(inputs, id="7")
         assert (status, answer["id"]) == (200, "7")
-        told = outputs(answer)
-        carry, sent = told["carry"], told["action"]
-        answers.append(told)
+        answered = outputs(answer)
+        carry, sent = answered["carry"], answered["action"]
+        answers.append(answered)
     runtime.go_on_from(served_fresh(served))
     last = LastSent.UNKNOWN
-    for row, told in zip(rows, answers, strict=True):
+    for row, answered in zip(rows, answers, strict=True):
         decision = runtime.step(np.array([np.nan if v is None else v for v in row]), last)
         last = decision.action
-        assert np.array(told["action"], np.float32).tobytes() == decision.action.tobytes()
-        assert told["flags"] == [decision.flags]
+        assert np.array(answered["action"], np.float32).tobytes() == decision.action.tobytes()
+        assert answered["flags"] == [decision.flags]
     names = runtime.flag_names(answers[6]["flags"][0])
     assert "fallback_used" in names
 

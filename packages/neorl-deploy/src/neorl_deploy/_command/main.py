@@ -77,9 +77,9 @@ class _Parser(argparse.ArgumentParser):
             for sub in getattr(action, "choices", {}).values():
                 words.update(sub._option_string_actions)
         near = [
-            f"; did you mean {found[0]}?"
+            f"; did you mean {close[0]}?"
             for word in message.replace("'", " ").split()
-            if (found := difflib.get_close_matches(word, words, n=1)) and word not in words
+            if (close := difflib.get_close_matches(word, words, n=1)) and word not in words
         ]
         hint = "".join(near[:1]) if "required" not in message else ""
         self.exit(2, f"neorl-deploy: {message}{hint}; see `{self.prog} --help`\n")

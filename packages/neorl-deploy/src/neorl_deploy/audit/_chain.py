@@ -180,16 +180,16 @@ def _parsed(line: bytes, before: str, where: str) -> tuple[dict[str, Any], str]:
 
 def _require_head(folder: Path, seen: dict[str, int], count: int) -> None:
     source = str(folder / HEAD)
-    said = _json(_read(folder / HEAD), source)
+    head = _json(_read(folder / HEAD), source)
     fits = (
-        isinstance(said, dict)
-        and set(said) == {"n", "hash"}
-        and seen.get(said["hash"]) == said["n"]
+        isinstance(head, dict)
+        and set(head) == {"n", "hash"}
+        and seen.get(head["hash"]) == head["n"]
     )
-    if not fits or _read(folder / HEAD) != dump_compact(said):
+    if not fits or _read(folder / HEAD) != dump_compact(head):
         raise AuditError(f"{source} names a record that is not in the log: some are missing")
-    if not count - 2 <= said["n"] < count:  # a crash may come between a record and its head
-        raise AuditError(f"{source} says {said['n']}, the last record is {count - 1}")
+    if not count - 2 <= head["n"] < count:  # a crash may come between a record and its head
+        raise AuditError(f"{source} says {head['n']}, the last record is {count - 1}")
 
 
 def _json(data: bytes, where: str) -> Any:

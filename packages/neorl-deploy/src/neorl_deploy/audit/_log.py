@@ -163,8 +163,8 @@ class AuditLog:
             raise
         self._size += len(line)
         self._head, self._n = digest, record["n"] + 1
-        said = dump_compact({"n": record["n"], "hash": digest})
-        os.pwrite(self._head_file, said, 0)
-        os.ftruncate(self._head_file, len(said))
+        head = dump_compact({"n": record["n"], "hash": digest})
+        os.pwrite(self._head_file, head, 0)
+        os.ftruncate(self._head_file, len(head))
         if durable:
             os.fsync(self._head_file)

@@ -77,11 +77,11 @@ def _require_kept(
     action = vectors["action"].astype(np.float64)
     if not np.isfinite(action).all():
         raise BundleError(f"{where} hold an action that is not finite")
-    told = np.isfinite(vectors["last_sent"])
+    known = np.isfinite(vectors["last_sent"])
     start = np.clip(
-        np.where(told, vectors["last_sent"], 0), limits["range_low"], limits["range_high"]
+        np.where(known, vectors["last_sent"], 0), limits["range_low"], limits["range_high"]
     )
-    inside = told & (start >= limits["low"]) & (start <= limits["high"])
+    inside = known & (start >= limits["low"]) & (start <= limits["high"])
     step = action - start
     largest = {name: limits[name] * manifest.dt for name in ("up", "down")}
     allowed = ROUNDING * (np.abs(action) + np.abs(start))
@@ -90,15 +90,15 @@ def _require_kept(
         | (action > limits["range_high"] + allowed),
         "leave the box": inside
         & ((action < limits["low"] - allowed) | (action > limits["high"] + allowed)),
-        "move faster than the rate": told
+        "move faster than the rate": known
         & ((step > largest["up"] + allowed) | (-step > largest["down"] + allowed)),
     }
-    for what, where_broken in broken.items():
+    for fault, where_broken in broken.items():
         if where_broken.any():
             row, i = (int(index) for index in np.argwhere(where_broken)[0])
             channel = manifest.action[i]
             raise BundleError(
-                f"{where} {what} that the bundle states: {channel.name} goes to "
+                f"{where} {fault} that the bundle states: {channel.name} goes to "
                 f"{action[row, i]:g} {channel.unit} in vector {row}; it was not exported like "
                 "this, fetch it again"
             )

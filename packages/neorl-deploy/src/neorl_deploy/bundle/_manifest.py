@@ -131,8 +131,8 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
     try:
         manifest = _parsed(document)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        what = f"it lacks {error}" if isinstance(error, KeyError) else repr(error)
-        raise BundleError(f"{source} is malformed: {what}; export the bundle again") from error
+        fault = f"it lacks {error}" if isinstance(error, KeyError) else repr(error)
+        raise BundleError(f"{source} is malformed: {fault}; export the bundle again") from error
     against = contradiction(document["verdict"])
     advice = "the bundle was changed after the export, fetch it again"
     _require(not against, source, f"{against}; {advice}")

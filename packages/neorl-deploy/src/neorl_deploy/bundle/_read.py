@@ -142,11 +142,11 @@ def _require_consistency(path: Path, manifest: Manifest, files: Mapping[str, byt
 
 def _require_same_guard(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
     sealed = parse_strict(files[bundle_files.GUARD], f"{path / bundle_files.GUARD}")
-    told = manifest.document["guard"]
+    described = manifest.document["guard"]
     try:
         named = [monitor["name"] for monitor in sealed["monitors"]["monitors"]]
         same = named == list(manifest.monitors) and all(
-            sealed[name] == told[name] for name in ("supervisor", "fallbacks", "max_age")
+            sealed[name] == described[name] for name in ("supervisor", "fallbacks", "max_age")
         )
     except (KeyError, TypeError):
         same = False
@@ -158,9 +158,9 @@ def _require_forms(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -
     for form, names in bundle_files.FORMS.items():
         there = {name in files for name in names}
         if there != {form in manifest.forms}:
-            said = "names" if form in manifest.forms else "does not name"
+            verb = "names" if form in manifest.forms else "does not name"
             raise BundleError(
-                f"{path}: the manifest {said} the form {form!r}, and its files "
+                f"{path}: the manifest {verb} the form {form!r}, and its files "
                 f"({', '.join(names)}) are not as that; fetch the bundle again"
             )
 

@@ -48,16 +48,18 @@ def numpy_form(
     initial = [np.asarray(leaf) for leaf in jax.tree.leaves(policy.initial_carry())]
     run, worst, alike = prepared(steps), 0.0, True
     for section, stored in vectors.items():
-        actions, found = _answers(run, initial, stored, fresh=section == "single")
+        actions, raised_flags = _answers(run, initial, stored, fresh=section == "single")
         difference = relative_difference(
             entries(spec.action), actions, stored["action"], stored["rounding"]
         )
-        asked = np.uint32(findings(flags))
+        checked_bits = np.uint32(findings(flags))
         worst = max(worst, difference)
-        alike = alike and np.array_equal(found & asked, stored["flags"] & asked)
+        alike = alike and np.array_equal(
+            raised_flags & checked_bits, stored["flags"] & checked_bits
+        )
     if not (worst <= PARITY_TOLERANCE and alike):
-        told = "equal" if alike else "different"
-        return {}, f"its answers differ by {worst:.1e} of a channel's size, flags are {told}"
+        comparison = "equal" if alike else "different"
+        return {}, f"its answers differ by {worst:.1e} of a channel's size, flags are {comparison}"
     return operation_files(steps, initial), ""
 
 

@@ -54,8 +54,8 @@ def flat_step(policy: GuardedPolicy) -> Callable[..., tuple[Any, ...]]:
         carry = policy.sent(jax.tree.unflatten(structure, leaves), last_sent)
         carry, action = policy(carry, obs, None)
         report = carry.report
-        told = report.flags, report.limits, report.intervention, report.alarms
-        return (*jax.tree.leaves(carry), action, *told)
+        summary = report.flags, report.limits, report.intervention, report.alarms
+        return (*jax.tree.leaves(carry), action, *summary)
 
     return step
 

@@ -212,8 +212,8 @@ class ControlLoop:
         received = np.array(
             [_good(readings[o.read_back]) * o.scale + o.offset for o in self.tags.outputs]
         )
-        asked = [readings[rule.tag] for rule in self.tags.inputs]
-        now.seen, measured = judged(self.tags.inputs, asked, now.seen, at)
+        raw = [readings[rule.tag] for rule in self.tags.inputs]
+        now.seen, measured = judged(self.tags.inputs, raw, now.seen, at)
         if settings.plant_heartbeat:
             if own["plant"] != now.alive[0] and not math.isnan(own["plant"]):
                 now.alive = own["plant"], at.monotonic

@@ -110,8 +110,8 @@ def _age(seen: Seen, now: Instant) -> float:
     """
     if seen.stamp is None:
         return 0.0
-    told = now.wall - seen.stamp
-    return told if told < -AHEAD else max(told, now.monotonic - seen.stamped)
+    by_stamp = now.wall - seen.stamp
+    return by_stamp if by_stamp < -AHEAD else max(by_stamp, now.monotonic - seen.stamped)
 
 
 def _fault(rule: Input, reading: Reading, value: float, age: float, still: float) -> str:

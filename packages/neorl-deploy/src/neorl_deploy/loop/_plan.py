@@ -56,12 +56,12 @@ def draft_plan(manifest: Manifest) -> str:
     for; ten where it says none.
     """
     sentence = str(manifest.document["verdict"].get("sentence", ""))
-    found = EPISODES.search(sentence)
-    turns = int(found[1]) if found else DEFAULT_TURNS
+    number = EPISODES.search(sentence)
+    turns = int(number[1]) if number else DEFAULT_TURNS
     lines = [
         f"# Plan of a roll-out, drafted from the bundle of run {manifest.run}.",
         f"turns = {turns}           # of the policy, in turns with what runs today"
-        + ("; as the verdict asks" if found else ""),
+        + ("; as the verdict asks" if number else ""),
         f"turn_steps = {manifest.horizon}      # an episode",
         f"shadow_steps = {2 * manifest.horizon}",
         "authority = 0.1      # part of an actuator's range, from where it was at the turn's begin",

@@ -46,10 +46,10 @@ def recorder(log: AuditLog) -> Callable[[Cycle], None]:
     fresh = [True]
 
     def record(cycle: Cycle) -> None:
-        told = fresh[0] or log.full or not cycle.continued
+        with_carry = fresh[0] or log.full or not cycle.continued
         important = bool(cycle.notes) or cycle.mode != cycle.before
         fresh[0] = True  # until it is written: a lost record breaks the thread
-        log.append(cycle_record(cycle, cycle.carry if told else None), durable=important)
+        log.append(cycle_record(cycle, cycle.carry if with_carry else None), durable=important)
         fresh[0] = False
 
     return record

@@ -309,14 +309,14 @@ class Rollout:
         full = self.stage is Stage.FULL and self._recorded.get("stage") == self.stage
         if self._log is None or full or self.stage is Stage.INTERRUPTED:
             return  # with full authority the counts begin anew after a restart
-        said = {"kind": RECORD, **self._of, "stage": str(self.stage), "why": self.why}
-        said |= {"policy": list(self.policy), "today": list(self.today)}
-        said |= {"turn": self._turn, "left": self._left}
-        if said == self._recorded or (not self._recorded and self.stage is Stage.WAITING):
+        record = {"kind": RECORD, **self._of, "stage": str(self.stage), "why": self.why}
+        record |= {"policy": list(self.policy), "today": list(self.today)}
+        record |= {"turn": self._turn, "left": self._left}
+        if record == self._recorded or (not self._recorded and self.stage is Stage.WAITING):
             return
         try:
-            changed = said["stage"] != self._recorded.get("stage")
-            self._log.append(said, durable=changed, standing=True)
+            changed = record["stage"] != self._recorded.get("stage")
+            self._log.append(record, durable=changed, standing=True)
         except OSError as error:
             LOGGER.error("%s cannot be recorded: %s", WHO, error)
             if self.stage is not Stage.ROLLED_BACK:
@@ -324,4 +324,4 @@ class Rollout:
                 self._go(Stage.ROLLED_BACK, f"it cannot be recorded: {error}")
                 self._ask(Mode.SHADOW, self.why)
         else:
-            self._recorded = said
+            self._recorded = record

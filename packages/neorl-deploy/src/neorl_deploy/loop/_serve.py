@@ -123,28 +123,30 @@ def only_one(folder: Path) -> Iterator[None]:
         yield
 
 
-def order(folder: Path, what: str, by: str) -> None:
-    """Asks the loop that runs in a folder for a mode, or stops it; from any process.
+def order(folder: Path, mode: str, by: str) -> None:
+    """Asks the loop that runs in a folder to change its mode or to stop; works from any process.
 
     Args:
         folder: The folder of the loop.
-        what: ``"manual"``, ``"shadow"``, ``"advisory"``, ``"closed-loop"`` or ``"stop"``; of a
-            loop with a roll-out ``"rollout"`` (begin it) or ``"full"`` (give full authority).
+        mode: ``"manual"``, ``"shadow"``, ``"advisory"``, ``"closed-loop"`` or ``"stop"``. A loop
+            with a roll-out also takes ``"rollout"`` (begin it) and ``"full"`` (give full
+            authority).
         by: Who asks, and why.
 
     Raises:
-        DeployError: If no loop has run there, the word is none, or nobody is named.
+        DeployError: If no loop has run in the folder, ``mode`` is not one of these words, or
+            ``by`` is empty.
     """
     words = (*ORDERS, STOP, BEGIN, FULL)
-    if what not in words:
-        raise DeployError(f"{what!r} is not a mode; the modes are {', '.join(words)}")
+    if mode not in words:
+        raise DeployError(f"{mode!r} is not a mode; the modes are {', '.join(words)}")
     if not by.strip():
         raise DeployError("say who asks for it and why with --by; both are recorded")
     orders = folder / "orders"
     name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     try:
         draft = orders / f".{name}"
-        draft.write_text(json.dumps({"what": what, "by": by}))
+        draft.write_text(json.dumps({"what": mode, "by": by}))
         draft.replace(orders / f"{name}.json")
     except OSError as error:
         raise DeployError(f"no loop has run in {folder}: {error.strerror}") from error
@@ -154,16 +156,16 @@ def take_orders(folder: Path, loop: ControlLoop, rollout: Rollout | None = None)
     """Hands the orders in a folder to the loop and its roll-out, oldest first."""
     for path in sorted((folder / "orders").glob("*.json")):
         try:
-            said = json.loads(path.read_bytes())
-            what, by = str(said["what"]), str(said["by"])
-            if what == STOP:
+            document = json.loads(path.read_bytes())
+            mode, by = str(document["what"]), str(document["by"])
+            if mode == STOP:
                 loop.stop(by)
-            elif what in (BEGIN, FULL):
+            elif mode in (BEGIN, FULL):
                 if rollout is None:
                     raise ValueError("this loop has no roll-out; start it with --rollout")
-                (rollout.begin if what == BEGIN else rollout.give_full)(by)
+                (rollout.begin if mode == BEGIN else rollout.give_full)(by)
             else:
-                loop.ask(ORDERS[what], by)
+                loop.ask(ORDERS[mode], by)
         except (OSError, ValueError, KeyError, TypeError) as error:
             LOGGER.error("the order %s is not understood: %r", path.name, error)
         with contextlib.suppress(OSError):

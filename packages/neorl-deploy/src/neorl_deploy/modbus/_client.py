@@ -149,16 +149,16 @@ class ModbusPlant:
             else:
                 words = self._words(tag, value)
                 if code := self._written(tag, words, deadline):
-                    refused[tag] = _said(code)
+                    refused[tag] = _meaning(code)
                 else:
                     sent[tag] = words
         for tag, words in sent.items():
             back, code = self._read(tag, deadline)
             if code:
-                refused[tag] = f"it cannot be read back: {_said(code)}"
+                refused[tag] = f"it cannot be read back: {_meaning(code)}"
             elif back != words:
-                got, asked = self._number(tag, back), self._number(tag, words)
-                refused[tag] = f"it reads {got:g} after {asked:g} was written"
+                read_back, written = self._number(tag, back), self._number(tag, words)
+                refused[tag] = f"it reads {read_back:g} after {written:g} was written"
         return refused
 
     def close(self) -> None:
@@ -172,14 +172,14 @@ class ModbusPlant:
     def _reading(self, tag: str, deadline: float) -> Reading:
         words, code = self._read(tag, deadline)
         if code in EXCEPTIONS:
-            raise PlantError(f"{self.address}, {tag}: {_said(code)}")
+            raise PlantError(f"{self.address}, {tag}: {_meaning(code)}")
         return Reading(math.nan, Quality.BAD) if code else Reading(self._number(tag, words))
 
     def _read(self, tag: str, deadline: float) -> tuple[list[int], int]:
         """Registers of a tag, and the code of the exception in their place, or zero."""
         place = self._registers[tag]
         name = "read_holding_registers" if place.table == "holding" else "read_input_registers"
-        answer = self._asked(tag, name, deadline, place.first, count=len(place.numbers))
+        answer = self._request(tag, name, deadline, place.first, count=len(place.numbers))
         words = [] if answer.isError() else list(answer.registers)
         if not answer.isError() and len(words) != len(place.numbers):
             self._client.close()
@@ -189,12 +189,12 @@ class ModbusPlant:
     def _written(self, tag: str, words: list[int], deadline: float) -> int:
         first = self._registers[tag].first
         if len(words) == 1:
-            answer = self._asked(tag, "write_register", deadline, first, words[0])
+            answer = self._request(tag, "write_register", deadline, first, words[0])
         else:
-            answer = self._asked(tag, "write_registers", deadline, first, words)
+            answer = self._request(tag, "write_registers", deadline, first, words)
         return answer.exception_code
 
-    def _asked(self, tag: str, name: str, deadline: float, *request: Any, **more: Any) -> Any:
+    def _request(self, tag: str, name: str, deadline: float, *request: Any, **more: Any) -> Any:
         try:
             if time.monotonic() > deadline:
                 raise TimeoutError
@@ -224,10 +224,10 @@ class ModbusPlant:
 
 
 def _register(tag: str, word_order: str) -> Register:
-    found = TAG.fullmatch(tag)
-    if found is None:
+    match = TAG.fullmatch(tag)
+    if match is None:
         raise DeployError(f"the tag {tag!r} is not a register; write it like holding:100:float32")
-    table, first, kind, order = found.groups(default=word_order)
+    table, first, kind, order = match.groups(default=word_order)
     if kind not in LENGTHS:
         raise DeployError(f"the tag {tag!r}: {kind!r} is none of {', '.join(LENGTHS)}")
     if order not in ORDERS:
@@ -261,5 +261,5 @@ def _unfit(value: float, kind: str) -> str:
     return "" if fits else f"{value:g} does not fit its type, {kind}"
 
 
-def _said(code: int) -> str:
+def _meaning(code: int) -> str:
     return f"exception {code}, {(EXCEPTIONS | FAILURES).get(code, 'of no name')}"

@@ -99,7 +99,7 @@ class Runtime:
         self._set({name: np.ones_like(self._supervisor(name)) for name in STOPPED})
         self._events.note(self._steps, STOP, reason.strip() or "no reason given")
         self._keep(durable=True)
-        _said(reason)
+        _one_line(reason)
 
     def release(self, reason: str) -> None:
         """Lets the policy act again after a latch or a stop, once all is well.
@@ -110,10 +110,10 @@ class Runtime:
         Raises:
             ValueError: If no reason is given.
         """
-        said = _said(reason)
+        one_line = _one_line(reason)
         held = ("latched", "stopped", "trips")
         self._set({name: np.zeros_like(self._supervisor(name)) for name in held})
-        self._events.note(self._steps, RELEASE, said)
+        self._events.note(self._steps, RELEASE, one_line)
         self._keep(durable=True)
 
     @property
@@ -339,7 +339,7 @@ class Runtime:
             BundleError: If an action differs by more, or a finding about the inputs (which
                 was not finite, out of range, unknown) is not the same.
         """
-        asked, worst = np.uint32(self.findings), 0.0
+        checked_bits, worst = np.uint32(self.findings), 0.0
         for section in ("single", "sequence"):
             vectors = self.bundle.test_vectors(section)
             actions, flags = self.answers(section)
@@ -347,7 +347,7 @@ class Runtime:
                 self.manifest.action, actions, vectors["action"], vectors["rounding"]
             )
             worst = max(worst, difference)
-            same = np.array_equal(flags & asked, vectors["flags"] & asked)
+            same = np.array_equal(flags & checked_bits, vectors["flags"] & checked_bits)
             if not (difference <= tolerance and same):
                 raise BundleError(
                     f"{self.bundle.path}: this machine answers the test vectors ({section}) "
@@ -358,7 +358,7 @@ class Runtime:
         return worst
 
 
-def _said(reason: str) -> str:
+def _one_line(reason: str) -> str:
     if not reason.strip():
         raise ValueError("say who decides this and why: the reason is kept and logged")
     return reason

@@ -124,10 +124,10 @@ def _numbers(values: Sequence[Sequence[float | None]], dtype: Any) -> np.ndarray
 def _agreement(manifest: Manifest, log: Log, proposed: Shadow) -> Report:
     known = np.isfinite(log.action).all(axis=1)
     apart = (proposed.action[known] - log.action[known]).astype(np.float64)
-    found = {}
+    agreement = {}
     for i, channel in enumerate(manifest.action):
         low, high = _interval(apart[:, i])
-        found[channel.name] = {
+        agreement[channel.name] = {
             "within": float((np.abs(apart[:, i]) <= AGREES * (channel.high - channel.low)).mean()),
             "within_size": AGREES * (channel.high - channel.low),
             "mean": float(apart[:, i].mean()),
@@ -135,7 +135,7 @@ def _agreement(manifest: Manifest, log: Log, proposed: Shadow) -> Report:
             "high": high,
             "unit": channel.unit,
         }
-    return found
+    return agreement
 
 
 def _interval(values: np.ndarray) -> tuple[float | None, float | None]:
@@ -158,12 +158,12 @@ def _benefit(manifest: Manifest) -> Report | None:
 
 def _drift(manifest: Manifest, obs: np.ndarray) -> Report:
     part = max(len(obs) // PARTS, 1)
-    found = {}
+    drift = {}
     for i, channel in enumerate(manifest.obs):
         first, last = (x[np.isfinite(x)] for x in (obs[:part, i], obs[-part:, i]))
         if not (len(first) > 1 and len(last)):
-            found[channel.name] = None
+            drift[channel.name] = None
             continue
         spread = max(float(first.std(ddof=1)), 1e-6 * (channel.high - channel.low))
-        found[channel.name] = float(last.mean() - first.mean()) / spread
-    return found
+        drift[channel.name] = float(last.mean() - first.mean()) / spread
+    return drift

@@ -199,16 +199,16 @@ def _alarms(manifest: Manifest, log: Log, alarms: np.ndarray) -> Report:
     """How often every monitor alarmed, in steps and in episodes, beside what it promised."""
     episode = np.cumsum(np.isin(np.arange(len(alarms)), log.starts)) - 1
     promised = {one["name"]: one["false_alarms"] for one in manifest.document["guard"]["monitors"]}
-    found = {}
+    of_monitor = {}
     for i, name in enumerate(manifest.monitors):
         alarm = ((alarms >> np.uint32(i)) & 1).astype(bool) & log.mask
-        found[name] = {
+        of_monitor[name] = {
             "steps": float(alarm[log.mask].mean()),
             "episodes": len(np.unique(episode[alarm])),
             "of_episodes": len(log.starts),
             "promised": promised[name],
         }
-    return found
+    return of_monitor
 
 
 def _observations(channels: tuple[ChannelEntry, ...], obs: np.ndarray) -> Report:
