@@ -44,13 +44,13 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def answers(path: Path) -> tuple[str, str]:
     """What each reader says: a content hash, or the one line of its refusal."""
-    said = []
+    collected = []
     for read, kind in ((read_dataset, InputError), (read_log, DeployError)):
         try:
-            said.append(read(path).content_hash)
+            collected.append(read(path).content_hash)
         except kind as error:
-            said.append(str(error))
-    return said[0], said[1]
+            collected.append(str(error))
+    return collected[0], collected[1]
 
 
 def test_flipped_bits(content: bytes, tmp_path: Path) -> None:
@@ -129,16 +129,16 @@ def test_damage_is_refused_by_both(content: bytes, tmp_path: Path, case: str) ->
     path.write_bytes(content)
     with h5py.File(path, "r+") as file:
         DAMAGE[case](file)
-    for said in answers(path):
-        assert not said.startswith("sha256:")
-        assert "log.h5" in said
-        assert "\n" not in said
+    for message in answers(path):
+        assert not message.startswith("sha256:")
+        assert "log.h5" in message
+        assert "\n" not in message
 
 
 def test_a_pipe_is_refused_by_both(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log.h5")
-    for said in answers(tmp_path / "log.h5"):
-        assert "a pipe" in said
+    for message in answers(tmp_path / "log.h5"):
+        assert "a pipe" in message
 
 
 def test_archives_are_refused_by_both(tmp_path: Path) -> None:
@@ -160,6 +160,6 @@ def test_archives_are_refused_by_both(tmp_path: Path) -> None:
     read_dataset(path)
     for name, change in damage.items():
         np.savez(path, **{**good, **change})
-        for said in answers(path):
-            assert "log.npz" in said, name
-            assert "\n" not in said
+        for message in answers(path):
+            assert "log.npz" in message, name
+            assert "\n" not in message

@@ -156,9 +156,9 @@ def test_the_readme_leads_from_a_table_to_a_dataset_file(tmp_path: Path) -> None
     assert 'expression = "0"  # TODO' in drafted
     completed = drafted.replace('expression = "0"  # TODO', 'expression = "-abs(level - 3)"  #')
     (tmp_path / "plant.toml").write_text(completed)
-    told = [run(words) for words in others]
-    assert "reward is constant" not in "".join(told)
-    assert "39 rows" in told[-1]
+    results = [run(words) for words in others]
+    assert "reward is constant" not in "".join(results)
+    assert "39 rows" in results[-1]
 
 
 def historian(tmp_path: Path, shared_data: Callable[..., Path]) -> str:

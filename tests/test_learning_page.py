@@ -37,10 +37,10 @@ def test_cells_of_a_learner_have_one_setting_each_seed_once_and_equal_episodes()
     assert RESULTS / f"{OFFICIAL}.jsonl" in tables
     for path in tables:
         episodes = set()
-        for name, found in read_cells(path).items():
-            assert len({str(one["hyperparameters"]) for one in found}) == 1, (path, name)
-            assert len({one["seed"] for one in found}) == len(found), (path, name)
-            episodes |= {len(one.get("scores", ())) for one in found}
+        for name, result in read_cells(path).items():
+            assert len({str(one["hyperparameters"]) for one in result}) == 1, (path, name)
+            assert len({one["seed"] for one in result}) == len(result), (path, name)
+            episodes |= {len(one.get("scores", ())) for one in result}
         assert len(episodes) == 1, path
 
 

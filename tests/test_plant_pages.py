@@ -29,12 +29,12 @@ def test_the_tables_of_a_page_are_current(name: str) -> None:
 def test_a_page_has_equations_sources_provenance_and_a_picture(name: str) -> None:
     env = make(name)
     package = type(env).__module__.rpartition(".")[0]
-    said = sys.modules[package].__doc__ or ""
+    docstring = sys.modules[package].__doc__ or ""
     text = page_of(name).read_text()
     assert f"::: {package}" in text
-    assert re.search(r"\$[^$]+\$|``[^`]+(=|<-)[^`]+``", said), "no equation"
-    assert "ublished" in said or "Source:" in said
-    assert re.search(r"[Oo]wn choice|\*Own|[Oo]ur own", said), "nothing is said to be our own"
+    assert re.search(r"\$[^$]+\$|``[^`]+(=|<-)[^`]+``", docstring), "no equation"
+    assert "ublished" in docstring or "Source:" in docstring
+    assert re.search(r"[Oo]wn choice|\*Own|[Oo]ur own", docstring), "nothing is said to be our own"
     (picture,) = re.findall(r"!\[A run under [^\]]+\]\(([^)]+)\)", text)
     assert (page_of(name).parent / picture).resolve().stat().st_size > 1000
     for constant, declared, _ in named_constants(env.constants):

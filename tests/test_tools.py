@@ -63,9 +63,9 @@ def test_bounds_notices_a_version_that_ran_away(
     file = workspace / "packages/neorl-core/pyproject.toml"
     file.write_text(release.set_version(file.read_text(), Version("0.2.0")))
     assert bounds.main(["--root", str(workspace)]) == 1
-    said = capsys.readouterr().out
-    assert "neorl-envs bounds neorl-core by '<0.2,>=0.1': it is at 0.2.0" in said
-    assert "neorl-deploy[export] bounds neorl-core" in said
+    output = capsys.readouterr().out
+    assert "neorl-envs bounds neorl-core by '<0.2,>=0.1': it is at 0.2.0" in output
+    assert "neorl-deploy[export] bounds neorl-core" in output
 
 
 def test_bounds_notices_an_upward_need_and_two_opinions(
@@ -74,9 +74,9 @@ def test_bounds_notices_an_upward_need_and_two_opinions(
     file = workspace / "packages/neorl-envs/pyproject.toml"
     replace(file, '    "equinox>=0.13.8",', '    "equinox>=0.14",\n    "neorl-train>=0.1,<0.2",')
     assert bounds.main(["--root", str(workspace)]) == 1
-    said = capsys.readouterr().out
-    assert "neorl-envs may not need neorl-train" in said
-    assert re.search(r"equinox: .*'>=0.14' in neorl-envs", said)
+    output = capsys.readouterr().out
+    assert "neorl-envs may not need neorl-train" in output
+    assert re.search(r"equinox: .*'>=0.14' in neorl-envs", output)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_changelog_notices(old: str, new: str, fault: str) -> None:
     assert changelog.faults(CHANGELOG, name="neorl-core", version=version) == []
     assert old in CHANGELOG
     spoiled = CHANGELOG.replace(old, new)
-    found = changelog.faults(spoiled, name="neorl-core", version=version)
-    assert any(fault in line for line in found), found
+    result = changelog.faults(spoiled, name="neorl-core", version=version)
+    assert any(fault in line for line in result), result
 
 
 def test_release_cuts_the_changelog_and_moves_every_bound(workspace: Path) -> None:
@@ -151,10 +151,10 @@ def test_release_checks_a_tag(workspace: Path, capsys: pytest.CaptureFixture[str
         assert release.main(["--check-tag", tag, *root]) == 2, tag
     assert release.main(["neorl-core", "0.1.0", *root]) == 0
     assert release.main(["--check-tag", "neorl-core-v0.1.0", *root]) == 0
-    said = capsys.readouterr().out
-    assert "a tag is a package's name" in said
-    assert "neorl-core is at 0.1.0" in said
-    assert "the changelog has no 0.1.0" in said
+    output = capsys.readouterr().out
+    assert "a tag is a package's name" in output
+    assert "neorl-core is at 0.1.0" in output
+    assert "the changelog has no 0.1.0" in output
 
 
 def test_skips_are_counted_by_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,11 +219,11 @@ def test_sizes_notices_long_files_and_copies_and_warns_of_long_functions(
     (source / "_long.py").write_text(f'def long():\n    """Say.\n\n    More."""\n{body}\n')
     (source / "_copy.py").write_text(f"# The same.\ndef other():\n{body}\n")
     (source / "_file.py").write_text("x = 1\n" * 401)
-    found = "\n".join(sizes.faults(tmp_path))
-    assert "_file.py: 401 lines, at most 400" in found
-    assert "has 81 lines" not in found
-    assert re.search(r"[0-9.]+% of six-line windows are repeated", found)
-    assert "_copy.py and packages/neorl-core/src/neorl_core/_long.py" in found
+    result = "\n".join(sizes.faults(tmp_path))
+    assert "_file.py: 401 lines, at most 400" in result
+    assert "has 81 lines" not in result
+    assert re.search(r"[0-9.]+% of six-line windows are repeated", result)
+    assert "_copy.py and packages/neorl-core/src/neorl_core/_long.py" in result
     for name in ("_copy.py", "_file.py"):
         (source / name).unlink()
     assert sizes.main(["--root", str(tmp_path)]) == 0
@@ -241,9 +241,9 @@ def test_sizes_notices_what_is_repeated_in_one_folder_of_many(tmp_path: Path) ->
     for name in "ab":
         own = "\n".join(f"{name}{i} = {i}" for i in range(70))
         (source / f"algorithms/_{name}.py").write_text(f"{own}\n{shared}\n")
-    found = sizes.faults(tmp_path)
+    result = sizes.faults(tmp_path)
     place = "packages/neorl-agents/src/neorl_agents/algorithms"
-    assert found == [
+    assert result == [
         f"{place}: 4.1% of six-line windows are repeated, at most 3%:",
         f"  {place}/_a.py and {place}/_b.py: x0 = 0",
     ]
@@ -319,8 +319,8 @@ def test_the_page_of_the_tools_names_every_script_and_every_result(checkout: Pat
     files = {
         word: sorted((checkout / "tools").glob(word)) for word in results if "docs" not in word
     }
-    assert [word for word, found in files.items() if not found and "*" not in word] == []
+    assert [word for word, result in files.items() if not result and "*" not in word] == []
     stored = {path for path in checkout.glob("tools/**/*.*") if path.is_file()}
     stored -= {path for path in stored if path.suffix in (".py", ".md", ".pyc")}
-    unnamed = stored - {path for found in files.values() for path in found}
+    unnamed = stored - {path for result in files.values() for path in result}
     assert sorted(str(path.relative_to(checkout)) for path in unnamed) == []

@@ -21,11 +21,11 @@ def test_the_table_of_false_alarms_is_the_measurement():
         if re.match(r"\| [A-Z]", line) and len(cells := line.strip("| ").split(" | ")) >= 5
     }
     assert set(rows) == {name.removesuffix("-v0") for name in MEASURED}
-    for name, found in MEASURED.items():
+    for name, result in MEASURED.items():
         stretch, promised, share, a_day, *_ = rows[name.removesuffix("-v0")]
-        running = found["running on"]
-        assert float(stretch) == found["stretch_s"]
-        assert float(promised) == found["promised_per_day"]
+        running = result["running on"]
+        assert float(stretch) == result["stretch_s"]
+        assert float(promised) == result["promised_per_day"]
         part, error = (float(number.strip(" %")) for number in share.split("±"))
         assert abs(part - 100 * running["stretches with an alarm"]) < 0.051
         assert abs(error - 100 * running["standard error"]) < 0.051
@@ -36,10 +36,10 @@ def test_a_drift_monitor_says_the_largest_excess_that_was_measured():
     spec = Spec((Channel("level", "m", 0.0, 2.0),), (Channel("valve", "%", 0.0, 1.0),), (), 60.0, 9)
     monitor = drift_monitor(np.random.default_rng(0).normal(size=(200, 1)))
     words = describe_watch(Watch("drift", monitor, 0.05, 99, stretch=600.0), spec)
-    said = re.search(r"alarmed up to ([\d.]+) times as often", words)
+    match = re.search(r"alarmed up to ([\d.]+) times as often", words)
     worst = max(
-        found["running on"]["stretches with an alarm"] / found["promised"]
-        for found in MEASURED.values()
+        result["running on"]["stretches with an alarm"] / result["promised"]
+        for result in MEASURED.values()
     )
-    assert said
-    assert abs(float(said[1]) - worst) < 0.05
+    assert match
+    assert abs(float(match[1]) - worst) < 0.05

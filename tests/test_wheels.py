@@ -22,8 +22,8 @@ def wheels(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def only(folder: Path, pattern: str) -> Path:
-    (found,) = folder.glob(pattern)
-    return found
+    (result,) = folder.glob(pattern)
+    return result
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -40,14 +40,14 @@ class Package:
 
 def packages(root: Path) -> dict[str, Package]:
     """Every package of the workspace by name."""
-    found = {}
+    by_name = {}
     for file in sorted(root.glob("packages/*/pyproject.toml")):
         project = tomllib.loads(file.read_text())["project"]
         groups = {"": project["dependencies"], **project.get("optional-dependencies", {})}
         lines = tuple((extra, Requirement(line)) for extra, rows in groups.items() for line in rows)
         name = project["name"]
-        found[name] = Package(name, Version(project["version"]), lines)
-    return found
+        by_name[name] = Package(name, Version(project["version"]), lines)
+    return by_name
 
 
 def compatible(version: Version) -> str:
@@ -56,12 +56,12 @@ def compatible(version: Version) -> str:
     return f"<0.{minor + 1},>=0.{minor}" if major == 0 else f"<{major + 1},>={major}.{minor}"
 
 
-def sibling_faults(found: dict[str, Package]) -> list[str]:
+def sibling_faults(siblings: dict[str, Package]) -> list[str]:
     """Requirements on siblings that point upward or do not take in the sibling's version."""
     faults = []
-    for package in found.values():
+    for package in siblings.values():
         for extra, requirement in package.requirements:
-            sibling = found.get(requirement.name)
+            sibling = siblings.get(requirement.name)
             if sibling is None or sibling is package:
                 continue
             where = f"{package.name}[{extra}]" if extra else package.name
@@ -75,12 +75,12 @@ def sibling_faults(found: dict[str, Package]) -> list[str]:
     return faults
 
 
-def shared_faults(found: dict[str, Package]) -> list[str]:
+def shared_faults(by_name: dict[str, Package]) -> list[str]:
     """Third-party distributions that are named with different bounds."""
     bounds: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for package in found.values():
+    for package in by_name.values():
         for _, requirement in package.requirements:
-            if requirement.name not in found:
+            if requirement.name not in by_name:
                 bounds[requirement.name][str(requirement.specifier)].add(package.name)
     return [
         f"{name}: " + "; ".join(f"'{s}' in {', '.join(sorted(who))}" for s, who in spread.items())
@@ -92,11 +92,11 @@ def shared_faults(found: dict[str, Package]) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check the bounds between the packages.")
     parser.add_argument("--root", type=Path, default=ROOT, help="another checkout")
-    found = packages(parser.parse_args(arguments).root)
-    for package in found.values():
-        siblings = {r.name for _, r in package.requirements if r.name in found} - {package.name}
+    by_name = packages(parser.parse_args(arguments).root)
+    for package in by_name.values():
+        siblings = {r.name for _, r in package.requirements if r.name in by_name} - {package.name}
         print(f"{package.name} {package.version} <- {', '.join(sorted(siblings)) or 'nothing'}")
-    faults = [*sibling_faults(found), *shared_faults(found)]
+    faults = [*sibling_faults(by_name), *shared_faults(by_name)]
     print("\n".join(faults) if faults else "bounds: all fit")
     return int(bool(faults))
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def readers(root: Path) -> dict[str, set[Path]]:
     """The modules of all packages that import or read each name; indexes and test kits aside."""
-    found: dict[str, set[Path]] = defaultdict(set)
+    reading: dict[str, set[Path]] = defaultdict(set)
     for path in root.glob("packages/*/src/*/**/*.py"):
         if path.name == "__init__.py" or "testing" in path.parts:
             continue
@@ -33,8 +33,8 @@ def readers(root: Path) -> dict[str, set[Path]]:
             else:
                 continue
             for name in names:
-                found[name].add(path)
-    return found
+                reading[name].add(path)
+    return reading
 
 
 def exported(index: Path) -> dict[str, Path]:

@@ -31,24 +31,24 @@ def release_headings(text: str) -> list[tuple[Version, str]]:
 def faults(text: str, *, name: str, version: Version) -> list[str]:
     """One line for each thing wrong with one package's changelog."""
     lines = text.splitlines()
-    found = []
+    faulty = []
     if not lines or lines[0] != f"# Changelog of {name}":
-        found.append(f"the first line must be '# Changelog of {name}'")
+        faulty.append(f"the first line must be '# Changelog of {name}'")
     headings = [line for line in lines if line.startswith("## ")]
     if headings[:1] != ["## Unreleased"]:
-        found.append("the first section must be '## Unreleased'")
+        faulty.append("the first section must be '## Unreleased'")
     for line in headings[1:]:
         if not RELEASE.fullmatch(line) or not _is_date(line[-10:]):
-            found.append(f"'{line}' is not of the form '## X.Y.Z - YYYY-MM-DD'")
+            faulty.append(f"'{line}' is not of the form '## X.Y.Z - YYYY-MM-DD'")
     for line in lines:
         if line.startswith("### ") and line[4:] not in KINDS:
-            found.append(f"'{line}': use one of {', '.join(sorted(KINDS))}")
+            faulty.append(f"'{line}': use one of {', '.join(sorted(KINDS))}")
     versions = [version for version, _ in release_headings(text)]
     if versions != sorted(set(versions), reverse=True):
-        found.append("the releases must be in descending order, each once")
+        faulty.append("the releases must be in descending order, each once")
     if versions and versions[0] != version:
-        found.append(f"the newest release is {versions[0]}, the package is at {version}")
-    return found
+        faulty.append(f"the newest release is {versions[0]}, the package is at {version}")
+    return faulty
 
 
 def _is_date(text: str) -> bool:

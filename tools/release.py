@@ -91,17 +91,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check-tag", metavar="TAG", help="refuse a tag that does not fit")
     parser.add_argument("--root", type=Path, default=ROOT, help="another checkout")
     options = parser.parse_args(arguments)
-    found = packages(options.root)
+    by_name = packages(options.root)
     if options.check_tag:
         fault = tag_fault(options.root, options.check_tag)
         print(f"release: {fault or 'the tag fits'}")
         return 2 if fault else 0
-    if options.package not in found or options.version is None:
-        parser.error(f"name one of {', '.join(found)} and its new version")
+    if options.package not in by_name or options.version is None:
+        parser.error(f"name one of {', '.join(by_name)} and its new version")
     today = datetime.date.today().isoformat()
     try:
         version = Version(options.version)
-        changed = release(options.root, found[options.package], version, today)
+        changed = release(options.root, by_name[options.package], version, today)
     except (InvalidVersion, ValueError) as error:
         print(f"release: {error}", file=sys.stderr)
         return 2

@@ -25,9 +25,9 @@ def reasons(file: Path) -> list[str]:
     return [element.get("message") or "no reason given" for element in skipped]
 
 
-def report(found: list[str]) -> str:
+def report(skips: list[str]) -> str:
     """One line per reason."""
-    lines, rest = [], list(found)
+    lines, rest = [], list(skips)
     for name, words in NAMED.items():
         mine = [reason for reason in rest if any(word in reason for word in words)]
         rest = [reason for reason in rest if reason not in mine]

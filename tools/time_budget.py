@@ -54,32 +54,35 @@ def costs(file: Path) -> dict[str, Cost]:
     for case in ElementTree.parse(file).getroot().iter("testcase"):
         words = (case.get("classname") or "").split(".")
         package = words[1].removeprefix("neorl-") if words[0] == "packages" else "workspace"
-        found = {p.get("name"): p.get("value") for p in case.iter("property")}
-        if case.find("skipped") is None and "compilations" not in found:
+        properties = {p.get("name"): p.get("value") for p in case.iter("property")}
+        if case.find("skipped") is None and "compilations" not in properties:
             raise ValueError(
                 f"{file}: {case.get('name')} lacks its cost; run it from the root of the checkout"
             )
-        one = int(found.get("compilations") or 0), float(found.get("processor_seconds") or 0)
+        one = (
+            int(properties.get("compilations") or 0),
+            float(properties.get("processor_seconds") or 0),
+        )
         total[package] += Cost(1, *one)
     return dict(total)
 
 
 def overruns(spent: dict[str, Cost], budget: dict[str, dict[str, float]]) -> list[str]:
     """One sentence per package and figure that is over the budget, or has none."""
-    said = []
+    messages = []
     for package, cost in sorted(spent.items()):
         limits = budget.get(package)
         if limits is None:
-            said.append(f"{package} has no budget in {BUDGET.name}")
+            messages.append(f"{package} has no budget in {BUDGET.name}")
             continue
         for name in ("compilations", "seconds"):
             value, limit = getattr(cost, name), limits[name]
             if value > SLACK * limit:
-                said.append(
+                messages.append(
                     f"{package}: {value:.0f} {name}, far over the budget of {limit:.0f}; share "
                     "compilations, mark what is rare or long as nightly, or raise the budget"
                 )
-    return said
+    return messages
 
 
 def table(spent: dict[str, Cost], budget: dict[str, dict[str, float]]) -> str:

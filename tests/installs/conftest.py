@@ -44,9 +44,9 @@ def hatch(shared: Path) -> str:
 
     It need not be on the PATH of who runs the tests; then it is installed once more.
     """
-    found = shutil.which("hatch")
-    if found:
-        return found
+    result = shutil.which("hatch")
+    if result:
+        return result
     tool = shared / "tool"
     with one_at_a_time(tool):
         if not (tool / "bin" / "hatch").exists():

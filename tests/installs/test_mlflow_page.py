@@ -49,8 +49,8 @@ def write_log(path: Path) -> None:
 def answer(address: str, question: dict[str, Any] | None = None) -> str:
     data = None if question is None else json.dumps(question).encode()
     request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as found:
-        return found.read().decode()
+    with urllib.request.urlopen(request, timeout=20) as result:
+        return result.read().decode()
 
 
 def first_answer(address: str, process: subprocess.Popen, output: Path) -> str:
@@ -87,17 +87,17 @@ def test_the_page_shows_a_recorded_run(
         port = probe.getsockname()[1]
     page, output = f"http://127.0.0.1:{port}", tmp_path / "said.txt"
     command = [hatch, "run", "mlflow-ui:open", "--port", str(port)]
-    with output.open("w") as said:
+    with output.open("w") as raised:
         server = subprocess.Popen(
-            command, cwd=clone, env=variables, stdout=said, stderr=said, start_new_session=True
+            command, cwd=clone, env=variables, stdout=raised, stderr=raised, start_new_session=True
         )
     try:
         assert "<title>MLflow</title>" in first_answer(page, server, output)
         api = f"{page}/api/2.0/mlflow"
         named = answer(f"{api}/experiments/get-by-name?experiment_name=neorl")
         experiment = json.loads(named)["experiment"]["experiment_id"]
-        found = json.loads(answer(f"{api}/runs/search", {"experiment_ids": [experiment]}))
-        names = sorted(run["info"]["run_name"] for run in found["runs"])
+        result = json.loads(answer(f"{api}/runs/search", {"experiment_ids": [experiment]}))
+        names = sorted(run["info"]["run_name"] for run in result["runs"])
         assert names == ["0001", "0001/bc-0"]  # the job, and its seed nested
     finally:
         stop(server)

@@ -50,8 +50,8 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
         name: str, *arguments: object, cwd: Path, code: int = 0, installed: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
         program = Path(sys.executable).with_name(name)
-        found = [str(path) for path in (site, installed) if path is not None]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(found), "COLUMNS": "100"}
+        result = [str(path) for path in (site, installed) if path is not None]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(result), "COLUMNS": "100"}
         done = subprocess.run(
             [*_without_network(), str(program), *map(str, arguments)],
             cwd=cwd,

@@ -143,17 +143,17 @@ def test_the_false_alarms_that_are_promised_are_those_of_fresh_episodes_in_the_b
     With ``n`` calibration episodes and ``k = ceil((n + 1)(1 - alpha))`` the part of false alarms is
     drawn from Beta(n + 1 - k, k), whatever the distribution of the scores.
     """
-    found = replay(sealed.bundle, read_log(sealed.here / "fresh.h5")).report["monitors"]
+    result = replay(sealed.bundle, read_log(sealed.here / "fresh.h5")).report["monitors"]
     rank = int(np.ceil((HELD_OUT + 1) * (1 - SHARE)))
     law = scipy.stats.betabinom(FRESH, HELD_OUT + 1 - rank, rank)
     low, high = law.interval(1 - 1e-4)
     assert high < 0.14 * FRESH
     for name in ("mahalanobis", "neighbours", "drift", "disagreement"):
-        assert found[name]["promised"] == pytest.approx(SHARE)
-        assert found[name]["of_episodes"] == FRESH
+        assert result[name]["promised"] == pytest.approx(SHARE)
+        assert result[name]["of_episodes"] == FRESH
         # What drift remembers ran on while its threshold was set; these episodes begin anew.
-        assert (0 if name == "drift" else low) <= found[name]["episodes"] <= high, name
-    assert found["range"]["episodes"] == found["frozen"]["episodes"] == 0
+        assert (0 if name == "drift" else low) <= result[name]["episodes"] <= high, name
+    assert result["range"]["episodes"] == result["frozen"]["episodes"] == 0
 
 
 @pytest.mark.nightly
@@ -190,11 +190,11 @@ def test_the_safety_report_of_a_run_exits_1_where_a_hard_constraint_is_broken(
         main([*words, "--judged-by", str(tmp_path / "tighter.json"), "--out", str(tmp_path / "b")])
     assert stop.value.code == 1
     assert "broke hard constraints with the filter on: valve: range" in capsys.readouterr().out
-    found = json.loads((tmp_path / "b" / "safety.json").read_text())
-    assert not found["passed"]
-    assert [one["name"] for one in found["monitors"]][-1] == "disagreement"
+    result = json.loads((tmp_path / "b" / "safety.json").read_text())
+    assert not result["passed"]
+    assert [one["name"] for one in result["monitors"]][-1] == "disagreement"
     # What the policy's actions would have led to was not seen: the log's own outcome alone.
-    assert list(found["metrics"]) == [LOGGED]
+    assert list(result["metrics"]) == [LOGGED]
     assert main(["safety-report", str(tmp_path / "none")]) == 2
     assert "is no run, no policy artefact and no bundle" in capsys.readouterr().err
 

@@ -131,8 +131,8 @@ def test_its_plant_is_described_and_recorded_from_its_folder(command, tmp_path: 
     run = partial(command, "neorl-envs", cwd=OUTSIDER / "src")
     assert "at most 0.5 a second" in run("describe", "outsider.tank:Tank").stdout
     out = tmp_path / "tank.h5"
-    said = run("collect", "outsider.tank:Tank", "--steps=60", "--out", out).stdout
-    assert "60 rows, 2 episodes" in said
+    printed = run("collect", "outsider.tank:Tank", "--steps=60", "--out", out).stdout
+    assert "60 rows, 2 episodes" in printed
 
 
 def test_its_plant_learner_and_constraint_are_named_by_run_report_and_artefact(

@@ -93,10 +93,10 @@ def test_a_bundle_is_what_its_page_says(checkout: Path, workplace: Path, finishe
 
 
 def test_the_words_of_the_verdict_say_how_many_episodes_a_trial_takes():
-    found: Any = SimpleNamespace(
+    result: Any = SimpleNamespace(
         prediction=SimpleNamespace(low=0.5), scale=1.5, incumbent="the PID in use"
     )
     tables: Any = SimpleNamespace(reward_unit="EUR")
-    said = EPISODES.search(_plan(tables, found))
-    assert said is not None
-    assert int(said[1]) == math.ceil(2 * (POWER * 1.5 / 0.5) ** 2)
+    match = EPISODES.search(_plan(tables, result))
+    assert match is not None
+    assert int(match[1]) == math.ceil(2 * (POWER * 1.5 / 0.5) ** 2)

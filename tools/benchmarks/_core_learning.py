@@ -169,8 +169,8 @@ def _v_trace(steps: int) -> Variants:
 
     def theirs(reward: Any, value: Any, following: Any, ratio: Any, ended: Any) -> Any:
         factor = 0.99 * (1.0 - ended)
-        found = rlax.vtrace_td_error_and_advantage(value, following, reward, factor, ratio, 0.95)
-        return value + found.errors, found.pg_advantage
+        v_trace = rlax.vtrace_td_error_and_advantage(value, following, reward, factor, ratio, 0.95)
+        return value + v_trace.errors, v_trace.pg_advantage
 
     *rows, ended = _episodes(steps)
     return pair("rlax", jax.vmap(ours), jax.vmap(theirs), *rows, _ratios(steps), ended)

@@ -49,8 +49,8 @@ def _bootstrap(method: str, n: int) -> Variants:
 
     def theirs(samples: Any) -> Any:
         options = {"n_resamples": 2000, "method": method, "rng": rng}
-        found = stats.bootstrap((samples,), np.mean, **options).confidence_interval
-        return found.low, found.high
+        interval = stats.bootstrap((samples,), np.mean, **options).confidence_interval
+        return interval.low, interval.high
 
     return _against_scipy(ours, theirs, 5 + random(n))
 

@@ -130,7 +130,7 @@ def interleaved(
     """
     import jax
 
-    found: dict[str, list[float]] = {name: [] for name in variants}
+    times: dict[str, list[float]] = {name: [] for name in variants}
     for work in variants.values():
         jax.block_until_ready(work())
         jax.block_until_ready(work())
@@ -140,8 +140,8 @@ def interleaved(
             while not calls or time.process_time() - start < least:
                 jax.block_until_ready(work())
                 calls += 1
-            found[name].append(1e6 * (time.process_time() - start) / (calls * steps))
-    return found
+            times[name].append(1e6 * (time.process_time() - start) / (calls * steps))
+    return times
 
 
 def pair_arguments(description: str | None, name: str) -> argparse.Namespace:

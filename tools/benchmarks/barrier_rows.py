@@ -56,11 +56,11 @@ def main() -> int:
         "policies": {},
     }
     for name, policy in policies.items():
-        found = {"box and rate": _guarded(plant, policy, pid, [], key)}
+        timings = {"box and rate": _guarded(plant, policy, pid, [], key)}
         for variant, rows in records.items():
-            found[variant] = _guarded(plant, policy, pid, rows, key)
-            print(name, variant, found[variant], flush=True)
-        document["policies"][name] = found
+            timings[variant] = _guarded(plant, policy, pid, rows, key)
+            print(name, variant, timings[variant], flush=True)
+        document["policies"][name] = timings
     arguments.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(document, indent=1))
     return 0
@@ -113,8 +113,8 @@ def _records(plant: Any, model: Any, held_out: Any, wanted: Any) -> list[dict[st
                 x = x @ a.T + u @ b.T + c
             # What matters is a prediction that is too low; the largest of an episode.
             scores.append(np.quantile(obs[steps:, index] - x[:, index], 0.95))
-        found = conformal_quantile(jnp.asarray(scores, jnp.float32), miscoverage=MISCOVERAGE)
-        margin = float(found)
+        quantile = conformal_quantile(jnp.asarray(scores, jnp.float32), miscoverage=MISCOVERAGE)
+        margin = float(quantile)
         records += barrier_records(
             channels, model, keep={name: 1.0}, at_most=limit, decay=decay,
             margin=max(margin, 0.0), steps=steps,

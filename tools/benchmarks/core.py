@@ -95,7 +95,7 @@ def _missing(peer: str) -> str:
 def _run(case: Case, arguments: argparse.Namespace) -> dict[str, Any]:
     sizes = case.sizes[:1] if arguments.tiny else case.sizes
     rounds, least = (1, 0.0) if arguments.tiny else (arguments.rounds, arguments.least)
-    found, behind = {}, []
+    by_size, behind = {}, []
     for size in sizes:
         variants = case.build(size)
         apart = _apart(variants["ours"](), variants[case.peer]())
@@ -103,7 +103,7 @@ def _run(case: Case, arguments: argparse.Namespace) -> dict[str, Any]:
         each = [a / b for a, b in zip(times[case.peer], times["ours"], strict=True)]
         ratio = statistics.median(each)
         behind += [size] if ratio < LEVEL else []
-        found[size] = {
+        by_size[size] = {
             "variants": {who: summary(taken) for who, taken in times.items()},
             "ratio": summary(each),
             "apart": apart,
@@ -115,20 +115,20 @@ def _run(case: Case, arguments: argparse.Namespace) -> dict[str, Any]:
         "peer": case.peer,
         "unit": case.unit,
         "rtol": case.rtol,
-        "sizes": found,
+        "sizes": by_size,
         "behind": behind,
-        "growth": _growth({size: found[size]["variants"]["ours"]["median"] for size in sizes}),
+        "growth": _growth({size: by_size[size]["variants"]["ours"]["median"] for size in sizes}),
     }
 
 
 def _failures(row: dict[str, Any], tiny: bool) -> list[str]:
     """Results that differ, and, where times count, rounds that spread too far."""
     failures = []
-    for size, found in row["sizes"].items():
+    for size, measured in row["sizes"].items():
         where = f"{row['name']} at {size}"
-        if not found["apart"] <= row["rtol"]:
-            failures.append(f"{where}: the results differ by {found['apart']:.2e}")
-        for who, taken in found["variants"].items():
+        if not measured["apart"] <= row["rtol"]:
+            failures.append(f"{where}: the results differ by {measured['apart']:.2e}")
+        for who, taken in measured["variants"].items():
             if not tiny and taken["spread"] > MAX_SPREAD:
                 failures.append(f"{where}, {who}: max/min is {taken['spread']:.2f}")
     return failures
@@ -167,16 +167,16 @@ def _memory(tiny: bool) -> list[dict[str, Any]]:
     }
     rows = []
     for name, (build, sizes) in programs.items():
-        found = {}
+        memory = {}
         for size in sizes[:1] if tiny else sizes:
             analysis = build(size).compile().memory_analysis()
-            found[size] = {
+            memory[size] = {
                 "data": analysis.argument_size_in_bytes,
                 "beside": analysis.temp_size_in_bytes,
             }
-            print(f"{name}: {size} take {found[size]['beside'] / 1e6:.1f} MB beside the data")
-        growth = _growth({size: each["beside"] for size, each in found.items()})
-        rows.append({"name": name, "bytes": found, "growth": growth})
+            print(f"{name}: {size} take {memory[size]['beside'] / 1e6:.1f} MB beside the data")
+        growth = _growth({size: each["beside"] for size, each in memory.items()})
+        rows.append({"name": name, "bytes": memory, "growth": growth})
     return rows
 
 

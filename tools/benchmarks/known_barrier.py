@@ -135,9 +135,9 @@ def _random() -> Any:
 
 def _counted(bare: Any, guarded: Any) -> dict[str, Any]:
     """Both; that the model is the plant is told of the guarded one, which no sensor cuts off."""
-    found = {"bare": episodes(bare), "guarded": episodes(guarded)}
-    del found["bare"]["model_error"]
-    return found
+    counts = {"bare": episodes(bare), "guarded": episodes(guarded)}
+    del counts["bare"]["model_error"]
+    return counts
 
 
 def episodes(policy: Any, count: int = EPISODES) -> dict[str, Any]:
@@ -180,14 +180,14 @@ def _timed(rounds: int) -> dict[str, Any]:
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     bare, guarded = policies()["regulator"]
     loops = {"bare": _loop(bare), "guarded": _loop(guarded)}
-    found: dict[str, list[float]] = {name: [] for name in loops}
+    times: dict[str, list[float]] = {name: [] for name in loops}
     for _ in range(rounds):
         for name, loop in loops.items():
-            found[name].append(_median(loop))
-    middle = {name: statistics.median(values) for name, values in found.items()}
+            times[name].append(_median(loop))
+    middle = {name: statistics.median(values) for name, values in times.items()}
     added = middle["guarded"] - middle["bare"]
     return {
-        "microseconds": found,
+        "microseconds": times,
         "median": middle,
         "added_microseconds": added,
         "share": added / middle["bare"],

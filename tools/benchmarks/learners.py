@@ -133,7 +133,7 @@ def _measured(
             for peer in contenders:
                 if f"{peer} {learner} {size}" in missing:
                     continue
-                answer = _asked(processes[peer], size, learner)
+                answer = _answer(processes[peer], size, learner)
                 if "error" in answer:
                     missing[f"{peer} {learner} {size}"] = answer["error"]
                 else:
@@ -152,7 +152,7 @@ def _measured(
     return rows, missing
 
 
-def _asked(process: subprocess.Popen, size: str, learner: str) -> dict[str, Any]:
+def _answer(process: subprocess.Popen, size: str, learner: str) -> dict[str, Any]:
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(f"{size} {learner}\n")
@@ -162,8 +162,8 @@ def _asked(process: subprocess.Popen, size: str, learner: str) -> dict[str, Any]
 
 
 def _report(rows: list[dict[str, Any]], missing: dict[str, str]) -> int:
-    for what, reason in missing.items():
-        print(f"not compared: {what}: {reason}")
+    for name, reason in missing.items():
+        print(f"not compared: {name}: {reason}")
     wide = [
         f"{row['size']}, {row['learner']}, {peer}: max/min is {times['spread']:.2f}"
         for row in rows
@@ -172,7 +172,7 @@ def _report(rows: list[dict[str, Any]], missing: dict[str, str]) -> int:
     ]
     for failure in wide:
         print(f"FAILED {failure}, over {MAX_SPREAD}")
-    return 1 if wide or any(what.startswith("ours") for what in missing) else 0
+    return 1 if wide or any(name.startswith("ours") for name in missing) else 0
 
 
 if __name__ == "__main__":

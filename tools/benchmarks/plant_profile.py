@@ -76,8 +76,8 @@ def main() -> int:
                 "compiled": {variant: facts for variant, (_, facts) in made.items()},
             }
         )
-        told = ", ".join(f"{part} {share:.0%}" for part, share in shares.items())
-        print(f"{name}: {order[0]:.3f} us a step; {told}", flush=True)
+        breakdown = ", ".join(f"{part} {share:.0%}" for part, share in shares.items())
+        print(f"{name}: {order[0]:.3f} us a step; {breakdown}", flush=True)
     write(
         arguments.out, {"benchmark": "plant_profile", "plants": rows, **machine(("jax", "jaxlib"))}
     )

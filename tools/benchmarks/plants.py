@@ -98,34 +98,34 @@ def _plants() -> dict[str, Any]:
     from neorl_envs import environment_names, make
     from neorl_envs.plants import RobotAssembly
 
-    found: dict[str, Any] = {name: make(name) for name in environment_names()}
-    found["RobotAssembly-v0, fast"] = RobotAssembly(fidelity="fast")
-    return found
+    plants: dict[str, Any] = {name: make(name) for name in environment_names()}
+    plants["RobotAssembly-v0, fast"] = RobotAssembly(fidelity="fast")
+    return plants
 
 
 def _plant(name: str, env: Any, arguments: argparse.Namespace) -> tuple[dict[str, Any], Ours]:
     """What was found of a plant, and its batch that is compared with peers."""
     sizes = SIZES[:2] if arguments.tiny else (REFERENCE,) if arguments.peers else SIZES
     reference = sizes[-1] if arguments.tiny else REFERENCE
-    found, batches = {}, {}
+    rates, batches = {}, {}
     for size in sizes:
         length = 3 if arguments.tiny else max(STEPS[size] // SLOW.get(name, 1), 2)
         ours = batches[size] = _batch(env, size, length)
         times = [_timed(ours.work) for _ in range(1 if arguments.tiny else arguments.rounds)]
-        found[size] = {
+        rates[size] = {
             "per_second": summary([ours.steps / wall for wall, _ in times]),
             "per_processor_second": summary([ours.steps / max(cpu, 1e-9) for _, cpu in times]),
         }
-        middle = found[size]["per_second"]["median"]
+        middle = rates[size]["per_second"]["median"]
         print(f"{name}, N = {size}: {middle:,.0f} steps a second", flush=True)
     compiling = batches[reference].seconds
-    goal, reached = GOALS.get(name), found[reference]["per_second"]["median"]
+    goal, reached = GOALS.get(name), rates[reference]["per_second"]["median"]
     print(f"{name}: compiled in {compiling:.2f} processor seconds", flush=True)
     return {
         "plant": name,
-        "sizes": found,
+        "sizes": rates,
         "compile_processor_seconds": compiling,
-        "growth": _growth(found),
+        "growth": _growth(rates),
         "goal": goal,
         "missed": bool(goal and not arguments.tiny and reached < goal),
     }, batches[reference]
@@ -223,12 +223,12 @@ def _against(
     }
 
 
-def _growth(found: dict[int, Any]) -> float | None:
+def _growth(rates: dict[int, Any]) -> float | None:
     """The exponent of the time of a step between the two largest batches."""
-    if len(found) < 2:
+    if len(rates) < 2:
         return None
-    small, large = sorted(found)[-2:]
-    speeds = [found[size]["per_processor_second"]["median"] for size in (small, large)]
+    small, large = sorted(rates)[-2:]
+    speeds = [rates[size]["per_processor_second"]["median"] for size in (small, large)]
     return math.log(large / speeds[1] * speeds[0] / small) / math.log(large / small)
 
 

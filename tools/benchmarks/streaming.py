@@ -273,7 +273,7 @@ def batch_means(folder: Path) -> dict[str, float]:
     from neorl_envs.datasets import batch_stream
 
     rows, batch = 2_000_000, 256
-    found = {}
+    variances = {}
     for persistence in (0.0, 0.99, 0.9999):
         random = np.random.default_rng(1)
         noise = random.normal(size=rows) * np.sqrt(1 - persistence**2)
@@ -288,8 +288,8 @@ def batch_means(folder: Path) -> dict[str, float]:
         source = batch_stream(path, ["reward"], batch_size=batch, seed=0).batches()
         means = [float(b.reward.mean()) for b in itertools.islice(source, 7000)]
         source.close()
-        found[str(persistence)] = float(np.var(means) / (level.var() / batch))
-    return found
+        variances[str(persistence)] = float(np.var(means) / (level.var() / batch))
+    return variances
 
 
 KINDS = {"uniform": None, "256 blocks of 32 rows": (32, 256), "8 blocks of 1024 rows": (1024, 8)}
@@ -318,7 +318,7 @@ def scores(options: argparse.Namespace) -> dict[str, Any]:
     log = collect_log(env, n_steps=100_000, key=jax.random.key(0))
     path = write_dataset(options.folder / "reactor.h5", log)
     judge = PolicyValidation(log, env, key=jax.random.key(1), starts=64)
-    found: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for name, blocks in KINDS.items():
         data: Any = training_data(log) if blocks is None else streamed_data(path)
         if blocks is not None:
@@ -328,15 +328,15 @@ def scores(options: argparse.Namespace) -> dict[str, Any]:
         learner = IQL(networks=Networks(hidden=(64, 64)), steps=Steps(batch_size=64))
         trained = train(learner, data, seeds, plan)
         judged = [jax.device_get(judge(policy)) for policy in trained.policies]
-        found[name] = {metric: [float(one[metric]) for one in judged] for metric in judged[0]}
-        print(name, found[name]["plant_return"], flush=True)
-    uniform = np.array(found["uniform"]["plant_return"])
+        metrics[name] = {metric: [float(one[metric]) for one in judged] for metric in judged[0]}
+        print(name, metrics[name]["plant_return"], flush=True)
+    uniform = np.array(metrics["uniform"]["plant_return"])
     for name in list(KINDS)[1:]:
-        differences = np.array(found[name]["plant_return"]) - uniform
+        differences = np.array(metrics[name]["plant_return"]) - uniform
         half = 2.776 * differences.std(ddof=1) / np.sqrt(len(seeds))  # Student, 4 degrees
-        found[name]["less_uniform"] = float(differences.mean())
-        found[name]["half_width_95"] = float(half)
-    return found
+        metrics[name]["less_uniform"] = float(differences.mean())
+        metrics[name]["half_width_95"] = float(half)
+    return metrics
 
 
 if __name__ == "__main__":

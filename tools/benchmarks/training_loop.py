@@ -77,13 +77,15 @@ def _case(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     rates: dict[str, list[float]] = {"bare": [], "library": []}
     with tempfile.TemporaryDirectory() as runs:
         for number in range(arguments.rounds + 1):
-            found = {
+            per_second = {
                 "bare": _bare_round(peers, arguments),
                 "library": _library_round(Path(runs), name, algorithm, data, arguments),
             }
-            print(name, number, {who: f"{rate:.0f}/s" for who, rate in found.items()}, flush=True)
+            print(
+                name, number, {who: f"{rate:.0f}/s" for who, rate in per_second.items()}, flush=True
+            )
             if number:
-                for who, rate in found.items():
+                for who, rate in per_second.items():
                     rates[who].append(rate)
     both = {who: summary(of) for who, of in rates.items()}
     return {**both, "ratio": both["library"]["median"] / both["bare"]["median"]}

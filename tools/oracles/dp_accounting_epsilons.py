@@ -35,20 +35,20 @@ def main() -> int:
     from dp_accounting import dp_event
     from dp_accounting.rdp import RdpAccountant
 
-    found = []
+    epsilons = []
     for rounds, noise, chance, delta in CASES:
         event: dp_event.DpEvent = dp_event.GaussianDpEvent(noise)
         if chance < 1:
             event = dp_event.PoissonSampledDpEvent(chance, event)
         accountant = RdpAccountant()
         accountant.compose(event, rounds)
-        found.append(
+        epsilons.append(
             {
                 "rounds": rounds, "noise_multiplier": noise, "participation": chance,
                 "delta": delta, "epsilon": float(accountant.get_epsilon(delta)),
             }
         )  # fmt: skip
-    FILE.write_text(json.dumps(found, indent=1) + "\n")
+    FILE.write_text(json.dumps(epsilons, indent=1) + "\n")
     return 0
 
 

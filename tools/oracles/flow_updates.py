@@ -96,7 +96,7 @@ PARTS = {
 
 def named(weights: Any, when: str) -> Record:
     """The arrays of all networks by names that say where they stand."""
-    found = {}
+    by_name = {}
     for part, (module, inner) in PARTS.items():
         if when == "before" and part.startswith("target"):
             continue
@@ -107,8 +107,8 @@ def named(weights: Any, when: str) -> Record:
             if f"LayerNorm_{i}" in tree:
                 arrays[f"gains/{i}"] = tree[f"LayerNorm_{i}"]["scale"]
                 arrays[f"shifts/{i}"] = tree[f"LayerNorm_{i}"]["bias"]
-        found |= {f"{when}/{part}/{key}": np.asarray(x) for key, x in arrays.items()}
-    return found
+        by_name |= {f"{when}/{part}/{key}": np.asarray(x) for key, x in arrays.items()}
+    return by_name
 
 
 if __name__ == "__main__":

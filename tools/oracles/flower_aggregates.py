@@ -30,7 +30,7 @@ def main() -> None:
     rows = rng.integers(1, 50, size=CLIENTS)
     results = [([weight[i], bias[i]], int(rows[i])) for i in range(CLIENTS)]
     equal = [(arrays, 1) for arrays, _ in results]
-    found = {
+    aggregates = {
         "weighted_mean": rules.aggregate(results),
         "coordinate_median": rules.aggregate_median(results),
         "trimmed_mean": rules.aggregate_trimmed_avg(results, FAULTY / CLIENTS),
@@ -47,7 +47,7 @@ def main() -> None:
         "rows": rows.tolist(),
         "results": {
             name: {"weight": arrays[0].tolist(), "bias": arrays[1].tolist()}
-            for name, arrays in found.items()
+            for name, arrays in aggregates.items()
         },
     }
     out.write_text(json.dumps(record, indent=1) + "\n")

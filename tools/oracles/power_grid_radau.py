@@ -60,8 +60,8 @@ def power_flow(y: np.ndarray) -> np.ndarray:
         given = np.delete(s.real[:4] - POWER, 2)
         return np.concatenate([given, s.real[4:], s.imag[4:]])
 
-    found = root(mismatch, np.concatenate([np.zeros(10), np.ones(7)]), tol=1e-14)
-    return voltages(found.x)
+    solution = root(mismatch, np.concatenate([np.zeros(10), np.ones(7)]), tol=1e-14)
+    return voltages(solution.x)
 
 
 def machine_start(v: np.ndarray, s: np.ndarray) -> tuple:

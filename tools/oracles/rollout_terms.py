@@ -41,12 +41,12 @@ def main() -> None:
         name: imported(arguments.kit, f"offlinerlkit.policy.model_based.{name}")
         for name in ("mobile", "rambo", "combo")
     }
-    found = penalties(dynamics, given)
-    found["inconsistency"] = inconsistency(policies["mobile"], given)
-    found |= adversarial(policies["rambo"], given)
-    found["combo_loss"] = conservative(policies["combo"], given)
+    terms = penalties(dynamics, given)
+    terms["inconsistency"] = inconsistency(policies["mobile"], given)
+    terms |= adversarial(policies["rambo"], given)
+    terms["combo_loss"] = conservative(policies["combo"], given)
     origin = np.array(f"OfflineRL-Kit e3ce697, torch {torch.__version__}, float64")
-    np.savez_compressed(arguments.out, origin=origin, **given, **found)
+    np.savez_compressed(arguments.out, origin=origin, **given, **terms)
     print(f"{arguments.out.stat().st_size / 1024:.0f} KiB in {arguments.out}")
 
 
@@ -133,13 +133,13 @@ def acted(given: Arrays) -> Any:
 
 
 def penalties(code: Any, given: Arrays) -> Arrays:
-    found = {}
+    of_mode = {}
     identity = SimpleNamespace(transform=lambda x: x)
     for mode in ("aleatoric", "pairwise-diff", "ensemble_std"):
         dynamics = code.EnsembleDynamics(Model(given), None, identity, ends(given), 1.0, mode)
         info = dynamics.step(given["obs"], given["action"])[3]
-        found[mode.replace("-", "_")] = info["penalty"][:, 0]
-    return found
+        of_mode[mode.replace("-", "_")] = info["penalty"][:, 0]
+    return of_mode
 
 
 def policy_of(kind: type, given: Arrays, **fields: Any) -> Any:

@@ -198,7 +198,7 @@ def named(
     model: nn.Module, when: str, more: tuple[tuple[str, str], ...] = ()
 ) -> dict[str, np.ndarray]:
     """The arrays by the names of ours; the bias of keys changes nothing and ours has none."""
-    found: dict[str, np.ndarray] = {}
+    by_name: dict[str, np.ndarray] = {}
     for name, weight in model.named_parameters():
         array = weight.detach().numpy().copy()
         if name.startswith("state_pred_head"):
@@ -209,10 +209,10 @@ def named(
             place, kind = name.split("in_proj_")
             for part, x in zip(("query", "key", "value"), np.split(array, 3), strict=True):
                 if (part, kind) != ("key", "bias"):
-                    found[f"{when}/{place}{part}_proj/{kind}"] = x
+                    by_name[f"{when}/{place}{part}_proj/{kind}"] = x
         else:
-            found[f"{when}/{name}"] = array
-    return found
+            by_name[f"{when}/{name}"] = array
+    return by_name
 
 
 OF_CDT = (

@@ -185,7 +185,7 @@ def best_constant(
     """
     low, high = (np.asarray(ends(env.spec.action), np.float64) for ends in (lows, highs))
     keys = jax.random.split(jax.random.key(SEARCH_SEED), episodes)
-    found: Found = search(
+    result: Found = search(
         _scorer(env, keys),
         low,
         high,
@@ -197,11 +197,11 @@ def best_constant(
         kept=5,
     )
     others = jax.random.split(jax.random.key(COMPARED_SEED), COMPARED)
-    finalists = found.best if start is None else np.concatenate([found.best, start])
+    finalists = result.best if start is None else np.concatenate([result.best, start])
     best = finalists[int(np.argmax(_scorer(env, others)(finalists)))]
     return {
         "action": np.asarray(best, np.float32).tolist(),
-        "candidates": found.candidates,
+        "candidates": result.candidates,
         "search_episodes": episodes,
     }
 
@@ -222,31 +222,31 @@ def _scorer(env: Any, keys: Any) -> Any:
         return jax.vmap(lambda action: score_episodes(env, ConstantPolicy(action), keys))(actions)
 
     def mean(actions: np.ndarray) -> np.ndarray:
-        found = run(jnp.asarray(actions, jnp.float32))
+        episodes = run(jnp.asarray(actions, jnp.float32))
         many = range(len(actions))
         return np.asarray(
-            [scores(env, jax.tree.map(lambda x, i=i: x[i], found)).mean() for i in many]
+            [scores(env, jax.tree.map(lambda x, i=i: x[i], episodes)).mean() for i in many]
         )
 
     return mean
 
 
-def row_of(policy: str, env: Any, found: EpisodeScores) -> dict[str, Any]:
+def row_of(policy: str, env: Any, episodes: EpisodeScores) -> dict[str, Any]:
     names = [channel.name for channel in env.spec.cost]
-    found = jax.tree.map(np.asarray, found)
-    score, kept_share = scores(env, found), kept(env, found).mean(axis=0)
+    episodes = jax.tree.map(np.asarray, episodes)
+    score, kept_share = scores(env, episodes), kept(env, episodes).mean(axis=0)
     root = np.sqrt(len(score))
     return {
         "policy": policy,
-        "return": float(found.total.mean()),
-        "return_error": float(found.total.std(ddof=1) / root),
+        "return": float(episodes.total.mean()),
+        "return_error": float(episodes.total.std(ddof=1) / root),
         "score": float(score.mean()),
         "score_error": float(score.std(ddof=1) / root),
-        "cost": dict(zip(names, found.cost.mean(axis=0).tolist(), strict=True)),
+        "cost": dict(zip(names, episodes.cost.mean(axis=0).tolist(), strict=True)),
         "kept": dict(zip(names, kept_share.tolist(), strict=True)),
-        "steps": float(found.length.mean()),
-        "trips": float(found.trip.mean()),
-        "successes": float(found.success.mean()),
+        "steps": float(episodes.length.mean()),
+        "trips": float(episodes.trip.mean()),
+        "successes": float(episodes.success.mean()),
     }
 
 

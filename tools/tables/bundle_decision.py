@@ -66,8 +66,8 @@ def main() -> int:
                 medians[name].append(statistics.median(call.wall for call in one))
     microseconds = {name: _summary(values) for name, values in times.items()}
     decision, program = (
-        microseconds[f"{what}, ten rows"]["processor"]["median"]
-        for what in ("decision", "program alone")
+        microseconds[f"{case_name}, ten rows"]["processor"]["median"]
+        for case_name in ("decision", "program alone")
     )
     for name, row in microseconds.items():
         print(f"{name}: {json.dumps(row)}")
@@ -115,10 +115,12 @@ def _summary(calls: list[Timed]) -> dict[str, dict[str, float]]:
 def _percentiles(values: list[float]) -> dict[str, float]:
     ordered = sorted(values)
     at = {"median": 0.5, "p99": 0.99, "p99.9": 0.999}
-    found = {
+    percentiles = {
         name: ordered[min(int(part * len(ordered)), len(ordered) - 1)] for name, part in at.items()
     }
-    return {name: round(value, 1) for name, value in {**found, "largest": ordered[-1]}.items()}
+    return {
+        name: round(value, 1) for name, value in {**percentiles, "largest": ordered[-1]}.items()
+    }
 
 
 def _variants(folder: Path) -> dict[str, tuple[Callable[[], Any], int]]:

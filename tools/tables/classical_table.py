@@ -80,11 +80,13 @@ def main() -> int:
     for name in arguments.names or environment_names():
         path = RESULTS / f"{name}.json"
         if arguments.again or not path.exists():
-            found = measured(name, arguments.episodes)
-            path.write_text(json.dumps(found, indent=1) + "\n")
-            for row in found["rows"]:
-                said = row.get("reason") or f"score {row['score']:.5g} ± {row['score_error']:.2g}"
-                print(name, row["policy"], said, flush=True)
+            table = measured(name, arguments.episodes)
+            path.write_text(json.dumps(table, indent=1) + "\n")
+            for row in table["rows"]:
+                outcome = (
+                    row.get("reason") or f"score {row['score']:.5g} ± {row['score_error']:.2g}"
+                )
+                print(name, row["policy"], outcome, flush=True)
     return 0
 
 

@@ -65,10 +65,10 @@ def main() -> int:
         for name in arguments.names or PLANTS:
             path = RESULTS / f"{name}.json"
             if arguments.again or not path.exists():
-                found = measured(name, arguments)
+                results = measured(name, arguments)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(found, indent=1) + "\n")
-                print(f"{path.name}: {found['seconds']} s", flush=True)
+                path.write_text(json.dumps(results, indent=1) + "\n")
+                print(f"{path.name}: {results['seconds']} s", flush=True)
     text, _, _ = PAGE.read_text().partition(MARK)
     PAGE.write_text(text + page())
     return 0
@@ -87,7 +87,7 @@ def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     }
     if name != DMSD:
         wild = plant_log(name, "random", 5_000)
-        shifts["random_actions"] = told(critics.ensemble, held_out, wild)
+        shifts["random_actions"] = auc_of_shift(critics.ensemble, held_out, wild)
     return {
         "plant": name,
         "rows": log.n_rows,
@@ -102,9 +102,11 @@ def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 def plant_log(name: str, kind: str, steps: int) -> Dataset:
     """A log of a plant with the controllers of that quality."""
     env = neorl_envs.make(name)
-    found = quality(env, kind)
+    log_quality = quality(env, kind)
     key = jax.random.key(7)
-    return neorl_envs.collect_log(env, found.controllers, n_steps=steps, key=key, plan=found.plan)
+    return neorl_envs.collect_log(
+        env, log_quality.controllers, n_steps=steps, key=key, plan=log_quality.plan
+    )
 
 
 def official_log(arguments: argparse.Namespace) -> Dataset:
@@ -169,7 +171,7 @@ def false_reading(ensemble: Any, held_out: Dataset) -> list[float]:
     return area(np.concatenate([one[moved] for one in score]), flags, np.tile(of, 2))
 
 
-def told(ensemble: Any, held_out: Dataset, other: Dataset) -> list[float]:
+def auc_of_shift(ensemble: Any, held_out: Dataset, other: Dataset) -> list[float]:
     """All rows of another log."""
     logs = (held_out, other)
     score = [critic_scores(ensemble, log.transitions.obs, log.transitions.action) for log in logs]
@@ -208,7 +210,7 @@ def page() -> str:
         "| area under ROC | Brier skill |",
         "|---|---|---|---|---|---|---|",
     ]
-    lines += [row for found in stored for row in limit_rows(found)]
+    lines += [row for plant in stored for row in limit_rows(plant)]
     lines += [
         "\nEnsemble of dynamics: coverage of intervals that state 90 % (least and most covered"
         " channel), and the area under the ROC curve of its disagreement against fresh rows of the"
@@ -216,7 +218,7 @@ def page() -> str:
         "| plant | episodes | coverage | outer tenth | false reading | random actions |",
         "|---|---|---|---|---|---|",
     ]
-    lines += [ensemble_row(found) for found in stored]
+    lines += [ensemble_row(plant) for plant in stored]
     lines += [
         "\nMonitors with a promise of at most 10 % false alarms an episode, counted on fresh"
         " episodes:\n",
@@ -225,13 +227,13 @@ def page() -> str:
         "|---|---|---|---|---|",
     ]
     rates = json.loads(RATES.read_text()) if RATES.is_file() else {}
-    lines += [row for found in stored for row in monitor_rows(found, rates)]
+    lines += [row for plant in stored for row in monitor_rows(plant, rates)]
     return "\n".join(lines) + "\n"
 
 
-def limit_rows(found: dict[str, Any]) -> list[str]:
+def limit_rows(results: dict[str, Any]) -> list[str]:
     """One line a limit."""
-    safety = found["safety_critic"]
+    safety = results["safety_critic"]
     if "none" in safety:
         return []
     rows = []
@@ -239,38 +241,38 @@ def limit_rows(found: dict[str, Any]) -> list[str]:
         cells = [ends(of[key]) for key in ("calibration_error", "area_under_roc", "brier_skill")]
         rate = f"{100 * of['rate']:.3g} %"
         rows.append(
-            f"| {found['plant']} | {name} | {safety['horizon']} | {rate} | {' | '.join(cells)} |"
+            f"| {results['plant']} | {name} | {safety['horizon']} | {rate} | {' | '.join(cells)} |"
         )
     return rows
 
 
-def ensemble_row(found: dict[str, Any]) -> str:
+def ensemble_row(results: dict[str, Any]) -> str:
     """One line a plant."""
-    covered = sorted(found["ensemble"]["coverage_measured"].values())
+    covered = sorted(results["ensemble"]["coverage_measured"].values())
     shown = [ends([100 * x for x in one], "{:.1f}") for one in (covered[0], covered[-1])]
     shifts = [
-        ends(found["shifts"][name]) if name in found["shifts"] else ""
+        ends(results["shifts"][name]) if name in results["shifts"] else ""
         for name in ("edge", "false_reading", "random_actions")
     ]
     coverage = f"{shown[0]} to {shown[1]} %"
-    return f"| {found['plant']} | {found['episodes']} | {coverage} | {' | '.join(shifts)} |"
+    return f"| {results['plant']} | {results['episodes']} | {coverage} | {' | '.join(shifts)} |"
 
 
-def monitor_rows(found: dict[str, Any], rates: dict[str, Any]) -> list[str]:
+def monitor_rows(results: dict[str, Any], rates: dict[str, Any]) -> list[str]:
     """One line a monitor; many splits were counted of the ensemble's alone."""
     rows = []
-    many = rates.get(found["plant"])
+    many = rates.get(results["plant"])
     ensemble = ""
     if many:
         low, _, high = (100 * x for x in many["quantiles_5_50_95"])
         mean, error = 100 * many["mean_rate"], 100 * many["standard_error"]
         ensemble = f"{mean:.1f} ± {error:.1f} % ({low:.0f} to {high:.0f} %)"
     for name in ("safety_critic", "ensemble"):
-        monitor = found[name].get("monitor")
+        monitor = results[name].get("monitor")
         if monitor:
             cells = [counted(monitor[key]) for key in ("false_alarms", "alarmed_over_limit")]
             cells.insert(1, ensemble if name == "ensemble" else "")
-            rows.append(f"| {found['plant']} | {name.replace('_', ' ')} | {' | '.join(cells)} |")
+            rows.append(f"| {results['plant']} | {name.replace('_', ' ')} | {' | '.join(cells)} |")
     return rows
 
 
@@ -278,8 +280,8 @@ def counted(share: list[float] | None) -> str:
     """A count of a total with the interval of the share."""
     if share is None:
         return ""
-    found, of, low, high = share
-    return f"{found} of {of} [{100 * low:.1f}, {100 * high:.1f}] %"
+    hits, of, low, high = share
+    return f"{hits} of {of} [{100 * low:.1f}, {100 * high:.1f}] %"
 
 
 def ends(measured: list[float], form: str = "{:.3f}") -> str:

@@ -73,11 +73,11 @@ def search(
     points, values = [], []
 
     def tried(batch: np.ndarray) -> np.ndarray:
-        found = np.asarray(score(low + batch * span), np.float64)
-        found = np.where(np.isfinite(found), found, -np.inf)
+        scored = np.asarray(score(low + batch * span), np.float64)
+        scored = np.where(np.isfinite(scored), scored, -np.inf)
         points.append(batch)
-        values.append(found)
-        return found
+        values.append(scored)
+        return scored
 
     uniform = rng.uniform(size=(-(-first // population) * population, low.size))
     uniform[:3] = np.asarray([0.0, 1.0, 0.5])[:, None]

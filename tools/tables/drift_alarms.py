@@ -63,8 +63,8 @@ def counted(make: Any) -> dict[str, Any]:
     }
     scores = along(monitor, operation).reshape(LONG, TIMES, horizon).max(axis=2)
     seconds = horizon * spec.dt
-    found: dict[str, Any] = {"stretch_s": seconds, "promised": SHARE}
-    found["promised_per_day"] = round(alarms_per_day(SHARE, seconds), 4)
+    counts: dict[str, Any] = {"stretch_s": seconds, "promised": SHARE}
+    counts["promised_per_day"] = round(alarms_per_day(SHARE, seconds), 4)
     half = LONG // 2
     thresholds["of long records"] = jnp.asarray(scores[:half].ravel())
     for way, values in thresholds.items():
@@ -72,13 +72,13 @@ def counted(make: Any) -> dict[str, Any]:
         tried = scores[half:] if way == "of long records" else scores
         alarmed = (tried > threshold).mean(axis=1)
         share, error = float(alarmed.mean()), float(alarmed.std(ddof=1) / np.sqrt(len(tried)))
-        found[way] = {
+        counts[way] = {
             "stretches with an alarm": round(share, 4),
             "standard error": round(error, 4),
             "per_day": round(alarms_per_day(share, seconds), 4),
             "runs with an alarm": round(float((tried > threshold).any(axis=1).mean()), 3),
         }
-    return found
+    return counts
 
 
 def along(monitor: Any, obs: Any) -> np.ndarray:

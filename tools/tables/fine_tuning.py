@@ -272,8 +272,8 @@ def knowledge(env: Any, learner: Any, state: Any, price: Float[Array, " cost"]) 
     of_draw, of_mean = (
         jnp.min(q_values(critics, obs, action), axis=0) for action in (drawn, usual)
     )
-    found: Any = stats.spearmanr(np.asarray(of_draw - of_mean), np.asarray(earned))
-    return float(found.statistic)
+    correlation: Any = stats.spearmanr(np.asarray(of_draw - of_mean), np.asarray(earned))
+    return float(correlation.statistic)
 
 
 def _compared(

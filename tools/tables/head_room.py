@@ -147,8 +147,8 @@ def searched(env: Any, build: Build, start: np.ndarray, width: float, size: Any)
         keys = jax.random.split(jax.random.key(SEARCH_SEED + generation), episodes)
         x = rng.normal(mean, sd, (population, start.size))
         x[0], x[1] = mean, best
-        found = _all_scored(env, jax.vmap(build)(jnp.asarray(x, jnp.float32)), keys)
-        each = (jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(population))
+        sums = _all_scored(env, jax.vmap(build)(jnp.asarray(x, jnp.float32)), keys)
+        each = (jax.tree.map(lambda leaf, i=i: leaf[i], sums) for i in range(population))
         worth = np.nan_to_num([scores(env, one).mean() for one in each], nan=-np.inf)
         elite = x[np.argsort(-worth)[: max(int(ELITE * population), 3)]]
         best = x[int(np.argmax(worth))]

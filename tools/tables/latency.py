@@ -67,7 +67,7 @@ def main() -> int:
 
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     logging.disable(logging.CRITICAL)
-    found = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
+    results = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         bundle = made_bundle(Path(folder) / "run", 0, HIDDEN, onnx=True)
         parts: dict[str, Callable[[], dict[str, Any]]] = {
@@ -77,12 +77,12 @@ def main() -> int:
         }
         for name in arguments.parts:
             facts = machine(("jax", "jaxlib", "numpy", "onnxruntime", "torch"))
-            found[name] = {**parts[name](), **facts, "load_at_end": os.getloadavg()[0]}
-        found["bytes"] = {name: len(data) for name, data in sorted(bundle.files.items())}
+            results[name] = {**parts[name](), **facts, "load_at_end": os.getloadavg()[0]}
+        results["bytes"] = {name: len(data) for name, data in sorted(bundle.files.items())}
     case = {"obs": 12, "act": 3, "hidden": list(HIDDEN)}
-    write(arguments.out, {"benchmark": "latency", "case": case, **found})
-    grown = found.get("memory", {}).get("growth_mib", 0)
-    shift = found.get("shift", {})
+    write(arguments.out, {"benchmark": "latency", "case": case, **results})
+    grown = results.get("memory", {}).get("growth_mib", 0)
+    shift = results.get("shift", {})
     return 1 if grown > 1 or shift.get("missed") or shift.get("late") else 0
 
 
@@ -94,10 +94,10 @@ def _latencies(bundle: Any, rounds: int, calls: int) -> dict[str, Any]:
     for _ in range(rounds):
         for name, call in variants.items():
             times[name] += _timed(call, calls)
-    found = {name: _summary(values) for name, values in times.items()}
-    for name, row in found.items():
+    summaries = {name: _summary(values) for name, values in times.items()}
+    for name, row in summaries.items():
         print(f"{name}: {json.dumps(row)}", flush=True)
-    return {"unit": "microseconds", "rounds": rounds, "calls": calls, "microseconds": found}
+    return {"unit": "microseconds", "rounds": rounds, "calls": calls, "microseconds": summaries}
 
 
 def _variants(bundle: Any) -> dict[str, Callable[[], Any]]:
@@ -120,9 +120,9 @@ def _variants(bundle: Any) -> dict[str, Callable[[], Any]]:
     with torch.inference_mode():
         traced = torch.jit.freeze(torch.jit.trace(module, torch.from_numpy(seen[0])))
 
-    def eager(obs: Any, what: Any = module) -> Any:
+    def eager(obs: Any, network: Any = module) -> Any:
         with torch.inference_mode():
-            return what(torch.from_numpy(obs)).numpy()
+            return network(torch.from_numpy(obs)).numpy()
 
     def by_onnx(obs: Any) -> Any:
         return session.run(["action"], {"obs": obs})[0]
@@ -137,8 +137,8 @@ def _variants(bundle: Any) -> dict[str, Callable[[], Any]]:
         "Runtime.step, compiled": Runtime(bundle),
         "Runtime.step, NumPy alone": Runtime(bundle, "numpy"),
     }
-    found = {name: _guarded(runtime, seen) for name, runtime in ours.items()}
-    return found | {name: _bare(policy, seen) for name, policy in peers.items()}
+    variants = {name: _guarded(runtime, seen) for name, runtime in ours.items()}
+    return variants | {name: _bare(policy, seen) for name, policy in peers.items()}
 
 
 def _require_same(bundle: Any, peers: dict[str, Callable[[Any], Any]], seen: Any) -> None:
@@ -240,15 +240,15 @@ def _long_run(bundle: Any, decisions: int) -> dict[str, Any]:
         if count in marks:
             resident[count] = round(_resident(), 2)
     first = resident[min(resident)]
-    found = {
+    memory = {
         "decisions": decisions,
         "seconds": round(time.perf_counter() - begin, 1),
         "resident_mib": resident,
         "growth_mib": round(resident[max(resident)] - first, 2),
         "grown_after": min(resident),
     }
-    print(f"memory: {json.dumps(found)}", flush=True)
-    return found
+    print(f"memory: {json.dumps(memory)}", flush=True)
+    return memory
 
 
 class FastClock:
@@ -335,7 +335,7 @@ def _shift(bundle: Any, folder: Path, seconds: float) -> dict[str, Any]:
     serve(loop, clock, steps=steps, after=after)
     log.close()
     ordered = sorted(took)
-    found = {
+    shift = {
         "hours": seconds / 3600,
         "speed": SPEED,
         "period_s": manifest.dt,
@@ -350,8 +350,8 @@ def _shift(bundle: Any, folder: Path, seconds: float) -> dict[str, Any]:
             "largest": round(1e3 * ordered[-1], 2),
         },
     }
-    print(f"shift: {json.dumps(found)}", flush=True)
-    return found
+    print(f"shift: {json.dumps(shift)}", flush=True)
+    return shift
 
 
 if __name__ == "__main__":

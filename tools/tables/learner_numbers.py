@@ -68,7 +68,7 @@ def section(page: str) -> str:
     )
     heads += " controller |"
     published = [f"`{name}` {PUBLISHED[name]}" for name in PAGES[page] if name in PUBLISHED]
-    said = (
+    footnotes = (
         f"\n\nPublished for NeoRL-2's DMSD (best ± its deviation / median / worst of a grid of "
         f"settings): {'; '.join(published)}."
         if published
@@ -76,7 +76,7 @@ def section(page: str) -> str:
     )
     left = missing(PAGES[page])
     note = [left, ""] if left else []
-    return "\n".join([TEXT, "", *note, heads, "|" + "---|" * 8, *rows]) + said
+    return "\n".join([TEXT, "", *note, heads, "|" + "---|" * 8, *rows]) + footnotes
 
 
 def _row(path: Path, name: str) -> str:

@@ -77,7 +77,7 @@ def table(path: Path, published: dict[str, str] | None = None) -> str:
     interval speaks of fresh seeds and fresh episodes.
     """
     cells = read_cells(path)
-    runs = {name: [one["scores"] for one in found] for name, found in cells.items()}
+    runs = {name: [one["scores"] for one in seeds] for name, seeds in cells.items()}
     runs |= {name: [x] for name, x in read_controllers(path).items()}
     heads = ["policy", "seeds", "mean", "deviation of seeds", f"IQM [{LEVEL:.0%} interval]"]
     heads += ["less BC [95 % interval]", "trips", "mean in test"]
@@ -113,10 +113,10 @@ def beside_the_log(path: Path) -> str:
     """How the policies' actions compare with those of a log that was not trained on."""
     lines = ["| policy | seeds | distance to the log's action | at a bound |", "|---|---|---|---|"]
     cells = read_cells(path)
-    for name, found in sorted(cells.items(), key=lambda item: _mean_of(item[1], "distance")):
-        spread = [f"{one['held_out']['distance']:.3f}" for one in found]
-        bound = _mean_of(found, "at_bound")
-        lines.append(f"| {name} | {len(found)} | {', '.join(spread)} | {bound:.0%} |")
+    for name, seeds in sorted(cells.items(), key=lambda item: _mean_of(item[1], "distance")):
+        spread = [f"{one['held_out']['distance']:.3f}" for one in seeds]
+        bound = _mean_of(seeds, "at_bound")
+        lines.append(f"| {name} | {len(seeds)} | {', '.join(spread)} | {bound:.0%} |")
     logged = _mean_of(next(iter(cells.values())), "logged_at_bound")
     return "\n".join([*lines, f"| the log itself | | 0 | {logged:.0%} |"])
 
@@ -125,8 +125,8 @@ def difference_to_cloning(runs: dict[str, list[list[float]]], name: str) -> tupl
     """Mean, lower and upper end of the difference to ``bc``, paired by seed and episode."""
     both = min(len(runs[name]), len(runs["bc"]))
     paired = np.asarray(runs[name][:both]) - np.asarray(runs["bc"][:both])
-    found = crossed_interval(jnp.asarray(paired, jnp.float32), level=LEVEL)
-    return float(found.estimate), float(found.low), float(found.high)
+    interval = crossed_interval(jnp.asarray(paired, jnp.float32), level=LEVEL)
+    return float(interval.estimate), float(interval.low), float(interval.high)
 
 
 def over_cloning(name: str, runs: dict[str, list[list[float]]]) -> str:
@@ -162,9 +162,9 @@ def between(runs: list[list[float]]) -> str:
     return f"{np.std([np.mean(run) for run in runs], ddof=1):.3g}" if len(runs) > 1 else ""
 
 
-def trips(found: list[dict[str, Any]], controller: float | None = None) -> str:
+def trips(seeds: list[dict[str, Any]], controller: float | None = None) -> str:
     """The share of a policy's episodes that tripped; nothing where it was not recorded."""
-    known = [one["trips"] for one in found if "trips" in one]
+    known = [one["trips"] for one in seeds if "trips" in one]
     known = known or [] if controller is None else [controller]
     return f"{100 * np.mean(known):.3g} %" if known else ""
 
@@ -178,8 +178,8 @@ def missing(learners: Sequence[str] = COMPARED) -> str:
         left = ", ".join(f"`{name}`" for name in learners if name not in cells)
         if left:
             without.setdefault(left, []).append(log_name(path))
-    said = "; ".join(f"{text} on {', '.join(logs)}" for text, logs in without.items())
-    return f"Not measured on plants and learners as they are: {said}." if said else ""
+    reasons = "; ".join(f"{text} on {', '.join(logs)}" for text, logs in without.items())
+    return f"Not measured on plants and learners as they are: {reasons}." if reasons else ""
 
 
 def log_name(path: Path) -> str:
@@ -187,13 +187,13 @@ def log_name(path: Path) -> str:
     return "NeoRL-2 DMSD, official" if path.stem == OFFICIAL else path.stem.replace("-v0-", " ")
 
 
-def _in_test(found: list[dict[str, Any]]) -> str:
-    runs = [one["test_mode"] for one in found if "test_mode" in one]
+def _in_test(seeds: list[dict[str, Any]]) -> str:
+    runs = [one["test_mode"] for one in seeds if "test_mode" in one]
     return f"{np.mean(runs):.4g}" if runs else ""
 
 
-def _mean_of(found: list[dict[str, Any]], name: str) -> float:
-    return float(np.mean([one["held_out"][name] for one in found]))
+def _mean_of(seeds: list[dict[str, Any]], name: str) -> float:
+    return float(np.mean([one["held_out"][name] for one in seeds]))
 
 
 def other_settings() -> str:
@@ -203,10 +203,10 @@ def other_settings() -> str:
         "|---|---|---|---|",
     ]
     for result in read_table(OTHERS).cells:
-        found = student_interval(jnp.asarray(result["scores"], jnp.float32), level=LEVEL)
+        interval = student_interval(jnp.asarray(result["scores"], jnp.float32), level=LEVEL)
         lines.append(
             f"| {result['algorithm']} | {_changed(result)} | {result['seed']} | "
-            f"{found.estimate:.4g} [{found.low:.4g}, {found.high:.4g}] |"
+            f"{interval.estimate:.4g} [{interval.low:.4g}, {interval.high:.4g}] |"
         )
     return "\n".join(lines)
 
@@ -214,13 +214,13 @@ def other_settings() -> str:
 def _settings(path: Path) -> str:
     """What is not the learner's default, once for all learners that share it."""
     groups: dict[str, list[str]] = {}
-    for name, found in read_cells(path).items():
-        groups.setdefault(_changed(found[0]) + _when(found[0]), []).append(f"`{name}`")
-    said = "; ".join(f"{', '.join(names)}: {text}" for text, names in groups.items())
+    for name, seeds in read_cells(path).items():
+        groups.setdefault(_changed(seeds[0]) + _when(seeds[0]), []).append(f"`{name}`")
+    listed = "; ".join(f"{', '.join(names)}: {text}" for text, names in groups.items())
     failed = [one for one in read_table(path).cells if one.get("failure")]
     words = ", ".join(f"`{one['algorithm']}` with seed {one['seed']}" for one in failed)
     diverged = f" Diverged: {words}." if failed else ""
-    return f"Settings other than the defaults: {said}.{diverged}" if said else ""
+    return f"Settings other than the defaults: {listed}.{diverged}" if listed else ""
 
 
 def _when(result: dict[str, Any]) -> str:

@@ -286,9 +286,9 @@ def _in_test(env: Any) -> Any:
 
 def _controllers(args: argparse.Namespace, env: Any, path: Path) -> None:
     if "controllers" not in read_table(path).also:
-        found = {name: _scores(args, env, policy) for name, policy in env.tunings().items()}
-        add_also(path, "controllers", {name: each for name, (each, _) in found.items()})
-        add_also(path, "controller_trips", {name: trips for name, (_, trips) in found.items()})
+        by_name = {name: _scores(args, env, policy) for name, policy in env.tunings().items()}
+        add_also(path, "controllers", {name: each for name, (each, _) in by_name.items()})
+        add_also(path, "controller_trips", {name: trips for name, (_, trips) in by_name.items()})
 
 
 def _scores(args: argparse.Namespace, env: Any, policy: Any) -> tuple[list[float], float]:
@@ -298,11 +298,11 @@ def _scores(args: argparse.Namespace, env: Any, policy: Any) -> tuple[list[float
     """
     keys = jax.random.split(jax.random.key(1), args.episodes)
     episodes = jax.device_get(score_episodes(env, policy, keys))
-    found = scores(env, episodes)
+    scored = scores(env, episodes)
     ends = NEORL2_RETURNS.get(env.name.partition("-")[0])
     if ends is not None:
-        found = np.asarray(normalised_score(jnp.asarray(found), low=ends[0], high=ends[1]))
-    return [float(f"{x:.6g}") for x in found], float(np.mean(episodes.trip))
+        scored = np.asarray(normalised_score(jnp.asarray(scored), low=ends[0], high=ends[1]))
+    return [float(f"{x:.6g}") for x in scored], float(np.mean(episodes.trip))
 
 
 if __name__ == "__main__":

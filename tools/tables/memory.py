@@ -80,9 +80,9 @@ def cell(
     trained = train(learner, data, (seed,), plan, watcher=Silent())
     seconds = time.process_time() - begun
     keys = jax.random.split(jax.random.key(1), EPISODES)
-    found = scores(env, score_episodes(env, Partly(trained.policies[0], seen), keys))
+    raw = scores(env, score_episodes(env, Partly(trained.policies[0], seen), keys))
     low, high = NEORL2_RETURNS["DMSD"]
-    normal = np.asarray(normalised_score(jnp.asarray(found), low=low, high=high))
+    normal = np.asarray(normalised_score(jnp.asarray(raw), low=low, high=high))
     return {
         "mean": round(float(normal.mean()), 2),
         "standard_error": round(float(normal.std(ddof=1) / np.sqrt(len(normal))), 2),
@@ -98,8 +98,8 @@ def main() -> None:
         dataset = collect_log(env, n_steps=args.steps, key=jax.random.key(0))
         everything = tuple(range(env.spec.n_obs))
         changed = f"[{','.join(args.set)}]" if args.set else ""
-        asked = itertools.product(args.algorithms, args.updates, args.encoders, args.seeds)
-        for name, updates, encoder, seed in asked:
+        cells = itertools.product(args.algorithms, args.updates, args.encoders, args.seeds)
+        for name, updates, encoder, seed in cells:
             label = f"{name}{changed} {updates} {encoder} {seed}"
             if label in done:
                 continue

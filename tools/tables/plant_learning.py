@@ -84,7 +84,7 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> None:
     tables = read_evaluation(run).tables
     if tables is None:
         raise SystemExit(f"{name}: the run in {run} has no results")
-    found = {
+    results = {
         "plant": name,
         "unit": tables.reward_unit,
         "updates": arguments.updates,
@@ -96,7 +96,7 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> None:
         **judged(run),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1) + "\n")
+    path.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def row_of(row: PolicyRow) -> dict[str, Any]:
@@ -126,13 +126,13 @@ def judged(run: Path) -> dict[str, Any]:
 
 def verdicts(tables: ResultTables) -> dict[str, dict[str, int]]:
     """How often each answer is given to the seeds of each algorithm."""
-    found: dict[str, dict[str, int]] = {}
+    by_group: dict[str, dict[str, int]] = {}
     for row in tables.rows:
         if row.role == "learner" and row.guarded:
             judged = verdict(dataclasses.replace(tables, candidate=row.name))
-            answers = found.setdefault(row.group, {})
+            answers = by_group.setdefault(row.group, {})
             answers[judged.answer] = answers.get(judged.answer, 0) + 1
-    return found
+    return by_group
 
 
 def page() -> str:
@@ -151,9 +151,9 @@ def _summary(results: list[dict[str, Any]]) -> str:
     for group in ALGORITHMS:
         cells = []
         for name in ("verdicts", "beside_reference"):
-            told = [result[name][group] for result in results if group in result[name]]
-            total = sum(sum(one.values()) for one in told)
-            cells.append(f"{sum(one.get('deploy', 0) for one in told)} of {total}")
+            groups = [result[name][group] for result in results if group in result[name]]
+            total = sum(sum(one.values()) for one in groups)
+            cells.append(f"{sum(one.get('deploy', 0) for one in groups)} of {total}")
         lines.append(f"| {group} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -197,13 +197,15 @@ def section(result: dict[str, Any]) -> list[str]:
     lines += [line([row], row["name"], " | ", names) for row in rows if not row["guarded"]]
     for group, answers in result["verdicts"].items():
         mine = [r for r in result["rows"] if r["group"] == group and r["guarded"]]
-        said = [answers, result["beside_reference"][group]]
-        told = " | ".join(", ".join(f"{n} {answer}" for answer, n in one.items()) for one in said)
-        lines.append(line(mine, f"{group}, {len(mine)} seeds", told, names))
+        counts = [answers, result["beside_reference"][group]]
+        answers_text = " | ".join(
+            ", ".join(f"{n} {answer}" for answer, n in one.items()) for one in counts
+        )
+        lines.append(line(mine, f"{group}, {len(mine)} seeds", answers_text, names))
     return lines
 
 
-def line(rows: list[dict[str, Any]], name: str, told: str, costs: list[str]) -> str:
+def line(rows: list[dict[str, Any]], name: str, answers_text: str, costs: list[str]) -> str:
     """One line of a table: one policy, or the seeds of one algorithm."""
     means = [row["return"][0] for row in rows]
     ends = [min(means), max(means)] if len(rows) > 1 else rows[0]["return"][1:]
@@ -212,7 +214,7 @@ def line(rows: list[dict[str, Any]], name: str, told: str, costs: list[str]) -> 
         pairs = [row["costs"][cost] for row in rows]
         mean, share = (sum(pair[i] for pair in pairs) / len(pairs) for i in (0, 1))
         cells.append(f"{mean:.3g} / {100 * share:.0f} %")
-    return f"| {name} | " + " | ".join(cells) + f" | {told} |"
+    return f"| {name} | " + " | ".join(cells) + f" | {answers_text} |"
 
 
 if __name__ == "__main__":

@@ -69,8 +69,8 @@ def _make(arguments: argparse.Namespace) -> None:
             who, plan = quality(env, chosen)
             key = jax.random.key(arguments.seed)
             log = collect_log(env, who, plan=plan, n_steps=steps, key=key, spread=SPREAD)
-            found = log_statistics(log)
-            new = {**identity, "settings": digest, **found}
+            figures = log_statistics(log)
+            new = {**identity, "settings": digest, **figures}
             new["content"] = {**content, here: log.content_hash}
             _keep(new)
             print(

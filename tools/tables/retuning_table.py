@@ -142,10 +142,10 @@ def candidates(
     if alone.chosen != TODAY:
         pool[NETWORK] = alone.policy
     chosen, table = select(plants, pool, TODAY)
-    found = {RETUNED: retuned, NETWORK: alone}
+    policies = {RETUNED: retuned, NETWORK: alone}
     ways = {
         way: (one.chosen, one.policy, {t.name: t for t in one.table}[one.chosen])
-        for way, one in found.items()
+        for way, one in policies.items()
     }
     return ways | {PICK: (chosen, pool[chosen], {t.name: t for t in table}[chosen])}
 

@@ -68,17 +68,17 @@ def main() -> int:
                 if not apart < AGREE:
                     print(f"FAILED {name}: the two differ by {apart:.2g}, over {AGREE}")
                     return 1
-            found: dict[str, dict[str, list[float]]] = {
+            microseconds: dict[str, dict[str, list[float]]] = {
                 name: {"ours": [], "torch_geometric": []} for name in CASES
             }
             for _ in range(arguments.rounds):
                 for name in CASES:
-                    found[name]["ours"].append(_timed(ours[name][0]))
-                    found[name]["torch_geometric"].append(float(_ask(peer, name)))
+                    microseconds[name]["ours"].append(_timed(ours[name][0]))
+                    microseconds[name]["torch_geometric"].append(float(_ask(peer, name)))
             versions = json.loads(_ask(peer, "versions"))
             _ask(peer, "end")
     shown = {}
-    for name, times in found.items():
+    for name, times in microseconds.items():
         each = [a / b for a, b in zip(times["ours"], times["torch_geometric"], strict=True)]
         shown[name] = {**{who: summary(x) for who, x in times.items()}, "ratio": summary(each)}
         low, high = min(each), max(each)
@@ -154,7 +154,7 @@ def _ours(case: Any) -> dict[str, tuple[Any, Any]]:
 
     forward = jax.jit(lambda layer, graph: layer(graph))
     gradient = jax.jit(jax.grad(loss))
-    found = {}
+    programs = {}
     for kind, layer in layers.items():
 
         def ahead(layer: Any = layer) -> Any:
@@ -165,9 +165,9 @@ def _ours(case: Any) -> dict[str, tuple[Any, Any]]:
 
         ahead()
         back()
-        found[f"{kind} forward"] = (ahead, lambda out: out[:50])
-        found[f"{kind} gradient"] = (back, lambda out: 1e3 * out[0].weight)
-    return found
+        programs[f"{kind} forward"] = (ahead, lambda out: out[:50])
+        programs[f"{kind} gradient"] = (back, lambda out: 1e3 * out[0].weight)
+    return programs
 
 
 def _serve(path: Path) -> int:

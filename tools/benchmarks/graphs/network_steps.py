@@ -49,11 +49,11 @@ def main() -> int:
         "swarm": (robot_swarm(25, 40), robot_swarm(10, 10)),
         "power": (swing_network(1000), swing_network(100)),
     }
-    found = {}
+    timings = {}
     for name, (large, small) in plants.items():
         variants = {size: _scan(plant) for size, plant in (("large", large), ("small", small))}
         rounds = interleaved(variants, rounds=arguments.rounds, steps=STEPS)
-        found[name] = {
+        timings[name] = {
             "nodes": [plant.n_nodes for plant in (large, small)],
             "channels": [plant.spec.n_obs for plant in (large, small)],
             "step_us": {size: [round(x, 2) for x in each] for size, each in rounds.items()},
@@ -61,10 +61,10 @@ def main() -> int:
         }
         middle = {size: summary(each)["median"] for size, each in rounds.items()}
         print(
-            f"{name}: {middle} us a step; one call {found[name]['single_call_ms']} ms", flush=True
+            f"{name}: {middle} us a step; one call {timings[name]['single_call_ms']} ms", flush=True
         )
     facts = machine(("jax", "jaxlib", "numpy"))
-    write(arguments.out, {"benchmark": "graph_networks", "networks": found, **facts})
+    write(arguments.out, {"benchmark": "graph_networks", "networks": timings, **facts})
     return 0
 
 

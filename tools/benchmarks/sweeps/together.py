@@ -89,8 +89,8 @@ def main() -> int:
         **machine(),
     }
     write(arguments.out, result)
-    for name, found in sweeps.items():
-        wall, used = (found[kind]["median"] for kind in ("wall", "processor"))
+    for name, times in sweeps.items():
+        wall, used = (times[kind]["median"] for kind in ("wall", "processor"))
         print(f"{name}: {wall:.1f} s of wall time, {used:.1f} s of processor time")
     print(f"a process each takes {ratio['processor']:.2f} times the processor time of together")
     print(f"tables equal: {equal}")
@@ -100,7 +100,7 @@ def main() -> int:
 def _sweeps(settings: int, warm: int, rounds: int) -> tuple[dict[str, Any], bool]:
     """Wall and processor seconds of each way, the first ``warm`` rounds of each left out."""
     values = [round(0.5 + 0.4 * (i + 1) / settings, 4) for i in range(settings)]
-    found: dict[str, dict[str, list[float]]] = {}
+    times: dict[str, dict[str, list[float]]] = {}
     tables = set()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -128,12 +128,12 @@ def _sweeps(settings: int, warm: int, rounds: int) -> tuple[dict[str, Any], bool
                 print(number, name, {kind: round(s, 1) for kind, s in spent.items()}, flush=True)
                 if number >= warm:
                     for kind, seconds in spent.items():
-                        found.setdefault(name, {}).setdefault(kind, []).append(seconds)
+                        times.setdefault(name, {}).setdefault(kind, []).append(seconds)
                 subprocess.run([*one, str(out)], check=True, capture_output=True)  # its tables
                 tables.add((out / "table.csv").read_text())
                 shutil.rmtree(out)
     return {
-        name: {kind: summary(each) for kind, each in kinds.items()} for name, kinds in found.items()
+        name: {kind: summary(each) for kind, each in kinds.items()} for name, kinds in times.items()
     }, len(tables) == 1
 
 

@@ -136,27 +136,33 @@ def main() -> int:
     parser.add_argument("--check", type=Path, default=None)
     given = parser.parse_args()
     path = given.check or FILE
-    found = policies_of(path)
+    by_plant = policies_of(path)
     if given.check:
         stored = json.loads(RESULT.read_text(encoding="utf-8"))["order"]
-        policies = list(found.values())
+        policies = list(by_plant.values())
         tasks = [task_of(some, list(stored["who"])) for some in policies]
         order = np.array([*stored["estimates"].values(), *stored["who"].values()])
         checked = summary(tasks, policies, [pick(task, order) for task in tasks])
         print(f"mean regret@1 {checked['regret']:.3f}; {checked['better']} of {checked['tasks']}")
         return 0
     names = sorted(
-        {one[key] for some in found.values() for one in some for key in ("learner", "setting")}
+        {one[key] for some in by_plant.values() for one in some for key in ("learner", "setting")}
     )
-    policies = list(found.values())
+    policies = list(by_plant.values())
     tasks = [task_of(some, names) for some in policies]
     result: dict[str, Any] = {
-        "task": summary(tasks, policies, held_out_picks(tasks, list(found))),
-        "plant": summary(tasks, policies, held_out_picks(tasks, [n.split("-")[0] for n in found])),
+        "task": summary(tasks, policies, held_out_picks(tasks, list(by_plant))),
+        "plant": summary(
+            tasks, policies, held_out_picks(tasks, [n.split("-")[0] for n in by_plant])
+        ),
         "compared": compared(tasks, policies),
     }
     order = fit_order(tasks, FINAL_RIDGE)
-    kinds = [f"{kind} {what}" for kind in ("fqe", "is") for what in ("mean", "spread", "distance")]
+    kinds = [
+        f"{kind} {statistic}"
+        for kind in ("fqe", "is")
+        for statistic in ("mean", "spread", "distance")
+    ]
     result["order"] = {
         "estimates": dict(zip(kinds, order.tolist(), strict=False)),
         "who": dict(zip(names, order[len(kinds) :].tolist(), strict=True)),

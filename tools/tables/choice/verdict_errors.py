@@ -85,7 +85,7 @@ def answers(kind: str, gain: float, cost: float, n: int, rng: np.random.Generato
     ]
     means = mean_estimates(np.concatenate([gains, drawn[0]], axis=1), level=LEVEL)
     shares = [fraction_estimates(one > 1, level=LEVEL) for one in drawn]
-    told = []
+    given = []
     for i in range(AT_ONCE):
         least = float(gains[:, i].min())
         ours = _row(
@@ -105,8 +105,8 @@ def answers(kind: str, gain: float, cost: float, n: int, rng: np.random.Generato
             pooled=(),
             episode_margin=MARGIN,
         )
-        told.append(verdict(tables).answer)
-    return told
+        given.append(verdict(tables).answer)
+    return given
 
 
 def _row(
@@ -162,12 +162,12 @@ def measured(repetitions: int) -> list[dict[str, Any]]:
     pairs = list(itertools.product(EPISODES, KINDS, GAINS, COSTS))
     for number, (n, kind, gain, cost) in enumerate(pairs):
         rng = np.random.default_rng(number)
-        told: list[str] = []
-        while len(told) < repetitions:
-            told += answers(kind, gain, cost, n, rng)
+        given: list[str] = []
+        while len(given) < repetitions:
+            given += answers(kind, gain, cost, n, rng)
         row: dict[str, Any] = {"kind": kind, "gain": gain, "cost": cost, "episodes": n}
-        row |= {"deployable": deployable(gain, cost), "repetitions": len(told)}
-        rows.append(row | {"deployed": told.count("deploy")})
+        row |= {"deployable": deployable(gain, cost), "repetitions": len(given)}
+        rows.append(row | {"deployed": given.count("deploy")})
     return rows
 
 

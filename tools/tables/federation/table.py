@@ -69,13 +69,13 @@ def main() -> int:
     parser.add_argument("--again", choices=PARTS, action="append", default=[])
     parser.add_argument("--page", action="store_true")
     arguments = parser.parse_args()
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name, part in PARTS.items():
-        if not arguments.page and (name in arguments.again or name not in found):
+        if not arguments.page and (name in arguments.again or name not in results):
             started = time.monotonic()
-            found[name] = part() | {"seconds": round(time.monotonic() - started)}
-            RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-    PAGE.write_text(with_tables(PAGE.read_text(), found))
+            results[name] = part() | {"seconds": round(time.monotonic() - started)}
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    PAGE.write_text(with_tables(PAGE.read_text(), results))
     return 0
 
 
@@ -148,21 +148,21 @@ def returns(at: Mapping[str, Plant], policies: Mapping[str, Mapping[str, Policy]
         at: Plant of every site that is judged.
         policies: By the site, then by name.
     """
-    found = {}
+    sites = {}
     for i, (name, plant) in enumerate(at.items()):
         evaluation = evaluate(
             plant, policies[name], key=jax.random.fold_in(jax.random.key(9), i), n_starts=STARTS
         )
-        found[name] = {
+        sites[name] = {
             row.name: row.returns.value for row in evaluation.tables.rows if not row.guarded
         }
-    return found
+    return sites
 
 
-def by_group(found: Mapping[str, Mapping[str, float]], group: str, seeds: range) -> np.ndarray:
+def by_group(sites: Mapping[str, Mapping[str, float]], group: str, seeds: range) -> np.ndarray:
     """Mean over the sites of a group's returns, for each seed."""
     return np.asarray(
-        [np.mean([site[f"{group}-{seed}"] for site in found.values()]) for seed in seeds]
+        [np.mean([site[f"{group}-{seed}"] for site in sites.values()]) for seed in seeds]
     )
 
 
@@ -188,8 +188,8 @@ def learning() -> dict[str, Any]:
     for name in at:
         alone = train(learner(), sites[name], tuple(SEEDS), plan)
         policies[name] |= alone.named("local") | everything.named("pooled")
-    found = returns(at, policies)
-    groups = {way: by_group(found, way, SEEDS) for way in (*ways, "local", "pooled")}
+    scored = returns(at, policies)
+    groups = {way: by_group(scored, way, SEEDS) for way in (*ways, "local", "pooled")}
     return {
         "plant": PLANT,
         "rows": {name: data.n_rows for name, data in sites.items()},
@@ -202,7 +202,7 @@ def learning() -> dict[str, Any]:
                 for group in groups
             }
             | {tuning: site[tuning] for tuning in plants()[name].tunings()}
-            for name, site in found.items()
+            for name, site in scored.items()
         },
         "mean_of_sites": {group: _summary(values) for group, values in groups.items()},
         "gain_over_local": {
@@ -245,9 +245,9 @@ def options() -> dict[str, Any]:
                 f"{rule}, {attack}", five, faults=faults,
                 rule={"rule": rule, "byzantine": byzantine},
             )  # fmt: skip
-    found = returns(judged, policies)
+    scored = returns(judged, policies)
     for cell in cells:
-        cell |= _summary(by_group(found, cell["label"], FEW_SEEDS))
+        cell |= _summary(by_group(scored, cell["label"], FEW_SEEDS))
     return {
         "cells": cells,
         "rounds": SHORT[0],
@@ -284,15 +284,15 @@ def _summary(values: np.ndarray) -> dict[str, Any]:
     }
 
 
-def with_tables(text: str, found: Mapping[str, Any]) -> str:
+def with_tables(text: str, results: Mapping[str, Any]) -> str:
     """The page with its tables made anew."""
     before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{tables(found)}\n{END}{rest.split(END)[1]}"
+    return f"{before}{BEGIN}\n{tables(results)}\n{END}{rest.split(END)[1]}"
 
 
-def tables(found: Mapping[str, Any]) -> str:
+def tables(results: Mapping[str, Any]) -> str:
     """The tables of all parts, as Markdown."""
-    learned = found["learning"]
+    learned = results["learning"]
     groups = list(learned["mean_of_sites"])
     lines = [
         f"| mean return on | {' | '.join(groups)} | PI | PI feed-forward |",
@@ -306,14 +306,16 @@ def tables(found: Mapping[str, Any]) -> str:
         f"{np.mean([site[tuning] for site in learned['sites'].values()]):.1f}"
         for tuning in ("PI", "PI feed-forward")
     ]
-    told = [f"{one['mean']:.1f} ± {one['standard_error']:.1f}" for one in means]
-    lines.append(f"| **mean of the sites** | {' | '.join([*told, *own])} |")
+    texts = [f"{one['mean']:.1f} ± {one['standard_error']:.1f}" for one in means]
+    lines.append(f"| **mean of the sites** | {' | '.join([*texts, *own])} |")
     gains = learned["gain_over_local"]
-    told = "; ".join(
+    texts = "; ".join(
         f"{way} {gain['mean']:+.1f} ± {gain['standard_error']:.1f}" for way, gain in gains.items()
     )
-    lines += ["", f"Gain over local training in the mean of the sites, paired by seed: {told}."]
-    return "\n".join([*lines, *_short_tables(found["options"])] if "options" in found else lines)
+    lines += ["", f"Gain over local training in the mean of the sites, paired by seed: {texts}."]
+    return "\n".join(
+        [*lines, *_short_tables(results["options"])] if "options" in results else lines
+    )
 
 
 def _short_tables(others: Mapping[str, Any]) -> list[str]:

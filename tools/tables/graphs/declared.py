@@ -44,15 +44,15 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
     parser.add_argument("--show", action="store_true", help="print the tables, train nothing")
     arguments = parser.parse_args()
-    found = json.loads(OUT.read_text()) if OUT.exists() else {}
+    results = json.loads(OUT.read_text()) if OUT.exists() else {}
     for name in arguments.plants:
         if not arguments.show:
-            _measure(found.setdefault(name, {}), name, arguments.kinds, arguments.seeds, found)
-        if name in found:
-            print(f"\n{name}\n\n{_table(found[name])}")
+            _measure(results.setdefault(name, {}), name, arguments.kinds, arguments.seeds, results)
+        if name in results:
+            print(f"\n{name}\n\n{_table(results[name])}")
 
 
-def _measure(mine: Any, name: str, kinds: list[str], seeds: list[int], found: Any) -> None:
+def _measure(mine: Any, name: str, kinds: list[str], seeds: list[int], results: Any) -> None:
     plant: Any = make(name)
     rows, episodes = PLANTS[name]
     keys = jax.random.split(jax.random.key(2026), episodes)
@@ -78,7 +78,7 @@ def _measure(mine: Any, name: str, kinds: list[str], seeds: list[int], found: An
             judged = _judged(plant, trained.policies[0], keys)
             learned[str(seed)] = {**judged, "processor_seconds": seconds}
             OUT.parent.mkdir(parents=True, exist_ok=True)
-            write_json(OUT, found)
+            write_json(OUT, results)
             print(name, kind, seed, learned[str(seed)], flush=True)
 
 

@@ -81,10 +81,10 @@ def measured(seeds: list[int], kind: str) -> dict[str, Any]:
     }
     keys = jax.random.split(jax.random.key(2026), EPISODES)
     learner = BC(networks=Networks(hidden=(32, 32), kind=kind), steps=Steps(batch_size=64))
-    found: dict[str, Any] = {name: {"rows": logs[name].n_rows} for name in at}
+    sites: dict[str, Any] = {name: {"rows": logs[name].n_rows} for name in at}
     for name, plant in at.items():
         for move, policy in plant.tunings().items():
-            found[name][move] = _mean(plant, policy, keys)
+            sites[name][move] = _mean(plant, policy, keys)
     settings = Federation(FederationConfig(rounds=ROUNDS, local_updates=LOCAL))
     total = ROUNDS * LOCAL
     for seed in seeds:
@@ -93,18 +93,18 @@ def measured(seeds: list[int], kind: str) -> dict[str, Any]:
             alone = train(learner, logs[name], (seed,), Plan(total, total, total)).policies[0]
             ways = {"federated": together.policies[name], "local": alone}
             for way, policy in ways.items():
-                found[name].setdefault(way, []).append(_mean(plant, policy, keys))
-        print(seed, found, flush=True)
-    return {"kind": kind, "rounds": ROUNDS, "local_updates": LOCAL, "seeds": seeds, "sites": found}
+                sites[name].setdefault(way, []).append(_mean(plant, policy, keys))
+        print(seed, sites, flush=True)
+    return {"kind": kind, "rounds": ROUNDS, "local_updates": LOCAL, "seeds": seeds, "sites": sites}
 
 
 def _mean(plant: Any, policy: Any, keys: Any) -> float:
     return float(np.mean(scores(plant, score_episodes(plant, policy, keys))))
 
 
-def table(found: dict[str, Any]) -> str:
+def table(results: dict[str, Any]) -> str:
     """The returns as Markdown, the mean of the sites last, and the gain over local training."""
-    who, sites = ("random", "greedy", "local", "federated"), found["sites"]
+    who, sites = ("random", "greedy", "local", "federated"), results["sites"]
     lines = ["| return on | " + " | ".join(who) + " |", "|---|" + "---|" * len(who)]
     rows = {name: [float(np.mean(site[one])) for one in who] for name, site in sites.items()}
     rows["**mean of the sites**"] = np.mean(list(rows.values()), axis=0).tolist()
@@ -125,12 +125,12 @@ def main() -> None:
     parser.add_argument("--kind", default="gcn", help="kind of network (gcn)")
     parser.add_argument("--show", action="store_true", help="print the table, train nothing")
     arguments = parser.parse_args()
-    found = json.loads(OUT.read_text()) if OUT.exists() else {}
+    results = json.loads(OUT.read_text()) if OUT.exists() else {}
     if not arguments.show:
-        found[arguments.kind] = measured(arguments.seeds, arguments.kind)
+        results[arguments.kind] = measured(arguments.seeds, arguments.kind)
         OUT.parent.mkdir(parents=True, exist_ok=True)
-        write_json(OUT, found)
-    for kind, one in found.items():
+        write_json(OUT, results)
+    for kind, one in results.items():
         print(f"\n{kind}\n\n{table(one)}")
 
 

@@ -100,8 +100,8 @@ def diffusion(plant: LoadBalance, keys: Any) -> dict[str, float]:
     return _means(jax.jit(jax.vmap(episode))(keys))
 
 
-def _means(found: Any) -> dict[str, float]:
-    total, first, last = (np.asarray(x, float) for x in found)
+def _means(episodes: Any) -> dict[str, float]:
+    total, first, last = (np.asarray(x, float) for x in episodes)
     return {
         "return": float(total.mean()),
         "standard_error": float(total.std(ddof=1) / np.sqrt(len(total))),
@@ -135,13 +135,13 @@ def table(result: dict[str, Any]) -> str:
     moves = result["moves"]
     low, high = moves["random"]["return"], moves["greedy"]["return"]
     lines = ["| Who | return | gap closed | spread at the end |", "|---|---|---|---|"]
-    for name, found in moves.items():
+    for name, means in moves.items():
         lines.append(
-            f"| {name} | {found['return']:.1f} | {(found['return'] - low) / (high - low):.0%} | "
-            f"{found['spread_end']:.3f} |"
+            f"| {name} | {means['return']:.1f} | {(means['return'] - low) / (high - low):.0%} | "
+            f"{means['spread_end']:.3f} |"
         )
     for name, seeds in result["learners"].items():
-        returns = np.asarray([found["return"] for found in seeds.values()])
+        returns = np.asarray([means["return"] for means in seeds.values()])
         gaps, end = (returns - low) / (high - low), [s["spread_end"] for s in seeds.values()]
         lines.append(
             f"| {name}, {len(returns)} seeds | {returns.mean():.1f} ({returns.min():.1f} to "

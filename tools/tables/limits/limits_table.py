@@ -74,36 +74,36 @@ def main() -> None:
 def measure(plant: str, learners: list[str]) -> None:
     """Trains and judges what the plant's file does not hold yet."""
     env, path = make(plant), RESULTS / f"{plant}.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-    if found and found["budget"] != BUDGET:
+    results: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    if results and results["budget"] != BUDGET:
         raise SystemExit(f"{path} is of another budget; move it away")
     who, plan = quality(env, BUDGET["quality"])
     log = collect_log(env, who, n_steps=BUDGET["rows"], key=jax.random.key(0), plan=plan)
     prices = env.penalty_weights()
     prices = [prices.get(cost.name, 0.0) for cost in log.spec.cost]
     data = training_data(log, prices=prices)
-    if not found:
+    if not results:
         limits = [limit_kind(c).limit_words(c.limit, c.unit) for c in env.spec.cost]
-        found = {"budget": BUDGET, "costs": [c.name for c in env.spec.cost], "limits": limits}
-        found |= {"log": of_log(data, prices), "learners": {}}
+        results = {"budget": BUDGET, "costs": [c.name for c in env.spec.cost], "limits": limits}
+        results |= {"log": of_log(data, prices), "learners": {}}
         tunings = {name: judged(env, policy) for name, policy in env.tunings().items()}
-        found |= {"controllers": tunings, "reference": env.reference}
-        store(path, found)
+        results |= {"controllers": tunings, "reference": env.reference}
+        store(path, results)
     for name in learners or (*PLAIN, *SAFE, *FAST):
         if name not in json.loads(path.read_text())["learners"]:
             begun = time.monotonic()
             cell = trained(env, data, name)
             # Others may have written meanwhile.
-            found = json.loads(path.read_text())
-            found["learners"][name] = cell
-            store(path, found)
+            results = json.loads(path.read_text())
+            results["learners"][name] = cell
+            store(path, results)
             print(f"{plant} {name}: {time.monotonic() - begun:.0f} s", flush=True)
 
 
-def store(path: Path, found: dict[str, Any]) -> None:
+def store(path: Path, results: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part")
-    partial.write_text(json.dumps(found, indent=1) + "\n")
+    partial.write_text(json.dumps(results, indent=1) + "\n")
     partial.replace(path)
 
 
@@ -156,10 +156,10 @@ def of_log(data: Any, prices: list[float]) -> dict[str, Any]:
 
 def table(path: Path, only: str = "") -> str:
     """One plant: the log, today's controller, the learners."""
-    found = json.loads(path.read_text())
+    results = json.loads(path.read_text())
     heads = [
         f"over {name} ({limit})"
-        for name, limit in zip(found["costs"], found["limits"], strict=True)
+        for name, limit in zip(results["costs"], results["limits"], strict=True)
     ]
     lines = [
         f"**{path.stem}**",
@@ -167,13 +167,13 @@ def table(path: Path, only: str = "") -> str:
         f"| | {' | '.join(heads)} | over any | trips | return | less prices |",
     ]
     lines.append("|---" * (len(heads) + 5) + "|")
-    log = found["log"]
+    log = results["log"]
     lines.append(row(f"the log ({log['episodes']} episodes)", [log]))
-    today = next(iter(found["controllers"]))
-    for name in dict.fromkeys((today, found["reference"])):
-        lines.append(row(f"controller {name}", [found["controllers"][name]]))
+    today = next(iter(results["controllers"]))
+    for name in dict.fromkeys((today, results["reference"])):
+        lines.append(row(f"controller {name}", [results["controllers"][name]]))
     for name in (*PLAIN, *SAFE, *FAST):
-        cell = found["learners"].get(name)
+        cell = results["learners"].get(name)
         if cell is None or (only and FAST.get(name, name) not in (*PLAIN, "bc_safe", only)):
             continue
         if "failure" in cell:

@@ -50,19 +50,19 @@ def main() -> None:
 def measure(plant: str) -> None:
     """Trains and judges what the file does not hold yet."""
     env, path = make(plant), RESULTS / f"{plant}.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-    if found and found["budget"] != BUDGET:
+    results: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    if results and results["budget"] != BUDGET:
         raise SystemExit(f"{path} is of another budget; move it away")
-    if not found:
+    if not results:
         limits = [limit_kind(c).limit_words(c.limit, c.unit) for c in env.spec.cost]
         tunings = {name: judged(env, policy) for name, policy in env.tunings().items()}
-        found = {"budget": BUDGET, "costs": [c.name for c in env.spec.cost], "limits": limits}
-        found |= {"controllers": tunings, "learners": {}}
+        results = {"budget": BUDGET, "costs": [c.name for c in env.spec.cost], "limits": limits}
+        results |= {"controllers": tunings, "learners": {}}
     for name in BUDGET["updates"]:
         for way in WAYS:
-            if f"{name} {way}" not in found["learners"]:
-                found["learners"][f"{name} {way}"] = trained(env, name, way)
-                store(path, found)
+            if f"{name} {way}" not in results["learners"]:
+                results["learners"][f"{name} {way}"] = trained(env, name, way)
+                store(path, results)
 
 
 def trained(env: Any, name: str, way: str) -> dict[str, Any]:
@@ -86,16 +86,16 @@ def trained(env: Any, name: str, way: str) -> dict[str, Any]:
 
 def table(plant: str) -> str:
     """The plant's controllers, then the learners."""
-    found = json.loads((RESULTS / f"{plant}.json").read_text())
+    results = json.loads((RESULTS / f"{plant}.json").read_text())
     heads = [
         f"over {name} ({limit})"
-        for name, limit in zip(found["costs"], found["limits"], strict=True)
+        for name, limit in zip(results["costs"], results["limits"], strict=True)
     ]
     lines = [f"| | {' | '.join(heads)} | over any | trips | return | less prices |"]
     lines.append("|---" * (len(heads) + 5) + "|")
-    lines += [row(f"controller {name}", [cell]) for name, cell in found["controllers"].items()]
+    lines += [row(f"controller {name}", [cell]) for name, cell in results["controllers"].items()]
     words = {"free": "costs nothing", "priced": "the plant's prices", "lag": "multipliers"}
-    for name, cell in found["learners"].items():
+    for name, cell in results["learners"].items():
         who, way = name.split()
         lines.append(row(f"{who}, {words[way]}", cell["seeds"]))
     return "\n".join(lines)

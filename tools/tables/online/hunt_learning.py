@@ -55,36 +55,36 @@ def main() -> None:
 
 def measure(way: str, seed: int, epochs: int) -> None:
     """Trains one population from the beginning, unless that was done."""
-    found: dict[str, Any] = json.loads(PATH.read_text()) if PATH.is_file() else {}
+    results: dict[str, Any] = json.loads(PATH.read_text()) if PATH.is_file() else {}
     world = treasure_hunt("head")
-    if "random" not in found:
+    if "random" not in results:
         chance = random_rewards(world, seed=0, episodes=2000).sum(axis=1)
-        found["random"] = interval(chance)
+        results["random"] = interval(chance)
     name = f"{way}, {epochs} epochs"
-    cells = found.setdefault("scores", {}).setdefault(name, {})
+    cells = results.setdefault("scores", {}).setdefault(name, {})
     if str(seed) in cells:
         return
     begun = time.process_time()
     trained = train_population(world, IQN(**WAYS[way]), seed=seed, epochs=epochs, chunk=BLOCK)
     reward = np.asarray(trained.epochs.reward, float).sum(axis=1)
     cells[str(seed)] = reward.reshape(-1, BLOCK).mean(axis=1).round(2).tolist()
-    PATH.write_text(json.dumps(found, indent=1) + "\n")
+    PATH.write_text(json.dumps(results, indent=1) + "\n")
     print(f"{name}, seed {seed}: {cells[str(seed)][-1]}, {time.process_time() - begun:.0f} s")
 
 
 def interval(values: Any) -> list[float]:
     """Mean and 95 % interval."""
-    found = student_interval(np.asarray(values, float), level=0.95)
-    return [round(float(x), 2) for x in (np.mean(values), found.low, found.high)]
+    student = student_interval(np.asarray(values, float), level=0.95)
+    return [round(float(x), 2) for x in (np.mean(values), student.low, student.high)]
 
 
 def table() -> str:
     """The first and the last tenth of every training, over seeds."""
-    found = json.loads(PATH.read_text())
-    mean, low, high = found["random"]
+    results = json.loads(PATH.read_text())
+    mean, low, high = results["random"]
     lines = ["| Who | first tenth | last tenth | seeds |", "|---|---|---|---|"]
     lines.append(f"| random play | | {mean:.1f} ({low:.1f} to {high:.1f}) | 2,000 epochs |")
-    for name, cells in found["scores"].items():
+    for name, cells in results["scores"].items():
         scores = np.asarray(list(cells.values()))
         part = max(1, scores.shape[1] // 10)
         ends = [
