@@ -22,17 +22,34 @@ LEARNERS = {
     "bc": ("corl", "d3rlpy", "unifloral"),
     "td3_bc": ("corl", "d3rlpy", "unifloral"),
     "iql": ("corl", "d3rlpy", "unifloral"),
+    "iql_corl": ("corl", "unifloral"),
     "awac": ("corl", "d3rlpy"),
     "cql": ("corl", "d3rlpy"),
     "rebrac": ("corl", "unifloral"),
     "sac_n": ("corl", "unifloral"),
     "edac": ("corl", "unifloral"),
 }
-"""Every learner with the peers that have it in the same form."""
+"""Every learner with the peers that have it. IQL in CORL's form is theirs to the last pass; the
+original, our default, has one more pass of the value, as it asks for it after its step."""
 
-DEPTH = {name: 2 if name in ("bc", "td3_bc", "iql") else 3 for name in LEARNERS}
+DEPTH = {name: 3 for name in LEARNERS} | dict.fromkeys(("bc", "td3_bc", "iql"), 2)
 N_CRITICS, N_SAMPLES = 10, 10
+OPTIONS: dict[str, dict[str, Any]] = {
+    "iql_corl": {"variant": "corl"},
+    "cql": {"n_samples": N_SAMPLES},
+    "sac_n": {"n_critics": N_CRITICS},
+    "edac": {"n_critics": N_CRITICS},
+}
+"""What ours are given besides their size."""
 Work = tuple[Callable[[], Any], int]
+
+
+def contender(peer: str, learner: str, size: dict[str, int], arguments: Any) -> Work:
+    """A function that does some steps of one learner, and their number."""
+    name = learner.removesuffix("_corl")
+    return PEERS[peer](
+        name, size, arguments, **(OPTIONS.get(learner, {}) if peer == "ours" else {})
+    )
 
 
 @cache
@@ -54,47 +71,33 @@ def steps_of_a_call(size: dict[str, int]) -> int:
     return 200 if size["width"] < 256 else 10
 
 
-def ours(learner: str, size: dict[str, int], arguments: Any) -> Work:
-    """A scan over the learner's own sampler and its update."""
+def ours(learner: str, size: dict[str, int], arguments: Any, **options: Any) -> Work:
+    """A chunk of the training loop, which draws its batches from the log itself."""
     import jax
     import jax.numpy as jnp
 
     from neorl_agents import ALGORITHMS
-    from neorl_agents.learning import Networks, Steps
+    from neorl_agents.learning import Log, Networks, Steps, begin_training, train_chunk
     from neorl_core import as_arrays
 
-    more = {"n_critics": N_CRITICS} if learner in ("sac_n", "edac") else {}
-    more |= {"n_samples": N_SAMPLES} if learner == "cql" else {}
-    widths = (size["width"],) * DEPTH[learner]
-    networks, steps = Networks(hidden=widths), Steps(batch_size=size["batch"])
-    plain = ALGORITHMS[learner](networks=networks, steps=steps, **more)
+    networks = Networks(hidden=(size["width"],) * DEPTH[learner])
+    plain = ALGORITHMS[learner](networks=networks, steps=Steps(batch_size=size["batch"]), **options)
     spec, log, statistics = _log(size)
     unread = {name: None for name in log._fields if name not in plain.fields}
-    sampler = plain.sampler
-    tables = jax.tree.map(jnp.asarray, sampler.tables(log._replace(**unread)))
-    shape = (plain.batches_per_update, plain.batch_size)
-    steps = steps_of_a_call(size)
-    key = jax.random.key(0)
+    tables = jax.tree.map(jnp.asarray, plain.sampler.tables(log._replace(**unread)))
+    key, arrays = jax.random.key(0), as_arrays(plain)
     state = plain.init(spec, statistics, key)
-
-    def update(carry: Any, _: None) -> Any:
-        algorithm, state, tables, number = carry
-        batch = sampler.draw(tables, number, key, shape)
-        state, metrics = algorithm.update(state, batch, jax.random.fold_in(key, number))
-        return (algorithm, state, tables, number + 1), metrics
-
-    @jax.jit
-    def block(state: Any, number: Any, algorithm: Any, tables: Any) -> Any:
-        carry = (algorithm, state, tables, number)
-        (_, state, _, number), metrics = jax.lax.scan(update, carry, length=steps // shape[0])
-        return state, number, metrics
-
-    held: list[Any] = [state, jnp.int32(0)]
-    arrays = as_arrays(plain)
+    held: list[Any] = [begin_training(arrays, Log(), state, tables, key), 0]
+    steps = steps_of_a_call(size)
+    updates = steps // plain.batches_per_update
 
     def work() -> None:
-        held[0], held[1], metrics = block(*held, arrays, tables)
-        jax.block_until_ready((held, metrics))
+        first = jnp.int32(held[1])
+        held[0], metrics = train_chunk(
+            arrays, Log(), held[0], tables, first, key, n_updates=updates
+        )
+        held[1] += updates
+        jax.block_until_ready((held[0], metrics))
 
     return work, steps
 

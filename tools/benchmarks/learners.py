@@ -11,8 +11,10 @@ Peers' update code is imported, not rewritten. CORL's and unifloral's layers, wh
 in their code, are of the size asked for; all have the depth of CORL (three hidden layers in AWAC,
 CQL, SAC-N, EDAC and ReBRAC), ten critics in SAC-N and EDAC, ten samples of each kind and no
 Lagrange multiplier in CQL. CORL reads its losses every step, d3rlpy keeps metrics, unifloral
-normalises observations in its networks. Ours is a scan over sampler and update, without checkpoints
-and reports (`training_loop.py` measures those). Peers that are missing are named in the result:
+normalises observations in its networks. Ours is the chunk of the training loop, which draws its
+batches ahead, without checkpoints and reports (`training_loop.py` measures those). Peers that are
+missing are named in the result. The index's torch holds much for accelerators; the one for a
+processor alone does as well (`UV_FIND_LINKS` to a folder that has it, or `UV_TORCH_BACKEND=cpu`):
 
     git clone https://github.com/corl-team/CORL build/CORL
     git -C build/CORL checkout eeeeef2671235fcce3a3eb255576a207d78840e6
@@ -31,7 +33,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from _learner_peers import LEARNERS, PEERS, SIZES
+from _learner_peers import LEARNERS, PEERS, SIZES, contender
 from _rounds import MAX_SPREAD, RESULTS, machine, on_one_core, summary, write
 
 VERSIONS = ("jax", "jaxlib", "numpy", "torch", "d3rlpy", "flax", "optax", "distrax")
@@ -106,7 +108,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         size, learner = line.split()
         try:
             if line not in built:
-                work, steps = PEERS[arguments.serve](learner, SIZES[size], arguments)
+                work, steps = contender(arguments.serve, learner, SIZES[size], arguments)
                 work()
                 work()
                 built = {line: (work, steps)}
