@@ -132,10 +132,13 @@ class IQL(BaseLearner):
         rows = single(rows)
         q = jnp.min(q_values(state.targets["critics"], rows.obs, rows.action), axis=0)
         before = state.parameters["value"]
-        state, value_loss, _ = self.descend(state, "value", _value_loss, rows, q, self.expectile)
+        state, value_loss, v = self.descend(state, "value", _value_loss, rows, q, self.expectile)
+        if self.variant == "original":
+            both = jnp.concatenate([rows.obs, rows.next_obs])
+            v, next_v = jnp.split(_values(state.parameters["value"], both), 2)
+        else:  # The values before the step are known from its loss.
+            next_v = _values(before, rows.next_obs)
 
-        value = state.parameters["value"] if self.variant == "original" else before
-        v, next_v = jnp.split(_values(value, jnp.concatenate([rows.obs, rows.next_obs])), 2)
         rate = self.actor_learning_rate * cosine(state.updates, self.decay_updates)
         log_std_range = LOG_STD_RANGE[self.variant]
         state, regression = regress_actor(
@@ -170,9 +173,9 @@ def _values(value: Network, obs: Float[Array, "batch obs"]) -> Float[Array, " ba
 
 def _value_loss(
     value: Network, rows: UnitRows, q: Float[Array, " batch"], expectile: Float[Array, ""]
-) -> tuple[Float[Array, ""], None]:
-    loss = expectile_loss(_values(value, rows.obs), q, expectile=expectile)
-    return masked_mean(loss, rows.mask), None
+) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
+    v = _values(value, rows.obs)
+    return masked_mean(expectile_loss(v, q, expectile=expectile), rows.mask), v
 
 
 def _scaled_critic_loss(
