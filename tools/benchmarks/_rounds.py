@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -216,9 +217,17 @@ def machine(packages: Sequence[str] = TRAINING) -> dict[str, Any]:
     return {
         "cores": len(os.sched_getaffinity(0)),
         "load_at_end": os.getloadavg()[0],
+        "commit": _commit(),
         "python": platform.python_version(),
         "versions": versions,
     }
+
+
+def _commit() -> str | None:
+    """The version of the code that is measured; ``-dirty`` behind it where files were changed."""
+    command = ["git", "-C", str(RESULTS), "describe", "--always", "--dirty"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout.strip() or None
 
 
 def write(path: Path, result: Mapping[str, Any]) -> None:
