@@ -175,7 +175,8 @@ def cost_of(name: str, compilations: int, seconds: float, package: str = "core")
     return (
         f'<testcase classname="packages.neorl-{package}.tests.test_a" name="{name}"><properties>'
         f'<property name="compilations" value="{compilations}"/>'
-        f'<property name="processor_seconds" value="{seconds}"/></properties></testcase>'
+        f'<property name="processor_seconds" value="{seconds}"/>'
+        f'<property name="peak_megabytes" value="{100 * compilations}"/></properties></testcase>'
     )
 
 
@@ -188,6 +189,7 @@ def test_the_time_budget_is_by_package_and_has_two_figures(
     skip = '<testcase classname="tests.test_b" name="c"><skipped message="no"/></testcase>'
     cases = cost_of("a", 3, 1.5), cost_of("b", 4, 2.0), cost_of("d", 9, 0.5, "envs"), skip
     file.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
+    in_envs = "packages.neorl-envs.tests.test_a::d"
     rows = {"core": (7, 3.5), "envs": (9, 0.5), "workspace": (0, 0)}
 
     def outcome(**changed: tuple[float, float]) -> tuple[int, str]:
@@ -199,6 +201,7 @@ def test_the_time_budget_is_by_package_and_has_two_figures(
         return code, capsys.readouterr().err
 
     assert outcome() == (0, "")
+    assert time_budget.memory(file).endswith("900 of 3000 MB, by the end of " + in_envs)
     assert outcome(core=(6, 3.5))[1].startswith("core: 7 compilations, far over the budget of 6")
     assert outcome(core=(7, 3))[1].startswith("core: 4 seconds, far over the budget of 3")
     assert outcome(envs=(9, 0))[0] == 1

@@ -7,7 +7,7 @@ The file is one of `python -m hatch test` with `--junitxml`. Two figures are che
 depends on how busy or how old the machine is: the programs that the tests compiled (or would have,
 had they not been on disk), and their processor time, in seconds of a machine that does the
 reference piece of work of tests/support/workspace_plugin.py in its stated time. Exit code 1: over
-the budget by more than the stated slack.
+the budget by more than the stated slack. The most memory that any process had is printed.
 """
 
 import argparse
@@ -21,6 +21,9 @@ from typing import NamedTuple
 BUDGET = Path(__file__).resolve().parent.parent / "tests" / "time_budget.toml"
 SLACK = 2.0
 """How far over its budget a package may be: a busy machine takes more processor seconds."""
+
+MOST_MEGABYTES = 3_000
+"""What a process of the tests may take, so that two of them fit on a small machine."""
 
 
 class Cost(NamedTuple):
@@ -100,6 +103,18 @@ def table(spent: dict[str, Cost], budget: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
+def memory(file: Path) -> str:
+    """The most memory that a process of the tests had, and the test by whose end it had it."""
+    peaks = [
+        (int(p.get("value") or 0), f"{case.get('classname')}::{case.get('name')}")
+        for case in ElementTree.parse(file).getroot().iter("testcase")
+        for p in case.iter("property")
+        if p.get("name") == "peak_megabytes"
+    ]
+    most, test = max(peaks, key=lambda peak: peak[0], default=(0, "no test"))
+    return f"most memory of a process: {most} of {MOST_MEGABYTES} MB, by the end of {test}"
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare the cost of the tests with the budget.")
     parser.add_argument("file", type=Path, help="written by pytest --junitxml")
@@ -110,6 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     budget = tomllib.loads(BUDGET.read_text())
     spent = costs(file)
     print(table(spent, budget))
+    print(memory(file))
     over = overruns(spent, budget)
     for sentence in over:
         print(sentence, file=sys.stderr)

@@ -4,8 +4,9 @@ No connection leaves the machine, and garbage is collected seldom: a process ful
 is mostly none, and looking through it took an eighth of the time of core's table.
 
 Every test's cost stands in the JUnit file, for ``tools/time_budget.py``: the programs it compiled
-(found on disk or not), and the processor time that it and its child processes took, in seconds of a
-machine that does :func:`_reference` in ``REFERENCE`` seconds.
+(found on disk or not), the processor time that it and its child processes took, in seconds of a
+machine that does :func:`_reference` in ``REFERENCE`` seconds, and the most memory that its process
+had had by then.
 """
 
 import ctypes
@@ -107,6 +108,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     taken = (_processor_seconds() - seconds) / _slowness_now()
     item.user_properties.append(("compilations", _compilations - compilations))
     item.user_properties.append(("processor_seconds", round(taken, 3)))
+    item.user_properties.append(("peak_megabytes", _peak_megabytes()))
     return done
 
 
@@ -179,6 +181,16 @@ def _give_memory_back() -> None:
 def _processor_seconds() -> float:
     """Of this process and of the children that have ended."""
     return sum(os.times()[:4])
+
+
+def _peak_megabytes() -> int:
+    """The most memory so far of this process, or of one that it started; 0 where nobody counts."""
+    if sys.platform != "linux":
+        return 0
+    import resource
+
+    whose = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    return max(resource.getrusage(who).ru_maxrss for who in whose) * 1024 // 1_000_000
 
 
 def _slowness_now() -> float:
