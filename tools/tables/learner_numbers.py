@@ -96,11 +96,11 @@ def _row(path: Path, name: str) -> str:
     return f"| {' | '.join(row)} |"
 
 
-TEXT = """Scores are returns minus the plant's penalties. All policies run the same episodes, without a
-guard. Learners use their last networks, two layers of 64, and batches of 128 rows; nothing is tuned
-to a plant. Scores on NeoRL-2's tasks are normalised. *Trips* is the share of episodes that the
-plant ended. [Learners compared](../explanation/learners-compared.md) has all settings and the other
-learners. `tools/tables/learner_numbers.py` makes this table."""
+TEXT = """Scores are returns minus the plant's penalties. All policies run the same
+episodes, without a guard. Learners use their last networks, two layers of 64, and batches of
+128 rows; nothing is tuned to a plant. Scores on NeoRL-2's tasks are normalised. *Trips* is the
+share of episodes that the plant ended. [Learners compared](../explanation/learners-compared.md)
+has all settings and the other learners. `tools/tables/learner_numbers.py` makes this table."""
 
 
 if __name__ == "__main__":

@@ -254,43 +254,46 @@ HEAD = """# Learners compared
 
 `tools/tables/learning_page.py` makes this page from the results that
 `tools/tables/learning_table.py` has stored (one table for every log in
-`tools/benchmarks/results/learning`). A score is the return of an episode minus the plant's declared
-penalties; the reward in training has the same penalties subtracted. All policies of a table run the
-same episodes, and learners act without a guard. *Trips* is the share of those episodes that the
-plant ended. *In test* is the mean with the plant's constants in test mode. *Deviation of seeds* is
-the standard deviation of the seeds' means. The networks are always the last ones of a run, never
-the best. Each table is followed by its updates, settings, episodes and date, and by the runs that
-diverged."""
+`tools/benchmarks/results/learning`). A score is the return of an episode minus the plant's
+declared penalties; the reward in training has the same penalties subtracted. All policies of a
+table run the same episodes, and learners act without a guard. *Trips* is the share of those
+episodes that the plant ended. *In test* is the mean with the plant's constants in test mode.
+*Deviation of seeds* is the standard deviation of the seeds' means. The networks are always the
+last ones of a run, never the best. Each table is followed by its updates, settings, episodes
+and date, and by the runs that diverged."""
 
-NOT_CENTRED = """*These settings were tried before learners subtracted the mean reward on logs without
-a terminated row. This log is one of those, so the figures cannot be compared with the table above.*"""
+NOT_CENTRED = """*These settings were tried before learners subtracted the mean reward on logs
+without a terminated row. This log is one of those, so the figures cannot be compared with the
+table above.*"""
 
-OFFICIAL_TEXT = """Scores are normalised by NeoRL-2's references and measured on `DMSD-v0`, which
-repeats that task step for step. The published figures are levels over that benchmark's own grid of
-settings, which was chosen on the true plant; they took one million updates of 256 rows with
-networks of 256. The runs here have a tenth of the updates, half of the rows and a quarter of the
-width."""
+OFFICIAL_TEXT = """Scores are normalised by NeoRL-2's references and measured on `DMSD-v0`,
+which repeats that task step for step. The published figures are levels over that benchmark's
+own grid of settings, which was chosen on the true plant; they took one million updates of 256
+rows with networks of 256. The runs here have a tenth of the updates, half of the rows and a
+quarter of the width."""
 
-OTHER_TEXT = """Other settings were tried on this log. With networks of 64, EDAC gained nothing from
-three times the updates or from the reward's own scale. CQL gained less than three points from a
-smaller weight, faster rates and networks of 128 together. With a target gap of 5, which is above
-the conservative term on this log, CQL's multiplier falls to zero and the policy loses everything.
-With a gap of 1, which is a threshold of 8 in the published grid, the multiplier rises to its bound
-of a million, and the score ends at the median of that grid. CQL stays below the best published
-setting and above the median one."""
+OTHER_TEXT = """Other settings were tried on this log. With networks of 64, EDAC gained
+nothing from three times the updates or from the reward's own scale. CQL gained less than three
+points from a smaller weight, faster rates and networks of 128 together. With a target gap of 5,
+which is above the conservative term on this log, CQL's multiplier falls to zero and the policy
+loses everything. With a gap of 1, which is a threshold of 8 in the published grid, the
+multiplier rises to its bound of a million, and the score ends at the median of that grid. CQL
+stays below the best published setting and above the median one."""
 
-WITHOUT_TEXT = """This project has no simulator of this task, so nothing can be scored, and no figure
-below is comparable with the published ones (BC 75.1, TD3+BC 74.2, CQL 11.0, EDAC 8.1 at best). Two
-quantities can be measured without one: how far the policies' actions are from those of the task's
-validation log, which was not used in training (root mean square, in half ranges); and how many
-actions lie within a hundredth of half the range of a bound, beside the share in the log itself."""
+WITHOUT_TEXT = """This project has no simulator of this task, so nothing can be scored, and no
+figure below is comparable with the published ones (BC 75.1, TD3+BC 74.2, CQL 11.0, EDAC 8.1 at
+best). Two quantities can be measured without one: how far the policies' actions are from those
+of the task's validation log, which was not used in training (root mean square, in half ranges);
+and how many actions lie within a hundredth of half the range of a bound, beside the share in
+the log itself."""
 
-OWN_TEXT = """These logs have 100,000 rows of the qualities `mixed` and `medium`, collected with seed
-0. Nothing is tuned to a plant. All rows belong to the present plants and learners: rows that were
-measured before a plant changed, or before rewards were centred where that makes a difference, have
-been removed. A table with few updates and three seeds shows large differences only. The first table
-counts the logs on which the interval of the difference to behaviour cloning (paired by seed and
-episode, for fresh seeds and episodes) lies above or below zero."""
+OWN_TEXT = """These logs have 100,000 rows of the qualities `mixed` and `medium`, collected
+with seed 0. Nothing is tuned to a plant. All rows belong to the present plants and learners:
+rows that were measured before a plant changed, or before rewards were centred where that makes
+a difference, have been removed. A table with few updates and three seeds shows large
+differences only. The first table counts the logs on which the interval of the difference to
+behaviour cloning (paired by seed and episode, for fresh seeds and episodes) lies above or below
+zero."""
 
 
 if __name__ == "__main__":

@@ -170,15 +170,16 @@ def _missing(results: list[dict[str, Any]]) -> str:
 
 HEAD = f"""# Learning on every plant
 
-`tools/tables/plant_learning.py` makes this page. It runs the whole job (`neorl-train run`) on every
-plant, with the plant's own log of mixed quality, penalties and limits. There are {SEEDS} seeds for
-every algorithm and {STARTS} paired episodes for every policy; settings are the defaults, and nothing
-is tuned to a plant. Learned policies act behind their guard. Returns are means over episodes, with
-the range of the seeds' means for learners and 95 % intervals for controllers. A cost is shown as its
-mean per episode and, after the slash, the share of episodes over its limit. Verdicts follow
-[the rule](verdict.md), once against the plant's *ordinary* controller, with which a run compares by
-default, and once against its *reference*, the best controller known for it. Whether a policy can be
-picked without the plant is another question; see [retuned on every plant](retuned-on-every-plant.md)."""
+`tools/tables/plant_learning.py` makes this page. It runs the whole job
+(`neorl-train run`) on every plant, with the plant's own log of mixed quality, penalties and
+limits. There are {SEEDS} seeds for every algorithm and {STARTS} paired episodes for every
+policy; settings are the defaults, and nothing is tuned to a plant. Learned policies act behind
+their guard. Returns are means over episodes, with the range of the seeds' means for learners
+and 95 % intervals for controllers. A cost is shown as its mean per episode and, after the
+slash, the share of episodes over its limit. Verdicts follow [the rule](verdict.md), once
+against the plant's *ordinary* controller, with which a run compares by default, and once
+against its *reference*, the best controller known for it. Whether a policy can be picked
+without the plant is another question; see [retuned on every plant](retuned-on-every-plant.md)."""
 
 
 def section(result: dict[str, Any]) -> list[str]:
