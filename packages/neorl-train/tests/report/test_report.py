@@ -24,6 +24,8 @@ from neorl_train.report.figures import _style
 from neorl_train.report.figures._learning import Curve, Panel, learning_curves
 from neorl_train.report.sections._about import data_facts, what_it_says
 from neorl_train.report.sections._movement import reversals, travel
+from neorl_train.results import Estimate
+from neorl_train.results._text import table_text
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
 
@@ -198,6 +200,27 @@ def test_the_level_of_the_tables_is_said_everywhere(tmp_path, noisy, monkeypatch
         assert page.count(percent) >= 8
         assert percent in stream.getvalue()
         assert other not in page + stream.getvalue()
+
+
+def test_every_place_shows_the_sign_of_the_end_that_decides(tmp_path, noisy, monkeypatch):
+    """A small end beside a large one would be printed as 0, as if the gain were certain."""
+    monkeypatch.setattr(_style, "installed", lambda: False)
+    wide = Estimate(18.0, -0.0004, 30.804)
+    rows = tuple(
+        dataclasses.replace(row, difference=row.difference and wide) for row in noisy.tables.rows
+    )
+    pooled = tuple(
+        dataclasses.replace(row, difference=wide, fresh_seeds=wide) for row in noisy.tables.pooled
+    )
+    tables = dataclasses.replace(noisy.tables, rows=rows, pooled=pooled)
+    write_results(tmp_path, dataclasses.replace(noisy.evaluation, tables=tables), verdict(tables))
+    stream = io.StringIO()
+    print_summary(tmp_path, stream)
+    page = Page(write_report(tmp_path).read_text()).text
+    for text in (page, stream.getvalue(), table_text(tables)):
+        shown = re.findall(r"\[([^]\s]+),\s*3[01][.\d]*\]", text)
+        assert len(shown) >= 2
+        assert set(shown) == {"\N{MINUS SIGN}0.0004"}
 
 
 def test_what_others_wrote_is_escaped(run, page):

@@ -20,11 +20,10 @@ from neorl_train.results._wording import (
     DASH,
     confidence,
     decimals,
+    difference,
     fixed,
-    interval,
     percent,
     quantity,
-    signed,
     with_interval,
 )
 from neorl_train.runs._names import METRICS, RECORD, REPORT
@@ -214,7 +213,7 @@ def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
     mean = fixed(row.returns.value, digits) if simulated else with_interval(row.returns, digits)
     cells = [names.get(row.role, row.name), mean]
     if simulated:
-        paired = "" if gain is None else f"{signed(gain.value, digits)} {interval(gain, digits)}"
+        paired = "" if gain is None else difference(gain, digits, space=" ")
         cells.append(DASH if row.name == tables.reference else paired or DASH)
     for cell in row.costs:
         cells.append(with_interval(cell.limited, decimals([cell.limited], most=2)))
@@ -240,7 +239,7 @@ def pooled_lines(tables: ResultTables) -> list[str]:
             digits = decimals([row.difference])
             lines.append(
                 f"{row.group} beside {row.against}, the plant's reference: return "
-                f"{signed(row.difference.value, digits)} {interval(row.difference, digits)} "
+                f"{difference(row.difference, digits, space=' ')} "
                 f"{tables.reward_unit}"
             )
         if row.against_role == "behaviour" and not row.guarded:
@@ -249,7 +248,7 @@ def pooled_lines(tables: ResultTables) -> list[str]:
             seeds = "1 seed" if len(row.seeds) == 1 else f"{len(row.seeds)} seeds"
             lines.append(
                 f"{row.group}, {seeds}: {answer} the {row.against}: return "
-                f"{signed(row.difference.value, digits)} {interval(row.difference, digits)} "
+                f"{difference(row.difference, digits, space=' ')} "
                 f"{tables.reward_unit}"
                 + "".join(
                     f", {cost.name} at most {quantity(cost.ours.high, cost.unit)} (theirs "

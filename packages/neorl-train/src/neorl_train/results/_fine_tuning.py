@@ -11,10 +11,9 @@ from neorl_train.results._json import decoded, from_plain, read_json, to_plain
 from neorl_train.results._tables import Estimate
 from neorl_train.results._wording import (
     decimals,
+    difference,
     fixed,
-    interval,
     percent,
-    signed,
     with_interval,
 )
 from neorl_train.runs._names import FINE_TUNING
@@ -95,7 +94,7 @@ class FineTuning:
     def _lines(self, one: FineTuned) -> list[str]:
         digits = decimals([one.before, one.after])
         seeds = f"{len(one.collected)} seed{'s' * (len(one.collected) > 1)}"
-        gain = f"{signed(one.gain.value, digits)} {interval(one.gain, digits)} {self.unit}"
+        gain = f"{difference(one.gain, digits, space=' ')} {self.unit}"
         lines = [
             f"{one.name} fine-tuned, {seeds}: return {with_interval(one.before, digits)} before, "
             f"{with_interval(one.after, digits)} after, gain {gain}"

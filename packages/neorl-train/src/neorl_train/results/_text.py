@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from neorl_core.costs import limit_kind
 from neorl_train.results._tables import PolicyRow, ResultTables
-from neorl_train.results._wording import confidence, decimals, interval, signed, with_interval
+from neorl_train.results._wording import confidence, decimals, difference, with_interval
 
 
 def table_text(tables: ResultTables) -> str:
@@ -42,9 +42,7 @@ def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
     if tables.environment:
         gain = row.difference
         own = row.name == tables.reference or gain is None
-        cells.append(
-            "" if own or gain is None else f"{signed(gain.value, digits)} {interval(gain, digits)}"
-        )
+        cells.append("" if own or gain is None else difference(gain, digits, space=" "))
     for cell in row.costs:
         cells.append(with_interval(cell.limited, decimals([cell.limited], most=2)))
     return cells

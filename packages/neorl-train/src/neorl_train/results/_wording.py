@@ -58,15 +58,27 @@ def signed(value: float, digits: int) -> str:
     return text if value <= 0 or text.strip("0.") == "" else f"+{text}"
 
 
-def difference(estimate: Estimate, digits: int, *, most: int = 4) -> str:
-    """A paired difference with its interval: no end that is not zero is rounded to it.
+def sign_digits(estimate: Estimate, digits: int, *, most: int = 4) -> int:
+    """Digits with which no end of a difference that is not zero is rounded to zero.
 
-    The sign of an end decides, so it gets as many digits as it needs.
+    The sign of an end decides, so it gets as many digits as it needs, up to ``most``.
     """
     ends = [end for end in (estimate.low, estimate.high) if end != 0 and math.isfinite(end)]
     while digits < most and any(float(f"{end:.{digits}f}") == 0 for end in ends):
         digits += 1
-    return f"{signed(estimate.value, digits)}{NBSP}{interval(estimate, digits)}"
+    return digits
+
+
+def difference(estimate: Estimate, digits: int, *, space: str = NBSP) -> str:
+    """A paired difference with its interval: the sign of each end can be read.
+
+    Args:
+        estimate: The difference.
+        digits: Least number of digits after the point.
+        space: What stands between the difference and its interval; a plain space may be broken.
+    """
+    digits = sign_digits(estimate, digits)
+    return f"{signed(estimate.value, digits)}{space}{interval(estimate, digits)}"
 
 
 def percent(fraction: float) -> str:

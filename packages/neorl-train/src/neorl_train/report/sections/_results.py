@@ -10,11 +10,13 @@ from neorl_train.results._wording import (
     DASH,
     confidence,
     decimals,
+    difference,
     finest,
     fixed,
     fraction_interval,
     interval,
     percent,
+    sign_digits,
     signed,
     with_interval,
 )
@@ -92,7 +94,7 @@ def _named(row: PolicyRow, tables: ResultTables) -> list[Content]:
 
 def _return_cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[Content]:
     gain, steps = row.difference, decimals([row.length], most=1)
-    paired = DASH if gain is None else f"{signed(gain.value, digits)} {interval(gain, digits)}"
+    paired = DASH if gain is None else difference(gain, digits, space=" ")
     return [
         *_named(row, tables),
         with_interval(row.returns, digits),
@@ -197,14 +199,14 @@ def pooled_table(tables: ResultTables) -> Html:
 
 def _pooled_cells(row: PooledRow, digits: int) -> list[Content]:
     against = row.against
-    gain = f"{signed(row.difference.value, digits)} {interval(row.difference, digits)}"
+    gain, fresh = difference(row.difference, digits, space=" "), row.fresh_seeds
     seeds = " ".join(signed(seed.value, digits) for seed in row.each_seed)
     return [
         f"{row.group} ({len(row.seeds)})",
         "yes" if row.guarded else "no",
         against,
         joined([gain, tag("span", seeds, class_="detail")]),
-        DASH if row.fresh_seeds is None else interval(row.fresh_seeds, digits),
+        DASH if fresh is None else interval(fresh, sign_digits(fresh, digits)),
         *(f"{cost.ours.high:.3g}, {cost.theirs.high:.3g}" for cost in row.costs),
         tag("span", "yes", class_="holds") if row.better else "no",
     ]

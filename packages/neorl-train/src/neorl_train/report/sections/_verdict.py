@@ -5,7 +5,15 @@ from html import escape
 from neorl_train.report._html import Column, Content, Html, joined, table, tag
 from neorl_train.report._inputs import Inputs, chosen_lines
 from neorl_train.results._tables import Estimate, ResultTables
-from neorl_train.results._wording import confidence, decimals, fixed, interval, percent, signed
+from neorl_train.results._wording import (
+    confidence,
+    decimals,
+    fixed,
+    interval,
+    percent,
+    sign_digits,
+    signed,
+)
 from neorl_train.verdicts._rule import DEPLOY, REFUSE, Clause, Verdict
 
 _MARKS = {DEPLOY: ("yes", "\N{CHECK MARK}"), REFUSE: ("no", "\N{MULTIPLICATION X}")}
@@ -48,7 +56,7 @@ def clause_table(verdict: Verdict, level: float) -> Html:
 
 def _row(clause: Clause) -> list[Content]:
     estimate = Estimate(clause.value, clause.low, clause.high)
-    digits = decimals([estimate])
+    digits = sign_digits(estimate, decimals([estimate]))
     sign = "\N{GREATER-THAN SIGN}" if clause.relation == ">" else "\N{LESS-THAN OR EQUAL TO}"
     mark = "\N{CHECK MARK} yes" if clause.holds else "\N{MULTIPLICATION X} no"
     return [
@@ -109,7 +117,7 @@ def tiles(inputs: Inputs) -> Html:
     tables = inputs.evaluation.tables
     row = tables.row(tables.candidate, guarded=True)
     gain = row.difference or Estimate(*[float("nan")] * 3)
-    digits = decimals([gain])
+    digits = sign_digits(gain, decimals([gain]))
     interval_words = f"{confidence(tables.level)} interval"
     broken = sum(cell.violations for cell in row.costs)
     facts = [
