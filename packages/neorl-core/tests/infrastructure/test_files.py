@@ -125,6 +125,38 @@ def test_a_folder_that_cannot_be_flushed_is_let_be(tmp_path):
     sync_folder(tmp_path / "missing")
 
 
+def test_a_disk_that_is_full_names_the_file_that_was_to_be_written(tmp_path):
+    """The system names no file where a write fails, and the temporary one means nothing to anyone.
+
+    A limit on the size of files fails writes as a full disk does.
+    """
+    resource = pytest.importorskip("resource", reason="Windows has no such limit")
+    path = tmp_path / "report.html"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            write_text(path, "x" * 2000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert is_full_disk(caught.value)
+    assert caught.value.filename == str(path)
+    assert names(tmp_path) == []
+    with pytest.raises(FileNotFoundError) as caught:
+        write_text(tmp_path / "missing" / "a.txt", "text")
+    assert caught.value.filename == str(tmp_path / "missing" / "a.txt")
+
+
+def test_the_name_of_another_file_stays(tmp_path):
+    def read_another():
+        with replacing(tmp_path / "a.txt"):
+            (tmp_path / "other").read_text()
+
+    with pytest.raises(FileNotFoundError) as caught:
+        read_another()
+    assert caught.value.filename == str(tmp_path / "other")
+
+
 def chained(first, then):
     try:
         raise first

@@ -203,6 +203,7 @@ sys.exit(main(["export", {str(run_directory)!r}]))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert "nothing was left behind" in done.stderr
+    assert f"cannot write {run_directory / 'policy.bundle'}: " in done.stderr
     assert sorted(run_directory.rglob("*")) == before
 
 

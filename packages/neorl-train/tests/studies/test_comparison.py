@@ -137,6 +137,11 @@ def test_what_cannot_be_compared_is_named(runs, tmp_path, noisy, capsys):
         compare_runs(runs[:2])
     with pytest.raises(InputError, match=r"ending of .*\.xlsx"):
         write_comparison(tmp_path / "table.xlsx", compare_runs(runs[:1]), ())
+    for output, fault in (("new/a.md", "there is no folder"), ("a.pdf", "unknown ending of")):
+        assert main(["compare", str(runs[0]), "--output", str(tmp_path / output)]) == 2
+        said = capsys.readouterr()
+        assert fault in said.err
+        assert said.out == ""
     assert main(["compare"]) == 2
     assert "takes the directories of finished runs" in capsys.readouterr().err
 

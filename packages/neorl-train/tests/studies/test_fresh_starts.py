@@ -62,6 +62,32 @@ def test_a_run_is_judged_again_and_itself_left_as_it_was(tmp_path, monkeypatch, 
     assert "starts must be at least 2" in capsys.readouterr().err
 
 
+def test_an_evaluation_that_cannot_be_written_leaves_no_number(
+    tmp_path, noisy, monkeypatch, capsys
+):
+    """Half of one would be counted as an earlier evaluation for ever."""
+    run = tmp_path / "0001"
+    run.mkdir()
+    (run / "config.toml").write_text("[data]\nsource = 'CSTR-v0'\n")
+    write_json(run / "run.json", {**head("run", 1), "status": "finished", "config_hash": ""})
+    write_json(run / "verdict.json", {"candidate": "good-0", "answer": "deploy"})
+    studies = "neorl_train.studies._fresh_starts."
+    monkeypatch.setattr(f"{studies}_policies", lambda *_: {"good-0": None})
+    monkeypatch.setattr(f"{studies}evaluation_inputs", lambda *_, **__: "")
+    monkeypatch.setattr(f"{studies}_evaluated", lambda *_: noisy.evaluation)
+
+    def full(path, *_):
+        raise OSError(28, "No space left on device", str(path / "evaluation.json"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{studies}write_results", full)
+        assert main(["evaluate", str(run)]) == 2
+    assert "evaluation.json: no free disk space to write it; free some" in capsys.readouterr().err
+    assert list((run / "evaluations").iterdir()) == []
+    assert main(["evaluate", str(run)]) == 0
+    assert "2 evaluations" in capsys.readouterr().out
+
+
 def test_a_run_that_is_not_finished_is_refused(tmp_path, capsys):
     run = tmp_path / "0001"
     run.mkdir()

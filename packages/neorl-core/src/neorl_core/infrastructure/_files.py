@@ -27,7 +27,8 @@ def replacing(path: Path) -> Iterator[Path]:
         The temporary path, which does not exist yet; the block writes it.
 
     Raises:
-        OSError: If it cannot be flushed or renamed; the destination is then as it was.
+        OSError: If it cannot be flushed or renamed, or the block cannot write; it names the
+            destination, which is then as it was.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -39,12 +40,21 @@ def replacing(path: Path) -> Iterator[Path]:
         finally:
             os.close(descriptor)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         # The error of the block counts, not that of clearing up after it.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and _is_of(error, temporary):
+            error.filename = str(path)
         raise
     sync_folder(path.parent)
+
+
+def _is_of(error: OSError, temporary: Path) -> bool:
+    """Whether an error names the temporary file, or is that of a full disk and names none."""
+    if error.filename is None:  # a failed write, unlike a failed open, does not name its file
+        return is_full_disk(error)
+    return os.fspath(error.filename) == str(temporary)
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -81,6 +81,11 @@ ENDS = {
         2,
         "log.h5: Permission denied; check the place and its permissions",
     ),
+    "a full disk": (
+        OSError(28, "No space left on device", "report.html"),
+        2,
+        "report.html: no free disk space to write it; free some, then give the same command again",
+    ),
     "a worded refusal": (OSError("log.h5: cannot write"), 2, "log.h5: cannot write"),
     "memory": (MemoryError("1 GiB"), 2, "out of memory; take fewer rows (1 GiB)"),
 }

@@ -9,7 +9,9 @@ from pathlib import Path
 from neorl_deploy._errors import DeployError
 
 
-def write_directory(path: Path, files: Mapping[str, bytes], *, replaces: bool = False) -> None:
+def write_directory(
+    path: Path, files: Mapping[str, bytes], *, replaces: bool = False, meant: Path | None = None
+) -> None:
     """Writes files into a new directory that appears under its name when complete.
 
     Everything is written into a hidden sibling, flushed to the disk and renamed. With
@@ -19,6 +21,7 @@ def write_directory(path: Path, files: Mapping[str, bytes], *, replaces: bool = 
         path: The directory; its parent must exist.
         files: Content by name.
         replaces: Whether an existing directory may be replaced.
+        meant: Directory that an error names; ``path`` by default.
 
     Raises:
         DeployError: If it exists already, or cannot be written; nothing new is left behind.
@@ -34,8 +37,8 @@ def write_directory(path: Path, files: Mapping[str, bytes], *, replaces: bool = 
         _put_in_place(temporary, path)
     except OSError as error:
         raise DeployError(
-            f"cannot write {path}: {error.strerror}; nothing was left behind, check free space "
-            "and permissions"
+            f"cannot write {meant or path}: {error.strerror}; nothing was left behind, check free "
+            "space and permissions"
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

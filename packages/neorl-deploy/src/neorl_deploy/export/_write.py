@@ -61,7 +61,7 @@ def write_proven(
         DeployError: If parity is not met or the bundle cannot be written; nothing is left behind.
     """
     draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}.draft")
-    write_directory(draft, sealed(files, manifest, signer))
+    write_directory(draft, sealed(files, manifest, signer), meant=out)
     try:
         manifest["parity"] = prove_parity(draft)
     finally:

@@ -12,7 +12,7 @@ import tyro
 
 from neorl_core import InputError, Policy, highs, lows
 from neorl_core.control import ConstantPolicy, UniformPolicy
-from neorl_core.infrastructure import unknown_name
+from neorl_core.infrastructure import unknown_name, write_bytes
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs._command.extras import install_line
 from neorl_envs._command.imports import complete_plant
@@ -64,7 +64,7 @@ def command(words: list[str]) -> None:
     if options.out.suffix == ".gif":
         animate(env.spec, rows, options.out, **drawn)
     else:
-        options.out.write_bytes(png(trends(env.spec, rows, **drawn)))
+        write_bytes(options.out, png(trends(env.spec, rows, **drawn)))
     costs = ", ".join(
         f"{channel.name} {float(cost):.4g} {channel.unit if channel.unit != '1' else ''}".rstrip()
         for channel, cost in zip(env.spec.cost, np.asarray(rows.cost).sum(axis=0), strict=True)

@@ -41,7 +41,7 @@ def require_free_space(folder: Path, size: int) -> None:
 
 @contextlib.contextmanager
 def one_line_when_full(what: str, advice: str) -> Iterator[None]:
-    """Turns the errors of a full disk into one line.
+    """Turns the errors of a full disk into one line, which names the file where it is known.
 
     Args:
         what: Name of what was being written, for example ``"checkpoint 4000 of iql"``.
@@ -54,7 +54,9 @@ def one_line_when_full(what: str, advice: str) -> Iterator[None]:
         yield
     except Exception as error:
         if is_full_disk(error):
+            file = getattr(error, "filename", None)
+            which = "" if file is None else f" ({file})"
             raise InputError(
-                f"no free disk space to write {what}: free some, then {advice}"
+                f"no free disk space to write {what}{which}: free some, then {advice}"
             ) from error
         raise

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_core import InputError
-from neorl_core.infrastructure import head, write_json, write_text
+from neorl_core.infrastructure import head, replacing, write_json, write_text
 from neorl_train.report.figures import _style
 from neorl_train.results._json import to_plain
 from neorl_train.safety._figures import case_figure, overview
@@ -57,9 +57,13 @@ def write_safety_report(assessment: Assessment, directory: str | os.PathLike[str
         raise InputError(f"cannot make the folder {folder}: {error.strerror}") from error
     write_json(folder / NUMBERS, assessment_to_json(assessment))
     if _style.installed():
-        _style.styled(overview, assessment).savefig(folder / OVERVIEW, dpi=DPI)
+        _save(_style.styled(overview, assessment), folder / OVERVIEW)
         for i, case in enumerate(assessment.cases):
-            figure = _style.styled(case_figure, case, assessment)
-            figure.savefig(folder / f"safety-case-{i + 1}.png", dpi=DPI)
+            _save(_style.styled(case_figure, case, assessment), folder / f"safety-case-{i + 1}.png")
     write_text(folder / PAGE, page(assessment))
     return folder / PAGE
+
+
+def _save(figure: Any, path: Path) -> None:
+    with replacing(path) as partial:
+        figure.savefig(partial, format="png", dpi=DPI)

@@ -9,6 +9,7 @@ import numpy as np
 
 from neorl_core import InputError, Policy, highs, lows
 from neorl_core.control import UniformPolicy
+from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset, make, read_dataset
 from neorl_envs.plants import PLANTS, Plant
 from neorl_envs.recording import behaviour_policies, quality
@@ -57,7 +58,7 @@ def plant_baselines(
         The results, and whether they were there already.
 
     Raises:
-        InputError: If the plant is unknown, or a at_hand file is damaged.
+        InputError: If the plant is unknown, or a file that was kept is damaged.
     """
     environment = _plant(plant)
     inputs = {"starts": starts, "seed": seed, "level": level, "quality": logged, "version": 1}
@@ -98,7 +99,9 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
         InputError: If the file cannot be read, or a fit refuses the log or the loops.
     """
     if not path.exists():
-        raise InputError(f"{path}: there is no such log or plant")
+        if path.suffix:
+            raise InputError(f"{path}: no such file")
+        raise unknown_name("plant or log", str(path), PLANTS)
     dataset = read_dataset(path)
     given: dict[str, Any] = {**settings, "data": {"source": str(path)}}
     given["evaluation"] = {"seed": COMMON_STARTS, **given.get("evaluation", {})}
@@ -141,7 +144,7 @@ def scale_from(evaluation: Evaluation) -> Scale:
 
 def _plant(name: str) -> Plant:
     if name not in PLANTS:
-        raise InputError(f"{name} is no simulated plant; `neorl-train list` names them")
+        raise unknown_name("simulated plant", name, PLANTS)
     return make(name)
 
 

@@ -4,8 +4,11 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from neorl_core import InputError
+from neorl_core.infrastructure import unknown_name
 from neorl_train.results._text import aligned
 from neorl_train.results._wording import DASH, NBSP
 
@@ -38,6 +41,22 @@ def rendered(tables: Sequence[Table], suffix: str) -> str:
     """
     style = {".txt": _text, ".md": _markdown, ".tex": _latex}[suffix]
     return "\n".join(style(one) for one in tables)
+
+
+def check_output(path: Path, suffixes: Sequence[str]) -> None:
+    """Refuses a file that could not be written, before anything is computed for it.
+
+    Args:
+        path: File to be written.
+        suffixes: Endings of the formats that there are.
+
+    Raises:
+        InputError: If the name ends otherwise, or the folder is missing.
+    """
+    if path.suffix not in suffixes:
+        raise unknown_name(f"ending of {path}:", path.suffix, suffixes)
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}; make it first")
 
 
 def csv_text(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

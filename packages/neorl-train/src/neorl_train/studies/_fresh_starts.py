@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -111,10 +112,14 @@ def evaluate_again(
     path = run.path / EVALUATIONS / f"{number:04d}"
     path.mkdir(parents=True)
     about = {"seed": seed, "starts": evaluation.tables.n_starts, "candidate": candidate}
-    write_json(path / STARTS, {**head("starts", VERSION), **about})
-    write_results(path, evaluation, decided)
-    digests = {INPUTS: inputs, RESULTS: results_digest(path)}
-    write_json(path / STARTS, {**head("starts", VERSION), **about, **digests})
+    try:
+        write_json(path / STARTS, {**head("starts", VERSION), **about})
+        write_results(path, evaluation, decided)
+        digests = {INPUTS: inputs, RESULTS: results_digest(path)}
+        write_json(path / STARTS, {**head("starts", VERSION), **about, **digests})
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)  # half an evaluation would count as an earlier one
+        raise
     return Again(path, evaluation, decided, seed, 1 + len(earlier), str(first["answer"]))
 
 

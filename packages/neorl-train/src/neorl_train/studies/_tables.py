@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from neorl_core.infrastructure import head, unknown_name, write_text
+from neorl_core.infrastructure import head, write_text
 from neorl_train.results._json import to_plain
 from neorl_train.results._wording import (
     DASH,
@@ -21,7 +21,7 @@ from neorl_train.results._wording import (
 )
 from neorl_train.studies._aggregates import THRESHOLDS, LearnerAggregate
 from neorl_train.studies._comparison import ComparedRow, Comparison
-from neorl_train.studies._formats import Table, csv_text, ends, rendered, short_names
+from neorl_train.studies._formats import Table, check_output, csv_text, ends, rendered, short_names
 
 VERSION = 1
 SUFFIXES = (".txt", ".md", ".tex", ".csv", ".json", ".html", ".png")
@@ -38,11 +38,10 @@ def write_comparison(
         aggregates: Learners over several plants.
 
     Raises:
-        InputError: If the name ends otherwise, or a picture cannot be drawn.
+        InputError: If the name ends otherwise, its folder is missing, or a picture cannot be drawn.
         OSError: If the file cannot be written.
     """
-    if path.suffix not in SUFFIXES:
-        raise unknown_name(f"ending of {path}:", path.suffix, SUFFIXES)
+    check_output(path, SUFFIXES)
     if path.suffix in (".html", ".png"):
         from neorl_train.studies._pictures import write_comparison_picture
 

@@ -14,7 +14,7 @@ from importlib import metadata
 from types import FrameType
 
 from neorl_core._vocabulary.errors import InputError
-from neorl_core.infrastructure import unknown_name
+from neorl_core.infrastructure import is_full_disk, unknown_name
 from neorl_core.infrastructure.command_line._completion import (
     NAME,
     USAGE,
@@ -148,9 +148,11 @@ class Program:
 
 def _refusal(error: OSError) -> str:
     """What the operating system said, with the file and what to do."""
+    where = "" if error.filename is None else f"{error.filename}: "
+    if is_full_disk(error):
+        return f"{where}no free disk space to write it; free some, then give the same command again"
     if not error.strerror:
         return one_line(error)
-    where = "" if error.filename is None else f"{error.filename}: "
     return f"{where}{error.strerror}; check the place and its permissions"
 
 

@@ -81,6 +81,7 @@ def command(arguments: list[str]) -> None:
 def _check(options: BaselineOptions) -> None:
     from neorl_core.infrastructure import unknown_name
     from neorl_envs.recording import QUALITIES
+    from neorl_train.studies._formats import check_output
 
     if options.starts < 2:
         raise InputError(f"starts must be at least 2, got {options.starts}")
@@ -90,9 +91,8 @@ def _check(options: BaselineOptions) -> None:
         raise InputError(f"seed must not be negative, got {options.seed}")
     if options.quality not in QUALITIES:
         raise unknown_name("quality of a log", options.quality, QUALITIES)
-    suffix = Path(options.output).suffix
-    if options.output and suffix not in SUFFIXES:
-        raise unknown_name(f"ending of {options.output}:", suffix, SUFFIXES)
+    if options.output:
+        check_output(Path(options.output), SUFFIXES)
 
 
 def _of_plant(name: str, options: BaselineOptions) -> tuple[Any, Any, list[str]]:

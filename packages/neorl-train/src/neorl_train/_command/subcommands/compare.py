@@ -57,7 +57,11 @@ def command(arguments: list[str]) -> None:
         comparison_to_json,
         write_comparison,
     )
+    from neorl_train.studies._formats import check_output
+    from neorl_train.studies._tables import SUFFIXES
 
+    if options.output:
+        check_output(Path(options.output), SUFFIXES)
     comparison = compare_runs([named_run(run) for run in runs])
     aggregates = aggregate(comparison)
     if options.json:
