@@ -1,1 +1,1 @@
-"""What every formula stands on: checks of arguments, float widths, products."""
+"""Helpers of every formula: checks of arguments, float widths, products."""

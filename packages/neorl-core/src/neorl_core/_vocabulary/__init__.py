@@ -1,1 +1,1 @@
-"""What all packages say to each other: channels, experience, protocols, scaling."""
+"""The vocabulary that all packages share: channels, experience, protocols, scaling."""

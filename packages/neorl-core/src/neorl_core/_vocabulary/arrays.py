@@ -1,4 +1,4 @@
-"""From plain numbers to array leaves, once, at the entry of compiled code."""
+"""Conversion of plain numbers to array leaves, done once at the entry of compiled code."""
 
 from typing import TypeVar
 

@@ -83,7 +83,7 @@ class CostChannel:
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """What a policy sees, sets and must respect. Hashable, so it may be a static argument.
+    """Channels, costs, period and horizon of a plant. Hashable, so usable as a static argument.
 
     Attributes:
         obs: The observed channels, in the order of the last axis of ``obs``.

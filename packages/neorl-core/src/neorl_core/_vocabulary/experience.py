@@ -50,7 +50,7 @@ Trajectory: TypeAlias = Transition
 
 
 class Step(NamedTuple):
-    """What an environment answers to an action.
+    """The answer of an environment to an action.
 
     Attributes:
         obs: The observation to act on next, shape ``(obs,)``.

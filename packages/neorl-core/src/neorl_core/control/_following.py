@@ -10,7 +10,7 @@ Carry = TypeVar("Carry")
 
 
 def follow(policy: Policy, carry: Carry, action: Float[Array, " act"]) -> Carry:
-    """What a policy remembers after the plant received an action that another one chose.
+    """Updates a policy's carry after the plant received an action that another controller chose.
 
     Its own ``follow(carry, action)`` where it has one, as :class:`PID` does, else ``sent``. To be
     called in place of ``sent`` once a step while another controller or a person is in charge, so

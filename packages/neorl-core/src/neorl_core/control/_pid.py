@@ -29,7 +29,7 @@ AntiWindup = Literal["tracking", "conditional"]
 
 
 class PIDCarry(NamedTuple):
-    """What a bank of PID loops remembers between steps.
+    """The carry of a bank of PID loops.
 
     Attributes:
         integral: Integral part of every loop, in units of its output, shape ``(loop,)``.

@@ -1,4 +1,4 @@
-"""What a cost limit bounds: each step of an episode, or the sum over it."""
+"""Kinds of cost limits: a limit bounds each step of an episode, or the sum over it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -88,7 +88,7 @@ class LimitKind:
         return self.choice(total, worst)
 
     def along(self, cost: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:
-        """What a trend of one episode shows beside the limit.
+        """The values of one episode that a trend shows beside the limit.
 
         Args:
             cost: Cost of every step of the episode, in the unit of the channel.
@@ -169,7 +169,7 @@ _KINDS: dict[CostPer, LimitKind] = {
 
 
 def limit_kind(channel: CostChannel | CostPer) -> LimitKind:
-    """What the limit of a cost channel bounds.
+    """Returns the quantity that the limit of a cost channel bounds.
 
     Args:
         channel: The channel, or its ``per``.

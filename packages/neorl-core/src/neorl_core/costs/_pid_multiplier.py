@@ -18,7 +18,7 @@ from neorl_core._internal.checks import (
 
 
 class MultiplierState(NamedTuple):
-    """What :func:`pid_multiplier_step` remembers.
+    """State of :func:`pid_multiplier_step`.
 
     Attributes:
         error: Exponential mean of the excess over the limit, in units of cost.

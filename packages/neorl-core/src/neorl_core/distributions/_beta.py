@@ -190,7 +190,7 @@ def beta_mode(
     low: Bound = -1.0,
     high: Bound = 1.0,
 ) -> Float[Array, "*batch channel"]:
-    """Where the density is largest, channel by channel.
+    """The mode of every channel: the point of largest density.
 
     ``low + (high - low) (a - 1) / (a + b - 2)`` for concentrations above one; the end of the
     larger concentration otherwise, and the middle where both are equal: of ``a = b < 1`` the

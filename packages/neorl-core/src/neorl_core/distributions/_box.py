@@ -20,6 +20,6 @@ def box(low: ArrayLike, high: ArrayLike, data: Array) -> tuple[Array, Array]:
 
 
 def in_box(x: Array, low: Array, high: Array) -> Array:
-    """Where a point is in the box up to rounding."""
+    """Whether each coordinate of a point is in the box, up to rounding."""
     slack = 4 * jnp.finfo(x.dtype).eps * jnp.maximum(jnp.abs(low), jnp.abs(high))
     return (x >= low - slack) & (x <= high + slack)

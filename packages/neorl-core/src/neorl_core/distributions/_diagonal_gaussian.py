@@ -132,7 +132,7 @@ def diagonal_gaussian_kl(
 
 
 def diagonal_gaussian_mode(mean: Float[Array, "*batch channel"]) -> Float[Array, "*batch channel"]:
-    """Where the density is largest: the mean itself.
+    """The mode of the distribution, which is the mean itself.
 
     Args:
         mean: Any shape.

@@ -201,7 +201,7 @@ def truncated_normal_mean(
 def truncated_normal_mode(
     mean: Float[Array, "*batch channel"], *, low: Bound = -1.0, high: Bound = 1.0
 ) -> Float[Array, "*batch channel"]:
-    """Where the density is largest: the point of the box nearest to the mean.
+    """The mode of the distribution: the point of the box nearest to the mean.
 
     Args:
         mean: Mean before the cut, last axis the channels.

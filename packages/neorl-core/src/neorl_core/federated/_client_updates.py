@@ -74,7 +74,7 @@ def how_many(clients: Bool[Array, " client"]) -> Int[Array, ""]:
 
 
 def still_faulty(kept: Bool[Array, " client"], faulty: int) -> Int[Array, ""]:
-    """How many of the kept ones may be faulty, since those left out were."""
+    """Number of kept updates that may still be faulty after some were left out."""
     return jnp.maximum(faulty - how_many(~kept), 0)
 
 

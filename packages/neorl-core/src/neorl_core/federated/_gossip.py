@@ -173,7 +173,7 @@ def averaging_rounds(
 
 
 def mixing_rate(mixing: Float[ArrayLike, "client client"]) -> Float[Array, ""]:
-    """By how much a round shrinks the disagreement at least: ``|W - 1 1^T / n|``.
+    """Upper bound of the factor by which a round shrinks the disagreement: ``|W - 1 1^T / n|``.
 
     For a symmetric matrix the second largest magnitude of an eigenvalue. After ``k`` rounds the
     distance of the clients from their mean is at most ``rate^k`` times what it was.

@@ -27,7 +27,7 @@ def in_order(values: Shaped[Array, "client *shape"]) -> Shaped[Array, "client *s
 
 
 def running_count(flags: Bool[Array, "client *shape"]) -> Int[Array, "client *shape"]:
-    """How many are true up to each, along the first axis."""
+    """Number of true entries up to each position, along the first axis."""
     if not 0 < flags.shape[0] <= FEW:
         return jnp.cumsum(flags, axis=0, dtype=jnp.int32)
     return jnp.stack(list(itertools.accumulate(flags.astype(jnp.int32))))

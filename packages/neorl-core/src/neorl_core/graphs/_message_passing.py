@@ -23,7 +23,7 @@ Reduction = Literal["sum", "mean", "max"]
 
 
 def in_degrees(graph: PaddedGraph) -> Float[Array, " node"]:
-    """How many real edges enter each node.
+    """Number of real edges that enter each node.
 
     Args:
         graph: Any padded graph.
@@ -139,7 +139,7 @@ def edge_softmax(
 def pool_edges(
     values: Float[Array, "edge *feature"], graph: PaddedGraph, *, reduction: Reduction = "sum"
 ) -> Float[Array, "node *feature"]:
-    """What the edges bring to the nodes that they enter: sum, mean or maximum.
+    """Pools the features of the edges that enter each node: sum, mean or maximum.
 
     Args:
         values: One row an edge.

@@ -1,4 +1,4 @@
-"""Where data enters and leaves: names, extensions, heads of documents, atomic writes, programs.
+"""Input and output: names, extensions, document headers, atomic writes, compiled programs.
 
 The one place of this package that touches a disk; it is for the shells of the other packages.
 """

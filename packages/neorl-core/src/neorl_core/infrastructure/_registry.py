@@ -66,7 +66,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         self._registered[name] = entry
 
     def origin(self, name: str) -> str:
-        """Who brought an entry: empty for the package's own, else distribution and version.
+        """Distribution and version that provide an entry; empty for the package's own entries.
 
         Args:
             name: Name of an entry.

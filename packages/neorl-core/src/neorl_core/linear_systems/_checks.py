@@ -1,4 +1,4 @@
-"""What the matrices of linear systems must be: shapes are refused, values are judged as NaN."""
+"""Checks of the matrices of linear systems: bad shapes are refused, bad values give NaN."""
 
 from typing import Any
 

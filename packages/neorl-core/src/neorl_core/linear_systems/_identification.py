@@ -100,7 +100,7 @@ def delay_residuals(
     longest: int,
     ridge: float | Float[Array, ""] = 0.0,
 ) -> Float[Array, "delay state"]:
-    """What :func:`identify_linear` leaves for every common delay from 0 to ``longest``.
+    """Residuals of :func:`identify_linear` for every common delay from 0 to ``longest``.
 
     All delays are judged on the same rows, those with ``longest`` steps of their episode before
     them; the smallest residual points to the dead time.

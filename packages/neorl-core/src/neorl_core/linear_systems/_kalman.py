@@ -25,7 +25,7 @@ class KalmanFilter(NamedTuple):
 
 
 class StateEstimate(NamedTuple):
-    """What a running filter knows of the state.
+    """State estimate of a running filter.
 
     Attributes:
         mean: Shape ``(state,)``.

@@ -74,7 +74,7 @@ def _sizes(a: Array, q: Array) -> Array:
 
 
 def tolerance(like: Array) -> float:
-    """How much rounding may change a solution that is still given, relative to its diagonal."""
+    """Largest change by rounding of an accepted solution, relative to its diagonal."""
     return float(jnp.finfo(like.dtype).eps) ** 0.4
 
 

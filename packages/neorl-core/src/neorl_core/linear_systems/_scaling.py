@@ -30,7 +30,7 @@ def powers_of_two(sizes: Array) -> Array:
 
 
 def state_weights(a: Array, b: Array, shown: Array, effort: Array) -> Array:
-    """What a squared unit of each state is worth, up to some orders of magnitude.
+    """Weight of a squared unit of each state, accurate to some orders of magnitude.
 
     A state is driven by the other states and by the inputs (at their price) and shows in the other
     states and in the cost; its weight is the geometric mean that evens the two out, as in Osborne's

@@ -61,7 +61,7 @@ def is_stable(a: Float[Array, "state state"]) -> Bool[Array, ""]:
 
 
 def rounding(a: Array) -> float:
-    """How far an eigenvalue at the unit circle may seem off it."""
+    """Largest distance from the unit circle that rounding can give an eigenvalue on it."""
     return 8 * a.shape[0] * float(jnp.finfo(a.dtype).eps)
 
 

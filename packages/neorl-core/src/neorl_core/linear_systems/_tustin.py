@@ -1,4 +1,4 @@
-"""From a continuous linear plant to a discrete one by the trapezoidal rule."""
+"""Conversion of a continuous linear plant to a discrete one by the trapezoidal rule."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float

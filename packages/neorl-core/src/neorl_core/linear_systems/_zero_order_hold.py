@@ -1,4 +1,4 @@
-"""From a continuous linear plant to its exact model at the sampling instants."""
+"""Conversion of a continuous linear plant to its exact model at the sampling instants."""
 
 import jax
 import jax.numpy as jnp

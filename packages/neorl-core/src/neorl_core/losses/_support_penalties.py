@@ -1,4 +1,4 @@
-"""How far a policy or a model strays from the log: COMBO's term and the MMD of BEAR."""
+"""Penalties on distance from the log: COMBO's term and the MMD of BEAR."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -14,7 +14,7 @@ def combo_regulariser(
     mask: Bool[Array, " batch"] | None = None,
     rollout_mask: Bool[Array, " rollout"] | None = None,
 ) -> Float[Array, ""]:
-    """How much higher a critic values steps of a learned model than those of the log.
+    """Difference between a critic's values of steps of a learned model and of logged steps.
 
     ``mean(q_rollout) - mean(q_data)``, to be multiplied by a weight and added to the critic's
     loss: it lowers values where the model has led, and raises them in the log.

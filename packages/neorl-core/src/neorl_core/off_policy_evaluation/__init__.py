@@ -1,4 +1,4 @@
-"""What a policy would have earned, from the log of another."""
+"""Estimates of the return of one policy from the log of another."""
 
 from neorl_core.off_policy_evaluation._doubly_robust import (
     doubly_robust_return as doubly_robust_return,

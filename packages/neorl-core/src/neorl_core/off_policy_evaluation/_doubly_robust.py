@@ -103,7 +103,7 @@ def weighted_terms(
     value: Float[Array, "trajectory time"],
     first: Float[Array, "trajectory #one"] | None = None,
 ) -> Float[Array, "trajectory time"]:
-    """What every step of every trajectory adds to the weighted doubly robust estimate, at its time.
+    """Contribution of every step of every trajectory to the weighted doubly robust estimate.
 
     Args:
         weights: ``W_{i,t}``.

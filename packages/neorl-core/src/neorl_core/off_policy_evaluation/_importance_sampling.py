@@ -176,7 +176,7 @@ def wpdis(
 def effective_sample_size(
     log_weights: Float[ArrayLike, "sample *shape"],
 ) -> Float[Array, "*shape"]:
-    """How many equally weighted samples are worth these: ``(sum w)^2 / sum w^2``.
+    """Number of equally weighted samples of the same worth: ``(sum w)^2 / sum w^2``.
 
     Args:
         log_weights: Logarithms of the weights along the first axis, up to a common constant. For

@@ -1,4 +1,4 @@
-"""Where the episodes of a flat log begin, and windows of rows that stay inside one."""
+"""Episode starts in a flat log, and windows of rows that stay inside an episode."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from neorl_core._internal.checks import booleans, checked_whole, require_rank, r
 def episode_first_rows(
     terminated: Bool[ArrayLike, " time"], truncated: Bool[ArrayLike, " time"]
 ) -> Int[Array, " time"]:
-    """For every row of a flat log, the row with which its episode begins.
+    """For every row of a flat log, the number of the first row of its episode.
 
     Row 0 begins an episode, and so does every row after one that is ``terminated | truncated``.
     A row is the first of its episode where its own index comes out.

@@ -16,7 +16,7 @@ _SORTED = 256
 def shuffled_position(
     key: PRNGKeyArray, position: Int[ArrayLike, "*batch"], *, n: int
 ) -> Int[Array, "*batch"]:
-    """Where a position lands under the permutation of ``0 .. n - 1`` that belongs to ``key``.
+    """Image of a position under the permutation of ``0 .. n - 1`` that belongs to ``key``.
 
     A Feistel network of eight rounds on the smallest even number of bits that holds ``n``; while
     the image is ``n`` or more it is mapped again (cycle walking), which makes the map an exact

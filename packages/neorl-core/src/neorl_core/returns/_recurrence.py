@@ -42,5 +42,5 @@ def bootstrap(
 def following_row(
     series: Float[Array, " time"], ends: Bool[Array, " time"]
 ) -> Float[Array, " time"]:
-    """What stands in the next row of the same episode, zero at its end."""
+    """Values of the next row of the same episode; zero at its end."""
     return jnp.where(ends, 0, jnp.roll(series, -1))

@@ -24,7 +24,7 @@ from neorl_core.returns._recurrence import (
 
 
 class VTrace(NamedTuple):
-    """What V-trace says of every step.
+    """Results of V-trace for every step.
 
     Attributes:
         returns: Targets of the value.

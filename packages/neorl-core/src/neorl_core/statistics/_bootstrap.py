@@ -159,7 +159,7 @@ def widened_samples(samples: Any) -> Any:
 
 
 def result_type(statistic: Callable, samples: Any) -> DTypeLike:
-    """What the statistic gives of these samples; float32 stands for any wider dtype."""
+    """Type of the statistic of these samples; float32 stands for any wider dtype."""
     if not any(is_half_precision(leaf.dtype) for leaf in jax.tree.leaves(samples)):
         return jnp.float32
     return jnp.result_type(*jax.tree.leaves(jax.eval_shape(statistic, samples)))

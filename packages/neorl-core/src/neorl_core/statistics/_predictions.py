@@ -1,4 +1,4 @@
-"""How well a score tells two groups apart, and how well a probability is one."""
+"""Quality of predictions: separation of two groups by a score, and calibration of probabilities."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -117,7 +117,7 @@ def brier_skill(
     happened: Bool[ArrayLike, " sample"],
     weights: Float[ArrayLike, " sample"] | None = None,
 ) -> Float[Array, ""]:
-    """How much better than the base rate alone: ``1 - sum (p - y)^2 / sum (mean(y) - y)^2``.
+    """Improvement over the base rate alone: ``1 - sum (p - y)^2 / sum (mean(y) - y)^2``.
 
     Args:
         probability: Predicted, in [0, 1].

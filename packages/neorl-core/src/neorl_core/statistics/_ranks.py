@@ -78,7 +78,7 @@ def rank_correlation(
 def regret_at_k(
     estimates: Float[ArrayLike, " item"], values: Float[ArrayLike, " item"], *, k: int
 ) -> Float[Array, ""]:
-    """What is lost by trying only the ``k`` items of highest estimate.
+    """Loss from trying only the ``k`` items with the highest estimates.
 
     ``max(values) - max(values of the k best by estimate)``; of equal estimates the earlier item
     is taken first.

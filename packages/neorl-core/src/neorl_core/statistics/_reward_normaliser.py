@@ -22,7 +22,7 @@ from neorl_core.statistics._moments import (
 
 
 class RewardNormaliser(NamedTuple):
-    """What :func:`normalise_reward` carries from step to step.
+    """State of :func:`normalise_reward`.
 
     Attributes:
         discounted: Discounted sum of the rewards of the running episode, shape ``(*env)``.

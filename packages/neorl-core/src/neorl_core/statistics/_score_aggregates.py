@@ -77,7 +77,7 @@ def median_task_mean(scores: Float[ArrayLike, "run task"]) -> Float[Array, ""]:
 
 
 def optimality_gap(scores: Float[ArrayLike, "*shape"], *, gamma: float = 1.0) -> Float[Array, ""]:
-    """How far the scores fall short of ``gamma`` on average: ``gamma - mean(min(x, gamma))``.
+    """Mean shortfall of the scores from ``gamma``: ``gamma - mean(min(x, gamma))``.
 
     Args:
         scores: Scores of any shape, not empty.

@@ -1,4 +1,4 @@
-"""What critics regress on, and the slowly moving copies they ask."""
+"""Regression targets of critics, and slowly moving target networks."""
 
 from neorl_core.targets._categorical import categorical_td_target as categorical_td_target
 from neorl_core.targets._categorical import support_mean as support_mean

@@ -1,4 +1,4 @@
-"""How far an ensemble disagrees, and values and rewards that pay for it."""
+"""Disagreement of an ensemble, and values and rewards with a penalty for it."""
 
 import jax
 import jax.numpy as jnp

@@ -81,7 +81,7 @@ def check_values(row: Row) -> None:
 
 
 def check_transformations(row: Row) -> None:
-    """On one draw eager, jit, vmap and jit of vmap agree; dear, since each operation compiles."""
+    """Checks that eager, jit, vmap and jit of vmap agree on one draw; slow to compile."""
     if "everywhere" not in row.exempt:
         sample, options = row.typical
         everywhere(row.function, *sample, rtol=row.rtol, atol=row.atol, **options)
@@ -127,7 +127,7 @@ def check_refusals(row: Row) -> None:
 
 
 def check_bad_values(row: Row) -> None:
-    """What is refused while it is known gives NaN where it is known only in a compiled program.
+    """Checks that a bad value is refused when concrete and gives NaN in a compiled program.
 
     NaN for every one number among the options, and the calls that the row refuses; those that
     are refused while tracing, for their shapes, pass, and so do results without a float.

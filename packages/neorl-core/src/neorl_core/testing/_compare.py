@@ -128,7 +128,7 @@ def _size(*arrays: np.ndarray) -> float:
 
 
 def rounding(function: Callable[..., Any], args: Any, options: Any, size: float) -> Any:
-    """How far a result moves when every floating argument moves by a share ``size`` of itself.
+    """Change of a result when every floating argument changes by the relative amount ``size``.
 
     This is what a right program in floats of that precision can owe to rounding: it gives the
     exact result of arguments near those that it got. Where the result jumps instead of moving,

@@ -166,7 +166,7 @@ def dtype_preserved(
 
 
 def batch_independent(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
-    """Under ``vmap`` no row feels another: NaN in one leaves the bits of the others.
+    """Checks that rows are independent under ``vmap``: NaN in one leaves the bits of the others.
 
     Raises:
         AssertionError: If another row changes.

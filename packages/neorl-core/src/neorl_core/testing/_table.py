@@ -178,7 +178,7 @@ def load_table(folder: Path) -> tuple[Row, ...]:
 def table_gaps(
     exported: Collection[str], table: Collection[Row], elsewhere: Mapping[str, str]
 ) -> list[str]:
-    """What keeps the table from covering the public names exactly; empty if nothing does.
+    """Differences between the table and the public names; empty if it covers them exactly.
 
     Args:
         exported: The public names, as of :func:`exports`.

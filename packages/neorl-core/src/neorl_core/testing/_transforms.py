@@ -241,7 +241,7 @@ def _weighted_sum(outputs: Any) -> jax.Array:
 
 
 def weights_of(leaf: Any) -> np.ndarray:
-    """What the numbers of an output are added up with: unequal weights."""
+    """Unequal weights with which the numbers of an output are added up."""
     return (1 + np.cos(np.arange(leaf.size)) / 2).astype(np.float32)
 
 

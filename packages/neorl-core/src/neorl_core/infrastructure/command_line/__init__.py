@@ -1,4 +1,4 @@
-"""What commands share: subcommands, exit codes, typed options, one-line errors, switches."""
+"""Shared parts of commands: subcommands, exit codes, typed options, one-line errors, switches."""
 
 from neorl_core.infrastructure.command_line._errors import StoppedError as StoppedError
 from neorl_core.infrastructure.command_line._errors import is_out_of_memory as is_out_of_memory

@@ -1,4 +1,4 @@
-"""How a command ends early, and errors as one line."""
+"""Early ends of a command, and errors as one line."""
 
 import signal
 

@@ -67,7 +67,7 @@ def print_kept_help(program: str, words: Sequence[str], render: Callable[[], obj
 
 
 def rendered_help(render: Callable[[], object]) -> str:
-    """What ``render`` prints.
+    """Returns the text that ``render`` prints.
 
     Raises:
         SystemExit: As it ends with another code than 0.

@@ -1,4 +1,4 @@
-"""What a command knows of its process: the user's cache, and how it was called."""
+"""Facts about the process of a command: the user's cache, and how it was called."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ def cache_directory(what: str = "jax") -> Path:
 
 
 def command_prefix(program: str) -> str:
-    """How a program is called from the user's shell, as far as that can be known.
+    """The words with which the user's shell calls a program, as far as they can be known.
 
     Args:
         program: Name of the command, such as ``"neorl-envs"``.

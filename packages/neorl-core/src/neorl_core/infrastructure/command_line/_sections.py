@@ -36,7 +36,7 @@ def summary_of(kind: type) -> str:
 
 
 def help_words(words: Sequence[str]) -> tuple[str, ...] | None:
-    """What was typed after ``--help``; nothing where it was not asked for.
+    """The words typed after ``--help``; ``None`` if help was not requested.
 
     Args:
         words: What was typed after a command.
