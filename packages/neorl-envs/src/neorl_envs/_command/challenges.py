@@ -1,4 +1,4 @@
-"""What makes a plant harder, as options of every command that runs one."""
+"""Options that make a plant harder, for every command that runs one."""
 
 import dataclasses
 from typing import Any

@@ -175,7 +175,7 @@ def _contradicted(path: Path, counted: dict[str, Any]) -> list[str]:
 
 
 def lines_to_complete(text: str) -> int:
-    """How many lines of a ``plant.toml`` have a comment that begins with TODO."""
+    """Number of lines of a ``plant.toml`` with a comment that begins with TODO."""
     return sum("# TODO" in line for line in text.splitlines())
 
 

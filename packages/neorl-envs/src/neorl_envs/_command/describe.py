@@ -45,7 +45,7 @@ def command(words: list[str]) -> None:
 
 
 def description(env: Any, with_constants: bool) -> dict[str, Any]:
-    """What is known of a plant, as plain values."""
+    """Description of a plant, as plain values."""
     described = {
         "name": env.name,
         "spec": spec_to_dict(env.spec),
@@ -139,7 +139,7 @@ def _shown(unit: str) -> str:
 
 
 def penalty(env: Any, cost: CostChannel) -> str:
-    """What one unit of a cost takes off the reward, such as ``0.75 points per K min``."""
+    """Penalty of one unit of a cost in the reward, such as ``0.75 points per K min``."""
     weight, unit = env.penalty_weights().get(cost.name, 0), env.reward_unit
     times = " x" if unit[:1].isdigit() else ""  # a unit may begin with a number, as 100 $ do
     return f"{weight:g}{times} {unit} per {cost.unit if cost.unit != '1' else 'unit'}"

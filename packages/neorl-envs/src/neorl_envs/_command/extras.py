@@ -1,4 +1,4 @@
-"""What the optional extras of this package need, for messages."""
+"""Requirements of the optional extras of this package, for messages."""
 
 import importlib.metadata
 

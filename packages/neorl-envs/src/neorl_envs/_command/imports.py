@@ -1,4 +1,4 @@
-"""What the command line names as MODULE:NAME: plants and policies of a user's own modules."""
+"""Import of objects named as MODULE:NAME: plants and policies of a user's own modules."""
 
 import importlib
 import sys
@@ -12,7 +12,7 @@ from neorl_envs.plants._table import make
 
 
 def imported(name: str, made: Callable[[Any], Any]) -> Any:
-    """What a function makes of an object that is named as MODULE:NAME.
+    """Applies a function to an object that is named as MODULE:NAME.
 
     Modules in the current folder are found, as ``python -m`` finds them.
     """

@@ -1,4 +1,4 @@
-"""What simulated plants are made of: constants, relations, actuators, instruments, limits."""
+"""Building blocks of simulated plants: constants, relations, actuators, instruments, limits."""
 
 from neorl_envs.blocks._actuators import Actuator as Actuator
 from neorl_envs.blocks._actuators import ActuatorParameters as ActuatorParameters

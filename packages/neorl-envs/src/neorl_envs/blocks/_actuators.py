@@ -34,7 +34,7 @@ class Actuator:
 
 
 class ActuatorParameters(NamedTuple):
-    """What of the actuators is data; the preset ``"clean"`` has neither lag nor dead time.
+    """Numeric parameters of the actuators; the preset ``"clean"`` has neither lag nor dead time.
 
     Attributes:
         speed: Largest change in units a second, shape ``(act,)``.
@@ -48,7 +48,7 @@ class ActuatorParameters(NamedTuple):
 
 
 class ActuatorState(NamedTuple):
-    """What the actuators remember.
+    """State of the actuators.
 
     Attributes:
         command: The last command inside range and speed, shape ``(act,)``.

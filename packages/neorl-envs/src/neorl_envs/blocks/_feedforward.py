@@ -16,7 +16,7 @@ Numbers = Any
 
 
 class FeedforwardCarry(NamedTuple):
-    """What the loops and their feed-forward remember.
+    """Carry of the loops and their feed-forward.
 
     Attributes:
         feedback: Carry of the loops.
@@ -97,11 +97,11 @@ class FeedforwardPID(eqx.Module):
         return FeedforwardCarry(feedback, added), jnp.clip(action + added, self.low, self.high)
 
     def sent(self, carry: FeedforwardCarry, action: Float[Array, " act"]) -> FeedforwardCarry:
-        """What the plant received, less the feed-forward, is what the loops are told."""
+        """Reports the action that the plant received, minus the feed-forward, to the loops."""
         return carry._replace(feedback=self.feedback.sent(carry.feedback, action - carry.added))
 
     def follow(self, carry: FeedforwardCarry, action: Float[Array, " act"]) -> FeedforwardCarry:
-        """As :meth:`sent`, while another controller acts."""
+        """Does the same as :meth:`sent` while another controller acts."""
         feedback_action = action - carry.added
         return carry._replace(feedback=self.feedback.follow(carry.feedback, feedback_action))
 

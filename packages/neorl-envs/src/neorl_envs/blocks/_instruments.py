@@ -31,7 +31,7 @@ class Instrument:
 
 
 class InstrumentParameters(NamedTuple):
-    """What of the instruments is data; the preset ``"clean"`` has neither noise nor dead time.
+    """Numeric parameters of the instruments; ``"clean"`` has neither noise nor dead time.
 
     Attributes:
         sd: Noise in the channels' units, shape ``(obs,)``.
@@ -65,7 +65,7 @@ class Faults(NamedTuple):
 
 
 class InstrumentState(NamedTuple):
-    """What the instruments remember.
+    """State of the instruments.
 
     Attributes:
         pending: True values not shown yet, newest first, shape ``(longest, obs)``.
@@ -125,7 +125,7 @@ def instruments_at_start(
 def sample_instrument_noise(
     parameters: InstrumentParameters, key: PRNGKeyArray, *, faults: bool
 ) -> InstrumentNoise:
-    """What chance adds to the readings of one step."""
+    """Draws the noise of the readings of one step."""
     shape, dtype = parameters.sd.shape, parameters.sd.dtype
     if not faults:
         return InstrumentNoise(jax.random.normal(key, shape, dtype), None, None)
@@ -146,7 +146,7 @@ def read(
     *,
     dt: float,
 ) -> tuple[InstrumentState, Float[Array, " obs"]]:
-    """What the instruments show, before soft sensors and ranges; see :func:`in_range`.
+    """Readings of the instruments, before soft sensors and ranges; see :func:`in_range`.
 
     ``(1 + relative n) truth + sd n`` of the value ``dead_time`` periods ago, plus the drift.
     """

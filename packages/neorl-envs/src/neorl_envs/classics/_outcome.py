@@ -1,4 +1,4 @@
-"""What a classic tells of a step besides its reward."""
+"""Further results of a step of a classic, besides its reward."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool
 
 
 class Outcome(NamedTuple):
-    """How an episode ended, where it did.
+    """The way in which an episode ended, if it did.
 
     Attributes:
         success: It reached its limit of steps.

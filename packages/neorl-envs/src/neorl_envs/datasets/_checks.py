@@ -1,4 +1,4 @@
-"""What makes a dataset valid; every refusal names source, column, row, expected and actual."""
+"""Checks of a dataset; every refusal names source, column, row, expected and actual."""
 
 import mmap
 from collections.abc import Iterator

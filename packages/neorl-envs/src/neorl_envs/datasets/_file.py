@@ -112,7 +112,7 @@ def new_file(path: Path, texts: Mapping[str, Any]) -> Iterator[h5py.File]:
 def header(
     source: str, spec: Spec, attributes: Mapping[str, Any], content_hash: str
 ) -> dict[str, Any]:
-    """What stands in the head of a file.
+    """The header of a file.
 
     Raises:
         DatasetError: If JSON cannot hold the attributes.

@@ -16,7 +16,7 @@ TIME_TOLERANCE = 0.01
 
 
 class Kind(NamedTuple):
-    """How one optional column is stored and what it may hold.
+    """Storage and admissible values of one optional column.
 
     Attributes:
         code: NumPy's code of its numbers in the file.

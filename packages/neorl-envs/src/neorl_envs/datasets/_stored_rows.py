@@ -1,4 +1,4 @@
-"""Where the rows of a log lie, in one file or several, for whoever reads them piece by piece."""
+"""Location of the rows of a log, in one file or several, for readers that take them in pieces."""
 
 import os
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def row_bytes(name: str, shape: tuple[int, ...]) -> int:
 def opened_rows(
     path: Path, fields: Sequence[str]
 ) -> tuple[np.ndarray, tuple[StoredRows, ...], dict[str, tuple[int, ...]]]:
-    """Where some fields of a log lie; its files are checked.
+    """Location of some fields of a log, whose files are checked.
 
     Args:
         path: A dataset file, or the manifest of several.

@@ -1,4 +1,4 @@
-"""What a LoadBalance is given and what it tells: topology, state, chance, news of a step."""
+"""Data of a LoadBalance: topology, state, random draws, information of a step."""
 
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ class BalanceNoise(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """What a step tells besides the observation.
+    """Information of a step besides the observation.
 
     Attributes:
         spread: Standard deviation of the loads of the nodes that are there (divisor ``n - 1``).

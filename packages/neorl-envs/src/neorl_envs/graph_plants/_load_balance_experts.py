@@ -1,4 +1,4 @@
-"""What learned policies are measured against on LoadBalance: chance, greed, diffusion."""
+"""Baselines on LoadBalance: a random, a greedy and a diffusion policy."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the networks of configurable size share: presets, commands that arrive, names of places."""
+"""Shared parts of networks of configurable size: presets, received commands, names of places."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ PRESETS = ("plant", "clean")
 
 
 def chance_of(preset: str) -> float:
-    """How much of its chance a preset has: all or nothing.
+    """Factor of the random disturbances of a preset: 0 or 1.
 
     Raises:
         InputError: For an unknown preset.
@@ -27,7 +27,7 @@ def chance_of(preset: str) -> float:
 def received(
     name: str, action: Float[Array, " act"], last: Float[Array, " act"], low: float, high: float
 ) -> Float[Array, " act"]:
-    """What arrives of an action: clipped to its range, and the last command where it is NaN.
+    """The received action: clipped to its range, and the last command in place of NaN.
 
     Raises:
         ValueError: If the action has another shape.

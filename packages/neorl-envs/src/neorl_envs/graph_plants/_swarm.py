@@ -48,7 +48,7 @@ class Air(NamedTuple):
 
 
 class Motion(NamedTuple):
-    """What moves within a period.
+    """The quantities that move within a period.
 
     Attributes:
         place: Of every robot against its place in the formation, m, shape ``(robot, 2)``.
@@ -76,7 +76,7 @@ class SwarmState(NamedTuple):
 
 
 class Formation(NamedTuple):
-    """What a period tells besides the observation.
+    """Information of a period besides the observation.
 
     Attributes:
         off: Root mean square of the distances to the places, m.

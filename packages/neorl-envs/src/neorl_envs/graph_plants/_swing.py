@@ -47,7 +47,7 @@ class Grid(NamedTuple):
 
 
 class Swing(NamedTuple):
-    """What moves within a period.
+    """The quantities that move within a period.
 
     Attributes:
         angle: Of every bus, against the mean of all, rad.
@@ -77,7 +77,7 @@ class SwingState(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """What a period tells besides the observation.
+    """Information of a period besides the observation.
 
     Attributes:
         worst: Largest deviation of a frequency, Hz.

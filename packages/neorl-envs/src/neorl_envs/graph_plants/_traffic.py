@@ -30,7 +30,7 @@ STRAIGHT = 6.0  # as likely as this many turns to one side
 
 
 class Demand(NamedTuple):
-    """What an episode asks of the grid.
+    """Demand on the grid in one episode.
 
     Attributes:
         arrivals: Vehicles that want to enter each road from outside in a cycle, on average.

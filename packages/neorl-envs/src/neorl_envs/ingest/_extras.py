@@ -1,4 +1,4 @@
-"""What other formats have no place for: kept beside their arrays under our own names."""
+"""Data that other formats have no place for, stored beside their arrays under our own names."""
 
 import json
 from collections.abc import Mapping

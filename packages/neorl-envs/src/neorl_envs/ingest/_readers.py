@@ -15,7 +15,7 @@ from neorl_envs.ingest._shards import ShardsReader
 
 @runtime_checkable
 class Reader(Protocol):
-    """What reads one format: an object, or a module, with these members.
+    """A reader of one format: an object, or a module, with these members.
 
     A reader of the dataset file's kind may also have ``read_mapped(path)``, which leaves the
     columns on the disk; without it, mapping a file of the format is refused.

@@ -1,4 +1,4 @@
-"""What a log holds, and what is doubtful in it."""
+"""Reports on the content of a log and on what is doubtful in it."""
 
 from neorl_envs.inspection._contradictions import (
     contradiction_sentences as contradiction_sentences,

@@ -43,7 +43,7 @@ def channel_entries(
     dataset: Dataset,
     still: Sequence[Standstills],
 ) -> list[dict[str, Any]]:
-    """What a report says of every channel of a column; ``still`` is how long each stands still."""
+    """Entries of a report for every channel of a column; ``still`` counts its standstills."""
     mask: Any = dataset.transitions.mask
     low, high = (np.array([getattr(c, end) for c in channels]) for end in ("low", "high"))
     span = high - low
@@ -94,7 +94,7 @@ def _numbers(least: float, mean: float, most: float, variance: float) -> dict[st
 
 
 def movement(dataset: Dataset) -> list[dict[str, Any]]:
-    """How much and how often each manipulated variable moves inside an episode.
+    """Size and frequency of the movements of each manipulated variable inside an episode.
 
     A step leads from the action of an unmasked row to its next action, which may be that of a
     masked row: the row that ends a log is one.

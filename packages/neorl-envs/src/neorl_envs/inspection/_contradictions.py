@@ -1,4 +1,4 @@
-"""What may be right and deserves a look: repeats, contradictions, time, drift."""
+"""Findings that may be right but deserve a look: repeats, contradictions, time, drift."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -79,7 +79,7 @@ def contradictions(dataset: Dataset) -> dict[str, int]:
 
 
 def contradiction_sentences(counts: Mapping[str, int]) -> list[str]:
-    """What :func:`contradictions` counted, in words; nothing of what it did not meet."""
+    """The counts of :func:`contradictions` in words; counts of zero are left out."""
     return [text.format(counts[name]) for name, text in CONTRADICTIONS.items() if counts[name]]
 
 

@@ -1,4 +1,4 @@
-"""How actions and observations go together: delays, correlation, determinism of the behaviour."""
+"""Relations of actions and observations: delays, correlation, determinism of the behaviour."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ NEIGHBOURS = 1500
 
 
 def relations(sample: Sample, spec: Spec) -> dict[str, Any]:
-    """What a report says of every pair of a manipulated and an observed variable."""
+    """Entries of a report for every pair of a manipulated and an observed variable."""
     return {
         "delays": delays(sample, spec),
         "correlation": correlation(sample).tolist(),
@@ -127,7 +127,7 @@ def _standardised(column: np.ndarray) -> np.ndarray:
 
 
 def behaviour(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
-    """How far the observation decides each action.
+    """Degree to which the observation determines each action.
 
     ``explained`` is R² of a linear least-squares fit on the observation. ``repeatable`` is one
     less the mean square of the difference of an action to that at the nearest other observation,

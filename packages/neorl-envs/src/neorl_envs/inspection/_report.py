@@ -1,4 +1,4 @@
-"""What a log holds, for an engineer who decides whether it is worth training on."""
+"""Report on the content of a log, for an engineer who decides whether to train on it."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from neorl_envs.inspection._standstills import frozen, rarely_sampled, standstil
 
 
 def dataset_report(dataset: Dataset) -> dict[str, Any]:
-    """What a log holds, what it can teach, and what is doubtful in it.
+    """Reports what a log holds, what it can teach, and what is doubtful in it.
 
     Masked rows are counted and otherwise left out. A row is a duplicate if an earlier one has the
     same observation and action. A channel is saturated within 0.5 % of its range from either end,

@@ -26,7 +26,7 @@ RARE = 10
 
 @dataclasses.dataclass
 class Standstills:
-    """How long one signal stands still.
+    """Lengths of the stretches in which one signal stands still.
 
     Attributes:
         lengths: Number of standstills by their number of steps; a step that moves ends one of
@@ -58,7 +58,7 @@ class Standstills:
 
 
 def standstills(column: np.ndarray, dataset: Dataset) -> list[Standstills]:
-    """How long every channel of a column stands still.
+    """Counts how long every channel of a column stands still.
 
     A standstill goes on from one episode to the next where the stamps do; without stamps it ends
     with its episode, and at a masked row in any case.

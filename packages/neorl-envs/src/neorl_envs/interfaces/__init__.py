@@ -1,4 +1,4 @@
-"""How others step a plant: Gymnasium and gymnax."""
+"""Gymnasium and gymnax interfaces of a plant."""
 
 from neorl_envs.interfaces._gymnax import Box as Box
 from neorl_envs.interfaces._gymnax import Gymnax as Gymnax

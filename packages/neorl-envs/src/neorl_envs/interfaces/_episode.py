@@ -16,7 +16,7 @@ from neorl_envs.wrappers._base import check_params
 
 
 class Draws(NamedTuple):
-    """How the parameters of an episode are drawn; hashable.
+    """Rules by which the parameters of an episode are drawn; hashable.
 
     Attributes:
         preset: Preset of the parameters.

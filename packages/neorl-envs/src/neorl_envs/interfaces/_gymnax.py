@@ -40,7 +40,7 @@ class Box(NamedTuple):
 
 
 class GymnaxStep(NamedTuple):
-    """What gymnax's ``step`` returns, as a tuple of six.
+    """Return value of gymnax's ``step``, a tuple of six.
 
     Attributes:
         obs: Observation to act on next; of the new episode where the old one ended.

@@ -11,6 +11,6 @@ def named_information(info: Any) -> dict[str, Any]:
 
 
 def plain_information(info: Any) -> dict[str, Any]:
-    """As :func:`named_information` on the host: numbers as Python's, everything else as it is."""
+    """The result of :func:`named_information` on the host, with numbers as Python's."""
     fields = named_information(info)
     return {name: value.item() if np.ndim(value) == 0 else value for name, value in fields.items()}

@@ -1,4 +1,4 @@
-"""What the picture of a running episode is drawn from."""
+"""Record of a running episode, from which its picture is drawn."""
 
 from typing import Any
 

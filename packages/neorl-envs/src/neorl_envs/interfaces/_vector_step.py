@@ -16,7 +16,7 @@ from neorl_envs.wrappers._autoreset import started_where_over
 
 
 class Rules(NamedTuple):
-    """What a vector shell was made with; hashable.
+    """Settings of a vector shell; hashable.
 
     Attributes:
         physical: Whether actions are in physical units instead of [-1, 1].

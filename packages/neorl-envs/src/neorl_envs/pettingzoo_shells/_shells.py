@@ -126,7 +126,7 @@ class StrictShell(_Shell, AECEnv):
         self.agent_selection = names[0]
 
     def observe(self, agent: str) -> np.ndarray:
-        """What an agent sees at this moment."""
+        """The present observation of an agent."""
         return self._seen(agent)
 
     def step(self, action: int | None) -> None:

@@ -1,4 +1,4 @@
-"""From a historian's export to a dataset, as ``plant.toml`` describes it (extra ``etl``)."""
+"""Conversion of a historian's export to a dataset, guided by ``plant.toml`` (extra ``etl``)."""
 
 from neorl_envs.plant_logs._configuration import PlantLog as PlantLog
 from neorl_envs.plant_logs._configuration import Tag as Tag

@@ -1,4 +1,4 @@
-"""What ``plant.toml`` says, as typed and checked values; the page of the file lists every key."""
+"""The content of ``plant.toml`` as typed and checked values; its reference page lists every key."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ LONGEST_S = 1e9
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-    """Where the log lies and how its rows are written.
+    """Location of the log and format of its rows.
 
     Attributes:
         files: Paths or patterns, relative to ``plant.toml``.
@@ -130,7 +130,7 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True)
 class Episodes:
-    """Where one episode ends and the next begins.
+    """Rules for where one episode ends and the next begins.
 
     Attributes:
         gap_s: A stretch without any sample longer than this ends an episode.
@@ -170,7 +170,7 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """How many past samples an observation holds, and whether past actions stand with them."""
+    """Number of past samples in an observation, and whether past actions are added."""
 
     steps: int = 1
     actions: bool = False
@@ -195,7 +195,7 @@ class PlantLog:
         return tuple(tag for tag in self.tags if tag.role in roles)
 
     def notation(self, tag: Tag) -> Notation:
-        """How the numbers of a tag are written; its own decimal mark separates no thousands."""
+        """Number format of a tag; a decimal mark of its own has no thousands mark."""
         decimal: Decimal = tag.decimal or self.log.decimal
         return Notation(decimal, "" if self.log.thousands == decimal else self.log.thousands)
 

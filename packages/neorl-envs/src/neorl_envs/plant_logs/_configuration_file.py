@@ -53,5 +53,5 @@ def plant_log_from_dict(values: Mapping[str, Any], source: str) -> PlantLog:
 
 
 def plain(config: PlantLog) -> dict[str, Any]:
-    """What differs from the defaults, under the keys of ``plant.toml``; infinity as text."""
+    """Values that differ from the defaults, under the keys of ``plant.toml``; infinity as text."""
     return _BINDER.plain(config, changed_only=True)

@@ -1,4 +1,4 @@
-"""What ``plant.toml`` says of the plant itself: channels that nobody controls, reward and costs."""
+"""Declarations of ``plant.toml`` about the plant: uncontrolled channels, reward and costs."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ class DeclaredObjective:
 
 @dataclasses.dataclass(frozen=True)
 class DeclaredPlant:
-    """What a converted log says of its plant.
+    """Declarations of a converted log about its plant.
 
     Attributes:
         exogenous: Observations with the role of a set point or a disturbance, those of earlier
@@ -76,7 +76,7 @@ class DeclaredPlant:
 
 
 def declared_plant(dataset: Dataset) -> DeclaredPlant:
-    """What the ``plant.toml`` of a converted log says of the plant.
+    """Reads the declarations about the plant from the ``plant.toml`` of a converted log.
 
     A reward or a cost is taken as declared where its expression uses observed and manipulated
     variables without a transport delay, and gives the values that the log holds.

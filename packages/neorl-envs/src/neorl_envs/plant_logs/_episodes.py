@@ -73,7 +73,7 @@ class Where(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Signals:
-    """What decides on the rows of a stretch; one entry a sample, or a row from it to the next.
+    """Signals that decide on the rows of a stretch; one entry per sample, or per row to the next.
 
     Attributes:
         block: Number, for every sample, of the stretch of plant life that it belongs to, -1 for
@@ -115,7 +115,7 @@ class Flags:
 
 
 def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
-    """Where episodes end, what is masked, and what is left out.
+    """Marks the ends of episodes, and the rows that are masked or left out.
 
     Args:
         signals: Signals of one stretch.

@@ -16,7 +16,7 @@ Verdict = Literal["equal", "close", "differs", "other settings", "unpublished"]
 
 
 class Comparison(NamedTuple):
-    """How a log compares with the published one.
+    """Result of comparing a log with the published one.
 
     Attributes:
         verdict: ``"equal"``: the same bits. ``"close"``: no hash is known of this numerical

@@ -1,4 +1,4 @@
-"""What decides the last bits of a computation, in words."""
+"""Description of the environment that determines the last bits of a computation."""
 
 import os
 import platform

@@ -29,7 +29,7 @@ SIZES: Mapping[str, int] = {
 
 
 class PublishedLog(NamedTuple):
-    """What is known of one log.
+    """Record of one published log.
 
     Attributes:
         plant: Name of the plant.
@@ -78,7 +78,7 @@ def log_size(plant: str, size: str) -> int:
 
 
 def log_statistics(dataset: Dataset) -> dict[str, Any]:
-    """What is recorded of a log beside its hash, with six significant digits.
+    """Statistics that are recorded of a log beside its hash, with six significant digits.
 
     Args:
         dataset: A collected log.

@@ -1,4 +1,4 @@
-"""How a log comes about on a plant: operators, excitation, collection."""
+"""Collection of a log on a plant: operators, excitation, collection."""
 
 from neorl_envs.recording._behaviour import BehaviourCarry as BehaviourCarry
 from neorl_envs.recording._behaviour import BehaviourPolicy as BehaviourPolicy

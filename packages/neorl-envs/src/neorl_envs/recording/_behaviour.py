@@ -1,4 +1,4 @@
-"""What fills a log, as policies: every controller of the plant together with its operators."""
+"""Policies that fill a log: every controller of the plant together with its operators."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from neorl_envs.recording._setpoints import setpoint_of, with_setpoint
 
 
 class BehaviourCarry(NamedTuple):
-    """What controller and operators remember.
+    """Carry of the controller and the operators.
 
     Attributes:
         control: Carry of the controller.
@@ -108,7 +108,7 @@ class BehaviourPolicy(eqx.Module):
         return moved_setpoint(self.plan, operators, held) if self.steps_setpoints else held
 
     def sent(self, carry: BehaviourCarry, action: Float[Array, " act"]) -> BehaviourCarry:
-        """What the plant received, less the test signal; what is in manual is followed."""
+        """Reports the received action, minus the test signal; actuators in manual are followed."""
         manual, received = in_manual(self.plan, carry.operators), action - carry.signal
         to_controller = received
         if hasattr(self.controller, "follow"):

@@ -108,7 +108,7 @@ def collect_log(
 
 
 class Collection(NamedTuple):
-    """What a collected log is a function of.
+    """Settings that determine a collected log.
 
     Attributes:
         env: The plant.
@@ -140,7 +140,7 @@ class Collection(NamedTuple):
         spread: float,
         log_prob: bool,
     ) -> "Collection":
-        """As :func:`collect_log` is given it.
+        """Makes the settings from the arguments of :func:`collect_log`.
 
         Raises:
             ValueError: As there.

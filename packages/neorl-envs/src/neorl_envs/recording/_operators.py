@@ -1,4 +1,4 @@
-"""What operators do to a running loop: set-point steps, manual holds, test signals.
+"""Interventions of operators in a running loop: set-point steps, manual holds, test signals.
 
 A log under one perfectly steady controller shows nothing but that controller. This module adds,
 as pure functions of (plan, state, key), what makes a plant log worth learning from.
@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 
 class OperatorPlan(NamedTuple):
-    """How often and how far operators intervene; every field is data.
+    """Frequency and size of the operators' interventions; every field is data.
 
     Attributes:
         amplitude: Amplitude of the pseudo-random binary signal on every manipulated variable, in
@@ -74,7 +74,7 @@ def excitation_plan(amplitude: Float[ArrayLike, " act"], n_loops: int, n_obs: in
 
 
 class OperatorState(NamedTuple):
-    """What the operators are doing now.
+    """Present interventions of the operators.
 
     Attributes:
         sign: Signs of the binary signals, shape ``(act,)``.

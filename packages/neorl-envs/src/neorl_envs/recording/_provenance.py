@@ -1,4 +1,4 @@
-"""What a collected log says about itself."""
+"""Provenance of a collected log."""
 
 import importlib.metadata
 from typing import Any
@@ -54,7 +54,7 @@ def _interval(steps: Array, seconds: float) -> float | None:
 
 
 def provenance_attributes(key: PRNGKeyArray, spread: float, n_steps: int) -> dict[str, Any]:
-    """What is needed to make the same log again; nothing that changes from run to run."""
+    """Everything needed to make the same log again; nothing that changes from run to run."""
     return {
         "generator": "neorl_envs.collect_log",
         "neorl-envs": importlib.metadata.version("neorl-envs"),

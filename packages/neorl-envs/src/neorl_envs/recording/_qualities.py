@@ -13,7 +13,7 @@ from neorl_envs.recording._recordable import Recordable
 
 
 class Quality(NamedTuple):
-    """Who fills a log.
+    """Controllers and operators that fill a log.
 
     Attributes:
         controllers: The policies that take turns, by name.
@@ -57,7 +57,7 @@ QUALITIES: Mapping[str, Callable[[Any], Quality]] = {
 
 
 def quality(env: Recordable, name: str) -> Quality:
-    """Who fills a log of that quality: for :func:`neorl_envs.collect_log`.
+    """Controllers and operators of a quality, for :func:`neorl_envs.collect_log`.
 
     ``"random"``: uniform actions, without operators. ``"medium"``: the plant's first, ordinary
     tuning with its operators. ``"mixed"``: all tunings with their operators, in equal parts.

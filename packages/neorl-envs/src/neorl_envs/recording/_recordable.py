@@ -1,4 +1,4 @@
-"""What a log can be recorded on."""
+"""Protocol of environments on which a log can be recorded."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -26,7 +26,7 @@ class Recordable(Environment, Protocol):
         ...
 
     def operator_plan(self) -> OperatorPlan:
-        """What the operators do while a log is recorded."""
+        """Interventions of the operators while a log is recorded."""
         ...
 
     def sample_params(

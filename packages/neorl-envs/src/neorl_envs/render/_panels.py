@@ -69,7 +69,7 @@ def measured_panels(
     tracked: Mapping[str, str],
     wanted: Sequence[str] | None,
 ) -> tuple[Panel, ...]:
-    """What is drawn of the measurements.
+    """Panels of the measurements.
 
     Those that are asked for; else those with a limit or a set point; where there are none, all in
     groups.

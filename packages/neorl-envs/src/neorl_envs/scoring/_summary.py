@@ -1,4 +1,4 @@
-"""From the sums of episodes to what baselines are ranked by."""
+"""Scores by which baselines are ranked, from the sums of episodes."""
 
 from typing import Any
 

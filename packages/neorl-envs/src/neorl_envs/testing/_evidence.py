@@ -1,4 +1,4 @@
-"""What an environment did in a batch of worlds under hostile and harmless actions, run once."""
+"""One run of an environment in a batch of worlds under hostile and harmless actions."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -109,7 +109,7 @@ def evidence(env: Any, seed: int) -> Evidence:
 
 
 def until_the_end(steps: Step) -> np.ndarray:
-    """Where the episode had not ended before the step, shape ``(world, time)``."""
+    """Whether the episode had not ended before the step, shape ``(world, time)``."""
     over = np.asarray(steps.terminated) | np.asarray(steps.truncated)
     return np.cumsum(over, axis=1) - over == 0
 

@@ -42,7 +42,7 @@ def probes(evidence: Evidence) -> Probe:
 
 
 def of_every_probe(function: Callable[..., Any], probe: Probe) -> Any:
-    """What a function of params, state, action and key answers for every probe, on the host."""
+    """Results of a function of params, state, action and key for every probe, on the host."""
     return jax.device_get(jax.jit(jax.vmap(function))(*probe))
 
 

@@ -110,7 +110,7 @@ def rewards_and_costs_follow_the_declarations(evidence: Evidence) -> str:
 
 @of_simulated_plants
 def a_trip_has_its_price(evidence: Evidence) -> str | Unchecked:
-    """Where a limit ends the episode, the reward of that step is lower for it."""
+    """If a limit ends the episode, the reward of that step is lower for it."""
     env = evidence.env
     if not any(limit.trip for limit in env.limits):
         return ""

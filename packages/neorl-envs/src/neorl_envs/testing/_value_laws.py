@@ -60,7 +60,7 @@ def observations_respect_the_spec(evidence: Evidence) -> str:
 
 
 def applied_is_inside_range_and_rate(evidence: Evidence) -> str:
-    """What the plant receives is inside the actuators' ranges and no faster than they are.
+    """The applied action is inside the actuators' ranges and no faster than their rates.
 
     Where a plant's own interlocks act (``admit``), they may be faster.
     """

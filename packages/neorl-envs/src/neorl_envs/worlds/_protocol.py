@@ -1,4 +1,4 @@
-"""What a world with several agents must bring."""
+"""Protocol of a world with several agents."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -54,7 +54,7 @@ class World(Protocol):
         ...
 
     def observe(self, state: Any, agent: int | Int[Array, ""]) -> Float[Array, " obs"]:
-        """What one agent sees now."""
+        """The present observation of one agent."""
         ...
 
     def act(

@@ -94,7 +94,7 @@ class TreasureHunt(eqx.Module):
 
     @property
     def n_actions(self) -> int:
-        """Up, down, left, right."""
+        """Number of actions: up, down, left, right."""
         return len(MOVES)
 
     @property
@@ -109,7 +109,7 @@ class TreasureHunt(eqx.Module):
 
     @property
     def appearance(self) -> np.ndarray:
-        """What each kind of cell looks like, both layers summed; shape ``(7, channel)``."""
+        """Appearance of each kind of cell, both layers summed; shape ``(7, channel)``."""
         return _appearance(self.version, self.view)
 
     def reset(self, key: PRNGKeyArray) -> HuntState:

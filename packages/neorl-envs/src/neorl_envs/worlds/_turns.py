@@ -14,7 +14,7 @@ Choose = Callable[[Any, Any, Float[Array, " obs"]], tuple[Any, Int[Array, ""]]]
 
 
 class Turn(NamedTuple):
-    """What happened in one turn.
+    """Results of one turn.
 
     Attributes:
         obs: What each agent saw before it acted.

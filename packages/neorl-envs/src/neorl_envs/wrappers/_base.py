@@ -1,4 +1,4 @@
-"""What every wrapper passes on."""
+"""Base of all wrappers, which passes on everything else."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +39,7 @@ class Wrapper(eqx.Module):
 
     @property
     def glossary(self) -> str:
-        """What a return is made of; a sentence."""
+        """A sentence on what a return is made of."""
         return self.env.glossary
 
     @property
@@ -64,7 +64,7 @@ class Wrapper(eqx.Module):
 
     @property
     def channel_descriptions(self) -> str:
-        """What the channels measure and move; a sentence."""
+        """A sentence on what the channels measure and move."""
         return self.env.channel_descriptions
 
     @property
@@ -77,7 +77,7 @@ class Wrapper(eqx.Module):
         return self.env.tunings()
 
     def operator_plan(self) -> Any:
-        """What the operators do while a log is recorded."""
+        """Interventions of the operators while a log is recorded."""
         return self.env.operator_plan()
 
     def action_rates(self) -> tuple[float, ...]:

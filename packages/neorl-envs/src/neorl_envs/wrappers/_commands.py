@@ -1,4 +1,4 @@
-"""What a demand becomes at the actuator: inside its range, no faster than its speed."""
+"""Conversion of a demand to the actuator's command: inside its range, no faster than its speed."""
 
 from typing import Any
 

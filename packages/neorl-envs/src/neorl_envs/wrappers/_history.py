@@ -44,7 +44,7 @@ class History(Wrapper):
 
     @property
     def spec(self) -> Spec:
-        """As inside, with ``name[t-1]`` for the reading one period ago."""
+        """The inner specification with ``name[t-1]`` added for the reading one period ago."""
         return _spec(self.env.spec, self.length, self.actions)
 
     def tunings(self) -> dict[str, AdaptedPolicy]:

@@ -1,4 +1,4 @@
-"""What is measured and manipulated, with ranges, errors and speeds."""
+"""Measured and manipulated channels, with ranges, errors and speeds."""
 
 from neorl_core import Channel
 from neorl_envs.blocks import Actuator, Instrument

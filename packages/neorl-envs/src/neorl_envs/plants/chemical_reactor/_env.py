@@ -100,7 +100,7 @@ class ChemicalReactor(SimulatedPlant):
         return {name: tuning(*settings, dt=DT) for name, settings in SETTINGS.items()}
 
     def operator_plan(self) -> OperatorPlan:
-        """What the operators of this plant do while a log is recorded."""
+        """Actions of the operators of this plant while a log is recorded."""
         return operator_plan()
 
     def admit(self, c: Constants, plant: Balances, command: Float[Array, "3"]) -> Array:

@@ -1,4 +1,4 @@
-"""What the operators of the reactor do: the numbers behind a plant log."""
+"""Actions of the operators of the reactor: the numbers behind a plant log."""
 
 import jax.numpy as jnp
 import numpy as np

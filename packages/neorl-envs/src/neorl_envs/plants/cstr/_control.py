@@ -24,7 +24,7 @@ HANDLES = (handle("coolant for a kelvin in the tank", "by_temperature", factor=0
 
 
 class Numbers(NamedTuple):
-    """What the model's help computes with.
+    """Parameters of the model-based feed-forward.
 
     Attributes:
         constants: Constants of the nominal tank.

@@ -41,7 +41,7 @@ def thermostats() -> PID:
 
 
 class Schedule(NamedTuple):
-    """What the strong controller computes with.
+    """Parameters of the reference controller.
 
     Attributes:
         gain: kW/K, shape ``(5,)``.

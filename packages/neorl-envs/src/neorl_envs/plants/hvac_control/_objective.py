@@ -1,4 +1,4 @@
-"""What the office is judged by: comfort, demand and the electricity bill."""
+"""Objective of the office: comfort, demand and the electricity bill."""
 
 from typing import Any
 

@@ -185,7 +185,7 @@ def held_inputs(
     sun: Float[Array, "5"],
     use: Float[Array, "5"],
 ) -> Float[Array, "12"]:
-    """What is held over a period, in the order of :func:`network`; ``heat`` and gains in kW."""
+    """Inputs held over a period, in the order of :func:`network`; ``heat`` and gains in kW."""
     to_air, to_mass = heat + 0.5 * sun + 0.6 * use, 0.5 * sun + 0.4 * use
     weather = jnp.stack([outdoor, c.ground_temperature])
     return jnp.concatenate([weather, to_air, to_mass])

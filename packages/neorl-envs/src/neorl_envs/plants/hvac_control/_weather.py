@@ -1,4 +1,4 @@
-"""What the world does to the building: weather, people, prices, and files of them."""
+"""Disturbances of the building: weather, people, prices, and files of them."""
 
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ class World(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """What acts on the building in one period.
+    """Disturbances of the building in one period.
 
     Attributes:
         temperature: Outdoors, degC.

@@ -64,7 +64,7 @@ class IndustrialBenchmark(SimulatedPlant):
     )
 
     def tunings(self) -> dict[str, StateFeedback]:
-        """To fixed steerings, and to steerings that suit the set point."""
+        """Controllers: fixed steerings, and steerings that suit the set point."""
         return {"fixed steering": _towards(FIXED), "scheduled steering": _towards(SCHEDULED)}
 
     def begin(self, c: Constants, initial: Array, key: PRNGKeyArray) -> Machine:
@@ -114,7 +114,7 @@ class IndustrialBenchmark(SimulatedPlant):
         return consumed(c, plant, disturbance)
 
     def measure(self, c: Constants, now: Moment) -> Float[Array, "6"]:
-        """What the benchmark shows."""
+        """The observation that the benchmark returns."""
         x: Machine = now.plant
         return jnp.stack([*x[:4], x.fatigue, x.consumption])
 

@@ -64,7 +64,7 @@ def _actuators() -> tuple[Actuator, ...]:
 
 
 class Seen(eqx.Module):
-    """What of the grid follows from its state.
+    """Quantities of the grid that follow from its state.
 
     Attributes:
         electrical: Electrical quantities of the machines.

@@ -47,7 +47,7 @@ class Machines(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """What follows from the constants once.
+    """Quantities that follow from the constants, computed once.
 
     Attributes:
         start: The machines in the steady state of the schedule.
@@ -71,7 +71,7 @@ class Schedule(NamedTuple):
 
 
 class Electrical(NamedTuple):
-    """What the machines give and feel, each of shape ``(4,)``, on their own base.
+    """Electrical quantities of the machines, each of shape ``(4,)``, on their own base.
 
     Attributes:
         voltage: Complex terminal voltage.
@@ -95,7 +95,7 @@ def ratios(c: Constants) -> tuple[Array, Array, Array, Array]:
 
 
 def turned(angle: Float[Array, "4"]) -> Complex[Array, "4"]:
-    """From the axes of the machines to the network: the q axis leads the rotor's angle."""
+    """Rotates machine axes to the network's: the q axis leads the rotor's angle."""
     return jax.lax.complex(jnp.sin(angle), -jnp.cos(angle))
 
 

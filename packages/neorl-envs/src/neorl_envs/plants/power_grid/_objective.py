@@ -1,4 +1,4 @@
-"""What the operation of the grid is judged by."""
+"""Objective of the operation of the grid."""
 
 from neorl_core import CostChannel
 from neorl_envs.blocks import Limit

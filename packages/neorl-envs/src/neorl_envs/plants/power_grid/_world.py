@@ -1,4 +1,4 @@
-"""What happens to the grid: loads that wander and step, and a tie circuit that trips."""
+"""Disturbances of the grid: loads that wander and step, and a tie circuit that trips."""
 
 from typing import NamedTuple
 

@@ -47,7 +47,7 @@ ACCELERATION = (15.0, 7.5, 10.0, 12.5, 15.0, 20.0, 20.0)  # rad/s2
 
 
 class Frames(NamedTuple):
-    """Where the links are.
+    """Frames of the links.
 
     Attributes:
         origin: Origins of the joints, m, shape ``(7, 3)``.

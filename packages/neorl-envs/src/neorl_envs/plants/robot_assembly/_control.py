@@ -23,7 +23,7 @@ LIMIT = tuple(0.25 * speed for speed in arm.FASTEST)
 
 
 class InsertionCarry(NamedTuple):
-    """What the law remembers.
+    """Carry of the insertion law.
 
     Attributes:
         phase: 0 approach, 1 search, 2 insertion.

@@ -1,4 +1,4 @@
-"""What an insertion is worth, and its limits."""
+"""Reward of an insertion, and its limits."""
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -54,7 +54,7 @@ def free_distance(frames: arm.Frames) -> Array:
 
 
 def quantities(cell: Cell, frames: arm.Frames) -> dict[str, Array]:
-    """What the limits watch, and the depth."""
+    """Quantities that the limits watch, and the depth."""
     low, high = (jnp.asarray(ends, cell.q.dtype) for ends in (arm.LEAST, arm.GREATEST))
     return {
         "force": cell.peak,

@@ -108,7 +108,7 @@ def hole_of(cell: Cell) -> Hole:
 
 
 def insertion(cell: Cell, frames: arm.Frames) -> Scalar:
-    """How deep the tip is in the hole, from 0 to 25 mm; 0 beside it."""
+    """Depth of the tip in the hole, from 0 to 25 mm; 0 beside it."""
     x, y, z = in_hole(hole_of(cell), tip(frames))
     inside = x**2 + y**2 < 1.5e-3**2
     return jnp.where(inside, jnp.clip(-z, 0, HOLE_DEPTH), 0.0)

@@ -35,7 +35,7 @@ NEEDED = 908.0  # degC, mean of the zones for 750 degC at 12.92 kg/(s m)
 
 
 class Numbers(NamedTuple):
-    """What the feed-forward knows of the furnace.
+    """Parameters of the furnace that the feed-forward uses.
 
     Attributes:
         constants: Nominal physics.
@@ -122,7 +122,7 @@ def feedforward_pi(
 
 
 class Trim(NamedTuple):
-    """Where the zones are held.
+    """Temperatures at which the zones are held.
 
     Attributes:
         zones: Temperatures that nominal strip needs, degC, shape ``(6,)``.

@@ -1,4 +1,4 @@
-"""What the line is paid for, and its limits."""
+"""Reward of the line, and its limits."""
 
 from typing import NamedTuple
 
@@ -63,7 +63,7 @@ def at_exit(plant: Furnace) -> Exit:
 
 
 def quantities(plant: Furnace) -> dict[str, Array]:
-    """What the limits watch."""
+    """Quantities that the limits watch."""
     exit_temperature = plant.strip[-1]
     return {
         "exit_error": exit_temperature - at_exit(plant).coil.setpoint,

@@ -90,7 +90,7 @@ class Coil(NamedTuple):
 
 
 class Furnace(NamedTuple):
-    """What the furnace and the line hold.
+    """State of the furnace and the line.
 
     Attributes:
         strip: Temperatures of the cells from entry to exit, degC, shape ``(60,)``.
@@ -112,7 +112,7 @@ class Furnace(NamedTuple):
 
 
 class Disturbance(NamedTuple):
-    """What the world does, and in the same structure its draws.
+    """Disturbances, and in the same structure their draws.
 
     Attributes:
         fuel: Relative deviation of the fuel's heating value.

@@ -1,4 +1,4 @@
-"""What the world does to the chain: seasons, chance, and lanes that close."""
+"""Disturbances of the chain: seasons, chance, and lanes that close."""
 
 from typing import NamedTuple
 

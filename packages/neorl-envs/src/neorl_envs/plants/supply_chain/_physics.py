@@ -123,7 +123,7 @@ def arriving(network: Network) -> Float[Array, "10"]:
 def allocated(
     c: Constants, stock: Float[Array, "6"], ordered: Float[Array, "10"], legacy: bool
 ) -> Float[Array, "10"]:
-    """What the suppliers ship of what is ordered, in whole units.
+    """Shipments of the suppliers for the ordered units, in whole units.
 
     Each lane gets at most the stock and the capacity of its supplier. Where the lanes of one
     supplier ask for more than that together, every one gets the same part of its order; with
@@ -185,7 +185,7 @@ def profit(c: Constants, network: Network) -> Float[Array, ""]:
 
 
 def unit_costs(c: Constants) -> tuple[Float[Array, "6"], Float[Array, "10"]]:
-    """What a unit has cost when it comes to a node, and when it goes onto a lane, $.
+    """Cost of a unit when it arrives at a node, and when it enters a lane, $.
 
     Raw material, operation and holding on the way; of several ways to a node the cheapest.
     """

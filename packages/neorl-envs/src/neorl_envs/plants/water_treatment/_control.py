@@ -32,7 +32,7 @@ LOW, HIGH = (0.0, 0.0, 10.0, 0.3), (80.0, 2.0, 80.0, 0.7)
 
 
 class Numbers(NamedTuple):
-    """What the dosing by the raw water computes with.
+    """Parameters of the dosing by the raw water.
 
     Attributes:
         least_alum: mg/L at no turbidity.

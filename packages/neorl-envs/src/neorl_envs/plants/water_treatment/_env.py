@@ -138,7 +138,7 @@ class WaterTreatment(SimulatedPlant):
         return objective.quantities(c, now.plant, objective.dosing(now.inputs).flow)
 
     def reward(self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
-        """What the treatment cost."""
+        """Cost of the treatment, as a negative number."""
         return objective.reward(c, before.plant, now.plant, objective.dosing(now.inputs), trip)
 
     def tunings(self) -> dict[str, Policy]:

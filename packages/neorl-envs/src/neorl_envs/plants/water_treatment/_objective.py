@@ -1,4 +1,4 @@
-"""What the works earn, and their limits."""
+"""Reward of the works, and their limits."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ TRIP_COST = 50.0  # k$
 
 
 def quantities(c: Constants, works: Works, flow: Array) -> dict[str, Array]:
-    """What the limits watch."""
+    """Quantities that the limits watch."""
     filtered = filter_outlet(c, works, flow)
     return {
         "clear_pH": ph_of_water(works.clear_acid, works.clear_carbonate),
@@ -57,7 +57,7 @@ def quantities(c: Constants, works: Works, flow: Array) -> dict[str, Array]:
 
 
 def reward(c: Constants, before: Works, works: Works, dose: Dosing, trip: Array) -> Array:
-    """What the treatment of a period costs, k$: negative.
+    """Cost of the treatment in a period, k$, as a negative number.
 
     Chemicals, mixing power, backwashes, a rebate for turbid water, and what is spilled. What the
     town pays for its water is left out: no controller has a say in how much it takes.

@@ -47,7 +47,7 @@ class Constants(NamedTuple):
 
 
 class Works(NamedTuple):
-    """What is in the works.
+    """State of the works.
 
     Attributes:
         acid: Strong acid less strong base in the mixer, meq/L.
@@ -93,7 +93,7 @@ class Works(NamedTuple):
 
 
 class Dosing(NamedTuple):
-    """What acts on the works in a period: alum mg/L, caustic meq/L, gradient 1/s, flow m3/s."""
+    """Inputs of the works in a period: alum mg/L, caustic meq/L, gradient 1/s, flow m3/s."""
 
     alum: Scalar
     caustic: Scalar
