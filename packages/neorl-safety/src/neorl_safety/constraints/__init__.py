@@ -1,4 +1,4 @@
-"""What must hold, as data: every kind with its document, its words and its meaning."""
+"""Constraints as data: every kind with its JSON document, its description and its meaning."""
 
 from neorl_safety.constraints._action_limits import ActionConstraints as ActionConstraints
 from neorl_safety.constraints._action_limits import action_constraints as action_constraints

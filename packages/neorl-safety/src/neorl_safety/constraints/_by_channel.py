@@ -140,7 +140,7 @@ class RateKind:
         return [*sentences, *([f"{names} may change at any rate"] if free else [])]
 
     def lower(self, constraint: Rate, situation: Situation) -> Interval:
-        """What is reached from the start in one period; a malformed limit admits no movement.
+        """Interval reachable from the start in one period; a malformed limit admits no movement.
 
         The ends are rounded towards the start, so that no step is larger than the limit.
         """

@@ -16,7 +16,7 @@ CHANNEL_KINDS = ("box", "rate")
 
 
 class Constraints(eqx.Module):
-    """What must hold of every action.
+    """Constraints on every action.
 
     Attributes:
         action: Box and rate limits of every channel, and the ranges of the actuators.
@@ -87,7 +87,7 @@ def channels_of(constraints: AnyConstraints) -> Channels:
 
 
 def describe_constraints(constraints: AnyConstraints) -> list[str]:
-    """What is demanded of every action, in words for people, each kind in its own.
+    """Describes the constraints in words for people, each kind in its own way.
 
     Args:
         constraints: Constraints with concrete numbers.

@@ -36,7 +36,7 @@ class IdentifiedModel(NamedTuple):
     held_out: tuple[tuple[np.ndarray, np.ndarray], ...]
 
     def errors(self, weight: np.ndarray, steps: int) -> np.ndarray:
-        """By how much ``weight @ x`` exceeded its prediction so many steps ahead, held out."""
+        """Held-out excess of ``weight @ x`` over its prediction for a number of steps ahead."""
         errors = [np.zeros(0)]
         for obs, action in self.held_out:
             count = len(obs) - steps

@@ -107,7 +107,7 @@ class LinearKind:
 
 
 def malformed_rows(rows: Array, bounds: Array) -> Array:
-    """Where a coefficient or a right side is not finite, or a coefficient subnormal."""
+    """Marks rows with a non-finite coefficient or right side, or a subnormal coefficient."""
     fine = jnp.all(jnp.isfinite(rows) & ~subnormal(rows), axis=-1) & jnp.isfinite(bounds)
     return ~fine
 

@@ -1,4 +1,4 @@
-"""What a kind of constraint must bring: its JSON, its words and its meaning for one action."""
+"""Protocol of a kind of constraint: its JSON, its description and its meaning for one action."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class Channels(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What a constraint may depend on besides its own numbers.
+    """Everything that a constraint may depend on besides its own numbers.
 
     Attributes:
         obs: The observation, shape ``(obs,)``; may hold NaN.
@@ -137,7 +137,7 @@ class ConstraintKind(Protocol):
         ...
 
     def describe(self, channels: Channels, constraint: Any) -> Sequence[str]:
-        """What it demands in words, a sentence without full stop for each, with units."""
+        """Describes the demands, one sentence without full stop for each, with units."""
         ...
 
     def lower(self, constraint: Any, situation: Situation) -> Interval | Rows:

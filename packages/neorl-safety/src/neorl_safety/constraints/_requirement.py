@@ -65,7 +65,7 @@ def requirement(
 def excess(
     requirements: Sequence[Requirement], obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> Float[Array, " requirement"]:
-    """By how much each requirement is broken; zero or less where it holds, infinite where NaN."""
+    """Excess over each requirement; zero or less if it holds, infinite for NaN."""
     values = [jnp.asarray(r.function(r.parameters, obs, action)) for r in requirements]
     if not values:
         return jnp.zeros((0,))

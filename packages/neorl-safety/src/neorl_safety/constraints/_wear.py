@@ -1,4 +1,4 @@
-"""What spares an actuator: no move that is too small, and no move too soon after the last."""
+"""Limits of actuator wear: no move that is too small, and none too soon after the last."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

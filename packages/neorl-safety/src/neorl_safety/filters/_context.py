@@ -1,4 +1,4 @@
-"""What a filter knows besides the request."""
+"""Inputs of a filter besides the request."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 
 class Context(NamedTuple):
-    """What a filter knows besides the request.
+    """Inputs of a filter besides the request.
 
     Attributes:
         obs: The observation, shape ``(obs,)``, physical units.

@@ -1,4 +1,4 @@
-"""Who acts: the request, or the whole fallback action in its place."""
+"""Choice of the action: the request, or the whole fallback action in its place."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from neorl_safety.filters._report import Flag
 
 
 class Substitute(NamedTuple):
-    """What a step may start from and what may take the place of the request; finite always.
+    """Start of a step and the action that may replace the request; always finite.
 
     Attributes:
         known: Whether the previous action is known, shape ``(act,)``.

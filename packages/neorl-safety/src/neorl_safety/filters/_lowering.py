@@ -23,7 +23,7 @@ class Limits(NamedTuple):
 
 
 class Meet(NamedTuple):
-    """What all limits admit together.
+    """Intersection of all limits.
 
     Attributes:
         low: Lower ends of the box narrowed by further kinds, or of a tripped interlock that
@@ -122,7 +122,7 @@ def meet(constraints: Constraints, limits: Limits, situation: Situation) -> Meet
 
 
 def reach(constraints: Constraints, situation: Situation) -> Interval:
-    """What the rate admits from the start; the start lies between the ends."""
+    """Interval that the rate limit admits from the start; the start lies between the ends."""
     c, dtype = constraints.action, situation.start.dtype
     rate = Rate(c.rate_up.astype(dtype), c.rate_down.astype(dtype))
     return RateKind().lower(rate, situation)

@@ -1,4 +1,4 @@
-"""What a filter did and why, as data."""
+"""Report of a filter, as data: its changes and their reasons."""
 
 import enum
 from typing import NamedTuple
@@ -83,7 +83,7 @@ class Limit(enum.IntFlag):
 
 
 class SafetyReport(NamedTuple):
-    """What one filtered step did.
+    """Report of one filtered step.
 
     Attributes:
         flags: Bits of :class:`Flag`, scalar.

@@ -12,7 +12,7 @@ from neorl_core.control import follow
 
 
 class ChainCarry(NamedTuple):
-    """What a :class:`FallbackChain` remembers.
+    """Carry of a :class:`FallbackChain`.
 
     Attributes:
         members: Carry of every member.

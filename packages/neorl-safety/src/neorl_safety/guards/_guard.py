@@ -41,7 +41,7 @@ one that differs by more says that somebody else moved the channel."""
 
 
 class GuardCarry(NamedTuple):
-    """What a guarded policy remembers between steps.
+    """Carry of a guarded policy.
 
     Attributes:
         policy: Carry of the guarded policy.
@@ -190,7 +190,7 @@ class GuardedPolicy(eqx.Module):
         return self._applied_to(carry, action, nobody)._replace(acted=nobody)
 
     def stopped(self, carry: GuardCarry) -> GuardCarry:
-        """After somebody pressed the emergency stop: the fallback acts from the next step on.
+        """The carry after an emergency stop: the fallback acts from the next step on.
 
         It acts at once by its own law, within the limits but without the offset of a hand-over, and
         stays until :meth:`released`.
@@ -198,7 +198,7 @@ class GuardedPolicy(eqx.Module):
         return carry._replace(supervisor=stopped(carry.supervisor))
 
     def released(self, carry: GuardCarry) -> GuardCarry:
-        """After a person released the latch: the policy may act again once all is well."""
+        """The carry after a person released the latch: the policy may act again if all is well."""
         return carry._replace(supervisor=released(carry.supervisor))
 
     def _applied_to(self, carry: GuardCarry, action: Array, acted: Array) -> GuardCarry:

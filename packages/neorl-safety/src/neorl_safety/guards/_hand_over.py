@@ -17,7 +17,7 @@ def decayed_offset(
     dt: Float[Array, ""],
     settle: Float[Array, ""],
 ) -> Float[Array, " act"]:
-    """What is added to a controller's proposal in this step.
+    """Offset that is added to a controller's proposal in this step.
 
     ``b = (last - proposal) exp(-dt / settle)`` in the step in which the controller takes over,
     ``b = b exp(-dt / settle)`` in every further one. So the action goes on from where the plant

@@ -26,7 +26,7 @@ COUNTS = ("trip_after", "reset_after", "dwell", "latch_after", "assume_for")
 
 @dataclasses.dataclass(frozen=True)
 class GuardSettings:
-    """Who watches, when the fallback takes over, and in which order fallbacks act.
+    """Monitors, conditions for the fallback, and the order of the fallbacks.
 
     Attributes:
         supervision: When to trip, to reset and to latch.
@@ -155,7 +155,7 @@ def usable_ages(ages: Any, spec: Spec, where: str) -> dict[str, float]:
 
 
 def describe_settings(settings: GuardSettings, spec: Spec) -> list[str]:
-    """Who watches and when the fallback takes over, in words with units.
+    """Describes the monitors and the conditions for the fallback in words with units.
 
     Args:
         settings: Settings with concrete numbers.

@@ -1,4 +1,4 @@
-"""Who acts, the policy or its fallback: a pure state machine over faults, alarms and a person."""
+"""Choice of policy or fallback: a pure state machine over faults, alarms and a person's orders."""
 
 import math
 from typing import NamedTuple
@@ -83,7 +83,7 @@ def supervision(
 
 
 class SupervisorCarry(NamedTuple):
-    """What the supervisor remembers.
+    """Carry of the supervisor.
 
     Attributes:
         tripped: The fallback is in charge.
@@ -145,12 +145,12 @@ def supervise(
 
 
 def stopped(carry: SupervisorCarry) -> SupervisorCarry:
-    """After somebody pressed the emergency stop: latched, whatever ``latch_after`` says."""
+    """The carry after an emergency stop: latched, whatever ``latch_after`` says."""
     pressed = jnp.ones_like(carry.latched)
     return carry._replace(tripped=pressed, latched=pressed, stopped=pressed)
 
 
 def released(carry: SupervisorCarry) -> SupervisorCarry:
-    """After a person released the latch or the stop: the count of take-overs starts anew."""
+    """The carry after a person released the latch or the stop: the count of take-overs is zero."""
     no = jnp.zeros_like(carry.latched)
     return carry._replace(latched=no, stopped=no, trips=jnp.zeros_like(carry.trips))

@@ -1,4 +1,4 @@
-"""What watches and what happened: monitors, thresholds, violations and their statistics."""
+"""Monitors with thresholds, and violations with their statistics."""
 
 from neorl_safety.monitoring._calibration import alarms_per_day as alarms_per_day
 from neorl_safety.monitoring._calibration import calibrated as calibrated

@@ -61,7 +61,7 @@ def policy_ensemble(
 def proposed_share(
     member: Proposer, obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> Float[Array, " act"]:
-    """What a member proposes, in parts of the range of the actuator."""
+    """Proposal of a member, as a share of the range of the actuator."""
     del action
     _, own = member.policy(member.policy.initial_carry(), obs, None)
     return own / member.span

@@ -1,4 +1,4 @@
-"""By how much an action breaks each constraint, told apart from the filter that should keep it."""
+"""Excess of an action over each constraint, computed independently of the filter."""
 
 from typing import NamedTuple
 
@@ -45,7 +45,7 @@ class Checked(NamedTuple):
 
 
 def checked_constraints(constraints: AnyConstraints) -> list[Checked]:
-    """What :func:`constraint_excess` finds, in its order, in words.
+    """Describes the constraints of :func:`constraint_excess`, in its order, in words.
 
     Args:
         constraints: Constraints with concrete numbers.
@@ -91,7 +91,7 @@ def constraint_excess(
     held: Float[Array, " act"] | None = None,
     spares: Bool[Array, ""] | bool = True,
 ) -> Float[Array, " checked"]:
-    """By how much an action breaks each constraint, in the order of :func:`checked_constraints`.
+    """Excess of an action over each constraint, in the order of :func:`checked_constraints`.
 
     Every kind says what it admits now, and the action is compared with that; nothing of the filter
     is used. What the rate cannot reach in this step counts from the step in which it can: the rate

@@ -1,4 +1,4 @@
-"""What watches the situation: a score and an alarm, and never a hand on the action."""
+"""Protocol of a monitor: it gives a score and an alarm, and never changes the action."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float
 
 
 class Seen(NamedTuple):
-    """What a monitor is shown once a step.
+    """Input of a monitor in one step.
 
     Attributes:
         obs: The observation, shape ``(obs,)``; may hold NaN.
@@ -21,7 +21,7 @@ class Seen(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What a monitor found.
+    """Result of a monitor.
 
     Attributes:
         value: The larger, the less fit; infinite where it could not be computed. Scalar.
@@ -37,7 +37,7 @@ class Monitor(Protocol):
     """A PyTree of arrays with two pure functions."""
 
     def initial_carry(self) -> Any:
-        """What it remembers before the first step."""
+        """The carry before the first step."""
         ...
 
     def __call__(self, carry: Any, seen: Seen) -> tuple[Any, Score]:

@@ -1,4 +1,4 @@
-"""How far an observation lies from the log that a policy was trained on."""
+"""Distance of an observation from the log that a policy was trained on."""
 
 import equinox as eqx
 import jax

@@ -70,7 +70,7 @@ def range_monitor(spec: Spec, *, tolerance: float = TOLERANCE) -> RangeMonitor:
 
 
 class FrozenCarry(NamedTuple):
-    """What a :class:`FrozenMonitor` remembers.
+    """Carry of a :class:`FrozenMonitor`.
 
     Attributes:
         last: Last observation, shape ``(obs,)``; NaN before the first.

@@ -96,7 +96,7 @@ def until(part: Formula, goal: Formula, first: int, last: int) -> Formula:
 
 
 class Robustness(NamedTuple):
-    """How well a trajectory satisfies a formula, from every step on.
+    """Margin by which a trajectory satisfies a formula, from every step on.
 
     Attributes:
         value: Positive where satisfied, negative where violated, by how much; NaN where the

@@ -16,7 +16,7 @@ MOST_HORIZON = 100_000
 
 
 class FormulaCarry(NamedTuple):
-    """What a :class:`FormulaMonitor` remembers.
+    """Carry of a :class:`FormulaMonitor`.
 
     Attributes:
         streams: State of the parts of the formula: at most two numbers for every step of a window.

@@ -41,7 +41,7 @@ class Stream(Protocol):
 
 
 class Window(NamedTuple):
-    """What is remembered of the last elements of a sequence, to join them in order.
+    """The last elements of a sequence, kept to join them in order.
 
     Attributes:
         buffer: Elements of the block at hand up to ``position``; behind it, for every place of the

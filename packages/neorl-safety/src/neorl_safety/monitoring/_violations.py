@@ -1,4 +1,4 @@
-"""How often, how long and in how many episodes a constraint was violated."""
+"""Frequency, duration and number of episodes of violations of a constraint."""
 
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ def violation_statistics(
 
 
 class Depth(NamedTuple):
-    """How far a limit was exceeded over a batch of episodes.
+    """Size of the violations of a limit over a batch of episodes.
 
     Attributes:
         largest: Largest excess of any step, in the unit of the quantity; zero where none exceeds.
@@ -90,7 +90,7 @@ def violation_depth(
     *,
     dt: float,
 ) -> Depth:
-    """How deep violations are, where :func:`violation_statistics` says how often and how long.
+    """Size of violations; :func:`violation_statistics` gives their frequency and duration.
 
     Args:
         excess: Quantity less its limit, positive where it is violated; NaN counts as infinite.

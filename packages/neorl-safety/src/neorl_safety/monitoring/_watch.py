@@ -58,7 +58,7 @@ class Watch:
 
 
 def describe_watch(watch: Watch, spec: Spec) -> str:
-    """What a monitor alarms at, in words, with units and its promise.
+    """Describes in words when a monitor alarms, with units and its promise.
 
     Args:
         watch: A monitor with concrete numbers.
