@@ -197,7 +197,7 @@ class CQL(BaseLearner):
         temperature: Float[Array, ""],
         key: PRNGKeyArray,
     ) -> Float[Array, " batch"]:
-        """What the critics regress on."""
+        """Regression target of the critics."""
         action, log_prob = drawn(state.parameters["actor"], rows.next_obs, key, LOG_STD_RANGE)
         return soft_td_target(
             rows.reward,

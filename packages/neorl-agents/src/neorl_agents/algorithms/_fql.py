@@ -140,7 +140,7 @@ class FQL(BaseLearner):
     def flow_end(
         self, flow: Network, obs: Float[Array, "batch obs"], noise: Float[Array, "batch act"]
     ) -> Float[Array, "batch act"]:
-        """Where the flow leads from ``noise`` in ``flow_steps`` Euler steps, within [-1, 1]."""
+        """End of the flow from ``noise`` after ``flow_steps`` Euler steps, within [-1, 1]."""
 
         def step(x: Float[Array, "batch act"], number: Array) -> tuple[Array, None]:
             time = jnp.full((len(x), 1), number / self.flow_steps, x.dtype)

@@ -171,7 +171,7 @@ class ReBRAC(BaseLearner):
     def critic_targets(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> Float[Array, "step batch"]:
-        """What the critics regress on, for all critic steps of an update at once."""
+        """Regression targets of the critics, for all critic steps of an update at once."""
         flat = merged(rows)
         action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
         targets = regularised_td_target(

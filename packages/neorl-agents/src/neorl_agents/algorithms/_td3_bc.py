@@ -116,7 +116,7 @@ class TD3BC(BaseLearner):
     def critic_targets(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> Float[Array, "step batch"]:
-        """What the critics regress on, for all critic steps of an update at once.
+        """Regression targets of the critics, for all critic steps of an update at once.
 
         The target networks stand still between two actor steps, so one wide pass does for all.
 

@@ -1,4 +1,4 @@
-"""What leaves a run: a policy in one sealed file; the open table of kinds that it can hold."""
+"""The policy artefact: a policy in one sealed file; the extensible table of kinds of policies."""
 
 from neorl_agents.artefact._artefact import policy_actions as policy_actions
 from neorl_agents.artefact._kinds import POLICY_KINDS as POLICY_KINDS

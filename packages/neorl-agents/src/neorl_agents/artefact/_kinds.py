@@ -37,7 +37,7 @@ from neorl_core.infrastructure import Registry
 
 
 class PolicyKind(NamedTuple):
-    """How one class of policies is taken apart and put together.
+    """Functions that store and restore one class of policies.
 
     Attributes:
         policy: Class of the policies; a subclass is another kind.

@@ -23,7 +23,7 @@ MAX_BYTES = 256 * 2**20
 
 
 class SealedTree(NamedTuple):
-    """What a file holds.
+    """Content of a sealed file.
 
     Attributes:
         tree: The policy or critic.

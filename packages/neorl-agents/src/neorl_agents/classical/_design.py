@@ -1,4 +1,4 @@
-"""From an identified plant to observer, target and regulator, in float64 on the host."""
+"""Design of observer, target and regulator from an identified plant, in float64 on the host."""
 
 from typing import NamedTuple
 
@@ -36,7 +36,7 @@ class DelayedPlant(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What a regulator pays: squares of controlled errors cost 1, all in parts of ranges.
+    """Weights of a regulator: a squared controlled error costs 1; all are relative to ranges.
 
     Attributes:
         effort: Cost of inputs away from those that hold the target.

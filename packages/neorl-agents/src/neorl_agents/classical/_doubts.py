@@ -1,4 +1,4 @@
-"""What speaks against a fitted loop, in words that say what to do."""
+"""Doubts about a fitted loop, in words that say what to do."""
 
 from neorl_agents.classical._first_order import FirstOrderModel
 
@@ -11,7 +11,7 @@ MOST_ERROR = 0.2
 
 
 def tuned_doubts(model: FirstOrderModel, margin: float | None, longest: int) -> list[str]:
-    """Of a loop that was tuned from ``model``."""
+    """Doubts about a loop that was tuned from ``model``."""
     doubts = []
     if margin is not None and margin < LEAST_MARGIN:
         swings = (
@@ -42,7 +42,7 @@ def tuned_doubts(model: FirstOrderModel, margin: float | None, longest: int) -> 
 
 
 def imitation_doubts(share: float) -> list[str]:
-    """Of a loop that was fitted to the logged actions."""
+    """Doubts about a loop that was fitted to the logged actions."""
     if share >= LEAST_SHARE:
         return []
     return [
@@ -53,7 +53,7 @@ def imitation_doubts(share: float) -> list[str]:
 
 
 def delay_doubts(delay: tuple[int, ...], inputs: list[str], longest: int) -> list[str]:
-    """Of an identified plant."""
+    """Doubts about the delays of an identified plant."""
     ends = [name for name, periods in zip(inputs, delay, strict=True) if periods == longest > 0]
     if not ends:
         return []

@@ -1,4 +1,4 @@
-"""How much gain a tuned loop bears, on a second and freer model of the same log."""
+"""Gain margin of a tuned loop, on a second and more flexible model of the same log."""
 
 import numpy as np
 

@@ -28,7 +28,7 @@ class Log(NamedTuple):
 
     @property
     def age(self) -> np.ndarray:
-        """How many rows of its piece come before each row."""
+        """Number of rows before each row in its piece."""
         return np.arange(len(self.start)) - self.start
 
 

@@ -162,7 +162,7 @@ def _limits(parts: "Parts", spec: Spec, price: float) -> Limits:
 
 
 class Parts(NamedTuple):
-    """What all controllers of an identified plant share."""
+    """Shared parts of all controllers of an identified plant."""
 
     resolved: Resolved
     model: PlantModel
@@ -206,7 +206,7 @@ def check_model_settings(settings: Any) -> None:
 
 
 def identified_facts(parts: Parts, gain: np.ndarray, spec: Spec, longest: int) -> dict[str, Any]:
-    """What was identified, for a report.
+    """The identified model and its properties, for a report.
 
     ``gain`` is that of the steady state, a row for every measured output (the controlled ones
     first) and a column for every input, in their units; ``None`` where the plant integrates.

@@ -68,7 +68,7 @@ class Rows(NamedTuple):
 
 
 def scaled_rows(log: Log, spec: Spec, resolved: Resolved) -> tuple[Rows, Units, Units]:
-    """What identification reads: measured outputs and all inputs."""
+    """Rows for identification: measured outputs and all inputs, scaled."""
     measured = list(resolved.measured)
     y, next_y = log.obs[:, measured], log.next_obs[:, measured]
     outputs = Units(y.mean(axis=0), spans(spec.obs, measured))

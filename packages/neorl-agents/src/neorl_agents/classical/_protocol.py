@@ -1,4 +1,4 @@
-"""What every classical controller offers, and what a fit gives back."""
+"""Protocol of a classical controller, and the result of a fit."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 

@@ -1,4 +1,4 @@
-"""What a classical controller is to do: which channel it holds where, and by what."""
+"""Task of a classical controller: the channel it controls, its set point, and its actuator."""
 
 import dataclasses
 import math
@@ -124,7 +124,7 @@ def spans(channels: Sequence[Channel], indices: Sequence[int]) -> np.ndarray:
 
 
 def action_order(resolved: Resolved, spec: Spec, kind: str) -> tuple[int, ...]:
-    """For every action channel, the loop that moves it.
+    """For every action channel, the number of the loop that moves it.
 
     Raises:
         InputError: If a manipulated variable of the plant has no loop.

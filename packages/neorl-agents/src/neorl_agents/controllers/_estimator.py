@@ -10,7 +10,7 @@ from neorl_core import Affine
 
 
 class EstimatorCarry(NamedTuple):
-    """What an observer remembers.
+    """Carry of an observer.
 
     Attributes:
         state: States, inputs on their way and disturbances after the last measurement, scaled.

@@ -12,7 +12,7 @@ from neorl_agents.controllers._quadratic_program import QuadraticProgram
 
 
 class PredictiveCarry(NamedTuple):
-    """What a predictive controller remembers.
+    """Carry of a predictive controller.
 
     Attributes:
         estimator: Carry of the observer.

@@ -11,7 +11,7 @@ from neorl_core.control import Tunable, follow, inside, tunables
 
 
 class SmithCarry(NamedTuple):
-    """What a Smith predictor remembers.
+    """Carry of a Smith predictor.
 
     Attributes:
         inner: Carry of the controller.
@@ -56,7 +56,7 @@ class SmithPredictor(eqx.Module):
     measured: tuple[int, ...] = eqx.field(static=True, converter=tuple)
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """Those of the controller.
+        """Tunable parameters of the inner controller.
 
         Args:
             spec: Channels, for the names.

@@ -41,15 +41,15 @@ class TrackingPID(eqx.Module):
         return carry, jnp.where(known, action, jnp.nan)
 
     def sent(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
-        """As :meth:`neorl_core.control.PID.sent`."""
+        """See :meth:`neorl_core.control.PID.sent`."""
         return self.loops.sent(carry, action)
 
     def follow(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
-        """As :meth:`neorl_core.control.PID.follow`."""
+        """See :meth:`neorl_core.control.PID.follow`."""
         return self.loops.follow(carry, action)
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """Those of the loops, but for set-points that are observations.
+        """Tunable parameters of the loops, except set points that are observations.
 
         Args:
             spec: Channels, for the names.

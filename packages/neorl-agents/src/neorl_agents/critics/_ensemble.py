@@ -53,7 +53,7 @@ class Ensemble(eqx.Module):
 
 
 class Prediction(NamedTuple):
-    """What an ensemble says of one observation and action, in physical units.
+    """Prediction of an ensemble for one observation and action, in physical units.
 
     Attributes:
         mean: Mean of the members, shape ``(out,)``.
@@ -71,7 +71,7 @@ class Prediction(NamedTuple):
 def disagreement(
     ensemble: Ensemble, obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> Float[Array, ""]:
-    """How much more the members differ than on the log: ``sqrt(mean_k (std_k / typical_k)^2)``.
+    """Disagreement of the members, relative to the log: ``sqrt(mean_k (std_k / typical_k)^2)``.
 
     1 is typical of held-out rows. Every output counts in its own ``typical``, so that one which
     nobody can predict does not drown the others. It has the signature that
@@ -118,7 +118,7 @@ def predicted(
 def member_outputs(
     ensemble: Ensemble, obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> Float[Array, "ens out"]:
-    """What every member says, in the units of the networks."""
+    """Output of every member, in the units of the networks."""
     inputs = ensemble.obs.to_scaled(obs)
     if ensemble.target != "behaviour":
         inputs = jnp.concatenate([inputs, ensemble.action.to_scaled(action)])
@@ -128,7 +128,7 @@ def member_outputs(
 def scaled_outputs(
     members: MLP, priors: MLP | None, prior_scale: Array, inputs: Float[Array, "*batch in"]
 ) -> Float[Array, "ens *batch out"]:
-    """What every member says of scaled inputs."""
+    """Output of every member for scaled inputs."""
     outputs = jax.vmap(_member_output, in_axes=(0, None))(members, inputs)
     if priors is None:
         return outputs

@@ -35,7 +35,7 @@ BOOTSTRAP = 2**32 - 1
 
 
 class EnsembleRows(NamedTuple):
-    """What members are regressed on, physical units, one entry a row.
+    """Regression targets of the members in physical units, one entry per row.
 
     Attributes:
         obs: Observations.
@@ -94,7 +94,7 @@ class BootstrappedRows:
         return rows._replace(weight=weights[rows.weight])
 
     def weights(self, episodes: int, key: PRNGKeyArray) -> Float[Array, "episode ens"]:
-        """How often every member counts every episode."""
+        """Weight of every episode for every member."""
         weights = jax.random.poisson(key, 1.0, (episodes, self.members))
         # Few episodes: a member that sees none would learn nothing.
         weights = jnp.where(jnp.sum(weights, axis=0, keepdims=True) > 0, weights, 1)
@@ -238,7 +238,7 @@ class EnsembleLearner(BaseLearner):
 
 
 def outcome(columns: Columns, target: Target) -> np.ndarray:
-    """What an ensemble of this target predicts, as the log has it, shape ``(row, out)``."""
+    """Logged values of the ensemble's target, shape ``(row, out)``."""
     return columns.action if target == "behaviour" else columns.next_obs - columns.obs
 
 

@@ -1,4 +1,4 @@
-"""What a log shows of every limit, and what can be claimed where it shows too little."""
+"""Evidence in a log for every limit, and the claims that it supports."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class NothingToLearnError(InputError):
 
 
 class LimitFacts(NamedTuple):
-    """What a log shows of one limit.
+    """Evidence in a log for one limit.
 
     Attributes:
         name: Name of the cost channel.

@@ -1,4 +1,4 @@
-"""What a safety critic says: of every limit, for an observation and a proposed action."""
+"""Safety critics: the risk of every limit, for an observation and a proposed action."""
 
 from typing import Literal
 

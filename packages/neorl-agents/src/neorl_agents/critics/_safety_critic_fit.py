@@ -149,7 +149,7 @@ def _calibrated(
 def outcomes(
     critic: SafetyCritic, columns: Columns, spec: Spec, *, discount: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What the last heads say before calibration, and what followed in the log.
+    """Outputs of the last heads before calibration, and what followed in the log.
 
     Args:
         critic: A critic.

@@ -45,7 +45,7 @@ RATES = (1e-4, 0.9)
 
 
 class HorizonRows(NamedTuple):
-    """What heads are trained on, one entry a row; observations and actions in physical units.
+    """Training rows of the heads, one entry per row; observations and actions in physical units.
 
     Attributes:
         obs: Observations.
@@ -275,7 +275,7 @@ class SafetyCriticLearner(BaseLearner):
         return jnp.ones_like(maps.cost_unit) if violation else maps.cost_unit
 
     def shift(self, maps: Preparation) -> Float[Array, " cost"]:
-        """What is added to the outputs of every limit, so that they begin at the first values."""
+        """Offset of the outputs of every limit, so that they begin at the first values."""
         if len(self.first_values) == 0:
             return jnp.zeros_like(maps.cost_unit)
         first = jnp.stack([jnp.asarray(x, jnp.float32) for x in self.first_values])

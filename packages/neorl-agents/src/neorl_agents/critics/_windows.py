@@ -1,4 +1,4 @@
-"""What happened in the steps behind every row of a log, where the log shows it."""
+"""Events in the steps after every row of a log, as far as the log shows them."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What every learner is made of: the contract, the state, the shell, sources and the hot loop.
+"""Parts of every learner: the contract, the state, the shell, sources and the hot loop.
 
 The protocols, ``BaseLearner`` and ``LearnerState`` stand at the top of the package.
 """

@@ -1,4 +1,4 @@
-"""What a learner from outside must fulfil: its class when asked for, its answers when traced."""
+"""Checks of a learner from outside: of its class on request, of its results while tracing."""
 
 import dataclasses
 import keyword
@@ -98,7 +98,7 @@ def _check_form(instance: Any) -> None:
 
 
 def require_answer(algorithm: Any, state: Any, answer: Any) -> tuple[Any, dict[str, Any]]:
-    """What ``update`` gave back, if it is a state like the one before and scalar metrics.
+    """Returns the result of ``update`` if it is a state of the same form and scalar metrics.
 
     Args:
         algorithm: Learner that was asked; named in messages.
@@ -141,7 +141,7 @@ def require_answer(algorithm: Any, state: Any, answer: Any) -> tuple[Any, dict[s
 
 
 def require_policy(algorithm: Any, policy: Any) -> Policy:
-    """What ``policy`` gave back, if it can act.
+    """Returns the result of ``policy`` if it can act.
 
     Args:
         algorithm: Learner that was asked; named in messages.

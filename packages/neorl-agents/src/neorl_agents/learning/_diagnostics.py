@@ -1,4 +1,4 @@
-"""What tells that training went wrong before a policy is tried."""
+"""Metrics that show failed training before a policy is tried."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -21,7 +21,7 @@ def weight_metrics(
     mask: Bool[Array, " batch"] | None,
     max_weight: float | Float[Array, ""],
 ) -> Metrics:
-    """How many rows a weighted regression really learns from.
+    """Effective number of rows that a weighted regression learns from, as metrics.
 
     ``effective_sample = (sum w)^2 / (n sum w^2)``: 1 where all weights are equal, ``1 / n`` where
     one row has all of it. ``at_ceiling`` is the share of rows with the largest weight allowed:

@@ -130,7 +130,7 @@ def require_moving_actions(name: str, spec: Spec, rows: Transition) -> None:
 def counted_costs(
     preparation: Preparation, cost: Float[Array, "*batch cost"]
 ) -> Float[Array, "*batch cost"]:
-    """What cost critics add up: costs with a limit per episode, and steps above a limit per step.
+    """Costs that critics sum: costs with a limit per episode, and steps above a limit per step.
 
     A critic of sums says nothing about a worst step. The number of steps above a limit per step
     is a sum, and its mean over episodes is at least the chance that an episode has one (Markov).

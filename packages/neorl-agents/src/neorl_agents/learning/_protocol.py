@@ -1,4 +1,4 @@
-"""What training asks of a learner, and what evaluation and export ask of an algorithm."""
+"""Protocols of a learner, for training, and of an algorithm, for evaluation and export."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
@@ -56,7 +56,7 @@ class Learner(Protocol):
 
     @property
     def sampler(self) -> Sampler:
-        """How batches are drawn from a log."""
+        """The sampler that draws batches from a log."""
         ...
 
     def validate(self) -> None:
@@ -76,7 +76,7 @@ class Learner(Protocol):
         ...
 
     def fits(self) -> Mapping[str, "Fit"]:
-        """What is trained before this learner, by name; usually nothing.
+        """Learners that are trained before this one, by name; usually none.
 
         Each is trained on the same data by the same loop, in the order of the mapping. Their final
         states are the ``context`` of :meth:`init`.
@@ -84,7 +84,7 @@ class Learner(Protocol):
         ...
 
     def source(self, given: Any) -> Any:
-        """Where batches come from, as a :class:`neorl_agents.learning.Source`.
+        """The source of batches, as a :class:`neorl_agents.learning.Source`.
 
         Args:
             given: The source of the run, such as its log. Most learners return it; one that learns

@@ -88,7 +88,7 @@ class BaseLearner(eqx.Module):
 
     @property
     def rows_drawn(self) -> Sampler:
-        """How rows are chosen: one by one, or over ``steps.n_step`` steps."""
+        """The sampler of rows: single rows, or steps over ``steps.n_step``."""
         return NSteps(self.steps.n_step, self.discount) if self.steps.n_step > 1 else Rows()
 
     # What the training loop asks for.

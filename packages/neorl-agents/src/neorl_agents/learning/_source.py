@@ -1,4 +1,4 @@
-"""Where the batches of a training come from."""
+"""Sources of training batches."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -108,7 +108,7 @@ class Source(Protocol):
         ...
 
     def metrics(self, memory: Any) -> Metrics:
-        """What the memory tells besides the learner's own metrics, at the end of a chunk."""
+        """Metrics of the memory, besides the learner's own, at the end of a chunk."""
         ...
 
 
@@ -201,7 +201,7 @@ class GivenBatches(_WithoutMemory):
 
 
 def log_tables(learner: Learner, spec: Spec, rows: Transition) -> Any:
-    """What a learner's batches are drawn from.
+    """Tables from which a learner's batches are drawn.
 
     A learner may choose among the rows, or refuse a log, by a method ``log_tables(spec, rows)``
     of its own; the tables of its sampler are made of all rows otherwise.

@@ -19,7 +19,7 @@ MARGIN = 1e-5
 
 
 class UnitRows(NamedTuple):
-    """What equations are written in.
+    """Rows in the units in which a learner's equations are written.
 
     A field that the batch does not have is ``None``. The annotations leave that out: a learner is
     given every field that its ``reads`` lists, but for ``mask``.

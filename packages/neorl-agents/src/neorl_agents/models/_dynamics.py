@@ -245,7 +245,7 @@ class DynamicsModel(BaseLearner):
     def change_loss(
         self, members: DynamicsMembers, structure: ModelStructure, maps: Preparation, rows: UnitRows
     ) -> tuple[Float[Array, ""], Metrics]:
-        """Of the changes: minus the log-likelihood of what the linear part leaves."""
+        """Loss of the changes: minus the log-likelihood of the residual of the linear part."""
         target, _ = self.targets(structure, maps, rows)
         inputs = jnp.concatenate([rows.obs, rows.action], axis=-1)
         base, size = linear_answer(self._fit(structure.change), inputs, target.shape[-1])
@@ -264,7 +264,7 @@ class DynamicsModel(BaseLearner):
     def outcome_loss(
         self, members: DynamicsMembers, structure: ModelStructure, maps: Preparation, rows: UnitRows
     ) -> tuple[Float[Array, ""], None]:
-        """Of the reward, the costs and the end of the episode."""
+        """Loss of the reward, the costs and the end of the episode."""
         _, target = self.targets(structure, maps, rows)
         inputs = jnp.concatenate([rows.obs, rows.action, newest(maps, rows.next_obs)], axis=-1)
         base, size = linear_answer(self._fit(structure.outcome), inputs, target.shape[-1])

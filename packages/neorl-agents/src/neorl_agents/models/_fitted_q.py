@@ -26,7 +26,7 @@ from neorl_core.losses import masked_mean
 
 
 class PolicyValue(NamedTuple):
-    """What follows an action under the policy that is evaluated, in physical units.
+    """Predicted return and costs of an action under the evaluated policy, in physical units.
 
     Attributes:
         reward: Discounted sum of the rewards, scalar.

@@ -32,7 +32,7 @@ RARE = 50
 
 @dataclasses.dataclass(frozen=True)
 class HistoryModelSettings:
-    """How a model is fitted.
+    """Settings for fitting a model.
 
     Attributes:
         history: Numbers of past steps to choose from: the fewest whose linear part predicts

@@ -13,7 +13,7 @@ LEAST_SPREAD = 1e-6
 
 
 class LeastSquares(NamedTuple):
-    """What all batches so far have in common with a linear map.
+    """Sufficient statistics of all batches so far for a linear map.
 
     Attributes:
         triangle: Upper triangle ``R`` with ``R' R = sum_b mean_{rows of b} z z'``, ``z = (inputs,
@@ -26,7 +26,7 @@ class LeastSquares(NamedTuple):
 
 
 def no_rows(n_inputs: int, n_targets: int) -> LeastSquares:
-    """Before the first batch: every coefficient is zero.
+    """The state before the first batch: every coefficient is zero.
 
     Args:
         n_inputs: Number of inputs; the intercept is one more.
@@ -42,7 +42,7 @@ def with_rows(
     targets: Float[Array, "batch out"],
     mask: Bool[Array, " batch"] | None,
 ) -> LeastSquares:
-    """With one more batch, by an orthogonal triangularisation.
+    """Adds a batch by an orthogonal triangularisation.
 
     Normal equations would square the condition of the inputs, which is large where they are the
     last steps of slow channels.

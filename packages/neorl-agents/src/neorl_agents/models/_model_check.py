@@ -1,4 +1,4 @@
-"""How well a plant model repeats episodes that it was not fitted to, left to itself."""
+"""Errors of a plant model that runs freely over episodes that it was not fitted to."""
 
 import dataclasses
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What a log must have for a model of the plant, and which of its episodes are held out."""
+"""Requirements on a log for a model of the plant, and the choice of held-out episodes."""
 
 from collections.abc import Sequence
 from typing import Any

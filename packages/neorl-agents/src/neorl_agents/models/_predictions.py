@@ -1,4 +1,4 @@
-"""What a dynamics model predicts, of what it is made, and how its parts answer."""
+"""Predictions of a dynamics model, its parts, and their outputs."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -54,7 +54,7 @@ TERMINATIONS: Registry[Termination] = Registry(
 
 
 class PredictedStep(NamedTuple):
-    """What a model expects of one step, in physical units.
+    """Predicted step in physical units.
 
     Attributes:
         next_obs: Following observation, shape ``(obs,)``.
@@ -86,7 +86,7 @@ class DynamicsMembers(eqx.Module):
 
 
 class ModelStructure(eqx.Module):
-    """What a dynamics model knows without gradients.
+    """Parts of a dynamics model that have no gradients.
 
     Attributes:
         change: Least squares from what is seen and the action to the change of the observation.
@@ -102,7 +102,7 @@ class ModelStructure(eqx.Module):
 
 
 class Calibration(NamedTuple):
-    """What the episodes that were held out say of a model.
+    """Calibration of a model on held-out episodes.
 
     Attributes:
         elites: Numbers of the members that predict, the best one first.
@@ -130,7 +130,7 @@ class Moments(NamedTuple):
 def linear_answer(
     fit: LeastSquares | None, inputs: Float[Array, "*batch in"], targets: int
 ) -> tuple[Float[Array, "*batch target"], Float[Array, " target"]]:
-    """What the linear part answers, and the deviation of what it leaves; no gradients.
+    """Output of the linear part, and the deviation of its residual; without gradients.
 
     Args:
         fit: Its least squares; zero and one where ``None``.
@@ -168,7 +168,7 @@ def likelihood_loss(
 
 
 def bound_loss(members: DynamicsMembers, counted: Float[Array, " target"]) -> Float[Array, ""]:
-    """What draws the bounds of the log-variances together, down to a distance of one."""
+    """Loss that draws the bounds of the log-variances together, down to a distance of one."""
     if not members.low.size:
         return jnp.zeros(())
     low, high = _bounds(members)
@@ -203,7 +203,7 @@ def member_moments(
 
 
 def uncertainty_of(moments: Moments, kind: Uncertainty) -> Float[Array, "*batch"]:
-    """How uncertain a prediction is, over members ``i`` and predicted numbers ``k``.
+    """Uncertainty of a prediction, over members ``i`` and predicted numbers ``k``.
 
     Args:
         moments: What every member predicts.
@@ -234,7 +234,7 @@ def next_seen(
     action: Float[Array, "*batch act"],
     next_obs: Float[Array, "*batch obs"],
 ) -> Float[Array, "*batch seen"]:
-    """What networks see one step on, all in units: the next observation, or the window with it."""
+    """Input of the networks one step later, in their units: the next observation, or its window."""
     if not maps.window:
         return next_obs
     known = jnp.ones(next_obs.shape[:-1], bool)

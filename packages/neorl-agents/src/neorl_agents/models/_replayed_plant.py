@@ -24,7 +24,7 @@ not declared."""
 
 
 class ReplayedEpisodes(NamedTuple):
-    """What logged episodes bring into a rollout.
+    """Data of logged episodes that a rollout replays.
 
     Attributes:
         obs: First observations, shape ``(episode, obs)``.

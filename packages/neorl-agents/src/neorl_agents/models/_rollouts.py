@@ -52,7 +52,7 @@ class OneStepModel(Protocol):
 
 
 class ModelMemory(NamedTuple):
-    """What :class:`ModelRollouts` carries from update to update.
+    """Memory that :class:`ModelRollouts` carries from update to update.
 
     Attributes:
         ring: Predicted rows in physical units.
@@ -183,7 +183,7 @@ class ModelRollouts(eqx.Module):
         return jax.vmap(draw)(numbers)
 
     def metrics(self, memory: ModelMemory) -> Metrics:
-        """Of the last rollouts: reward, disagreement and the share of steps that ended one."""
+        """Metrics of the last rollouts: reward, disagreement and the share of final steps."""
         return {
             "model_reward": memory.reward,
             "model_disagreement": memory.disagreement,

@@ -1,4 +1,4 @@
-"""What is trained: perceptrons, ensembles of critics, activations by name."""
+"""Trainable networks: perceptrons, ensembles of critics, activations by name."""
 
 from neorl_agents.networks._activations import ACTIVATIONS as ACTIVATIONS
 from neorl_agents.networks._activations import Activation as Activation

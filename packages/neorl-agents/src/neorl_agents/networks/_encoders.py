@@ -1,4 +1,4 @@
-"""What stands between the recent past and a perceptron: nothing, a stack, or a recurrent unit."""
+"""Encoders of the recent past in front of a perceptron: none, a stack, or a recurrent unit."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -25,7 +25,7 @@ Columns = tuple[tuple[int, ...], ...]
 
 
 class GraphLayout(NamedTuple):
-    """How a row of channels is a graph: whole numbers alone, so that it is static and hashable.
+    """Layout of a graph in a row of channels; only integers, so that it is static and hashable.
 
     Nodes are numbered in the order in which their channels come. A feature that only some nodes
     have is zero at the others. Outputs are the action channels.

@@ -309,7 +309,7 @@ def _one_hot(places: tuple[int, ...], count: int) -> np.ndarray:
 
 
 def graph_static(network: GraphNetwork) -> dict[str, Any]:
-    """What of a graph network is no array, as plain JSON, its layout included."""
+    """Static parts of a graph network as plain JSON, its layout included."""
     return {
         "widths": list(network.widths),
         "outputs": network.n_outputs,

@@ -88,7 +88,7 @@ class QuantileNetwork(eqx.Module):
 
     @property
     def noise_size(self) -> int:
-        """How many Gaussian numbers one draw of noise has; 0 for a network without noise."""
+        """Size of one draw of Gaussian noise; 0 for a network without noise."""
         layers = (self.hidden_layer, self.head)
         if self.head.weight_scale is None:
             return 0

@@ -61,7 +61,7 @@ def _graph_options(spec: Spec, graph: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 class NetworkKind(NamedTuple):
-    """How networks of one kind are made, written down and read back.
+    """Functions that make, store and restore networks of one kind.
 
     Attributes:
         init: Function ``(widths, key, **options)`` that makes one from the lengths of its layers,
@@ -247,7 +247,7 @@ A distribution adds its own by the entry points ``neorl.networks``, a script by
 
 
 def network_static(network: Any) -> dict[str, Any]:
-    """What of a network is no array, as plain JSON, with the name of its kind unless that is MLP.
+    """Static parts of a network as plain JSON, with the name of its kind unless that is MLP.
 
     Raises:
         TypeError: If no kind owns it.

@@ -75,7 +75,7 @@ ActingNetwork: TypeAlias = Network | HeaviestComponent | BudgetedChoice | Pertur
 
 
 def heaviest_component(network: Network, n_action: int) -> HeaviestComponent:
-    """What acts: the mean of the heaviest component.
+    """The action of the policy: the mean of the heaviest component.
 
     Args:
         network: One of :func:`mixture_parameters`.

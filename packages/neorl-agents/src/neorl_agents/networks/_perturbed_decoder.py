@@ -1,4 +1,4 @@
-"""What an autoencoder of logged actions decodes, moved a little."""
+"""Actions decoded by an autoencoder of logged actions, with a small perturbation."""
 
 import equinox as eqx
 import jax.numpy as jnp

@@ -35,7 +35,7 @@ def step_features(
     obs_known: Bool[Array, "*batch"],
     action_known: Bool[Array, "*batch"],
 ) -> Float[Array, "*batch feature"]:
-    """What networks see of one step: ``[obs, action, obs_known, action_known]``.
+    """Network inputs of one step: ``[obs, action, obs_known, action_known]``.
 
     Args:
         obs: In scaled units; may be anything where unknown.

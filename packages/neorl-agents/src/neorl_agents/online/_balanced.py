@@ -13,7 +13,7 @@ from neorl_core.replay import RingBuffer, ring_sample
 
 
 def rows_of_the_log(batch_size: int, share: float) -> int:
-    """How many rows of every batch come from the log: ``share batch_size``, rounded.
+    """Number of rows of every batch that come from the log: ``share batch_size``, rounded.
 
     Args:
         batch_size: Rows of one gradient step.

@@ -1,4 +1,4 @@
-"""What of a learner changes when its training goes on online."""
+"""Settings of a learner that change when its training continues online."""
 
 from dataclasses import replace
 from typing import Any, TypeVar

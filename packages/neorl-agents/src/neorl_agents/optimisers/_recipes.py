@@ -14,7 +14,7 @@ WHOLE = ""
 
 
 class Part(NamedTuple):
-    """How one part of the parameters is moved: Adam, behind a clip of the global norm.
+    """Optimiser of one part of the parameters: Adam, behind a clip of the global norm.
 
     Attributes:
         learning_rate: Rate at the start.
@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """How a learner's parameters are moved.
+    """Optimisers of a learner's parameters.
 
     Attributes:
         parts: What moves each parameter, by its name; under ``""`` what moves all of them, as one

@@ -1,4 +1,4 @@
-"""What acts: networks between affine maps, and those maps."""
+"""Network policies, and the affine maps between physical units and networks."""
 
 from neorl_agents.policies._budgeted_policy import BudgetedCarry as BudgetedCarry
 from neorl_agents.policies._budgeted_policy import BudgetedPolicy as BudgetedPolicy

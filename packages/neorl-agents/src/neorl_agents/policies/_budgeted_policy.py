@@ -14,7 +14,7 @@ from neorl_agents.policies._sequence_policy import received, taken_off
 
 
 class BudgetedCarry(NamedTuple):
-    """What a :class:`BudgetedPolicy` remembers.
+    """Carry of a :class:`BudgetedPolicy`.
 
     Attributes:
         inner: What the policy inside remembers.

@@ -12,7 +12,7 @@ from neorl_core import Affine
 
 
 class HistoryCarry(NamedTuple):
-    """What a :class:`HistoryPolicy` remembers; all zero before an episode.
+    """Carry of a :class:`HistoryPolicy`; all zero before an episode.
 
     Attributes:
         window: Its last steps as the network sees them, oldest first.
@@ -68,7 +68,7 @@ class HistoryPolicy(eqx.Module):
         return carry, jnp.clip(self.action.to_physical(unit), self.low, self.high)
 
     def carry_behind(self, window: Window) -> HistoryCarry:
-        """What is remembered when the newest observation of a window is about to be seen.
+        """The carry just before the newest observation of a window is passed in.
 
         Args:
             window: Physical units, ``steps`` long.

@@ -75,7 +75,7 @@ class GaussianPolicy(eqx.Module):
     log_std: Float[Array, " act"]
 
     def initial_carry(self) -> Any:
-        """What the deterministic policy remembers."""
+        """Initial carry of the deterministic policy."""
         return self.mean.initial_carry()
 
     def __call__(
@@ -109,7 +109,7 @@ class SquashedGaussianPolicy(eqx.Module):
     log_std_range: tuple[float, float] = eqx.field(static=True)
 
     def initial_carry(self) -> Any:
-        """What the network's policy remembers."""
+        """Initial carry of the network's policy."""
         return self.parameters.initial_carry()
 
     def __call__(
@@ -143,7 +143,7 @@ class CategoricalPolicy(eqx.Module):
     logits: NetworkPolicy | HistoryPolicy
 
     def initial_carry(self) -> Any:
-        """What the network's policy remembers."""
+        """Initial carry of the network's policy."""
         return self.logits.initial_carry()
 
     def __call__(
@@ -176,7 +176,7 @@ class EpsilonGreedyPolicy(eqx.Module):
     epsilon: Float[Array, ""]
 
     def initial_carry(self) -> Any:
-        """What the network's policy remembers."""
+        """Initial carry of the network's policy."""
         return self.choice.initial_carry()
 
     def __call__(

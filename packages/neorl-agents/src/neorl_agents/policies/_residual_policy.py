@@ -12,7 +12,7 @@ from neorl_core.control import follow
 
 
 class ResidualCarry(NamedTuple):
-    """What a residual policy remembers.
+    """Carry of a residual policy.
 
     Attributes:
         base: What the controller remembers.

@@ -13,7 +13,7 @@ from neorl_core import Affine
 
 
 class SequenceCarry(NamedTuple):
-    """What a :class:`SequencePolicy` remembers of its last steps, oldest first.
+    """Carry of a :class:`SequencePolicy`: its last steps, oldest first.
 
     Attributes:
         aim: What was left of the return and of each cost, over the horizon, in scaled units.
@@ -58,7 +58,7 @@ def taken_off(
     horizon: Int[Array, ""] | int,
     known: Bool[Array, ""],
 ) -> Float[Array, " budget"]:
-    """What the step before this one takes off what is left; nothing before the first one.
+    """Amount that the previous step uses up; zero before the first step.
 
     Args:
         counted: What that step earned or cost, by the network that counts.
@@ -153,7 +153,7 @@ class SequencePolicy(eqx.Module):
         return carry._replace(sent=sent.astype(carry.sent.dtype))
 
     def left(self, carry: SequenceCarry) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
-        """What is left of the target and of the budgets, in the units of the log."""
+        """Remaining target return and budgets, in the units of the log."""
         scaled, horizon = carry.left, self.network.shape.horizon
         # The carry counts the step that it is in, but for the one before the first observation.
         rest = jnp.clip(horizon - carry.step + 1, 0, horizon)

@@ -1,4 +1,4 @@
-"""What an agent remembers: whole episodes, or the ring of the source."""
+"""Memory of an agent: whole episodes, or the ring of the source."""
 
 from typing import NamedTuple
 
@@ -181,7 +181,7 @@ def remember(shape: Shape, memory: Memory, episode: Episode) -> Memory:
 
 
 def windows_known(shape: Shape, memory: Memory) -> Int[Array, ""]:
-    """From how many turns a batch can be drawn."""
+    """Number of turns after which a batch can be drawn."""
     if shape.ring is not None:
         return jnp.maximum(memory.size - shape.frames - 1, 0)
     return jnp.sum(memory.length)

@@ -1,4 +1,4 @@
-"""What policies are predicted to come to without the plant, and which of them to take."""
+"""Predicted results of policies without the plant, and the choice among them."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -61,7 +61,7 @@ class OtherController(NamedTuple):
 
 
 class OwnEpisodes(NamedTuple):
-    """What the log shows of the incumbent, and of the others that filled it.
+    """Logged episodes of the incumbent, and of the other controllers of the log.
 
     Attributes:
         logged: Logged return of every episode that judges, shape ``(episode,)``.
@@ -76,7 +76,7 @@ class OwnEpisodes(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """What one policy is predicted to come to, beside the incumbent on the same episodes.
+    """Predicted results of one policy, beside the incumbent on the same episodes.
 
     Attributes:
         name: Of the policy.
@@ -245,7 +245,7 @@ def model_error(
     others: Sequence[Float[np.ndarray, "member episode"]],
     log: OwnEpisodes,
 ) -> float:
-    """How wrong the model is where the log shows it, in the unit of the return.
+    """Error of the model on episodes that the log shows, in the unit of the return.
 
     The larger of two: the error of the incumbent's mean return in its own logged episodes; and for
     every other controller of the log, the difference of its predicted gain over the incumbent

@@ -36,7 +36,7 @@ LEAST_EPISODES = 8
 
 @dataclasses.dataclass(frozen=True)
 class PlantFacts:
-    """What is declared of a plant beside its log.
+    """Declarations about a plant beside its log.
 
     Attributes:
         rates: Largest change of every action per second; empty for none.
@@ -55,7 +55,7 @@ class PlantFacts:
 
 @dataclasses.dataclass(frozen=True)
 class RetuneSettings:
-    """How a controller is retuned.
+    """Settings for retuning a controller.
 
     Attributes:
         model: Fit of the plant model.

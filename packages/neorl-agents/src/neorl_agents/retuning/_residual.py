@@ -27,7 +27,7 @@ from neorl_core import Affine, Policy, highs, lows, unit_interval
 
 @dataclasses.dataclass(frozen=True)
 class ResidualSettings:
-    """How a network on top of a controller is trained.
+    """Training settings of a network on top of a controller.
 
     Attributes:
         authority: Largest addition to an action, as a part of the range that the log used.

@@ -23,7 +23,7 @@ from neorl_core.control import Tunable, tunables, tuned
 
 @dataclasses.dataclass(frozen=True)
 class SearchSettings:
-    """How the numbers of a controller are searched.
+    """Settings of the search over a controller's parameters.
 
     Attributes:
         population: Candidates of a generation.
@@ -74,7 +74,7 @@ class Limits(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """Where a search ended.
+    """Result of a search.
 
     Attributes:
         changes: In steps of the tunable numbers.

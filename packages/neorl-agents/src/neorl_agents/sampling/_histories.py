@@ -40,7 +40,7 @@ class HistoryTables(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Histories:
-    """What another sampler draws, with windows of the last ``steps`` steps as observations.
+    """Draws of another sampler, with windows of the last ``steps`` steps as observations.
 
     ``obs`` becomes a :class:`neorl_agents.networks.Window` that ends with the row's own
     observation, ``next_obs`` one that ends with its next. No window crosses an episode boundary,

@@ -1,4 +1,4 @@
-"""Where episodes begin and end in the rows of a log, on the host."""
+"""Begins and ends of episodes in the rows of a log, on the host."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def on_host(rows: Transition) -> Any:
 
 
 def episode_starts(rows: Transition) -> np.ndarray:
-    """For every row the number of the row with which its episode begins, int32.
+    """For every row, the number of the first row of its episode, int32.
 
     Args:
         rows: A log in order, with ``terminated`` and ``truncated``.
@@ -59,7 +59,7 @@ def unmasked_rows(rows: Transition) -> np.ndarray:
 
 
 def last_rows(ends: np.ndarray) -> np.ndarray:
-    """For every row the number of the first one from it on where ``ends`` is true, int32."""
+    """For every row, the number of the first row from it on where ``ends`` is true, int32."""
     number = np.arange(len(ends), dtype=np.int32)
     places = np.where(ends, number, len(ends) - 1)
     return np.minimum.accumulate(places[::-1])[::-1].astype(np.int32)

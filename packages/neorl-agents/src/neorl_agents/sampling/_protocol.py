@@ -1,4 +1,4 @@
-"""What a learner may ask of the training loop: how its batches are drawn from a log."""
+"""Protocol of a sampler, which draws a learner's batches from a log."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
 
 
 def as_batch(batch: Transition | Batch) -> Batch:
-    """What a sampler drew as a :class:`Batch`: bare rows are one too."""
+    """Makes a :class:`Batch` of what a sampler drew; bare rows are accepted too."""
     return batch if isinstance(batch, Batch) else Batch(batch)
 
 
@@ -59,7 +59,7 @@ class Sampler(Protocol):
     """
 
     def tables(self, rows: Transition) -> Any:
-        """What draws are made from: a PyTree of arrays with a leading axis of rows.
+        """Tables for the draws: a PyTree of arrays with a leading axis of rows.
 
         Args:
             rows: The training split in the order of the log, host arrays in physical units; with

@@ -1,4 +1,4 @@
-"""What every learner keeps, whatever its equations; one compiled update serves all laws."""
+"""Laws that every learner keeps, whatever its equations; one compiled update serves all laws."""
 
 from collections.abc import Callable
 from functools import partial

@@ -21,7 +21,7 @@ class Problem(NamedTuple):
     statistics: DataStatistics
 
     def batch(self, learner: Learner, seed: int = 0) -> Any:
-        """What the learner's sampler draws from the log: the batch of one update."""
+        """Draws the batch of one update from the log with the learner's sampler."""
         unread = {field: None for field in self.log._fields if field not in learner.fields}
         rows = log_tables(learner, self.spec, self.log._replace(**unread))
         tables = jax.tree.map(jnp.asarray, rows)

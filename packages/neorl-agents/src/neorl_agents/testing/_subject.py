@@ -1,4 +1,4 @@
-"""What a law asks a learner: a state, an update compiled once, other rates, masked rows."""
+"""Learners under test: a state, an update compiled once, other rates, masked rows."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace

@@ -241,7 +241,7 @@ def _heads_loss(
 def counted_steps(
     maps: Preparation, rows: UnitRows
 ) -> tuple[Float[Array, "batch step"], Bool[Array, " batch"]]:
-    """What a network that counts reads, ``[obs, action, next obs]``, and where all of it is known.
+    """Inputs ``[obs, action, next obs]`` of a counting network, and whether all of them are known.
 
     Of windows the newest observations.
     """

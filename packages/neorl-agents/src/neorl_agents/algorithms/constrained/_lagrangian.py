@@ -1,4 +1,4 @@
-"""What learners with a price on every cost share: cost critics, and the controller of the price."""
+"""Shared parts of Lagrangian learners: cost critics, and the update of the multipliers."""
 
 from functools import partial
 from typing import Any

@@ -60,7 +60,7 @@ class MOBILE(SoftRollouts):
     def next_values(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> Float[Array, "draw ens batch"]:
-        """What the targets of the critics say of next states that every member draws."""
+        """Values of the next states that every member draws, for the targets of the critics."""
         maps, noise_key, action_key = state.preparation, *jax.random.split(key)
         parameters = state.context["model"].parameters
         change = self.fitted_model().change(parameters, rows.obs, rows.action)

@@ -49,7 +49,7 @@ class MOReL(SoftRollouts):
     def imagined(
         self, state: LearnerState, step: PredictedStep, calibration: Calibration
     ) -> tuple[Float[Array, "*row"], Bool[Array, "*row"]]:
-        """What the pessimistic plant pays, and where it halts."""
+        """Rewards of the pessimistic plant, and the steps at which it halts."""
         maps: Any = state.preparation
         halted = step.disagreement > halt_threshold(calibration, self.halt_margin)
         endless = jnp.asarray(self.discount) < 1

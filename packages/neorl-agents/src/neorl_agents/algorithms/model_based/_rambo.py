@@ -72,7 +72,7 @@ class RAMBO(SoftRollouts):
         super().check()
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Those of a soft actor-critic, and the members of a model that nothing was fitted to."""
+        """Parts of a soft actor-critic, and the members of a model that is not fitted yet."""
         own_key, model_key = jax.random.split(key)
         parameters, targets = super().fresh(spec, own_key)
         members = self.fitted_model().fresh(spec, model_key)[0]

@@ -1,4 +1,4 @@
-"""What MOPO and its relatives share: a soft actor-critic on rollouts in a model of the log."""
+"""Shared parts of MOPO and its relatives: a soft actor-critic on rollouts in a model of the log."""
 
 from collections.abc import Mapping
 from dataclasses import replace

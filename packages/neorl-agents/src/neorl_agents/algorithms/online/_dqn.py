@@ -104,7 +104,7 @@ class DQN(BaseLearner):
             )
 
     def source(self, given: Any) -> Any:
-        """What was tried, drawn by priority."""
+        """The replay of past steps, drawn by priority."""
         return given.replayed(self.collect)
 
     def init(
@@ -178,7 +178,7 @@ class DQN(BaseLearner):
         return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
 
     def priorities(self, state: LearnerState) -> Float[Array, " batch"]:
-        """What the rows of the last batch are drawn in proportion to from now on."""
+        """New priorities of the rows of the last batch."""
         return (state.counters["errors"] + LEAST_PRIORITY) ** self.priority
 
     def weight_exponent(self, state: LearnerState) -> Float[Array, ""]:
@@ -201,5 +201,5 @@ class DQN(BaseLearner):
         return network_policy(state.preparation, values.first_outputs(count, output=largest))
 
     def explore(self, state: LearnerState) -> EpsilonGreedyPolicy:
-        """That choice, or any other one by chance."""
+        """The epsilon-greedy policy: the greedy choice, or a random one."""
         return EpsilonGreedyPolicy(self.policy(state), self.epsilon(state))

@@ -1,4 +1,4 @@
-"""What learners from fresh rollouts share: how actions are drawn, the value, the advantages."""
+"""Shared parts of on-policy learners: drawing of actions, value function, advantages."""
 
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -79,7 +79,7 @@ class ScaledValue(eqx.Module):
 
 
 class Estimates(NamedTuple):
-    """What a rollout is worth to the networks that made it.
+    """Value targets and advantages of a rollout, by the networks that made it.
 
     Attributes:
         advantages: How much more followed than the values said, in the units of the signals.
@@ -127,7 +127,7 @@ def log_prob_and_entropy(
 
 
 def signals_of(learner: Any, state: LearnerState, rows: UnitRows) -> Float[Array, "*batch signal"]:
-    """What values are learned of: the reward, then each cost where the learner keeps limits."""
+    """Signals with a value function: the reward, and each cost if the learner keeps limits."""
     reward = rows.reward[..., None]
     if not learner.keeps_limits:
         return reward

@@ -1,4 +1,4 @@
-"""What the lags of one output and one input tell of the loop between them."""
+"""Lag regressions that describe the loop between one output and one input."""
 
 from neorl_agents.classical.lags._regression import LagModel as LagModel
 from neorl_agents.classical.lags._regression import regress_on_lags as regress_on_lags
