@@ -1,4 +1,4 @@
-"""How a run ends early."""
+"""Early ends of a run."""
 
 from neorl_core.infrastructure.command_line import StoppedError
 

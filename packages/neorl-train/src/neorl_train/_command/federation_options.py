@@ -1,4 +1,4 @@
-"""From the words after ``neorl-train federate`` to the plan of a federation."""
+"""Parsing of the words after ``neorl-train federate`` to the plan of a federation."""
 
 import dataclasses
 import inspect

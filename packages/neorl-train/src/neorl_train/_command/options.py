@@ -1,4 +1,4 @@
-"""From the words after a subcommand to its flags and its configuration."""
+"""Parsing of the words after a subcommand to its flags and its configuration."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""What a command prints at its end: the results of a run, as text or as JSON."""
+"""Output at the end of a command: the results of a run, as text or as JSON."""
 
 import json
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def print_results(run: "RunDirectory", timings: "Timings", flags: Flags) -> None
 
 
 def run_results(run: "RunDirectory") -> dict[str, Any]:
-    """Where a run lies, how it ended, its verdict and its tables, as plain JSON."""
+    """Path, status, verdict and tables of a run, as plain JSON."""
     from neorl_train.results._file import read_evaluation
     from neorl_train.results._json import to_plain
     from neorl_train.runs._names import REPORT

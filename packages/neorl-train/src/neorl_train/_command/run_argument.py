@@ -1,4 +1,4 @@
-"""From the words after a subcommand to its flags and the run directory that it takes.
+"""Parsing of the words after a subcommand to its flags and the run directory that it takes.
 
 Nothing here imports JAX, so that commands on a run's directory answer ``--help`` at once.
 """

@@ -1,4 +1,4 @@
-"""How far a run is, in one word, and what was decided."""
+"""Status of a run in one word, and its verdict."""
 
 import json
 from typing import Any

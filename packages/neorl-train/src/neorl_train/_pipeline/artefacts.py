@@ -1,4 +1,4 @@
-"""What a run leaves: checkpoints, policy artefacts and the constraints they must run behind."""
+"""Files of a run: checkpoints, policy artefacts and the constraints they must run behind."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

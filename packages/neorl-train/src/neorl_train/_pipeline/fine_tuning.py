@@ -56,7 +56,7 @@ def fine_tune_one(
 
 
 def collected_by(trained: Trained) -> tuple[Collected, ...]:
-    """What happened on the plant while each seed was trained."""
+    """Counts of what happened on the plant while each seed was trained."""
     return tuple(
         Collected(
             seed=seed,
@@ -79,7 +79,7 @@ def fine_tuning_results(
     validation: PolicyValidation,
     metrics: Path,
 ) -> FineTuning:
-    """Before, after and regret of every learner.
+    """Results of every learner before and after, and its regret.
 
     Args:
         learned: What the training of every learner brought, by its name.

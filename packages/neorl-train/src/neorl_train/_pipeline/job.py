@@ -229,7 +229,7 @@ SECONDS_FOR_GIT = 5.0
 
 
 def first_record(complete: Resolved) -> dict[str, Any]:
-    """What the record of a run says before anything is done."""
+    """The record of a run before any stage has run."""
     config = complete.run.config
     return {
         "id": uuid.uuid4().hex,

@@ -62,7 +62,7 @@ class Offline:
         """None is there."""
 
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
-        """On the training part of the log."""
+        """Trains on the training part of the log."""
         assert experience is not None  # a run on a log has one
         trained = train(
             task.learner,
@@ -104,7 +104,7 @@ class FineTuning:
         check_offline_run(config, environment, dataset)
 
     def usual_hyperparameters(self, config: Config) -> Any:
-        """Those of the run that it goes on from."""
+        """Hyperparameters of the run that this one continues."""
         return offline_run(self.fine_tunes)[1].algorithms
 
     def take_log(self, run: ResolvedRun, directory: RunDirectory) -> None:
@@ -112,7 +112,7 @@ class FineTuning:
         take_log(run.source, RunDirectory(Path(self.fine_tunes)), directory)
 
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
-        """From the offline states, on the log and on what is collected."""
+        """Trains from the offline states, on the log and on collected rows."""
         assert experience is not None  # that of the run it goes on from
         trained, before = fine_tune_one(task, run, experience)
         return Learned(trained, before, collected_by(trained))
@@ -163,7 +163,7 @@ class Online:
         """None is there."""
 
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
-        """From nothing, behind the guard's limits."""
+        """Trains from fresh states, behind the guard's limits."""
         config, environment = run.config, run.environment
         assert environment is not None  # checked when the run was resolved
         acting = fallback_policies(config.fallback, environment, run.spec, task.controllers)

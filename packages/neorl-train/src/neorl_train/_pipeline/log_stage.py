@@ -16,7 +16,7 @@ from neorl_train.experience._streamed import StreamedData, streamed_sentence
 
 
 def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
-    """What a run learns from and is judged on; what speaks against the log is told.
+    """Reads the data that a run learns from and is judged on, and reports doubts about the log.
 
     Returns:
         The log with its split; ``None`` for a run on a plant that records none.

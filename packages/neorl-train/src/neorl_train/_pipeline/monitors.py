@@ -114,7 +114,7 @@ def guard_settings(
 def monitor_records(
     watches: Sequence[Watch], held_out: Dataset | None, spec: Spec
 ) -> list[dict[str, Any]]:
-    """What the record of a run says of its monitors: words, promise, alarms on held-out episodes.
+    """The monitors in the record of a run: words, promise, alarms on held-out episodes.
 
     Args:
         watches: Monitors of the guard, in order.

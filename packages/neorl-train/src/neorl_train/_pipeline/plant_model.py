@@ -66,7 +66,7 @@ def known_log(path: Path) -> KnownLog:
 def declared_facts(
     dataset: Dataset, rates: Sequence[float] = (), exogenous: Sequence[str] = ()
 ) -> tuple[PlantFacts, tuple[str, ...]]:
-    """What the ``plant.toml`` of a converted log declares of its plant.
+    """Declarations of the ``plant.toml`` of a converted log about its plant.
 
     Args:
         dataset: The log.

@@ -26,7 +26,7 @@ from neorl_train.training._processes import LeaderCheckpoints
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ResolvedRun:
-    """What all stages of a run read; worked out once, when it starts or is resumed.
+    """Shared inputs of all stages of a run, resolved once when it starts or is resumed.
 
     Attributes:
         config: Configuration with penalties, limits and fallback written out.
@@ -53,7 +53,7 @@ class ResolvedRun:
 
     @property
     def behaviour(self) -> tuple[BehaviourPolicy, ...]:
-        """What fills the log of a plant, by its quality; empty where the log is a file."""
+        """Quality of the log that a plant fills; empty if the log is a file."""
         if self.environment is None or not isinstance(self.source, PlantSource):
             return ()
         controllers, plan = quality(self.environment, self.config.data.quality)
@@ -62,7 +62,7 @@ class ResolvedRun:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Session:
-    """Where a run is carried out.
+    """Folder, process and reporter of a run.
 
     Attributes:
         directory: Run directory, locked.
@@ -108,7 +108,7 @@ class Task:
     say: Callable[[str], None]
 
     def loop(self) -> dict[str, Any]:
-        """What every training function takes by keyword."""
+        """Keyword arguments that every training function takes."""
         return {
             "watcher": self.watcher,
             "checkpoints": self.checkpoints,
@@ -119,7 +119,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Learned:
-    """What the training of one learner brought.
+    """Results of training one learner.
 
     Attributes:
         trained: Policies and states of every seed.
@@ -133,7 +133,7 @@ class Learned:
 
 
 class RunKind(Protocol):
-    """What differs between runs: what learners are trained on, and what that asks for.
+    """Differences between kinds of runs: the training data, and their requirements.
 
     Attributes:
         fine_tunes: Directory of the run whose learners go on; empty where they begin anew.

@@ -34,7 +34,7 @@ RULE = ChoiceRule()
 
 
 class Retuning(NamedTuple):
-    """What a run knows of its retuned controller.
+    """State of a run's retuned controller.
 
     Attributes:
         plants: Learned plants, which judge the pool too.
@@ -97,7 +97,7 @@ def retuning_of(
 
 
 def residual_words(done: Refined, spec: Spec) -> list[str]:
-    """What a network on top of the retuned controller may do, and what the model predicts of it.
+    """Describes the authority and the predictions of a network on top of the retuned controller.
 
     Args:
         done: What its training ended with.
@@ -142,7 +142,7 @@ def _others(
 
 
 def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]:
-    """What was changed and what the model predicts of it, in sentences.
+    """Describes in sentences what was changed and what the model predicts.
 
     Args:
         name: Of the controller.

@@ -199,7 +199,7 @@ def task_of(
     validation: PolicyValidation,
     controllers: dict[str, Policy],
 ) -> Task:
-    """What one learner is trained with."""
+    """Inputs for training one learner."""
     config, say = run.config, session.reporter.say
     content = _content_hash(experience)
     own = run_checkpoints(session.directory, config, name, content, say)
@@ -218,7 +218,7 @@ def task_of(
 
 
 def validation_of(run: ResolvedRun, experience: Experience | None) -> PolicyValidation:
-    """What judges policies while they are trained."""
+    """The validation that judges policies during training."""
     evaluation = run.config.evaluation
     key = curve_key(evaluation.seed)
     starts = evaluation.curve_starts

@@ -93,7 +93,7 @@ def equal_evaluation(run: RunDirectory, inputs: str) -> tuple[Path, Evaluation] 
 
 
 def results_digest(run: Path) -> str:
-    """Of the files of an evaluation.
+    """Digest of the files of an evaluation.
 
     Raises:
         OSError: If one is not there.

@@ -59,7 +59,7 @@ class Reporter:
             self.say(f"{name} ...")
 
     def update(self, done: float, text: str = "") -> None:
-        """How much of the stage is done, and what is worth saying about it."""
+        """Reports the finished share of the stage, with a short remark."""
         if self._quiet:
             return
         now = time.monotonic()

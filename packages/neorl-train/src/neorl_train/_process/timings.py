@@ -1,4 +1,4 @@
-"""Where the time of a command goes, counted from the start of its process."""
+"""Time taken by the parts of a command, counted from the start of its process."""
 
 import contextlib
 import dataclasses
@@ -33,7 +33,7 @@ class Timings:
 
     @classmethod
     def since_start(cls, name: str) -> "Timings":
-        """With all that went before, since the process started, as first stage."""
+        """Timings whose first stage is everything since the process started."""
         return cls([(name, process_seconds())])
 
     @contextlib.contextmanager

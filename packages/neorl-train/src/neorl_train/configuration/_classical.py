@@ -94,7 +94,7 @@ def settings_of(classical: ClassicalConfig, name: str) -> Any:
 
 
 def task_of(classical: ClassicalConfig, spec: Spec, reference: Any) -> Task:
-    """What the controllers are to do.
+    """The task of the classical controllers.
 
     Args:
         classical: Configuration, checked.

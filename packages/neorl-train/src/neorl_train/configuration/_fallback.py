@@ -157,7 +157,7 @@ def fallback_policies(
 
 
 def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, given: bool) -> str:
-    """What the fallback does, in words.
+    """Describes in words what the fallback does.
 
     Args:
         fallback: Resolved.

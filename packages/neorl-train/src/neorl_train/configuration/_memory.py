@@ -1,4 +1,4 @@
-"""How much memory a log may take, and when it stays on the disk instead."""
+"""Memory that a log may take, and the choice to leave it on the disk instead."""
 
 import math
 import re

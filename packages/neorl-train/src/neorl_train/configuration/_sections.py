@@ -57,7 +57,7 @@ class DataConfig:
     constants: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def recorded(self, on: str) -> "DataConfig":
-        """With the steps to collect written out, where learners are trained on a log or a plant."""
+        """Fills in the number of steps to collect if learners are trained on a log of a plant."""
         usual = 0 if on == "plant" else USUAL_STEPS
         return dataclasses.replace(self, steps=usual) if self.steps == -1 else self
 

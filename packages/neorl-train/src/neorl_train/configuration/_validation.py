@@ -1,4 +1,4 @@
-"""What can be checked of a configuration before any data is read."""
+"""Checks of a configuration that need no data."""
 
 import dataclasses
 import math

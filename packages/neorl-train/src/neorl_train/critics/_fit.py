@@ -142,7 +142,7 @@ class _LastMetrics(Watcher):
 
 
 class Critics(NamedTuple):
-    """What was fitted on a log.
+    """Critics fitted on a log.
 
     Attributes:
         safety_critic: ``None`` where the log has no costs, or nothing varies in any of them.

@@ -1,4 +1,4 @@
-"""What was measured of critics, as lines for people."""
+"""Measurements of critics, as lines for people."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What an episode comes to: return, costs, violations, interventions, on the host in float64."""
+"""Sums of an episode: return, costs, violations, interventions, on the host in float64."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -19,7 +19,7 @@ def fine_tuned(
     collected: tuple[Collected, ...],
     regret: tuple[float, ...] | None,
 ) -> FineTuned:
-    """What the fine-tuning of one learner brought, start by start, behind the guard.
+    """Effect of the fine-tuning of one learner, start by start, behind the guard.
 
     Args:
         evaluation: Evaluation of the policies before and after.

@@ -51,7 +51,7 @@ def evaluate_offline(
     level: float = EvaluationConfig.level,
     episode_margin: float = EvaluationConfig.episode_margin,
 ) -> Evaluation:
-    """What can be said without running a policy: statistics of the log, and shadow actions.
+    """Evaluation without running a policy: statistics of the log, and shadow actions.
 
     Args:
         policies: Learned policies by name; none compares the controllers alone.
@@ -108,7 +108,7 @@ def evaluate_offline(
 
 
 def classical_imitators(training: Training, spec: Spec) -> dict[str, Policy]:
-    """What can be had without learning: the mean logged action, and the best linear feedback.
+    """Baselines without learning: the mean logged action, and the best linear feedback.
 
     Args:
         training: Logged rows on the host, or in their file; a block of them at a time.

@@ -14,7 +14,7 @@ from neorl_safety.filters import SafetyReport, empty_report
 
 
 class SwitchedCarry(NamedTuple):
-    """What a :class:`SwitchedPolicy` remembers.
+    """Carry of a :class:`SwitchedPolicy`.
 
     Attributes:
         members: Carry of every member; only that of the chosen one changes.

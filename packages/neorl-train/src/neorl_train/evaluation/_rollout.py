@@ -153,7 +153,7 @@ def _row(acted: Acted) -> dict[str, Array]:
 
 
 def report_of(carry: Any, action: Float[Array, " act"]) -> SafetyReport:
-    """What a guard did in the last step; empty where the carry is of no guard."""
+    """Report of a guard on the last step; empty if the carry is not a guard's."""
     return carry.report if is_guarded(carry) else empty_report(action.shape[0], action.dtype)
 
 

@@ -1,4 +1,4 @@
-"""What a policy would have done on a log, where the plant receives the logged actions."""
+"""Actions that a policy would have taken on a log; the plant receives the logged actions."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ def action_fits(
 def shadow(
     policy: Policy, obs: Float[Array, "episode time obs"], action: Float[Array, "episode time act"]
 ) -> tuple[Float[Array, "episode time act"], SafetyReport]:
-    """What a policy would have done on logged episodes; each step follows the logged action.
+    """Actions that a policy would have taken in logged episodes, following the logged actions.
 
     Args:
         policy: Guarded or not, with array leaves. One program is compiled for each kind.

@@ -220,7 +220,7 @@ def plant_constraints(environment: Plant) -> ActionConstraints:
 
 
 class Guarding(NamedTuple):
-    """What a guard is made of.
+    """Parts of a guard.
 
     Attributes:
         constraints: What it keeps.

@@ -1,4 +1,4 @@
-"""What a dataset says of itself, for the results."""
+"""Description of a dataset for the results."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ NO_LOG = Source(name="no log", rows=0, episodes=0, content_hash="", attribution=
 
 
 def source_of(dataset: Dataset | None) -> Source:
-    """What the file says of itself; :data:`NO_LOG` where there is none."""
+    """Description of a dataset; :data:`NO_LOG` if there is none."""
     if dataset is None:
         return NO_LOG
     return Source(

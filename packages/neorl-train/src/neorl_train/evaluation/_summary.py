@@ -1,4 +1,4 @@
-"""From raw results to tables: every mean with its interval, paired where the starts are common."""
+"""Tables from raw results: every mean with its interval, paired where the starts are common."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""From a source to what one algorithm is trained on."""
+"""Training data of an algorithm, from a source of experience."""
 
 from neorl_train.experience._experience import Experience as Experience
 from neorl_train.experience._experience import training_experience as training_experience

@@ -1,4 +1,4 @@
-"""From a source to what is trained on: the log, the declared penalties, the split."""
+"""Training data from a source: the log, the declared penalties, the split."""
 
 import dataclasses
 from pathlib import Path
@@ -15,7 +15,7 @@ from neorl_train.experience._training_data import TrainingData, training_data
 
 @dataclasses.dataclass(frozen=True)
 class Experience:
-    """What a run learns from and is judged on.
+    """The data that a run learns from and is judged on.
 
     Attributes:
         dataset: Complete log, with the plant's own reward; mapped where it stays on the disk.

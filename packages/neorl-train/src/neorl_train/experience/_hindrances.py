@@ -1,4 +1,4 @@
-"""What a log cannot teach: actions that never move or leave their range, a constant reward."""
+"""Defects of a log for learning: actions that never move or are out of range, constant rewards."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ def still_actions(statistics: DataStatistics, spec: Spec) -> list[str]:
 
 
 def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
-    """What keeps learners from learning in what is trained on, each in words.
+    """Defects of the training data that keep learners from learning, each in words.
 
     Args:
         statistics: Of the rows that are trained on; their reward has the penalties taken off.

@@ -1,4 +1,4 @@
-"""Where experience comes from: a simulated plant by its name, or a log in a file."""
+"""Sources of experience: a simulated plant by its name, or a log in a file."""
 
 import dataclasses
 import os
@@ -38,7 +38,7 @@ class PlantSource:
         return changed_plant(self.name, dict(self.constants))
 
     def log_file(self, run_dataset: Path) -> Path:
-        """Where the log of a run lies: in the run."""
+        """Path of the log of a run, which lies in the run."""
         return run_dataset
 
 
@@ -56,7 +56,7 @@ class FileSource:
         """There is none."""
 
     def log_file(self, run_dataset: Path) -> Path:
-        """Where the log of a run lies: where the user keeps it."""
+        """Path of the log of a run, which is the user's file."""
         return self.path.absolute()
 
 

@@ -56,7 +56,7 @@ def both_parts(
 def sample_of(
     data: DataConfig, dataset: Dataset, episodes: Int[np.ndarray, " episode"]
 ) -> Int[np.ndarray, " chosen"]:
-    """As many of some episodes, evenly spread, as fit into a twentieth of ``data.memory``.
+    """Evenly spread episodes, as many as fit into a twentieth of ``data.memory``.
 
     Returns:
         Their numbers, ascending; two at least.

@@ -1,4 +1,4 @@
-"""What one algorithm is trained on where the log stays in its file."""
+"""Training data of one algorithm if the log stays in its file."""
 
 import dataclasses
 import os
@@ -27,7 +27,7 @@ from neorl_train.experience._training_data import ROWS_AT_ONCE, both_statistics,
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StreamedData:
-    """What one algorithm is trained on, left in its file; batches are shuffled by blocks.
+    """Training data of one algorithm, left in its file; batches are shuffled by blocks.
 
     Build one with :func:`streamed_data`.
 

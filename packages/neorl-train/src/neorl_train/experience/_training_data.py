@@ -1,4 +1,4 @@
-"""What one algorithm is trained on."""
+"""Training data of one algorithm."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ ROWS_AT_ONCE = 65_536
 
 @dataclasses.dataclass(frozen=True)
 class TrainingData:
-    """What learners are trained on, as it was logged; the price of the costs beside it.
+    """Training data as it was logged, and the penalties on the costs beside it.
 
     Attributes:
         rows: The training split as host arrays, physical units, with reward and cost as they were
@@ -112,7 +112,7 @@ def both_statistics(
 def chosen_statistics(
     learner: Learner, own: DataStatistics, priced: DataStatistics | None
 ) -> DataStatistics:
-    """Those with the reward that a learner is given."""
+    """The statistics with those of the reward that a learner is given."""
     return own if priced is None or reads_costs(learner) else priced
 
 

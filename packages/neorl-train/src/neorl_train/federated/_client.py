@@ -49,17 +49,17 @@ class Proximal(eqx.Module):
 
     @property
     def batch_size(self) -> int:
-        """That of the learner."""
+        """Batch size of the learner."""
         return self.learner.batch_size
 
     @property
     def batches_per_update(self) -> int:
-        """That of the learner."""
+        """Batches per update of the learner."""
         return self.learner.batches_per_update
 
     @property
     def sampler(self) -> Any:
-        """That of the learner."""
+        """Sampler of the learner."""
         return self.learner.sampler
 
     def update(self, state: LearnerState, batch: Any, key: Any) -> Any:
@@ -137,7 +137,7 @@ class Client:
         """Length of what compression left out of the last update, and of the update."""
 
     def introduce(self) -> Introduction:
-        """What the server must know before the first round."""
+        """Everything that the server must know before the first round."""
         merged = self._settings.federation.scaling == "merged"
         statistics = jax.device_get(self._data.statistics_for(self._learner)) if merged else None
         return Introduction(self.name, self._data.n_rows, self._data.spec, statistics)

@@ -33,7 +33,7 @@ def _noisy_mean(changes: Any, words: Any, clip_norm: Any, noise: Any, expected: 
 
 
 class Coordinator:
-    """What a server knows: settings, introductions, and in turn the updates of every round.
+    """State of a server: settings, introductions, and in turn the updates of every round.
 
     Args:
         settings: Settings of the federation, checked.
@@ -160,7 +160,7 @@ class Coordinator:
         return np.asarray(_noisy_mean(changes, words, *map(np.float32, numbers)))
 
     def masking(self, names: Sequence[str]) -> tuple[dict[str, float], float, float]:
-        """What sites are told before a masked sum: their weights, the largest term, the scale."""
+        """Parameters of a masked sum for the sites: their weights, the largest term, the scale."""
         largest = self.settings.messages.largest
         if self.settings.private:
             clip = self.settings.privacy.clip_norm

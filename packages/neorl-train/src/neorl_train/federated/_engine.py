@@ -35,7 +35,7 @@ Watch = Callable[[RoundRecord], None]
 
 @dataclasses.dataclass(frozen=True)
 class Federated:
-    """What a federation came to.
+    """Results of a federation.
 
     Attributes:
         policies: Policy of every site: the common one, or its own without a server.

@@ -15,7 +15,7 @@ FaultKind = Literal["dead", "late", "scaled", "flipped", "nan", "miscounts"]
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What is wrong with a site in some rounds.
+    """A fault of a site in some rounds.
 
     Attributes:
         site: Name of the site.
@@ -65,7 +65,7 @@ def is_fault(faults: Sequence[Fault], site: str, kind: FaultKind, round_: int) -
 
 
 def altered(faults: Sequence[Fault], update: Update) -> Update:
-    """What a site with these faults sends in place of an honest update."""
+    """The update that a site with these faults sends in place of an honest one."""
     for fault in faults:
         if fault.site != update.site or not fault.at(update.round):
             continue

@@ -9,7 +9,7 @@ from neorl_core import Channel, CostChannel, DataStatistics, InputError, Spec
 
 
 class Introduction(NamedTuple):
-    """What a site says of itself before the first round.
+    """Description that a site sends before the first round.
 
     Attributes:
         site: Name of the site.
@@ -26,7 +26,7 @@ class Introduction(NamedTuple):
 
 
 class RoundStart(NamedTuple):
-    """What the server sends to a site when a round begins.
+    """Message of the server to a site when a round begins.
 
     Attributes:
         round: Number of the round, from 0.
@@ -42,7 +42,7 @@ class RoundStart(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What a site answers.
+    """Answer of a site.
 
     Attributes:
         site: Name of the site.

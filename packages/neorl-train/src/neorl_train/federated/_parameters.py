@@ -13,7 +13,7 @@ Vector = np.ndarray
 
 
 class Layout(NamedTuple):
-    """Where every parameter lies in the vector.
+    """Position of every parameter in the vector.
 
     Attributes:
         structure: Structure of the tree of parameters.
@@ -39,7 +39,7 @@ class Layout(NamedTuple):
 
 
 def layout_of(parameters: Any, learner: str) -> Layout:
-    """Where the parameters of a learner lie in the vector.
+    """Layout of the parameters of a learner in the vector.
 
     Args:
         parameters: Tree of float32 arrays.

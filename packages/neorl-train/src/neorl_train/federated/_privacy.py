@@ -1,4 +1,4 @@
-"""What a federation with noise gives away of a site: the epsilon of all its rounds."""
+"""Privacy loss of a federation with noise: the epsilon of all its rounds."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What happened in a round, and to every site in it."""
+"""Record of a round, and of every site in it."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""From the updates of the sites that answered to one change of the common parameters."""
+"""Aggregation of the sites' updates to one change of the common parameters."""
 
 import functools
 from typing import Any

@@ -41,7 +41,7 @@ class Pairings:
 
     @property
     def public(self) -> int:
-        """What the site publishes."""
+        """The public number of the site."""
         return pow(GENERATOR, self._private, PRIME)
 
     def meet(self, published: Mapping[str, int]) -> None:

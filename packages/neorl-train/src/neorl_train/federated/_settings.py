@@ -1,4 +1,4 @@
-"""What a federation is: sections of its file, and what they must keep."""
+"""Settings of a federation: the sections of its file, and their checks."""
 
 import dataclasses
 import math

@@ -83,7 +83,7 @@ class Replayed(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PlantModelCheck:
-    """What is known of a plant model.
+    """Results of checking a plant model.
 
     Attributes:
         source: Name of the log.

@@ -26,7 +26,7 @@ UNROLLED = 10
 
 
 class Epochs(NamedTuple):
-    """What happened in some epochs.
+    """Results of some epochs.
 
     Attributes:
         reward: What each agent earned in each.

@@ -23,7 +23,7 @@ Watch = Callable[[int, Epochs], None]
 
 @dataclasses.dataclass(frozen=True)
 class TrainedPopulation:
-    """Where a training stopped.
+    """State at which a training stopped.
 
     Attributes:
         population: Agents along a leading axis, on the host.
@@ -154,7 +154,7 @@ def population_checkpoints(
 def random_rewards(
     world: World, *, seed: int = 0, episodes: int = 100, order: Order = "strict"
 ) -> Float[np.ndarray, "episode agent"]:
-    """What agents earn that act at random: the least that one who learned should earn.
+    """Rewards of agents that act at random, the least that a learned agent should earn.
 
     Args:
         world: Rules.

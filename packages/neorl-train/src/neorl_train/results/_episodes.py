@@ -1,4 +1,4 @@
-"""What single episodes came to, and the few that are kept row by row."""
+"""Results of single episodes, and the few episodes that are kept row by row."""
 
 import dataclasses
 from typing import Any
@@ -57,7 +57,7 @@ class Episodes:
 
 
 def limited(episodes: Episodes, spec: Spec, cost: int) -> np.ndarray:
-    """What the limit of a cost bounds, episode by episode: worst step, or sum."""
+    """The quantity that the limit of a cost bounds, episode by episode: worst step, or sum."""
     kind = limit_kind(spec.cost[cost])
     return kind.of_episode(total=episodes.cost_sum, worst=episodes.cost_worst)[:, cost]
 

@@ -1,4 +1,4 @@
-"""What a fine-tuning found, and its file ``finetune.json``."""
+"""Results of a fine-tuning, and its file ``finetune.json``."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class Collected:
-    """What happened on the simulated plant while one seed was fine-tuned.
+    """Counts of what happened on the simulated plant while one seed was fine-tuned.
 
     Attributes:
         seed: Seed of the training.
@@ -75,7 +75,7 @@ class FineTuned:
 
 @dataclasses.dataclass(frozen=True)
 class FineTuning:
-    """What a run that fine-tunes found.
+    """Results of a run that fine-tunes.
 
     Attributes:
         unit: Unit of the returns.
@@ -88,7 +88,7 @@ class FineTuning:
     learners: tuple[FineTuned, ...]
 
     def lines(self) -> list[str]:
-        """For the terminal: what was gained, the regret, and what it cost on the way."""
+        """Lines for the terminal: the gain, the regret, and the costs on the way."""
         return [line for one in self.learners for line in self._lines(one)]
 
     def _lines(self, one: FineTuned) -> list[str]:
@@ -145,7 +145,7 @@ def write_fine_tuning(run: str | os.PathLike[str], results: FineTuning) -> None:
 
 
 def read_fine_tuning(run: str | os.PathLike[str]) -> FineTuning:
-    """What a fine-tuning found.
+    """Reads the results of a fine-tuning.
 
     Raises:
         InputError: If the file is missing, damaged or of another version.

@@ -84,7 +84,7 @@ def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:
 
 
 def decoded(path: Path, decode: Callable[..., T], *content: dict[str, Any]) -> T:
-    """What ``decode`` makes of the content of a file; its errors name the file.
+    """Result of ``decode`` on the content of a file; its errors name the file.
 
     Raises:
         InputError: As ``decode`` does, with the path in front.

@@ -55,7 +55,7 @@ class Band:
 
 @dataclasses.dataclass(frozen=True)
 class Excitation:
-    """What happened to one manipulated variable while the log was filled.
+    """Movements of one manipulated variable while the log was filled.
 
     Attributes:
         channel: Name of the variable.
@@ -138,7 +138,7 @@ class Score:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation found.
+    """Results of an evaluation.
 
     Attributes:
         tables: Means with intervals: all that the verdict depends on.

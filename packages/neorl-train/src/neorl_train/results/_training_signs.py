@@ -13,7 +13,7 @@ MOST_HELD = 0.1
 
 
 def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What the last chunk of every training run says of its values and weights.
+    """Warnings from the values and weights in the last chunk of every training run.
 
     A run is named where it values more than 1 % of the rows beyond anything that the log's rewards
     admit (``q_beyond_rewards``), where its values stand for a reward a step that is more than three

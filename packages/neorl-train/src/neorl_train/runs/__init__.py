@@ -1,4 +1,4 @@
-"""What a run leaves on the disk."""
+"""Files of a run."""
 
 from neorl_train.runs._checkpoint_manifest import tree_digest as tree_digest
 from neorl_train.runs._checkpoints import Checkpoints as Checkpoints

@@ -1,4 +1,4 @@
-"""What a checkpoint must contain, leaf by leaf: names, shapes, types and digests."""
+"""Expected content of a checkpoint, leaf by leaf: names, shapes, types and digests."""
 
 import hashlib
 import json

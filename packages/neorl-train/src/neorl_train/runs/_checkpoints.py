@@ -39,7 +39,7 @@ SETTLE = 0.2
 
 
 class Restored(NamedTuple):
-    """What was stored in a folder of checkpoints.
+    """Content of a restored checkpoint.
 
     Attributes:
         step: Step of the checkpoint.

@@ -29,7 +29,7 @@ VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
-    """Where one run keeps everything.
+    """Directory of one run, which holds all its files.
 
     Attributes:
         path: Absolute path of the folder.
@@ -66,7 +66,7 @@ class RunDirectory:
         return self.path / policy_file(FALLBACK)
 
     def record(self) -> dict[str, Any]:
-        """What ``run.json`` says, without its head.
+        """Content of ``run.json``, without its header.
 
         Raises:
             InputError: If the folder is no run directory, or the file is damaged.
@@ -155,7 +155,7 @@ def fill_run(path: Path, config_toml: str, record: dict[str, Any]) -> RunDirecto
 
 
 def judged_before(run: Path) -> int:
-    """How many earlier runs of the same folder were judged on the same source.
+    """Number of earlier runs of the same folder that were judged on the same source.
 
     Whoever keeps the best of several has chosen it by its verdict.
 

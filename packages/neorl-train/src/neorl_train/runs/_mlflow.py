@@ -43,7 +43,7 @@ PATIENCE = 60.0
 
 
 def tracking_uri(run: RunDirectory) -> str:
-    """Where the runs of a folder are tracked: ``MLFLOW_TRACKING_URI``, else its own database."""
+    """Tracking address for the runs of a folder: ``MLFLOW_TRACKING_URI``, else its own database."""
     given = os.environ.get("MLFLOW_TRACKING_URI", "")
     return given or f"sqlite:///{run.path.parent.absolute() / MLFLOW_DATABASE}"
 

@@ -1,4 +1,4 @@
-"""What the run of a job holds in MLflow: parameters, dataset, verdict, gain, costs and files."""
+"""Content of a job's MLflow run: parameters, dataset, verdict, gain, costs and files."""
 
 import hashlib
 import json

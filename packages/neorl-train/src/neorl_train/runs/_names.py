@@ -24,7 +24,7 @@ def fallback_names(count: int) -> list[str]:
 
 
 def policy_file(name: str) -> str:
-    """Where in a run the artefact of a policy lies.
+    """Path of a policy's artefact in a run.
 
     Args:
         name: Name of the policy, for example ``"iql-0"`` or ``FALLBACK``.
@@ -36,7 +36,7 @@ def policy_file(name: str) -> str:
 
 
 def critic_file(name: str) -> str:
-    """Where in a run a critic lies.
+    """Path of a critic in a run.
 
     Args:
         name: Either ``"safety_critic"`` or ``"ensemble"``.

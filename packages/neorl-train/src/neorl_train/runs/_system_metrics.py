@@ -1,4 +1,4 @@
-"""How busy a machine is, under the names that MLflow gives its system metrics."""
+"""Load of a machine, under the names that MLflow gives its system metrics."""
 
 import contextlib
 import importlib.util

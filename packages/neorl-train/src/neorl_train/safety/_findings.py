@@ -1,4 +1,4 @@
-"""What a safety report found, as numbers."""
+"""Results of a safety report, as numbers."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ LOGGED, WITHOUT, WITH = "as logged", "without the filter", "with the filter"
 
 @dataclasses.dataclass(frozen=True)
 class Violations:
-    """How often, how long and how deep one constraint was broken.
+    """Frequency, duration and size of the violations of one constraint.
 
     Attributes:
         steps: Steps in which it was broken.
@@ -91,7 +91,7 @@ class Metrics:
 
 @dataclasses.dataclass(frozen=True)
 class Intervention:
-    """What the filter did to one action channel.
+    """Changes by the filter of one action channel.
 
     Attributes:
         channel: Name of the channel.
@@ -133,7 +133,7 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True)
 class Alarms:
-    """What one monitor found.
+    """Alarms of one monitor.
 
     Attributes:
         name: Name of the monitor.

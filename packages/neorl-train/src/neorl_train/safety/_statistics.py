@@ -1,4 +1,4 @@
-"""From the rows of many episodes to the numbers of a safety report, on the host."""
+"""Numbers of a safety report from the rows of many episodes, on the host."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -190,7 +190,7 @@ def metrics_of(
 
 
 def interventions_of(rows: Rollout, spec: Spec) -> tuple[Intervention, ...]:
-    """What the filter did to every channel, how often, how far and for which limit."""
+    """Frequency, size and cause of the filter's changes of every channel."""
     interventions = []
     for i, channel in enumerate(spec.action):
         size = np.asarray(rows.intervention, np.float64)[..., i][rows.mask]

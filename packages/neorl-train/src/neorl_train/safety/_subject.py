@@ -1,4 +1,4 @@
-"""What a safety report is about: a policy with its guard, found by run, artefact or bundle."""
+"""Subject of a safety report: a policy with its guard, from a run, an artefact or a bundle."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""What is guaranteed, under which conditions, and what cannot be said."""
+"""Sentences on what is guaranteed, under which conditions, and what is not known."""
 
 from neorl_train.results._wording import confidence, listed, percent
 from neorl_train.safety._findings import LOGGED, WITH, WITHOUT, Assessment
@@ -73,7 +73,7 @@ def hard_of(assessment: Assessment) -> list:
 
 
 def scope(assessment: Assessment) -> list[str]:
-    """What the numbers are numbers of, and what nobody can say from them."""
+    """Sentences on what the numbers refer to, and what they cannot show."""
     if assessment.simulated:
         return [
             f"The policy ran on the simulator {assessment.where}, with and without its filter from "

@@ -28,7 +28,7 @@ def estimate_columns(
     estimates: Sequence[Float[np.ndarray, "policy repetition"]],
     behaviour: Bool[np.ndarray, " policy"],
 ) -> Float[np.ndarray, "policy column"]:
-    """What several estimators say of the policies of one task, free of units.
+    """Unit-free features of the policies of one task from several estimators.
 
     Of every estimator three ranks within the task, from -0.5 to 0.5: of the mean over its
     repetitions, of their spread, and of the distance from what it says of cloned behaviour. The

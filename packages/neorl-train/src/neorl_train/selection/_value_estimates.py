@@ -30,7 +30,7 @@ LEAST_SIZE = 10.0
 
 
 class ValueEstimates(NamedTuple):
-    """What a log says of the discounted return of one policy.
+    """Estimates from a log of the discounted return of one policy.
 
     Attributes:
         fitted_q: By fitted Q evaluation, mean over the first observations of the episodes; the

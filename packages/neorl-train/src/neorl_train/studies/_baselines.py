@@ -1,4 +1,4 @@
-"""What a plant's classical controllers come to, kept so that it is worked out once."""
+"""Results of a plant's classical controllers, stored so that they are computed once."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a benchmark found: a row for each policy of each task, and the learners over all tasks."""
+"""Results of a benchmark: a row for each policy of each task, and the learners over all tasks."""
 
 import dataclasses
 import math

@@ -14,7 +14,7 @@ from neorl_train.studies._sweep import SweepState, carry_out, one_command, say_a
 
 
 def state_words(plan: BenchmarkPlan, cells: Sequence[Cell], *, retry: bool = False) -> str:
-    """How far a benchmark is, in one line.
+    """Progress of a benchmark, in one line.
 
     Raises:
         InputError: If a run is damaged, or another process works on one.
@@ -64,7 +64,7 @@ def carry_out_benchmark(
 def read_benchmark(
     plan: BenchmarkPlan, cells: Sequence[Cell], *, say: Callable[[str], None] = say_at_once
 ) -> Benchmark:
-    """What the runs of a benchmark found so far, beside the controllers of its plants.
+    """Results so far of the runs of a benchmark, beside the controllers of its plants.
 
     The controllers are run once for each plant and quality, on the starts of the runs, and kept.
 

@@ -35,7 +35,7 @@ class Cell:
     name: str
 
     def words(self) -> str:
-        """What is varied, for people."""
+        """The varied settings in words."""
         return ", ".join(f"{name} {_word(value)}" for name, value in self.values.items())
 
 
@@ -60,7 +60,7 @@ class Search:
 
 @dataclasses.dataclass(frozen=True)
 class SweepFile:
-    """What a sweep varies.
+    """Settings that a sweep varies.
 
     Attributes:
         base: Sections of the configuration that all cells share.

@@ -23,7 +23,7 @@ from neorl_train.runs._records import read_records
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """What returns of a plant are measured by: ``100 (score - random) / (reference - random)``.
+    """Scale of the scores of a plant: ``100 (score - random) / (reference - random)``.
 
     The score is the return less the declared penalties.
 

@@ -25,7 +25,7 @@ WARM_UP = 5
 
 
 class PredictedGain:
-    """What a search maximises: the gain over what runs today that a plant model predicts.
+    """Objective of a search: the gain over the incumbent that a plant model predicts.
 
     For each learner of a run, the lower bound of its predicted gain in return, averaged over its
     seeds; the best learner counts. A policy that the rule of ``neorl-train select`` refuses, such

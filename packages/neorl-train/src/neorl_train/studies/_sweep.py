@@ -37,7 +37,7 @@ SECONDS_TO_CONNECT = 10.0
 
 
 class Outcome(NamedTuple):
-    """How one cell ended.
+    """Status of one finished cell.
 
     Attributes:
         cell: Name of the cell.
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SweepState:
-    """How far a sweep is.
+    """Progress of a sweep.
 
     Attributes:
         runs: Run directory of each cell that has one, by name of the cell.

@@ -1,4 +1,4 @@
-"""What a learner must be and fit before it is trained."""
+"""Checks of a learner before it is trained."""
 
 from neorl_agents import Learner
 from neorl_agents.learning import Log

@@ -17,7 +17,7 @@ from neorl_train.evaluation._rollout import is_guarded, report_of
 
 
 class Collection(eqx.Module):
-    """How rows are collected; every leaf is an array.
+    """Settings for collecting rows; every leaf is an array.
 
     Attributes:
         environment: A simulated plant, a PyTree without leaves.
@@ -50,7 +50,7 @@ class Collection(eqx.Module):
 
 
 class AskingCarry(NamedTuple):
-    """What an :class:`Asking` policy remembers.
+    """Carry of an :class:`Asking` policy.
 
     Attributes:
         policy: Carry of the policy itself.
@@ -114,7 +114,7 @@ class Running(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What happened while rows were collected, since the beginning.
+    """Counts of events while rows were collected, since the beginning.
 
     Attributes:
         steps: Steps of all episodes.

@@ -1,4 +1,4 @@
-"""What is said of a training that diverged: which tensors, since when, and what is left of it."""
+"""Message on a training that diverged: which tensors, since when, and the last good checkpoint."""
 
 import math
 from collections.abc import Sequence

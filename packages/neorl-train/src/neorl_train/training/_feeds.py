@@ -1,4 +1,4 @@
-"""What the batches of a chunk are drawn from: rows on the device, or batches out of a file."""
+"""Feeds of the batches of a chunk: rows on the device, or batches from a file."""
 
 from collections.abc import Generator, Sequence
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ class Feed(Protocol):
 
     @property
     def source(self) -> Source:
-        """How batches come out of the tables."""
+        """The source that draws batches from the tables."""
         ...
 
     def example(self, device: Any, n_updates: int) -> Any:
@@ -27,7 +27,7 @@ class Feed(Protocol):
         ...
 
     def tables(self, number: int, device: Any, done: int, n_updates: int) -> Any:
-        """What the seed of that number draws its next chunk from, on its device."""
+        """Tables for the next chunk of the seed of that number, on its device."""
         ...
 
     def close(self) -> None:

@@ -269,7 +269,7 @@ def online_key(seed: int) -> PRNGKeyArray:
 
 
 def online_counts(trained: Trained) -> list[Counts]:
-    """What happened on the plant while each seed was fine-tuned, on the host.
+    """Counts of what happened on the plant while each seed was fine-tuned, on the host.
 
     Args:
         trained: From :func:`fine_tune`.

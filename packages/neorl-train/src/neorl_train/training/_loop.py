@@ -247,7 +247,7 @@ def loop_chunks(
     validate: Validate | None,
     stop: Callable[[], bool],
 ) -> Generator[None, None, Trained]:
-    """As :func:`run_loop`, with pauses, so that several trainings can take turns.
+    """Does the same as :func:`run_loop`, with pauses, so that several trainings can take turns.
 
     It pauses twice a chunk: once before its state is read, which waits for the device, and once
     before the next chunk is queued. At the first pause the program is compiled. Where the generator

@@ -1,4 +1,4 @@
-"""How much memory a training takes, worked out before it is allocated."""
+"""Memory that a training takes, computed before it is allocated."""
 
 import contextlib
 import math
@@ -23,7 +23,7 @@ CGROUP_LIMITS = (
 
 
 class TrainingMemory(NamedTuple):
-    """What the compiled chunk of a training takes where all its seeds run, in bytes.
+    """Memory of the compiled chunk of a training on the device of its seeds, in bytes.
 
     On an accelerator it is that of the fullest device; on a CPU that of all devices, which share
     the memory of the machine.
@@ -81,7 +81,7 @@ def tree_bytes(tree: Any) -> int:
 def memory_of(
     programs: Mapping[Any, Any], states: Sequence[tuple[Any, int]]
 ) -> TrainingMemory | None:
-    """What compiled chunks take.
+    """Memory of compiled chunks.
 
     Args:
         programs: The program of every place; its first arguments are settings and a state.

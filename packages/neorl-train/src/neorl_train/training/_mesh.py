@@ -18,7 +18,7 @@ Place: TypeAlias = Any
 
 
 def places_for(seeds: Sequence[int], batch_devices: int = 1) -> list[Place]:
-    """Where the seeds of a training live: devices of this process, or groups of devices.
+    """Places of the seeds of a training: devices of this process, or groups of devices.
 
     Args:
         seeds: Seeds of the training runs.
@@ -79,7 +79,7 @@ def require_equal_parts(name: str, batch_size: int, places: Sequence[Place]) -> 
 
 
 def put(tree: Any, place: Place, **options: Any) -> Any:
-    """As ``jax.device_put``, also where other processes hold some of the devices.
+    """Works as ``jax.device_put``, also if other processes hold some of the devices.
 
     Every process gives the same numbers then.
     """
@@ -143,7 +143,7 @@ class SharedBatches(eqx.Module):
     def batches(
         self, learner: Any, memory: Any, tables: Any, numbers: Array, key: PRNGKeyArray
     ) -> Any:
-        """Those of the source; axes are update, batch of the update, row of the batch."""
+        """Batches of the source; axes are update, batch of the update, row of the batch."""
         rows = NamedSharding(self.place.mesh, PartitionSpec(None, None, AXIS))
         drawn = self.source.batches(learner, memory, tables, numbers, key)
         return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, rows), drawn)

@@ -1,4 +1,4 @@
-"""How long a training takes, and how it is cut into chunks."""
+"""Length of a training, and its division into chunks."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ from neorl_train.configuration._sections import CheckpointConfig, Config, Traini
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How long to train.
+    """Length of a training and of its chunks.
 
     Attributes:
         updates: Gradient steps of the critic (of the policy for behaviour cloning) per seed.

@@ -1,4 +1,4 @@
-"""What a learner of choices tried last, drawn by how much it surprised."""
+"""Prioritised replay of the last steps of a learner with discrete actions."""
 
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ from neorl_train.training._rows import example_rows, online_metrics
 
 
 class ReplayMemory(NamedTuple):
-    """What is carried from update to update.
+    """State that is carried from update to update.
 
     Attributes:
         running: Episodes that go on.

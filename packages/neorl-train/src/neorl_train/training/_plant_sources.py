@@ -26,7 +26,7 @@ from neorl_train.training._rows import example_rows, online_metrics
 
 
 class PlantMemory(NamedTuple):
-    """What a source that collects carries from chunk to chunk.
+    """State that a collecting source carries from chunk to chunk.
 
     Attributes:
         running: Episodes that go on.

@@ -112,7 +112,7 @@ def require_equal(text: str, quantity: str) -> None:
 
 
 def text_of_leader(text: str) -> str:
-    """What process 0 says, in all processes."""
+    """Text of process 0, in all processes."""
     return _bytes_of_leader(text.encode()).decode()
 
 
@@ -140,29 +140,29 @@ class LeaderCheckpoints:
         self._own = own
 
     def part(self, name: str) -> "LeaderCheckpoints":
-        """As :meth:`Checkpoints.part`."""
+        """See :meth:`Checkpoints.part`."""
         return LeaderCheckpoints(None if self._own is None else self._own.part(name))
 
     def save(self, step: int, tree: Any, *, force: bool = False) -> bool:
-        """As :meth:`Checkpoints.save`; a disk that refuses stops all processes."""
+        """See :meth:`Checkpoints.save`; a disk error stops all processes."""
         return self._own is not None and self._own.save(step, tree, force=force)
 
     def wait(self) -> None:
-        """As :meth:`Checkpoints.wait`."""
+        """See :meth:`Checkpoints.wait`."""
         if self._own is not None:
             self._own.wait()
 
     def close(self) -> None:
-        """As :meth:`Checkpoints.close`."""
+        """See :meth:`Checkpoints.close`."""
         if self._own is not None:
             self._own.close()
 
     def steps(self) -> list[int]:
-        """As :meth:`Checkpoints.steps`; none where nothing is written."""
+        """See :meth:`Checkpoints.steps`; empty if nothing is written."""
         return [] if self._own is None else self._own.steps()
 
     def restore(self, template: Any) -> Restored | None:
-        """As :meth:`Checkpoints.restore`, in all processes."""
+        """See :meth:`Checkpoints.restore`; works in all processes."""
         with all_or_none("restore the checkpoint"):
             restored = None if self._own is None else self._own.restore(template)
         step = int(_bytes_of_leader(str(-1 if restored is None else restored.step).encode()))

@@ -28,7 +28,7 @@ EXECUTION_MODE = "one program per seed, queued on one device; every core is a de
 
 
 class Stacked(NamedTuple):
-    """What a chunk of several seeds is a function of, on one device.
+    """Inputs of a chunk of several seeds on one device.
 
     Attributes:
         learner: Learner with array leaves.
@@ -126,7 +126,7 @@ class SeedQueues:
         self._programs = {device: self._shared[device, n_updates] for device in first_index}
 
     def memory(self) -> TrainingMemory | None:
-        """What the compiled chunk takes on the devices of this process; ``None`` if not known.
+        """Memory of the compiled chunk on the devices of this process; ``None`` if not known.
 
         Raises:
             RuntimeError: If no chunk was compiled.
@@ -241,7 +241,7 @@ def _program(place: Place) -> Any:
 
 
 def devices_for(seeds: Sequence[int]) -> list[Device]:
-    """As many devices of this process as there are seeds to keep busy."""
+    """Devices of this process, as many as there are seeds to keep busy."""
     return list(jax.local_devices())[: len(seeds)]
 
 

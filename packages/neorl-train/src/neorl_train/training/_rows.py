@@ -17,7 +17,7 @@ def example_rows(spec: Spec, running: Running, *, costs: bool) -> Transition:
 
 
 def online_metrics(spec: Spec, counts: Counts) -> dict[str, Float[Array, ""]]:
-    """What happened on the plant since the beginning, as metrics."""
+    """Counts on the plant since the beginning, as metrics."""
     real = jax.tree.map(lambda x: x.astype(jnp.float32), counts)
     names = [channel.name for channel in spec.cost]
     return {

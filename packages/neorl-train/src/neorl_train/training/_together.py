@@ -56,7 +56,7 @@ class Setting:
 
 
 def program_key(learner: Learner, updates: int) -> Hashable:
-    """What decides the compiled program of a learner: learners of equal keys can share one.
+    """Key of a learner's compiled program: learners with equal keys can share one.
 
     Numbers are no part of it; shapes, networks, batch sizes and named variants are.
 

@@ -352,7 +352,7 @@ def _sentence(answer: Answer, telling: Sequence[Clause], tables: ResultTables) -
 
 
 def exceeded(tables: ResultTables) -> list[str]:
-    """What a clause on a mean does not show: single episodes of the candidate over their limit.
+    """Single episodes of the candidate over their limit, which a clause on a mean does not show.
 
     Args:
         tables: Tables of one evaluation in a simulator.

@@ -18,7 +18,7 @@ POWER = 2.8
 
 @dataclasses.dataclass(frozen=True)
 class LogPrediction:
-    """What a learned plant model says of the candidate of a log.
+    """Prediction of a learned plant model for the candidate of a log.
 
     Attributes:
         prediction: The candidate beside what runs today.

@@ -23,7 +23,7 @@ def command(arguments: list[str]) -> None:
 
 
 def run_state(run: RunDirectory) -> dict[str, Any]:
-    """What :func:`describe_run` says, as plain JSON: the run's record with what was worked out."""
+    """Content of :func:`describe_run` as plain JSON: the run's record with derived values."""
     record, process = run.record(), holder(run)
     reached = _reached(run)
     return {

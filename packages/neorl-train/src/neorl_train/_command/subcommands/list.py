@@ -43,7 +43,7 @@ def command(arguments: list[str]) -> None:
 
 
 def everything(runs: Path) -> dict[str, Any]:
-    """What :func:`describe_all` says, as plain JSON; a damaged run has an ``error`` alone."""
+    """Content of :func:`describe_all` as plain JSON; a damaged run has only an ``error``."""
     from neorl_agents import ALGORITHMS
     from neorl_envs import environment_names
     from neorl_envs.plants import GRAPH_PLANTS

@@ -126,7 +126,7 @@ def continue_line(folder: Path) -> str:
 
 
 def read_results(folder: Path) -> dict[str, Any]:
-    """What ``federation.json`` holds.
+    """Reads ``federation.json``.
 
     Raises:
         InputError: If it is missing or damaged.

@@ -1,4 +1,4 @@
-"""What a federation was worth: the common policy beside local training and controllers."""
+"""Results of a federation: the common policy beside local training and controllers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
