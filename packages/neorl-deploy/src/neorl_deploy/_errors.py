@@ -1,4 +1,4 @@
-"""What can go wrong, each with the exit code of the command."""
+"""Errors of the package, each with the exit code of the command."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""What the command ``replay`` prints for people; the same numbers exist as JSON."""
+"""Text that the command ``replay`` prints for people; the same numbers exist as JSON."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the commands print of a bundle, for people; the same exists as JSON."""
+"""Text about a bundle that the commands print for people; the same exists as JSON."""
 
 from collections.abc import Iterator
 
@@ -61,7 +61,7 @@ def _form_lines(bundle: Bundle) -> Iterator[str]:
 
 
 def proof_lines(bundle: Bundle, *, trusted: bool) -> Iterator[str]:
-    """What the verification has shown, and what it has not.
+    """Lines on what the verification has shown, and what it has not.
 
     Args:
         bundle: A verified bundle.
@@ -94,7 +94,7 @@ def inspect_lines(bundle: Bundle) -> Iterator[str]:
 
 
 def limit_lines(bundle: Bundle) -> Iterator[str]:
-    """What holds whatever the policy asks for, and who acts where it cannot."""
+    """Lines on the limits that hold in any case, and on the fallbacks."""
     document = bundle.manifest.document
     yield "Hard limits of the action"
     for sentence in document["constraint_words"]:

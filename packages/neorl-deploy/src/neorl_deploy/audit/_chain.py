@@ -28,7 +28,7 @@ class AuditError(DeployError):
 
 
 class Chain(NamedTuple):
-    """What a verified log is.
+    """Summary of a verified log.
 
     Attributes:
         records: Number of its records.

@@ -14,7 +14,7 @@ from neorl_deploy.runtime._runtime import Runtime
 
 
 class Replayed(NamedTuple):
-    """What came of a replay.
+    """Result of a replay.
 
     Attributes:
         decisions: Number of decisions made again.

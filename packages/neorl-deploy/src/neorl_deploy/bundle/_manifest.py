@@ -1,4 +1,4 @@
-"""What a bundle says of itself, parsed without trust."""
+"""The manifest of a bundle, parsed without trust."""
 
 import dataclasses
 import math

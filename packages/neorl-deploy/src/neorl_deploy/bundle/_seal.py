@@ -1,4 +1,4 @@
-"""What ties the programs of a bundle to its manifest: a digest that stands in their names."""
+"""The seal, a digest in the names of a bundle's programs that ties them to its manifest."""
 
 import hashlib
 from collections.abc import Mapping

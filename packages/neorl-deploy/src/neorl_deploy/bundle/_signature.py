@@ -30,7 +30,7 @@ class Signer:
 
     @property
     def claim(self) -> dict[str, str]:
-        """What the manifest says: a bundle that claims a signature must have it."""
+        """The claim in the manifest: a bundle that claims a signature must have it."""
         return {"algorithm": ALGORITHM, "public_key": self.public_key}
 
     def sign(self, checksums: bytes) -> bytes:

@@ -15,7 +15,7 @@ def dump_canonical(value: Any) -> bytes:
 
 
 def dump_compact(value: Any) -> bytes:
-    """As :func:`dump_canonical`, but on one line: for long tables of numbers."""
+    """Works as :func:`dump_canonical`, but on one line: for long tables of numbers."""
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
     )

@@ -127,7 +127,7 @@ def relative_difference(
 
 
 def relative_rounding(action: Sequence[ChannelEntry], rounding: np.ndarray | float) -> np.ndarray:
-    """What counts as rounding of each action, in units of the size of its channel.
+    """Part of each action that counts as rounding, in units of the size of its channel.
 
     Args:
         action: Manipulated channels.

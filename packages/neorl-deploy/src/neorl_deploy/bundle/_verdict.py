@@ -11,7 +11,7 @@ RELATIONS = (">", "<=")
 
 
 def contradiction(verdict: Mapping[str, Any]) -> str:
-    """What in a verdict speaks against its answer.
+    """The part of a verdict that contradicts its answer.
 
     "deploy" and "worth a trial" need clauses, and all of them must hold; "do not deploy" needs one
     that does not; "cannot tell" may have any. Every clause must hold exactly if its bound is in its

@@ -121,7 +121,7 @@ def assembled_manifest(run: Run, guarded: Guarded, carry: tuple[ArrayEntry, ...]
 def programs_entry(
     exported: Exported, files: Mapping[str, bytes], why_not: str = ""
 ) -> dict[str, Any]:
-    """What a manifest says of how the programs are called, and of the further forms."""
+    """Entry of a manifest on the calling convention of the programs, and on the further forms."""
     return {
         "forms": [name for name, parts in bundle_files.FORMS.items() if parts[0] in files],
         "without_numpy": why_not,

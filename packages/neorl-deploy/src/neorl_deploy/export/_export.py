@@ -29,7 +29,7 @@ from neorl_deploy.training_run._run import read_run
 
 @dataclasses.dataclass(frozen=True)
 class ExportOptions:
-    """How to export.
+    """Options of an export.
 
     Attributes:
         out: Directory of the bundle; ``None`` for ``policy.bundle`` in the run.

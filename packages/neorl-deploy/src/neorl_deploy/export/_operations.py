@@ -1,4 +1,4 @@
-"""From a program of JAX to a list of NumPy's operations, where it holds only such (``export``).
+"""Translation of a JAX program to NumPy's operations, if all have a counterpart (``export``).
 
 The program is traced as for its export, calls within it are written out, what depends on constants
 alone is computed here, and what is there twice is kept once.

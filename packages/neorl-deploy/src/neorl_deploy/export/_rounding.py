@@ -1,4 +1,4 @@
-"""How well float32 determines an answer: what moves it when its inputs move by their last bit."""
+"""Sensitivity of an answer to float32 rounding of its inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a guarded policy to two exported programs (extra ``export``)."""
+"""Export of a guarded policy as two programs (extra ``export``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running loop shows: its state, its last periods and its last events, ready for JSON."""
+"""Status of a running loop, its last periods and its last events, ready for JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the table ``[connection]`` of a tag map to a connection."""
+"""Makes a connection from the table ``[connection]`` of a tag map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one control period was, and what the loop remembers of it."""
+"""Record of one control period, and the memory of the loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neorl_deploy.runtime._decision import Decision
 
 
 class Cycle(NamedTuple):
-    """What one control period was.
+    """Record of one control period.
 
     Attributes:
         number: Number of the period since the loop began, missed ones counted.
@@ -51,7 +51,7 @@ class Cycle(NamedTuple):
 
 @dataclasses.dataclass
 class Memory:
-    """What the loop remembers between two periods.
+    """Memory of the loop between two periods.
 
     Attributes:
         mode: Mode of the last period.

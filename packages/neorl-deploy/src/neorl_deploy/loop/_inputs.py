@@ -16,7 +16,7 @@ AHEAD = 1.0
 
 
 class Seen(NamedTuple):
-    """What is remembered of one tag.
+    """Memory of one tag.
 
     Attributes:
         value: The last value.

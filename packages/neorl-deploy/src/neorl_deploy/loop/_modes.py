@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Mode(enum.StrEnum):
-    """Who owns the actuators."""
+    """Mode of the loop: which controller owns the actuators."""
 
     MANUAL = "manual"
     """A person or the plant's own controller; the loop writes nothing."""
@@ -53,7 +53,7 @@ TRANSITIONS: dict[tuple[Mode, Mode], str] = {
 
 
 class Situation(NamedTuple):
-    """What the next mode depends on; every reason is empty where it does not apply.
+    """Inputs of the choice of the next mode; every reason is empty if it does not apply.
 
     Attributes:
         target: The mode that a person asked for last.

@@ -1,4 +1,4 @@
-"""What the loop asks of a plant and of a clock; whoever connects one implements these."""
+"""Protocols of a plant and of a clock, for whoever connects one to the loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PlantError(DeployError):
 
 
 class Quality(enum.IntEnum):
-    """What the plant says of a value, by the severity of its status code."""
+    """Quality of a value by the severity of its status code."""
 
     GOOD = 0
     UNCERTAIN = 1
@@ -82,7 +82,7 @@ class Plant(Protocol):
 
 
 class Clock(Protocol):
-    """Where the loop takes the time from, so that a test can set it."""
+    """Source of the time of the loop, so that a test can set it."""
 
     def now(self) -> Instant:
         """The moment."""

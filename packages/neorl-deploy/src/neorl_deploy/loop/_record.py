@@ -35,7 +35,7 @@ def audit_log(
 
 
 def recorder(log: AuditLog) -> Callable[[Cycle], None]:
-    """What a :class:`ControlLoop` takes as ``record``.
+    """The ``record`` argument of a :class:`ControlLoop`.
 
     What the policy remembers is written where a person or a restart changed it, and with the first
     cycle of every file; between two such records it follows from the inputs.

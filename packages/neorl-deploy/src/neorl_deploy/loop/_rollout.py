@@ -26,7 +26,7 @@ RECORD = "rollout"
 
 
 class Stage(enum.StrEnum):
-    """Where a roll-out stands."""
+    """Stage of a roll-out."""
 
     WAITING = "waiting"
     """Nobody has begun it yet."""

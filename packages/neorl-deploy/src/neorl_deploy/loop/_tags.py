@@ -168,7 +168,7 @@ def read_tags(path: Path, bundle: Bundle) -> TagMap:
 
 
 def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
-    """As :func:`read_tags`, of a document that was parsed.
+    """Works as :func:`read_tags`, on a document that was parsed.
 
     Args:
         document: The tables of the file.

@@ -29,7 +29,7 @@ FAILURES |= {10: "gateway path unavailable", 11: "gateway target does not respon
 
 
 class Register(NamedTuple):
-    """What a tag says of its registers.
+    """Registers of a tag.
 
     Attributes:
         table: ``"holding"`` or ``"input"``.

@@ -1,4 +1,4 @@
-"""What goes into a step of a bundle, and what comes out of it."""
+"""Inputs and outputs of a step of a bundle."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from neorl_deploy.bundle._manifest import ChannelEntry
 
 
 class LastSent(enum.Enum):
-    """What is said of the last action in place of its value."""
+    """Words that may stand in place of the last action."""
 
     AS_PROPOSED = "as proposed"
     """The plant received the last decision as it was; only where that is certain."""

@@ -1,4 +1,4 @@
-"""What happened while a bundle ran: stops, releases, take-overs, each with its reason."""
+"""Events while a bundle ran: stops, releases, take-overs, each with its reason."""
 
 import collections
 import logging

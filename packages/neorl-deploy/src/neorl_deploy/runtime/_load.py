@@ -1,4 +1,4 @@
-"""From a directory to a runtime: verified, tried, tested, and restored or stopped."""
+"""Loading of a directory as a runtime: verified, tried, tested, and restored or stopped."""
 
 from __future__ import annotations
 

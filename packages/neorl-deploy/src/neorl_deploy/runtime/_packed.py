@@ -13,7 +13,7 @@ WORD = 4
 
 
 class Layout(NamedTuple):
-    """Where every array lies among the words.
+    """Position of every array among the words.
 
     Attributes:
         entries: Names, shapes and dtypes, in order.

@@ -1,4 +1,4 @@
-"""What a runtime remembers, as files: an emergency stop outlives the process that took it.
+"""State of a runtime as files: an emergency stop outlives the process that received it.
 
 Two files, because a new file costs milliseconds on a busy disk, and a control step has none to
 spare. The state itself is replaced in one piece whenever something happened: a stop, a release, a
@@ -44,7 +44,7 @@ class StateError(DeployError):
 
 
 class State(NamedTuple):
-    """What survives a process.
+    """State that survives a process.
 
     Attributes:
         bundle: Digest of the bundle that it belongs to.
@@ -64,7 +64,7 @@ class State(NamedTuple):
 
     @property
     def seconds_ago(self) -> float:
-        """How long ago it was written; infinite where the clock was set back since."""
+        """Age of the state; infinite if the clock has been set back since."""
         passed = time.time() - self.saved_at
         return passed if passed >= 0 else math.inf
 

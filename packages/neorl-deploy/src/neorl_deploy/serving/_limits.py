@@ -1,4 +1,4 @@
-"""What a server takes from whom: size, rate, and the token."""
+"""Limits of a server on requests: size, rate, and the token."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Bucket:
 
 
 def too_large(limits: ServingLimits) -> str:
-    """What a client is told whose request is too large."""
+    """Answer to a client whose request is too large."""
     return f"a request has at most {limits.largest} bytes"
 
 

@@ -1,4 +1,4 @@
-"""What a running loop answers: whether it turns, its metrics, its page (extra ``http``)."""
+"""HTTP interface of a running loop: whether it runs, its metrics, its page (extra ``http``)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
 
 def metadata(name: str, manifest: Manifest, digest: str, n_words: int) -> dict[str, Any]:
-    """What the protocol says of a model, and the channels with their units besides."""
+    """Metadata of a model in the protocol, and the channels with their units."""
     observed, width = len(manifest.obs), len(manifest.action)
     channels = {
         side: [{"name": c.name, "unit": c.unit, "low": c.low, "high": c.high} for c in entries]

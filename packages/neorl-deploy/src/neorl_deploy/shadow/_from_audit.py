@@ -1,4 +1,4 @@
-"""What a bundle proposed in shadow beside what was done, from the audit log of its loop."""
+"""Proposals of a bundle in shadow beside the actual actions, from the audit log of its loop."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ HDF5_MAGIC, ZIP_MAGIC = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
 
 @dataclasses.dataclass(frozen=True)
 class Log:
-    """What a replay needs of a log.
+    """Parts of a log that a replay needs.
 
     Attributes:
         source: Path of the file, as named.

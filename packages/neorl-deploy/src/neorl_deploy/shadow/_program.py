@@ -10,7 +10,7 @@ from neorl_deploy.runtime._trial import require_trial
 
 
 class Shadow(NamedTuple):
-    """What a bundle would have done, row by row.
+    """Actions that a bundle would have taken, row by row.
 
     Attributes:
         action: Proposed action, shape ``(row, act)``, physical units.

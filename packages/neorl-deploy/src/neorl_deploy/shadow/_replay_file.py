@@ -1,4 +1,4 @@
-"""Where the numbers of a replay may be written, so that nothing else is lost by it."""
+"""Checks where the numbers of a replay may be written without overwriting anything else."""
 
 import json
 import os

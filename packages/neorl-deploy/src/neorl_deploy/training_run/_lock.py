@@ -1,4 +1,4 @@
-"""Who is working on a run: asked of its lock, which ends with the process that holds it."""
+"""State of a run's lock, which ends with the process that holds it."""
 
 import os
 from pathlib import Path

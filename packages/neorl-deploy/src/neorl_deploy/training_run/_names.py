@@ -15,5 +15,5 @@ RUNNING, FAILED, FINISHED = "running", "failed", "finished"
 
 
 def artefact_of(policy: str) -> str:
-    """Where in a run the artefact of a policy lies, for example of ``"iql-0"``."""
+    """Path of a policy's artefact in a run, for example of ``"iql-0"``."""
     return f"{POLICIES}/{policy}{ARTEFACT_SUFFIX}"

@@ -74,7 +74,7 @@ def log_of(bundle: Path) -> Path:
 
 
 def log_of_run(run: Path) -> Path | None:
-    """Where the log of a run is, or was; ``None`` if it names none or is no run.
+    """Path of the log of a run, even if it is gone; ``None`` if it names none or is no run.
 
     Args:
         run: The run directory.

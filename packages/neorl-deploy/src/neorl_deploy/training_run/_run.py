@@ -59,7 +59,7 @@ class Run:
 
     @property
     def answer(self) -> str:
-        """What the verdict says of the policy to export."""
+        """The verdict's answer for the policy to export."""
         return self.verdict["answer"]
 
     def policy(self, name: str) -> Path:

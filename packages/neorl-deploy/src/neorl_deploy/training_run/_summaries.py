@@ -1,4 +1,4 @@
-"""What a manifest repeats of the larger documents of a run."""
+"""Summaries of a run's larger documents in a manifest."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ SUMMARISED = ("environment", "reason", "reward_unit", "level", "n_starts", "cand
 
 
 def evaluation_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """What a manifest repeats of ``evaluation.json``: candidate, reference and log, with intervals.
+    """Summary of ``evaluation.json``: candidate, reference and log, with intervals.
 
     Args:
         evaluation: The complete document; one of an unknown layout loses its long lists.
