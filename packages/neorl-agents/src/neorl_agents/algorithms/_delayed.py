@@ -23,7 +23,7 @@ def smoothed_action(
     """``clip(actor(obs) + e, -1, 1)``, ``e = clip(noise_std N(0, 1), -noise_clip, noise_clip)``.
 
     Args:
-        learner: With the fields ``noise_std`` and ``noise_clip``.
+        learner: A learner with the fields ``noise_std`` and ``noise_clip``.
         actor: Network whose last layer is a tanh.
         obs: Standardised observations.
         key: Random key of the noise.
@@ -44,7 +44,7 @@ def delayed_critic_steps(
     """``policy_delay`` gradient steps of the critics; actor and targets stay as they are.
 
     Args:
-        learner: With the field ``policy_delay``.
+        learner: A learner with the field ``policy_delay``.
         state: State before the steps.
         rows: Leading axes ``(policy_delay, batch_size)``.
         targets: What the critics regress on.

@@ -87,19 +87,19 @@ class MPC:
     of the actions.
 
     Attributes:
-        effort: As in :class:`LQG`.
-        move: As in :class:`LQG`.
+        effort: See :class:`LQG`.
+        move: See :class:`LQG`.
         price: Cost of the square of a violated output limit, where the square of a controlled
             error costs one.
         horizon: Periods to plan beyond the longest dead time.
         steps: Steps of the solver; 25 solve to the precision of float32.
         tolerance: A solution with an error above this is flagged as not converged.
-        disturbance: As in :class:`LQG`.
-        noise: As in :class:`LQG`.
-        method: As in :class:`LQG`.
-        orders: As in :class:`LQG`.
-        longest_delay: As in :class:`LQG`.
-        rows: As in :class:`LQG`.
+        disturbance: See :class:`LQG`.
+        noise: See :class:`LQG`.
+        method: See :class:`LQG`.
+        orders: See :class:`LQG`.
+        longest_delay: See :class:`LQG`.
+        rows: See :class:`LQG`.
     """
 
     effort: float = 0.01

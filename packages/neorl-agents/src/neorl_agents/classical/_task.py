@@ -38,7 +38,7 @@ class Task:
     """The loops of a plant, one for each controlled variable.
 
     Attributes:
-        loops: At least one; neither a controlled nor a manipulated variable appears twice.
+        loops: One or more loops; no controlled or manipulated variable appears twice.
         measured: Further observation channels that tell the state of the plant, such as
             velocities; models and observers use them.
     """

@@ -16,7 +16,7 @@ class LinearQuadraticPolicy(eqx.Module):
     Attributes:
         estimator: The observer.
         target: The steady state of the set-points under the estimated disturbances.
-        gain: Of the state with the inputs on their way, scaled, shape ``(act, state)``.
+        gain: Gain on the state and the inputs in transit, scaled, shape ``(act, state)``.
         low: Lower ends of the actions, physical units, shape ``(act,)``.
         high: Upper ends.
         rate: Largest speeds, units per second; may be infinite.
@@ -44,7 +44,7 @@ class LinearQuadraticPolicy(eqx.Module):
         """One step.
 
         Args:
-            carry: From :meth:`initial_carry`, the last step or :meth:`sent`.
+            carry: Carry from :meth:`initial_carry`, the last step or :meth:`sent`.
             obs: One observation in physical units.
             key: Ignored.
 

@@ -32,7 +32,7 @@ class Plan(eqx.Module):
     Attributes:
         program: Its fixed part; the variables are the inputs less those of the target, in the
             order of the periods.
-        gradient: From the state less that of the target, shape ``(n, state)``.
+        gradient: Gradient with respect to the state minus the target state, shape ``(n, state)``.
         base: Limits where all that follows is zero, shape ``(limit,)``.
         error: What the state less that of the target takes from them, shape ``(limit, state)``.
         state: What the target's state takes, shape ``(limit, state)``.
@@ -93,7 +93,7 @@ class PredictivePolicy(eqx.Module):
         """One step.
 
         Args:
-            carry: From :meth:`initial_carry`, the last step or :meth:`sent`.
+            carry: Carry from :meth:`initial_carry`, the last step or :meth:`sent`.
             obs: One observation in physical units.
             key: Ignored.
 

@@ -16,7 +16,7 @@ class Solution(NamedTuple):
 
     Attributes:
         x: Shape ``(n,)``; NaN where the program is not finite.
-        multipliers: Of the limits, not negative, shape ``(limit,)``.
+        multipliers: Multipliers of the limits, not negative, shape ``(limit,)``.
         error: The largest of: slope of the Lagrangian and violation, each over the size of its
             terms, and the mean product of multiplier and slack; NaN where it is not finite.
     """

@@ -76,7 +76,7 @@ class SmithPredictor(eqx.Module):
         """One step of the model and of the controller.
 
         Args:
-            carry: From :meth:`initial_carry`, the last step or :meth:`sent`.
+            carry: Carry from :meth:`initial_carry`, the last step or :meth:`sent`.
             obs: One observation in physical units.
             key: Ignored.
 

@@ -74,7 +74,7 @@ class HorizonTables(NamedTuple):
     Attributes:
         rows: All rows that count.
         ahead: Numbers of the rows ahead of a violation, limit after limit.
-        start: Where those of each limit begin in ``ahead``, shape ``(limit,)``.
+        start: First entry of each limit in ``ahead``, shape ``(limit,)``.
         count: How many they are, shape ``(limit,)``; without a limit all draws are uniform.
     """
 

@@ -41,7 +41,7 @@ class Trainer(Protocol):
             learner: Learner with plain numbers.
             spec: Channels and limits.
             rows: A log in order, host arrays; masked rows do not count.
-            statistics: Of the rows that count.
+            statistics: Statistics of the unmasked rows.
             updates: Calls of ``update``.
             key: Decides the first weights and the draws.
         """

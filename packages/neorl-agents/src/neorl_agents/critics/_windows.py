@@ -20,7 +20,7 @@ def window_sums(columns: Columns, values: np.ndarray, horizon: int, discount: fl
         columns: The log.
         values: One row a step, shape ``(row, channel)``.
         horizon: Steps of the window, the row's own first.
-        discount: In [0, 1].
+        discount: Discount in [0, 1].
 
     Returns:
         Sums, same shape; what a piece lacks counts as zero.

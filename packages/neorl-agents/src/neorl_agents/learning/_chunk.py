@@ -33,7 +33,7 @@ def begin_training(
 
     Args:
         learner: Learner with array leaves (``neorl_core.as_arrays``).
-        source: Where its batches come from.
+        source: Source of its batches.
         state: State of ``learner.init``, or of an earlier training.
         tables: What the source draws from, on the device.
         key: Key of the run's chunks.
@@ -60,8 +60,8 @@ def train_chunk(
 
     Args:
         learner: Learner with array leaves (``neorl_core.as_arrays``).
-        source: Where its batches come from.
-        training: From :func:`begin_training` or the last chunk; its buffers are given away.
+        source: Source of its batches.
+        training: Result of :func:`begin_training` or the last chunk; its buffers are given away.
         tables: What the source draws from, on the device.
         first: Number of the first update, counted in calls of ``update``.
         key: Key of the run's chunks.

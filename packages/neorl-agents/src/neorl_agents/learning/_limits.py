@@ -72,7 +72,7 @@ def require_limits_in_log(name: str, spec: Spec, rows: Transition) -> None:
     """Refuses a log from which nothing can be learned about its limits.
 
     Args:
-        name: Of the learner, for messages.
+        name: Name of the learner, for messages.
         spec: Channels with the cost limits of the run.
         rows: The training split, host arrays.
 
@@ -137,7 +137,7 @@ def counted_costs(
 
     Args:
         preparation: Maps of the learner's state, with the limits and what they bound.
-        cost: In the units of the networks.
+        cost: Costs in the units of the networks.
 
     Returns:
         The cost of a channel per episode as it is; 1 for a step above its limit per step, else 0.

@@ -41,7 +41,7 @@ def regression_weights(
         learner: With the fields ``inverse_temperature``, ``max_weight`` and ``advantage_scale``:
             ``"std"`` divides the advantage by its deviation in the batch first, ``"fixed"`` does
             not.
-        advantage: Of the logged actions, in the unit of the critics.
+        advantage: Advantage of the logged actions, in the unit of the critics.
         mask: Rows that count.
     """
     if learner.advantage_scale == "std":
@@ -75,10 +75,10 @@ def regress_actor(
     """One gradient step of ``"actor"`` towards the logged actions, weighted by their advantage.
 
     Args:
-        learner: With the fields of :func:`regression_weights`.
+        learner: A learner with the fields of :func:`regression_weights`.
         state: State before the step.
         rows: One batch.
-        advantage: Of the logged actions, in the unit of the critics; without gradient.
+        advantage: Advantage of logged actions in the critics' unit; without gradient.
         log_std_range: Least and greatest log-deviation of the actor.
         rate: Learning rate, where it is not that of the learner's ``rates``.
 

@@ -18,10 +18,10 @@ class TrainingKeys(NamedTuple):
     """The keys of one training, each for one purpose.
 
     Attributes:
-        batches: Of the rows of every batch.
-        updates: Of the randomness inside ``update``.
-        source: Of what the source makes.
-        begin: Of its memory before the first update.
+        batches: Key of the choice of rows of every batch.
+        updates: Key of the randomness inside ``update``.
+        source: Key of the source's own randomness.
+        begin: Key of the source's memory before the first update.
     """
 
     batches: PRNGKeyArray
@@ -82,7 +82,7 @@ class Source(Protocol):
             learner: Learner with array leaves.
             state: Its present state, whose policy may act.
             memory: The memory so far.
-            tables: As in :meth:`begin`.
+            tables: See :meth:`begin`.
             number: Number of the cycle.
             key: Key of the run's source.
         """
@@ -101,7 +101,7 @@ class Source(Protocol):
         Args:
             learner: Learner with array leaves.
             memory: The memory of their cycle.
-            tables: As in :meth:`begin`.
+            tables: See :meth:`begin`.
             numbers: Numbers of the updates.
             key: Key of the run's batches.
         """

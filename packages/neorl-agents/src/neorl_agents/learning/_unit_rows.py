@@ -27,10 +27,10 @@ class UnitRows(NamedTuple):
     Attributes:
         obs: Standardised observations; where networks see a window, the windows laid flat.
         action: In [-1, 1], within ``1 - 1e-5`` of it.
-        reward: In the unit of the critics; over several steps, their discounted sum.
+        reward: Rewards in the unit of the critics; over several steps, their discounted sum.
         cost: Each cost in units of its own; limits are ``preparation.cost_limit``.
-        next_obs: As ``obs``, of the next step, or of the one that several steps lead to.
-        next_action: As ``action``; zero where an episode ends.
+        next_obs: Like ``obs``, of the next step, or of the last one of several steps.
+        next_action: Like ``action``; zero at the end of an episode.
         terminated: The plant ended the episode: no value follows.
         truncated: The record ended here; the plant went on.
         mask: Rows that count; ``None`` where all of them do.

@@ -284,7 +284,7 @@ class DynamicsModel(BaseLearner):
         Args:
             parameters: Those of the state of this learner.
             seen: What networks see of the observation, in units.
-            action: In [-1, 1].
+            action: Action in [-1, 1].
 
         Returns:
             Means and deviations, shape ``(ens, *batch, obs)``; zero for exogenous observations.
@@ -333,7 +333,7 @@ class DynamicsModel(BaseLearner):
                 ``vmap``.
             action: One action, physical units.
             key: Random key; consumed.
-            calibration: Of :meth:`calibrate`; all members predict without it.
+            calibration: Result of :meth:`calibrate`; all members predict without it.
             logged: Next observation of which the exogenous channels are taken, physical units;
                 they stay as they are where none is given.
         """

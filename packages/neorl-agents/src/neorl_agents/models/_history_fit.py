@@ -41,7 +41,7 @@ class HistoryModelSettings:
         updates: Gradient steps of each.
         batch_size: Rows of a gradient step.
         width: Units of each of two hidden layers.
-        learning_rate: Of Adam, decayed by a cosine.
+        learning_rate: Learning rate of Adam, decayed by a cosine.
         ridge: Weight of the squared coefficients of the linear part, in rows of standardised
             inputs.
         rows: Rows of the log that the linear part is fitted to, at most.

@@ -32,10 +32,10 @@ class Scales(NamedTuple):
     """Means and deviations of the log, physical units.
 
     Attributes:
-        obs: Of the observations, shape ``(2, obs)``.
-        action: Of the actions, shape ``(2, act)``.
-        change: Of the changes of the predicted channels, shape ``(2, predicted)``.
-        outcome: Of the reward and the costs, shape ``(2, 1 + cost)``.
+        obs: Scales of the observations, shape ``(2, obs)``.
+        action: Scales of the actions, shape ``(2, act)``.
+        change: Scales of the changes of the predicted channels, shape ``(2, predicted)``.
+        outcome: Scales of the reward and the costs, shape ``(2, 1 + cost)``.
         low: Least observation that a rollout may reach, shape ``(obs,)``.
         high: Largest.
         seen_low: The 0.1 % quantile of every observation of the log, shape ``(obs,)``.
@@ -88,7 +88,7 @@ class HistoryModel(eqx.Module):
     Attributes:
         dynamics: Changes of the predicted channels.
         outcome: Reward, costs and the log-odds of an end.
-        scales: Of the log it was fitted to.
+        scales: Scales of the log it was fitted to.
         spec: Channels; static.
         predicted: Indices of the predicted observations; static.
         history: Number of past steps; static.

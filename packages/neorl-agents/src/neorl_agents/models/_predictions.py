@@ -153,7 +153,7 @@ def likelihood_loss(
     """Minus the log-likelihood of what the linear part leaves, summed over members and targets.
 
     Args:
-        members: With the bounds of the log-variances.
+        members: Members, with the bounds of the log-variances.
         answers: Outputs of their networks: means, then log-variances where there are any.
         left: What the linear part leaves, over its deviation.
         counted: Weight of every target, zero or one.
@@ -186,7 +186,7 @@ def member_moments(
     """Means and deviations of all members, in units; arguments as above.
 
     Args:
-        members: With the bounds of the log-variances.
+        members: Members, with the bounds of the log-variances.
         answers: Outputs of their networks.
         base: What the linear part answers.
         size: The deviation of what it leaves.

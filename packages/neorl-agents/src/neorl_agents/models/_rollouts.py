@@ -82,7 +82,7 @@ class Pessimist(Protocol):
         Args:
             state: State of the learner.
             step: Predicted steps, any leading axes.
-            calibration: As in :class:`ModelMemory`.
+            calibration: See :class:`ModelMemory`.
         """
         ...
 

@@ -33,9 +33,9 @@ def squashed_parameters(
     """Mean and log-deviation of a tanh-Gaussian: the two halves of a network's outputs.
 
     Args:
-        network: With two outputs for every action channel and none but the identity behind them.
+        network: Network with two outputs for every action channel and no output activation.
         obs: One batch in scaled units.
-        log_std_range: Where the log-deviation is clipped to.
+        log_std_range: Range to which the log-deviation is clipped.
 
     Returns:
         Parameters of ``neorl_core.distributions.tanh_gaussian_sample`` and its relatives.

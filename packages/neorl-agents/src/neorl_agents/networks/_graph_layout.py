@@ -33,14 +33,14 @@ class GraphLayout(NamedTuple):
     Attributes:
         n_obs: Number of observation channels.
         n_action: Number of action channels.
-        node_columns: For every node the channel of each feature.
-        node_masks: For every node the channel that says whether it is there.
-        edge_columns: For every edge the channel of each feature.
-        edge_masks: For every edge the channel that says whether it is there.
+        node_columns: The channel of each feature, for every node.
+        node_masks: The channel that says whether a node is present, for every node.
+        edge_columns: The channel of each feature, for every edge.
+        edge_masks: The channel that says whether an edge is present, for every edge.
         senders: The node that each edge leaves.
         receivers: The node that each edge enters.
         shared: Channels of the whole plant, which every node is given.
-        node_actions: Of every action at a node: its number, the node, which of its kind it is.
+        node_actions: For every action at a node: its number, the node, its number within its kind.
         edge_actions: Likewise at an edge.
         other_actions: Numbers of the actions of the whole plant.
     """
@@ -117,7 +117,7 @@ def named_as_graph(spec: Spec, graph: tuple[str, ...]) -> Spec:
 
     Args:
         spec: Channels of the plant.
-        graph: As :func:`graph_layout` takes it; places without a channel change nothing.
+        graph: The argument of :func:`graph_layout`; places without a channel change nothing.
 
     Raises:
         InputError: If a declaration names no channel, or one is declared twice or has no place.

@@ -53,9 +53,9 @@ class GraphNetwork(eqx.Module):
     Attributes:
         layers: Message passing.
         skips: ``S`` of every layer.
-        node_head: Of actions at nodes; ``None`` without any.
-        edge_head: Of actions at edges; ``None`` without any.
-        pool_head: Of outputs for the whole graph; ``None`` without any.
+        node_head: Head for actions at nodes; ``None`` if there are none.
+        edge_head: Head for actions at edges; ``None`` if there are none.
+        pool_head: Head for outputs of the whole graph; ``None`` if there are none.
         layout: Which channel is what; static.
         kind: ``"gcn"`` or ``"gat"``; static.
         widths: Lengths of input, layers and output that it was made with; static.

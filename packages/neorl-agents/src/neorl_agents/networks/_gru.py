@@ -42,7 +42,7 @@ class GRU(eqx.Module):
 
         Args:
             x: Inputs, oldest first.
-            seen: Where it is false the hidden state stays as it is.
+            seen: Whether the step is known; if not, the hidden state stays as it is.
         """
         inputs = jnp.moveaxis(x @ self.weight, -2, 0)
         start = jnp.zeros((*x.shape[:-2], self.recurrent.shape[0]), x.dtype)

@@ -29,10 +29,10 @@ def mixture_parameters(
     """Log-weights, means in (-1, 1) and log-deviations of the components.
 
     Args:
-        network: With :func:`mixture_outputs` outputs and none but the identity behind them.
+        network: Network with :func:`mixture_outputs` outputs and no output activation.
         obs: One batch in scaled units.
         n_action: Number of action channels.
-        log_std_range: Where the log-deviation is clipped to.
+        log_std_range: Range to which the log-deviation is clipped.
 
     Returns:
         Parameters of ``neorl_core.distributions.gaussian_mixture_log_prob`` and its relatives.

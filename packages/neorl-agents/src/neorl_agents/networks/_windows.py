@@ -38,10 +38,10 @@ def step_features(
     """Network inputs of one step: ``[obs, action, obs_known, action_known]``.
 
     Args:
-        obs: In scaled units; may be anything where unknown.
-        action: In [-1, 1]; may be anything where unknown.
-        obs_known: Where it is false, the observation becomes zero, the mean of the log.
-        action_known: Where it is false, the action becomes zero, the middle of its range.
+        obs: Observation in scaled units; its value is ignored where unknown.
+        action: Action in [-1, 1]; its value is ignored where unknown.
+        obs_known: Whether the observation is known; if not, it becomes zero, the mean of the log.
+        action_known: Whether the action is known; if not, it becomes zero, the middle of its range.
 
     Returns:
         ``obs + act + 2`` numbers for each step.

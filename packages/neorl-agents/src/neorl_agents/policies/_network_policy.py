@@ -102,7 +102,7 @@ class SquashedGaussianPolicy(eqx.Module):
     Attributes:
         parameters: The network between its maps; the first half of its outputs are the means, the
             second half the log-deviations, one of each for every action channel.
-        log_std_range: Where the log-deviations are clipped to; static.
+        log_std_range: Range to which the log-deviations are clipped; static.
     """
 
     parameters: NetworkPolicy | HistoryPolicy

@@ -34,7 +34,7 @@ class ResidualPolicy(eqx.Module):
         base: The controller, in physical units.
         obs: Map from physical observations to what the network takes.
         action: Map from physical actions to [-1, 1].
-        network: From observation and the controller's action to one number for each action.
+        network: Network from observation and the controller's action to one number per action.
         authority: Largest addition to each action, physical units, shape ``(act,)``.
         low: Lower ends of the action channels in physical units, shape ``(act,)``.
         high: Upper ends, shape ``(act,)``.

@@ -43,7 +43,7 @@ def received(
 
     Args:
         scale: Map from physical actions to [-1, 1].
-        action: In physical units; NaN where it is not known.
+        action: Action in physical units; NaN if unknown.
         seen: Whether the observation that it answers is known.
     """
     known = seen & jnp.all(jnp.isfinite(action))

@@ -79,7 +79,7 @@ class Prediction:
     """Predicted results of one policy, beside the incumbent on the same episodes.
 
     Attributes:
-        name: Of the policy.
+        name: Name of the policy.
         returns: Mean return in the model.
         gain: Mean paired difference of returns over episodes and networks.
         low: ``gain`` less the standard errors between episodes and the deviation between networks.

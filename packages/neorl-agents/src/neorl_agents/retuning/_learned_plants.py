@@ -42,7 +42,7 @@ class PlantFacts:
         rates: Largest change of every action per second; empty for none.
         exogenous: Observations that the controller does not influence, such as weather, demand
             or set-points.
-        interlock: From observation and action to what the plant's interlocks leave of it.
+        interlock: Function of observation and action; gives the action after the interlocks.
         objective: From observation, action, next observation and the action before to reward and
             costs, NaN for what is not declared.
     """
@@ -159,7 +159,7 @@ def learned_plants(
         spec: Channels, and the limits in force.
         seed: Decides the split and the fit.
         facts: What is declared of the plant.
-        settings: Of the model.
+        settings: Settings of the model.
         own: Whether each episode of the log was filled by what runs today; not known by default.
 
     Raises:

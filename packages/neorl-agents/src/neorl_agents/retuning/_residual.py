@@ -36,7 +36,7 @@ class ResidualSettings:
         episodes: Logged episodes that a step replays.
         members: Networks of the model that a step replays them in; the rest and the linear part
             judge the result.
-        learning_rate: Of Adam, falling to nothing along a cosine.
+        learning_rate: Learning rate of Adam, falling to nothing along a cosine.
         clip: Largest norm of a gradient.
         penalty: Weight of costs beyond ``budget`` of their limit.
         budget: Part of a limit that an episode may use before it is penalised.
@@ -84,8 +84,8 @@ def fit_residual(
         controller: Controller in physical units that ignores its key.
         limits: Cost limits.
         scale: Difference of returns that counts as one.
-        key: Of the first weights and of the draws of episodes.
-        settings: Of the training.
+        key: Key of the first weights and of the draws of episodes.
+        settings: Settings of the training.
 
     Returns:
         The policy. Before training the network adds nothing. A step whose gradient is not finite

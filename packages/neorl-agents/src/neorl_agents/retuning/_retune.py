@@ -78,10 +78,10 @@ def retune(
     taken. Where none may, the incumbent stays.
 
     Args:
-        plants: From :func:`learned_plants`.
+        plants: Result of :func:`learned_plants`.
         incumbent: Controller that runs today; it declares tunable numbers.
-        seed: Of the search.
-        settings: Of the search and of the choice.
+        seed: Seed of the search.
+        settings: Settings of the search and of the choice.
 
     Returns:
         The controller, what changed, and the predictions.
@@ -147,10 +147,10 @@ def refine(
     episodes.
 
     Args:
-        plants: From :func:`learned_plants`.
+        plants: Result of :func:`learned_plants`.
         controller: What the network is put on; it ignores its key.
-        seed: Of the first weights and of the draws.
-        settings: Of the training and of the choice.
+        seed: Seed of the first weights and of the draws.
+        settings: Settings of the training and of the choice.
 
     Returns:
         The policy, its authority, and the predictions.
@@ -184,7 +184,7 @@ def select(
     """The policy of a pool to take, judged without the plant.
 
     Args:
-        plants: From :func:`learned_plants`.
+        plants: Result of :func:`learned_plants`.
         policies: The pool by name, the incumbent among them.
         incumbent: Name of the one that runs today.
         rule: When another may be preferred.

@@ -63,7 +63,7 @@ class Limits(NamedTuple):
     """The cost limits of a plant as arrays.
 
     Attributes:
-        limit: In the unit of each cost, shape ``(cost,)``.
+        limit: Limits in the unit of each cost, shape ``(cost,)``.
         of_step: Whether a limit bounds every step.
         typical: Typical size of a cost above zero in the log: the unit of a limit of zero.
     """
@@ -77,7 +77,7 @@ class Searched(NamedTuple):
     """Result of a search.
 
     Attributes:
-        changes: In steps of the tunable numbers.
+        changes: Changes in steps of the tunable numbers.
         scores: Best score of every generation.
     """
 
@@ -147,8 +147,8 @@ def search(
         episodes: Numbers of the episodes of the plant that may be used.
         limits: Cost limits.
         scale: Difference of returns that counts as one: the spread between modes of the log.
-        seed: Of the draws of candidates and of episodes.
-        settings: Of the search.
+        seed: Seed of the draws of candidates and of episodes.
+        settings: Settings of the search.
 
     Returns:
         The changes at the centre of the last generation.

@@ -118,7 +118,7 @@ def truncated_geometric(
     Args:
         u: Uniform in [0, 1).
         most: Largest number, not negative.
-        discount: In (0, 1].
+        discount: Discount in (0, 1].
 
     Returns:
         One number for each ``u``.

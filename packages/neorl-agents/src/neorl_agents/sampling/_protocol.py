@@ -73,7 +73,7 @@ class Sampler(Protocol):
         """The batch of one update; traced.
 
         Args:
-            tables: From :meth:`tables`, on the device.
+            tables: Result of :meth:`tables`, on the device.
             number: Number of the update.
             key: Key of the run: a draw is a function of ``(key, number)`` alone.
             shape: ``(batches_per_update, batch_size)``.

@@ -50,7 +50,7 @@ def history_step(
     """Takes in one value: a step for ``scan``.
 
     Args:
-        window: So far.
+        window: The window so far.
         value: Value of this step.
         first: Whether this step is the first of an episode; all before it is then forgotten.
 
@@ -117,7 +117,7 @@ def delay_step(
     """Puts one value in and takes one out: a step for ``scan``.
 
     Args:
-        line: So far.
+        line: The delay line so far.
         value: Value of this step.
         first: Whether this step is the first of an episode; the line is then filled anew.
 

@@ -21,7 +21,7 @@ def diagonal_gaussian_log_prob(
     ``sum_i -(x_i - mean_i)^2 / (2 s_i^2) - log s_i - log(2 pi) / 2`` with ``s = exp(log_std)``.
 
     Args:
-        x: Where, last axis the channels.
+        x: Point of evaluation; the last axis is the channels.
         mean: Same shape.
         log_std: Logarithms of the standard deviations; broadcasts against ``x``.
 

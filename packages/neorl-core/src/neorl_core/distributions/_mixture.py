@@ -21,7 +21,7 @@ def gaussian_mixture_log_prob(
     """Log-density of a mixture of Gaussians: ``log sum_k w_k N(x; mean_k, exp(log_std_k))``.
 
     Args:
-        x: Where, last axis the channels.
+        x: Point of evaluation; the last axis is the channels.
         logits: Unnormalised log-weights ``log w`` along the last axis; minus infinity is a
             component that is not there.
         mean: One mean for each component.

@@ -69,7 +69,7 @@ def tanh_gaussian_latent_log_prob(
     ``2 (log 2 - |u| - log(1 + exp(-2 |u|)))``.
 
     Args:
-        latent: Where, before the squashing.
+        latent: Point of evaluation, before the squashing.
         mean: Same shape.
         log_std: Broadcasts against ``mean``.
 

@@ -51,7 +51,7 @@ def truncated_normal_log_prob(
     is finite at the bounds.
 
     Args:
-        x: Where, last axis the channels; NaN from a point outside the box.
+        x: Point of evaluation, last axis the channels; a point outside the box gives NaN.
         mean: Mean before the cut, same shape; may lie outside the box.
         log_std: Logarithms of the standard deviations before the cut; broadcasts against ``mean``.
         low: Lower end; broadcasts against ``mean``.

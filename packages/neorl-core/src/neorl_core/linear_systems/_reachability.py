@@ -93,7 +93,7 @@ def observable(
     Args:
         a: ``A`` of ``x_{k+1} = A x_k``.
         c: ``C`` of ``y_k = C x_k``.
-        tolerance: As for :func:`controllable`.
+        tolerance: See :func:`controllable`.
 
     Returns:
         True or false, as :func:`controllable`.
@@ -125,7 +125,7 @@ def stabilisable(
     Args:
         a: ``A`` of ``x_{k+1} = A x_k + B u_k``.
         b: ``B``.
-        tolerance: As for :func:`controllable`.
+        tolerance: See :func:`controllable`.
 
     Returns:
         True or false, as :func:`controllable`; a mode at the unit circle does not decay.
@@ -160,7 +160,7 @@ def detectable(
     Args:
         a: ``A`` of ``x_{k+1} = A x_k``.
         c: ``C`` of ``y_k = C x_k``.
-        tolerance: As for :func:`controllable`.
+        tolerance: See :func:`controllable`.
 
     Returns:
         True or false, as :func:`stabilisable`.

@@ -55,7 +55,7 @@ def lq_regulator(
         modes and modes that are hardly reached.
 
     Raises:
-        ValueError: As :func:`discrete_riccati`.
+        ValueError: See :func:`discrete_riccati`.
 
     Example:
         >>> import jax.numpy as jnp

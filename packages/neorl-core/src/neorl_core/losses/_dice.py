@@ -94,7 +94,7 @@ def opti_dice_loss(
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
         divergence_weight: The ``alpha`` of the paper, in units of reward, positive; NaN results
             under ``jit`` where it is not.
-        divergence: As in :func:`f_divergence`; static.
+        divergence: See :func:`f_divergence`; static.
 
     Returns:
         The loss of every row.
@@ -137,7 +137,7 @@ def opti_dice_weights(
             :func:`opti_dice_loss` has been minimised.
         divergence_weight: The ``alpha`` of the paper, in units of reward, positive; NaN results
             under ``jit`` where it is not.
-        divergence: As in :func:`f_divergence`; static.
+        divergence: See :func:`f_divergence`; static.
 
     Returns:
         The weights, same shape, without gradient; they are not normalised.

@@ -97,7 +97,7 @@ def pdis_return(
         where its discounted reward is zero.
 
     Raises:
-        ValueError: As :func:`tis_return`.
+        ValueError: See :func:`tis_return`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -158,7 +158,7 @@ def wpdis(
         The estimate; NaN if at some step every weight is zero.
 
     Raises:
-        ValueError: As :func:`wis`.
+        ValueError: See :func:`wis`.
 
     Example:
         >>> import jax.numpy as jnp

@@ -78,7 +78,7 @@ def segment_td_lambda_returns(
         The returns, one per row.
 
     Raises:
-        ValueError: As :func:`td_lambda_returns`.
+        ValueError: See :func:`td_lambda_returns`.
     """
     dtype = jnp.result_type(floats(reward), floats(next_value))
     reward, next_value, terminated, ends, factor, trace = _checked(
@@ -162,7 +162,7 @@ def segment_generalised_advantages(
         The advantages, one per row.
 
     Raises:
-        ValueError: As :func:`generalised_advantages`.
+        ValueError: See :func:`generalised_advantages`.
     """
     require_series(reward=reward, value=value)
     dtype = jnp.result_type(floats(reward), floats(value), floats(next_value))

@@ -78,7 +78,7 @@ def segment_n_step_returns(
         The returns, one per row.
 
     Raises:
-        ValueError: As :func:`n_step_returns`.
+        ValueError: See :func:`n_step_returns`.
     """
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
     discount = checked_probability("discount", discount, closed=True)

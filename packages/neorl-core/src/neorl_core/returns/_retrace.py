@@ -106,7 +106,7 @@ def segment_retrace_returns(
         The targets, one per row.
 
     Raises:
-        ValueError: As :func:`retrace_returns`.
+        ValueError: See :func:`retrace_returns`.
     """
     require_series(
         reward=reward,

@@ -135,7 +135,7 @@ def segment_v_trace(
         Targets and advantages, one per row.
 
     Raises:
-        ValueError: As :func:`v_trace`.
+        ValueError: See :func:`v_trace`.
     """
     require_series(
         reward=reward,

@@ -100,7 +100,7 @@ def update_moments(
     ``mean += (x - mean) / count``, ``m2 += (x - old mean) (x - new mean)``.
 
     Args:
-        moments: So far.
+        moments: The moments so far.
         sample: One sample, of the shape of the mean.
         mask: Row mask; where false, nothing changes.
 

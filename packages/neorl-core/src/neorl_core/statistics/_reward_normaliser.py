@@ -76,7 +76,7 @@ def normalise_reward(
     episode's end, behind which ``R`` begins at zero all the same. Other environments go on.
 
     Args:
-        normaliser: So far; :func:`reward_normaliser` at first.
+        normaliser: The state so far; :func:`reward_normaliser` at first.
         reward: Rewards of this step; NaN where one is missing.
         ended: Whether the episode ends with this step, terminated or truncated; same shape.
         discount: Discount factor in [0, 1]; NaN under ``jit`` where it is outside.

@@ -143,8 +143,8 @@ def eager_agrees(
     Args:
         fn: A function of one sample.
         *rows: As for :func:`everywhere`.
-        rtol: As for :func:`everywhere`.
-        atol: As for :func:`everywhere`.
+        rtol: See :func:`everywhere`.
+        atol: See :func:`everywhere`.
         **options: As for :func:`everywhere`.
 
     Raises:

@@ -24,7 +24,7 @@ def verify_audit(folder: Path, bundle: Path | None, head: str | None) -> int:
     """Checks a log and prints what was shown.
 
     Args:
-        folder: Where it lies.
+        folder: Folder of the log.
         bundle: The bundle whose decisions are made again; ``None`` for none.
         head: Hash of a record that must be in it.
 

@@ -19,7 +19,7 @@ class AuditLog:
     """Appends records to a chain; one writer at a time (a loop holds its folder by a lock).
 
     Args:
-        folder: Where the files lie; made where it is missing.
+        folder: Folder of the files; made if it is missing.
         opening: What the first record of every file says besides, such as the digest of the bundle.
         largest: Bytes after which a new file begins.
         files: Files to keep; older ones are removed, and a record says so. ``None`` keeps all.

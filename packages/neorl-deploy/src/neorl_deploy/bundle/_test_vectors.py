@@ -131,7 +131,7 @@ def relative_rounding(action: Sequence[ChannelEntry], rounding: np.ndarray | flo
 
     Args:
         action: Manipulated channels.
-        rounding: As stored, in the units of the channels, shape ``(vector, act)``.
+        rounding: Stored rounding in the units of the channels, shape ``(vector, act)``.
 
     Returns:
         Numbers between 0 and 1e-4; 0 where the stored one is NaN or negative.

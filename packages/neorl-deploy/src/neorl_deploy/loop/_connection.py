@@ -58,7 +58,7 @@ def require_address(
     """The parts of an address; one of another machine only where somebody has secured the way.
 
     Args:
-        address: As the tag map has it.
+        address: Address in the tag map.
         example: An address of the same scheme, for the message.
         trusted: Whether the way to another machine is secured, or known not to be.
         advice: What to do about another machine, beside ``insecure = true``.

@@ -36,7 +36,7 @@ class ControlLoop:
         runtime: A loaded bundle.
         tags: The tag map of that bundle.
         plant: The connection.
-        clock: Where the time comes from.
+        clock: Source of the time.
         start: Mode to begin with, manual or shadow.
         trial: Whether the loop may be closed with a policy that is only "worth a trial".
         record: Called with every cycle before anything of it is written to the plant; where it
@@ -89,7 +89,7 @@ class ControlLoop:
 
         Args:
             target: Manual, shadow, advisory or closed loop.
-            by: Who asks, and why; it is recorded.
+            by: Name of the person, and the reason; both are recorded.
             release: Whether that releases an emergency stop and a latch, as a person's asking does.
 
         Raises:
@@ -104,7 +104,7 @@ class ControlLoop:
         """Emergency stop: in the closed loop, the fallback acts from the next step on.
 
         Args:
-            by: Who presses it, and why; it is recorded.
+            by: Name of the person, and the reason; both are recorded.
         """
         self._orders.append((None, by.strip() or "no reason given", False))
 

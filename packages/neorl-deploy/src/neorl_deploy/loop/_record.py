@@ -22,10 +22,10 @@ def audit_log(
     """The audit log of a loop, gone on with or begun.
 
     Args:
-        folder: Where it lies.
+        folder: Folder of the log.
         bundle: The bundle that decides.
         form: The form in which it does: another one may round otherwise.
-        settings: As of :class:`~neorl_deploy.audit.AuditLog`: ``largest``, ``files``.
+        settings: Settings of :class:`~neorl_deploy.audit.AuditLog`: ``largest``, ``files``.
     """
 
     def opening() -> dict[str, Any]:

@@ -111,7 +111,7 @@ class Rollout:
         log: The audit log of the loop; ``None`` to begin anew with every process.
 
     Attributes:
-        stage: Where it stands.
+        stage: Present stage.
         why: Why it stands there, in words.
         policy: Counts of the policy's turns.
         today: Counts of the turns, and of the shadow, of what runs today.
@@ -140,7 +140,7 @@ class Rollout:
         """A person begins it, shadow first, or lets it go on where it was interrupted.
 
         Args:
-            by: Who, and why; it is recorded.
+            by: Name of the person, and the reason; both are recorded.
         """
         if self.stage is Stage.INTERRUPTED:
             self._go_on(by)
@@ -155,7 +155,7 @@ class Rollout:
         """A person gives the policy the full authority, once its turns are over.
 
         Args:
-            by: Who, and why; it is recorded.
+            by: Name of the person, and the reason; both are recorded.
 
         Raises:
             ValueError: If the turns are not over.

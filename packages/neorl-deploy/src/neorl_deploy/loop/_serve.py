@@ -45,7 +45,7 @@ def serve(
 
     Args:
         loop: The loop.
-        clock: Where the time comes from.
+        clock: Source of the time.
         steps: Steps to run; ``None`` for no end.
         ended: Asked before every step whether to end.
         before: Called before every step, such as to take orders.
@@ -131,7 +131,7 @@ def order(folder: Path, mode: str, by: str) -> None:
         mode: ``"manual"``, ``"shadow"``, ``"advisory"``, ``"closed-loop"`` or ``"stop"``. A loop
             with a roll-out also takes ``"rollout"`` (begin it) and ``"full"`` (give full
             authority).
-        by: Who asks, and why.
+        by: Name of the person, and the reason.
 
     Raises:
         DeployError: If no loop has run in the folder, ``mode`` is not one of these words, or

@@ -21,7 +21,7 @@ class Event(NamedTuple):
         step: Number of decisions before it.
         what: ``"emergency stop"``, ``"release"``, ``"reset"``, ``"restart"``,
             ``"fallback acts"`` or ``"policy acts"``.
-        reason: Who or what caused it, in words; names of flags and monitors.
+        reason: Its cause in words: a person, or names of flags and monitors.
     """
 
     step: int

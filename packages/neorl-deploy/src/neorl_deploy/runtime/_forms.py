@@ -25,7 +25,7 @@ class Form(NamedTuple):
     Attributes:
         step: ``(words, obs, last_sent) -> words``, of which those of the carry matter going in.
         initial: Words of a fresh episode, as ``step`` takes them.
-        layout: Where every array lies among the words.
+        layout: Position of every array among the words.
         n_carry_words: Words that hold the carry.
         place: Words of the host as ``step`` takes them without compiling anew.
     """

@@ -90,7 +90,7 @@ class Runtime:
         """Emergency stop: the fallback acts from the next step on, until :meth:`release`.
 
         Args:
-            reason: Who pressed it and why; it is kept and logged.
+            reason: Name of the person, and the reason; both are kept and logged.
 
         Raises:
             ValueError: If no reason is given; the stop acts nevertheless.
@@ -105,7 +105,7 @@ class Runtime:
         """Lets the policy act again after a latch or a stop, once all is well.
 
         Args:
-            reason: Who decided that and why; it is kept and logged.
+            reason: Name of the person, and the reason; both are kept and logged.
 
         Raises:
             ValueError: If no reason is given.
@@ -142,7 +142,7 @@ class Runtime:
         """Takes up what a runtime of this bundle remembered, to decide again what it decided.
 
         Args:
-            words: As :attr:`words` gave them.
+            words: Value of :attr:`words`.
 
         Raises:
             ValueError: If there are more or fewer than this bundle has.

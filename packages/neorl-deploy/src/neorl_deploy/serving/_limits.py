@@ -95,7 +95,7 @@ def refusal(
     """Status and reason of a request that is turned away, before anything of it is read.
 
     Args:
-        request: As the framework has it.
+        request: The framework's request.
         limits: Token, size and rate.
         bucket: What is left of the rate.
         free: Paths that need no token and count for no rate.

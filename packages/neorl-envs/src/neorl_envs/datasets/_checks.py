@@ -66,9 +66,9 @@ def check_finite(
 
     Args:
         source: Named in the messages.
-        name: Of the column.
+        name: Name of the column.
         column: Numbers.
-        missing: Where NaN is legal: a flag a row, or one for all rows; nowhere by default.
+        missing: Whether NaN is legal: a flag for each row, or one for all rows; illegal by default.
 
     Raises:
         DatasetError: Naming row, channel and value.

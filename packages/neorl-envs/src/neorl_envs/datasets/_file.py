@@ -159,7 +159,7 @@ def map_checked(path: Path) -> Dataset:
     Columns that cannot be mapped, since they are chunked, are read into memory.
 
     Raises:
-        DatasetError: As :func:`neorl_envs.read_dataset`.
+        DatasetError: See :func:`neorl_envs.read_dataset`.
     """
     with opened(path) as file:
         contiguous = all(
@@ -184,7 +184,7 @@ def map_checked_rows(path: Path) -> np.ndarray:
     """The mask of a dataset file that can be mapped and whose columns fit together, as a copy.
 
     Raises:
-        DatasetError: As :func:`neorl_envs.read_dataset` with ``memory_map``.
+        DatasetError: See :func:`neorl_envs.read_dataset` with ``memory_map``.
     """
     return np.array(map_unchecked(path).transitions.mask)
 

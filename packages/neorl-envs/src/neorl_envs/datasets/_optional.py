@@ -24,7 +24,7 @@ class Kind(NamedTuple):
         axis: ``"episode"`` or ``"row"``.
         width: ``"action"`` where it has a value a manipulated variable, ``"setpoint"`` where it
             has one a set point, else empty.
-        missing: Where NaN is legal: ``"masked"`` rows, ``"anywhere"``, ``"nowhere"``.
+        missing: Rows in which NaN is legal: ``"masked"``, ``"anywhere"`` or ``"nowhere"``.
     """
 
     code: str

@@ -23,7 +23,7 @@ def row_blocks(spans: Spans) -> Iterator[list[slice]]:
     """The rows of some episodes, as many at a time as are looked at in one go.
 
     Args:
-        spans: Of the episodes, in the order wanted.
+        spans: Spans of the episodes, in the desired order.
 
     Yields:
         Pieces of the log that make up one block, one after the other.
@@ -66,7 +66,7 @@ def episode_sums(
     """A sum for every episode, float64.
 
     Args:
-        spans: Of the episodes; none is empty.
+        spans: Spans of the episodes; none is empty.
         rows: Numbers of the rows of a block.
     """
     starts, stops = spans

@@ -170,7 +170,7 @@ def write_shard(path: Path, number: int, part: Dataset) -> Shard:
 
     Args:
         path: Place of the manifest.
-        number: Of the file, from 0.
+        number: Number of the file, from 0.
         part: Its rows.
     """
     name = path.name.removesuffix(".json").removesuffix(".shards")

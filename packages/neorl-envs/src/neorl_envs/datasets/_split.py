@@ -45,7 +45,7 @@ def split_indices(
         key: Decides which.
 
     Raises:
-        ValueError: As :func:`split_episodes`.
+        ValueError: See :func:`split_episodes`.
     """
     if not 0 < fraction < 1:
         raise ValueError(f"fraction must be between 0 and 1, got {fraction}")

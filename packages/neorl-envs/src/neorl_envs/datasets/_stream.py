@@ -44,7 +44,7 @@ class BatchStream:
         batch_size: Rows of a batch.
         seed: Decides every order.
         used: Rows that take part, ascending within blocks: flag of every row of the log.
-        files: Where the rows lie, in their order.
+        files: Files of the rows, in their order.
         shapes: Trailing shape of each field.
         block_rows: Rows of a block.
         buffer_blocks: Blocks that are shuffled together.
@@ -108,8 +108,8 @@ class BatchStream:
         Together, the readers hold as many rows in memory as this one.
 
         Args:
-            number: Of the reader, from 0.
-            count: Of all readers.
+            number: Number of the reader, from 0.
+            count: Number of all readers.
         """
         if count == 1:
             return self

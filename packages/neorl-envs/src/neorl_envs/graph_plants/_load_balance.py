@@ -213,10 +213,10 @@ class LoadBalance(eqx.Module, PlantDefaults):
 
         Args:
             params: Topology of the episode.
-            state: Before the step.
+            state: State before the step.
             action: One number for each directed link, shape ``(act,)``; the first of the largest
                 counts.
-            noise: From :meth:`sample_noise`.
+            noise: Result of :meth:`sample_noise`.
 
         Returns:
             The state after the step and what the network answered.

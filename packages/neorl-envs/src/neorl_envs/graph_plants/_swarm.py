@@ -35,7 +35,7 @@ class Air(NamedTuple):
     Attributes:
         spring: Pull of a link for a metre of stretch, 1/s^2.
         damper: The same for a difference in speed, 1/s.
-        drag: Of the air, 1/s.
+        drag: Drag of the air, 1/s.
         wind_sd: Deviation of the wind's force at each robot, m/s^2.
         wind_memory: Time constant of that, s.
     """
@@ -193,9 +193,9 @@ class RobotSwarm(eqx.Module, PlantDefaults):
 
         Args:
             params: Numbers of the episode.
-            state: Before the period.
+            state: State before the period.
             action: Thrust of every robot in x and y, shape ``(2 robot,)``.
-            noise: From :meth:`sample_noise`.
+            noise: Result of :meth:`sample_noise`.
 
         Raises:
             ValueError: If the action has another shape.

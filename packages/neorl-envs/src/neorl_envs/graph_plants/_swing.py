@@ -50,9 +50,9 @@ class Swing(NamedTuple):
     """The quantities that move within a period.
 
     Attributes:
-        angle: Of every bus, against the mean of all, rad.
+        angle: Angle of every bus, relative to the mean of all, rad.
         frequency: Deviation from nominal, Hz.
-        generation: Beyond the schedule.
+        generation: Generation beyond the schedule.
     """
 
     angle: Float[Array, " bus"]
@@ -65,7 +65,7 @@ class SwingState(NamedTuple):
 
     Attributes:
         swing: Angles, frequencies and generation.
-        load: Beyond the schedule, within 0.4.
+        load: Load beyond the schedule, within 0.4.
         command: Generation that was asked for last.
         time: Periods done.
     """
@@ -201,9 +201,9 @@ class SwingNetwork(eqx.Module, PlantDefaults):
 
         Args:
             params: Numbers of the grid.
-            state: Before the period.
+            state: State before the period.
             action: Generation of every bus, shape ``(bus,)``.
-            noise: From :meth:`sample_noise`.
+            noise: Result of :meth:`sample_noise`.
 
         Raises:
             ValueError: If the action has another shape.

@@ -181,9 +181,9 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
 
         Args:
             params: Demand of the episode.
-            state: Before the cycle.
+            state: State before the cycle.
             action: Green share of north and south at every junction, shape ``(junction,)``.
-            noise: From :meth:`sample_noise`.
+            noise: Result of :meth:`sample_noise`.
 
         Raises:
             ValueError: If the action has another shape.

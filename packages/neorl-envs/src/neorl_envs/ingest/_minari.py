@@ -206,7 +206,7 @@ def write_minari(
         folder: Made if it does not exist; its files are replaced.
         dataset: What to write. Costs, mask and optional columns of rows stand in ``infos``, the
             specification in the metadata, and :func:`neorl_envs.read_dataset` finds them again.
-        dataset_id: As Minari names its datasets.
+        dataset_id: Minari's identifier of the dataset.
 
     Returns:
         The folder.

@@ -42,7 +42,7 @@ def plant_log_from_dict(values: Mapping[str, Any], source: str) -> PlantLog:
     """The configuration out of plain values, as TOML gives them.
 
     Raises:
-        InputError: As :func:`read_plant_log`.
+        InputError: See :func:`read_plant_log`.
     """
     try:
         config = _BINDER.bound(PlantLog, values)

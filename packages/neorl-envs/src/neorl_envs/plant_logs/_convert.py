@@ -53,7 +53,7 @@ def convert_log(
 
     Args:
         config: The configuration, as :func:`read_plant_log` gives it.
-        folder: Where its files are looked for.
+        folder: Folder in which its files are searched.
         files: Paths or patterns in place of those of the configuration.
         source: Name of the configuration in messages.
         memory: Bytes for samples; more of them wait in the folder of temporary files.
@@ -96,20 +96,20 @@ def convert_file(
     that of :func:`convert_log`, bit for bit.
 
     Args:
-        config: As :func:`convert_log`.
+        config: See :func:`convert_log`.
         out: Place of the file, written completely or not at all.
-        folder: As :func:`convert_log`.
-        files: As :func:`convert_log`.
-        source: As :func:`convert_log`.
+        folder: See :func:`convert_log`.
+        files: See :func:`convert_log`.
+        source: See :func:`convert_log`.
         memory: Bytes for samples and rows.
-        say: As :func:`convert_log`.
+        say: See :func:`convert_log`.
 
     Returns:
         The path.
 
     Raises:
-        DatasetError: As :func:`convert_log`; nothing is written.
-        InputError: As :func:`convert_log`.
+        DatasetError: See :func:`convert_log`; nothing is written.
+        InputError: See :func:`convert_log`.
         OSError: If the disk refuses; nothing is left behind.
     """
     paths = _paths(files or config.log.files, Path(folder), source)

@@ -29,7 +29,7 @@ class DeclaredObjective:
 
     Attributes:
         outputs: The reward and every cost; ``None`` for what the columns do not give.
-        sources: Where the value of every name is found: the argument and the place in it.
+        sources: Source of the value of every name: the argument and the place in it.
     """
 
     outputs: tuple[Formula | None, ...]

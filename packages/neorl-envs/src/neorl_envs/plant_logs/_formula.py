@@ -47,7 +47,7 @@ def formula_of(tree: Any) -> Formula:
     """The formula of a tree of polars.
 
     Args:
-        tree: As :meth:`Expression.tree` gives it.
+        tree: Result of :meth:`Expression.tree`.
 
     Raises:
         UntranslatableError: Naming the first part that is not known.
@@ -74,7 +74,7 @@ def evaluated(formula: Formula, columns: Mapping[str, Float[Array, "..."]]) -> A
     """The value of a formula.
 
     Args:
-        formula: From :func:`formula_of`.
+        formula: Result of :func:`formula_of`.
         columns: Values of every name that it uses, of one shape.
     """
     operation, *arguments = formula

@@ -26,7 +26,7 @@ class Samples:
 
     Attributes:
         period: Period of the grid, nanoseconds.
-        folder: Where samples wait that do not fit into memory.
+        folder: Folder for samples that do not fit into memory.
         most_rows: Thinned samples that memory has room for.
         part_periods: Periods of a part of the time axis.
         count: Valid samples so far.

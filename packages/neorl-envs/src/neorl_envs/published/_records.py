@@ -33,7 +33,7 @@ class PublishedLog(NamedTuple):
 
     Attributes:
         plant: Name of the plant.
-        quality: As in :func:`neorl_envs.recording.quality`.
+        quality: See :func:`neorl_envs.recording.quality`.
         seed: Seed of the log.
         steps: Rows asked for.
         settings: Settings from :func:`settings_digest`.

@@ -25,7 +25,7 @@ def settings_digest(env: Any, quality_name: str, *, seed: int, n_steps: int, spr
 
     Args:
         env: A plant.
-        quality_name: As in :func:`neorl_envs.recording.quality`.
+        quality_name: See :func:`neorl_envs.recording.quality`.
         seed: Seed of the log.
         n_steps: Smallest number of rows.
         spread: Relative width of the draws of the parameters.

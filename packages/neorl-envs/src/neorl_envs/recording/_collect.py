@@ -112,7 +112,7 @@ class Collection(NamedTuple):
 
     Attributes:
         env: The plant.
-        policies: Who acts, by name; they take turns.
+        policies: Policies by name; they take turns.
         plan: What the operators do.
         n_steps: Smallest number of rows.
         key: Decides everything.
@@ -143,7 +143,7 @@ class Collection(NamedTuple):
         """Makes the settings from the arguments of :func:`collect_log`.
 
         Raises:
-            ValueError: As there.
+            ValueError: See ``collect_log``.
         """
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")

@@ -52,14 +52,14 @@ def collect_shards(
 
     Args:
         path: Place of the manifest; its name ends with ``.shards.json``. The files lie beside it.
-        env: As for ``collect_log``.
-        controllers: As there.
-        n_steps: As there.
+        env: See ``collect_log``.
+        controllers: See ``collect_log``.
+        n_steps: See ``collect_log``.
         rows: Rows after which a file ends, with the block of episodes that were simulated at once.
-        key: As there.
-        plan: As there.
-        spread: As there.
-        log_prob: As there.
+        key: See ``collect_log``.
+        plan: See ``collect_log``.
+        spread: See ``collect_log``.
+        log_prob: See ``collect_log``.
         say: Called with one line for every file.
 
     Returns:

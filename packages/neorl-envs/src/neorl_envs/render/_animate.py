@@ -34,8 +34,8 @@ def animate(
         trajectory: One episode, with at least one step.
         path: The file.
         bands: Lower and upper limit of observed channels by name.
-        tracked: As of :func:`trends`.
-        channels: As of :func:`trends`.
+        tracked: See :func:`trends`.
+        channels: See :func:`trends`.
         title: Title above the panels.
         frames: Number of pictures; no more than there are steps.
         fps: Pictures a second.

@@ -44,7 +44,7 @@ class Evidence:
         again: The steps of a second, equal call.
         other: First observations of a call with other keys.
         traces: How often the program was traced in all calls.
-        alive: Where the episode had not ended before the step.
+        alive: Whether the episode had not ended before the step.
         states: States before every step.
         actions: What was demanded in every step.
         held: The steps of the same worlds with every actuator left where it starts.

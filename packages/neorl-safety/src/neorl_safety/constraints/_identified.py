@@ -235,7 +235,7 @@ def with_models(
         Records of kinds alone.
 
     Raises:
-        InputError: As :func:`declared_constraints`.
+        InputError: See :func:`declared_constraints`.
     """
     made: list[Mapping[str, Any]] = []
     for i, record in enumerate(records):

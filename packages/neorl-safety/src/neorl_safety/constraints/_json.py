@@ -96,7 +96,7 @@ def made_constraints(channels: Channels, records: Mapping[str, list[Record]]) ->
         records: Records by kind.
 
     Raises:
-        InputError: As :func:`constraints_from_dict`.
+        InputError: See :func:`constraints_from_dict`.
     """
     made = {
         name: KINDS.find(name).from_records(channels, records.get(name, []))

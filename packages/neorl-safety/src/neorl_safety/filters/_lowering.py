@@ -34,7 +34,7 @@ class Meet(NamedTuple):
         rows: Linear inequalities, shape ``(row, act)``; a malformed one is left out.
         bounds: Their right sides, shape ``(row,)``.
         bad: Flag of a malformed constraint anywhere, scalar.
-        empty: Where intervals of further kinds had to be left out, shape ``(act,)``.
+        empty: Whether intervals of further kinds had to be left out, shape ``(act,)``.
     """
 
     low: Float[Array, " act"]

@@ -53,7 +53,7 @@ class GuardCarry(NamedTuple):
             that no noise of a read-back is taken for a move; NaN before the first step.
         held: Seconds since a command moved each channel last, shape ``(act,)``; infinite where
             not known.
-        acted: Who acted last: 0 the policy, 1 the fallback, -1 somebody else or nobody yet.
+        acted: Last actor: 0 the policy, 1 the fallback, -1 another controller or none yet.
         offset: What was added to the proposal of whoever acted, shape ``(act,)``.
         supervisor: State of who is in charge.
         monitors: Carry of every monitor.

@@ -86,7 +86,7 @@ def write_policies(
         algorithm: Name of the learner.
         policies: Policies by seed.
         spec: Channels, and the limits of the run.
-        observations: On which parity is proved (:func:`parity_observations`).
+        observations: Observations for the proof of parity (:func:`parity_observations`).
         metadata: What travels with each, as plain JSON.
 
     Returns:

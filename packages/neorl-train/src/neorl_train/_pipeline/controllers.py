@@ -53,7 +53,7 @@ def identified_words(name: str, report: dict[str, Any], task: Task, spec: Spec) 
     """A line for each loop where the fit is of loops, else one; then what speaks against them.
 
     Args:
-        name: Of the controller.
+        name: Name of the controller.
         report: As a :class:`neorl_agents.classical.Fitted` holds it. One with other keys, of a
             controller from elsewhere, is told key by key.
         task: The loops that were fitted.

@@ -136,13 +136,13 @@ def resume_job(
         config: Configuration read from that directory.
         reporter: Reporter of progress.
         timings: Record of where the time goes.
-        profile: As for :func:`run_job`, of what is left of each learner.
+        profile: See :func:`run_job`, of what is left of each learner.
 
     Returns:
         The directory of the finished run.
 
     Raises:
-        InputError: As for :func:`run_job`; also if the configuration was changed.
+        InputError: See :func:`run_job`; also if the configuration was changed.
     """
     with all_or_none("resume the run"):
         _require_resumable(run, config)
@@ -270,7 +270,7 @@ def carry_on(
         profile: Whether the first chunks of every learner are traced.
 
     Raises:
-        InputError: As for :func:`run_job`.
+        InputError: See :func:`run_job`.
         InterruptedRunError: After a signal; the run can be resumed.
     """
     with locked(run), StopSignal(reporter.say) as stop:

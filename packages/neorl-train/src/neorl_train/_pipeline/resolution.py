@@ -143,7 +143,7 @@ def reopened(config: Config) -> ResolvedRun:
     """A run that was resolved when it began.
 
     Args:
-        config: As the run directory holds it.
+        config: Configuration in the run directory.
 
     Raises:
         InputError: If the source cannot be read.

@@ -30,7 +30,7 @@ class ResolvedRun:
 
     Attributes:
         config: Configuration with penalties, limits and fallback written out.
-        source: Where its experience comes from.
+        source: Source of its experience.
         kind: What its learners are trained on.
         environment: Plant that its policies can act on; ``None`` where there is only a log.
         dataset: Log, where the source is a file; that of a plant is yet to be collected.
@@ -151,7 +151,7 @@ class RunKind(Protocol):
 
         Args:
             config: Configuration, validated.
-            source: Where its experience comes from.
+            source: Source of its experience.
             environment: Simulated plant; ``None`` where there is none.
             dataset: Log, where it is a file.
 

@@ -145,7 +145,7 @@ def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]
     """Describes in sentences what was changed and what the model predicts.
 
     Args:
-        name: Of the controller.
+        name: Name of the controller.
         done: What the search ended with.
         plants: The learned plants.
     """

@@ -97,7 +97,7 @@ class Run:
         """A picture of the run; all of them are in its report.
 
         Args:
-            file: Where to write it too; the ending decides the format.
+            file: File to write it to as well; the ending decides the format.
             what: ``"episode"`` is a typical episode of the guarded candidate, the reference
                 behind it; ``"learning"`` are the curves of every seed. By default the episode
                 where there was a simulator, else the curves.
@@ -131,7 +131,7 @@ def start(config: Config, *, quiet: bool = False) -> Run:
     side; afterwards it says in one line what that costs. The results are the same bits.
 
     Args:
-        config: From :func:`configure`.
+        config: Result of :func:`configure`.
         quiet: Show no progress.
 
     Returns:
@@ -156,7 +156,7 @@ def resume(run: str | os.PathLike[str] | Run, *, quiet: bool = False) -> Run:
         The finished run.
 
     Raises:
-        InputError: As for :func:`start`; also if its configuration was changed.
+        InputError: See :func:`start`; also if its configuration was changed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
     opened = run if isinstance(run, Run) else Run(run)

@@ -18,7 +18,7 @@ def memory_bytes(text: str, name: str = "data.memory") -> float:
 
     Args:
         text: The amount.
-        name: Of the setting, for messages.
+        name: Name of the setting, for messages.
 
     Raises:
         InputError: If it is none.

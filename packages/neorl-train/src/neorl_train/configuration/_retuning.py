@@ -72,7 +72,7 @@ def check_retuning(
     """Refuses counts below one, and a controller that is no tuning and not fitted on the log.
 
     Args:
-        retuning: As configured.
+        retuning: Its configuration.
         tunings: Names of the plant's tunings; none where there is only a log.
         controllers: Names of the classical controllers that the run fits.
 

@@ -163,7 +163,7 @@ class Config:
     """All that a run is a function of, besides the code.
 
     Attributes:
-        data: Where the experience comes from.
+        data: Source of the experience.
         penalty: Reward taken off per unit of each cost, by name of the cost, in training only.
             Empty takes the plant's own, which ChemicalReactor-v0 has; a file with costs needs it.
         limits: Limits of the costs and of the actions, where they are not the source's own.
@@ -178,7 +178,7 @@ class Config:
         online: How experience is collected where learners are trained on the plant itself.
         devices: Devices that train.
         checkpoints: How often the state is written.
-        output: Where results go.
+        output: Destination of the results.
         algorithms: Hyperparameters of every learner, by name.
     """
 

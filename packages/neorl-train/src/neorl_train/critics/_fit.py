@@ -146,7 +146,7 @@ class Critics(NamedTuple):
 
     Attributes:
         safety_critic: ``None`` where the log has no costs, or nothing varies in any of them.
-        ensemble: Of the plant's dynamics.
+        ensemble: Ensemble of the plant's dynamics.
         monitors: A monitor of each by name, with its threshold, for a guard.
         report: Fits, assessments and monitors, ready for JSON.
     """

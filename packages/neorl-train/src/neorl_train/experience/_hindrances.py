@@ -17,7 +17,7 @@ def still_actions(statistics: DataStatistics, spec: Spec) -> list[str]:
     """The actions that never move in what is trained on, each in words.
 
     Args:
-        statistics: Of the rows that are trained on.
+        statistics: Statistics of the rows that are trained on.
         spec: Channels of the log.
 
     Returns:

@@ -141,7 +141,7 @@ def streamed_data(
         episodes: Numbers of those that are trained on; all by default.
         prices: Reward that one unit of each cost takes off for learners that do not read costs;
             none by default.
-        spec: With the cost limits of the run; that of the file by default.
+        spec: Specification with the cost limits of the run; that of the file by default.
         readers: Number of stretches that the log is read in, each giving an equal part of every
             batch. Batches are a function of the seed and of this number. Where several processes
             train together and their number divides it, each reads stretches of its own alone.
@@ -189,7 +189,7 @@ def require_streamable(name: str, learner: Learner, readers: int) -> None:
     """Raises unless a stream of batches gives what a learner draws.
 
     Args:
-        name: Of the learner.
+        name: Name of the learner.
         learner: Draws single rows, in batches of which every reader gives an equal part.
         readers: Number of readers of the log.
 

@@ -77,7 +77,7 @@ def training_data(
         dataset: The log.
         prices: Reward that one unit of each cost takes off for learners that do not read costs;
             none by default.
-        spec: With the cost limits of the run; that of the log by default.
+        spec: Specification with the cost limits of the run; that of the log by default.
 
     Returns:
         Its rows and their statistics.

@@ -37,7 +37,7 @@ class Coordinator:
 
     Args:
         settings: Settings of the federation, checked.
-        introductions: Of all sites.
+        introductions: Introductions of all sites.
         seed: Seed of the federation.
         secret: Whole numbers that decide the noise of a federation with privacy and who takes
             part in it; drawn from the operating system by default, for whoever knows them can take

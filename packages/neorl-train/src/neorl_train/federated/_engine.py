@@ -89,7 +89,7 @@ def federate(
         faults: Sites that fail or lie, to rehearse it.
         secret: Four whole numbers below 2^32 that decide the noise of privacy; drawn from the
             operating system by default, and kept in the checkpoints.
-        checkpoints: To resume from and save to, once a round; closed before this returns.
+        checkpoints: Checkpoints to resume from and save to, once a round; closed on return.
         watch: Called after every round with its record.
         say: Called with lines that a person should read.
         stop: Called once a round; training ends when it returns true.
@@ -160,7 +160,7 @@ def federation_checkpoints(
     """Checkpoints of one federation, which others do not continue.
 
     Args:
-        folder: Where they are kept.
+        folder: Folder of the checkpoints.
         identity: What the federation is, as plain JSON.
         keep: How many are kept.
         say: Called with a line about each damaged one.

@@ -65,7 +65,7 @@ def serve_federation(
     Args:
         settings: Settings of the federation; those of the sites must equal them.
         names: Names of the sites, in the order of their numbers.
-        address: Where to listen, such as ``"127.0.0.1:8080"``.
+        address: Address to listen on, such as ``"127.0.0.1:8080"``.
         seed: Seed of the federation.
         round_timeout: Seconds that a round waits for its answers; for ever by default.
         certificates: Certificate of the authority, of the server, and its key, for encryption.
@@ -104,7 +104,7 @@ def join_federation(
 
     Args:
         client: The site, whose data stay in this process.
-        address: Where the server listens.
+        address: Address of the server.
         root_certificates: Certificate of the authority, for encryption; without one the messages
             travel as they are.
 

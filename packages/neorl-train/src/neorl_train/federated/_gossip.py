@@ -97,7 +97,7 @@ def mixed(
     Args:
         present: Parameters of the sites that are present.
         names: Names of all sites, in order.
-        matrices: From :func:`mixings`.
+        matrices: Result of :func:`mixings`.
 
     Returns:
         Their new parameters, the sites whose parameters were not finite, and bytes sent.

@@ -32,7 +32,7 @@ def epsilon(*, rounds: int, noise_multiplier: float, participation: float, delta
         rounds: Rounds that were carried out.
         noise_multiplier: Deviation of the noise in multiples of the clipping length, positive.
         participation: Chance of a site to take part in a round, in (0, 1].
-        delta: In (0, 1).
+        delta: Delta in (0, 1).
 
     Returns:
         The epsilon; zero without a round.

@@ -98,7 +98,7 @@ def as_whole(
     Args:
         term: Float array.
         largest: Largest magnitude of a coordinate.
-        scale: From :func:`scale_of`.
+        scale: Result of :func:`scale_of`.
     """
     term = np.asarray(term, np.float64)
     if not np.isfinite(term).all():

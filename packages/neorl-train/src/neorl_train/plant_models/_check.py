@@ -69,7 +69,7 @@ class Replayed(NamedTuple):
     """A controller that filled a part of the log, replayed in its own episodes.
 
     Attributes:
-        name: Of the controller.
+        name: Name of the controller.
         episodes: Number of its episodes among those that were left out.
         logged: Mean logged sums of reward and costs, shape ``(1 + cost,)``.
         predicted: Those that the model predicts when the controller acts alone.

@@ -28,7 +28,7 @@ def write_model_page(check: PlantModelCheck, path: Path) -> Path:
     """Writes the page.
 
     Args:
-        check: From :func:`check_plant_model`.
+        check: Result of :func:`check_plant_model`.
         path: File to write.
 
     Returns:

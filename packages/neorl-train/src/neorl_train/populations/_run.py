@@ -132,7 +132,7 @@ def population_checkpoints(
     """Checkpoints of one training, which those of another world, learner or seed do not continue.
 
     Args:
-        folder: Where they are kept.
+        folder: Folder of the checkpoints.
         world: Rules.
         learner: Hyperparameters.
         seed: Seed of the training.

@@ -20,7 +20,7 @@ def document(
     Args:
         title: Title of the window.
         header: What stands above the contents.
-        sections: In the order of reading; the contents link to them.
+        sections: Sections in the order of reading; the contents link to them.
         margin: Text below every printed page, left of the page number; the title by default.
 
     Returns:

@@ -18,7 +18,7 @@ def plot_episode(evaluation: Evaluation, label: str = TYPICAL) -> Any:
     """One episode of the guarded candidate, the reference controller on the same start behind it.
 
     Args:
-        evaluation: On a plant.
+        evaluation: Evaluation on a plant.
         label: Which of the episodes that were kept: ``"typical"``, ``"lowest return"`` or
             ``"closest to the limits"``.
 

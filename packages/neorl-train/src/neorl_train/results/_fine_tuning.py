@@ -31,8 +31,8 @@ class Collected:
         steps: Steps of the plant, those before the first update included.
         episodes: Episodes that ended.
         mean_return: Mean of their returns, with the plant's own reward; NaN where none ended.
-        violated: Of them, those that broke the limit of each cost.
-        trips: Of them, those that the plant ended without success.
+        violated: Number of these episodes that broke the limit of each cost.
+        trips: Number of these episodes that the plant ended without success.
         filtered: Steps in which the filter changed the action.
         fallback: Steps in which the fallback acted.
     """
@@ -114,7 +114,7 @@ def tried_words(collected: Sequence[Collected], costs: Sequence[str]) -> str:
     """What a plant went through while learners were trained on it.
 
     Args:
-        collected: Of every seed.
+        collected: Counts of every seed.
         costs: Names of the costs.
 
     Returns:

@@ -13,7 +13,7 @@ def table_text(tables: ResultTables) -> str:
     Learners stand behind their guard, as they would be deployed, everything else as it is.
 
     Args:
-        tables: Of one evaluation.
+        tables: Tables of one evaluation.
 
     Returns:
         Lines of aligned columns under a title.

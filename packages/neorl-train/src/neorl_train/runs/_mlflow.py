@@ -121,7 +121,7 @@ class MlflowCopy:
         """Writes system metrics of the process into the job's run.
 
         Args:
-            values: By the names that MLflow gives them, without ``system/``.
+            values: Values under MLflow's names, without ``system/``.
             time: Seconds since 1970.
         """
         if self.parent is None or not values:

@@ -190,7 +190,7 @@ class Assessment:
         fallback: Part of the steps in which the fallback acted.
         monitors: What the monitors found.
         demands: What the guard keeps, in words.
-        supervision: Who watches and when the fallback takes over, in words.
+        supervision: Monitors, and conditions for the fallback, in words.
         cases: Episodes to look at.
         bands: Soft limits of measurements, for the pictures.
     """

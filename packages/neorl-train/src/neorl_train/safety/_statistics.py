@@ -67,7 +67,7 @@ class Judged(NamedTuple):
     """Rows of many episodes, what each came to, and the excess of every constraint.
 
     Attributes:
-        rows: On the host, start first.
+        rows: Rows on the host; the first axis is the start.
         episodes: Their sums, as every evaluation has them.
         excess: Shape ``(start, time, constraint)``; positive where broken, -inf where none binds.
     """

@@ -40,7 +40,7 @@ def write_safety_report(assessment: Assessment, directory: str | os.PathLike[str
     """Writes ``safety.html``, ``safety.json``, ``safety.png`` and one picture for each worst case.
 
     Args:
-        assessment: From :func:`assess_on_plant` or :func:`assess_on_log`.
+        assessment: Result of :func:`assess_on_plant` or :func:`assess_on_log`.
         directory: Folder; made where it is missing.
 
     Returns:

@@ -20,7 +20,7 @@ def write_selection(selection: Selection, path: Path) -> tuple[Path, Path]:
     """Writes the page, and beside it the same as JSON.
 
     Args:
-        selection: From :func:`select_candidates`.
+        selection: Result of :func:`select_candidates`.
         path: The page; the other file has its name with ``.json``.
 
     Returns:

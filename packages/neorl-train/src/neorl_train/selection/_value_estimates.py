@@ -36,8 +36,8 @@ class ValueEstimates(NamedTuple):
         fitted_q: By fitted Q evaluation, mean over the first observations of the episodes; the
             interval is that between episodes and does not hold the error of the fit.
         fitted_q_costs: The same of every cost.
-        importance: By weighted importance sampling per decision.
-        doubly_robust: By the weighted doubly robust estimate with the fitted values.
+        importance: Estimate by weighted importance sampling per decision.
+        doubly_robust: Weighted doubly robust estimate with the fitted values.
         effective: Effective number of episodes behind the last two; below :data:`LEAST_SIZE` they
             say nothing.
     """
@@ -113,11 +113,11 @@ def value_estimates(
 
     Args:
         dataset: The log.
-        episodes: From :func:`logged_episodes`.
+        episodes: Result of :func:`logged_episodes`.
         policy: Deterministic policy in physical units.
         discount: Discount per step, in [0, 1).
         updates: Gradient steps of the fitted Q evaluation, a multiple of 100.
-        seed: Of the fit and of the bootstrap.
+        seed: Seed of the fit and of the bootstrap.
         level: Level of the intervals.
     """
     # The targets follow within some 50 steps, so that the values cover the horizon of the discount
@@ -166,7 +166,7 @@ def bootstrapped(
         estimator: ``estimator(trajectories, discount=...)``, such as ``wpdis``.
         trajectories: All of them, shape ``(trajectory, time)``.
         discount: Discount per step.
-        seed: Of the draws.
+        seed: Seed of the draws.
         level: Coverage of the interval, in (0, 1).
     """
     count = np.shape(trajectories.reward)[0]

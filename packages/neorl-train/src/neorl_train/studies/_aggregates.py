@@ -57,7 +57,7 @@ def aggregate(comparison: Comparison) -> tuple[LearnerAggregate, ...]:
     """One row for each learner and choice of settings that ran on two plants or more.
 
     Args:
-        comparison: From :func:`compare_runs`.
+        comparison: Result of :func:`compare_runs`.
 
     Returns:
         The rows, best first. Where plants have different numbers of seeds, the first seeds of each

@@ -90,7 +90,7 @@ class SweepFile:
         """One configuration.
 
         Args:
-            values: By dotted name.
+            values: Values by dotted name.
 
         Raises:
             InputError: If it is no valid configuration; the values are named.

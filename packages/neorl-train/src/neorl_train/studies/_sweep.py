@@ -137,7 +137,7 @@ def carry_out(
     """Runs every cell that is left, and resumes those that were stopped.
 
     Args:
-        state: From :func:`state_of`.
+        state: Result of :func:`state_of`.
         directory: Folder of the sweep, on a disk that every machine of a cluster sees.
         processes: Number of cells at once on this machine; one trains its seeds on all cores.
         cluster: Address of a Ray cluster that the cells are spread over; ``"local"`` starts one on

@@ -120,8 +120,8 @@ class Counts(NamedTuple):
         steps: Steps of all episodes.
         episodes: Episodes that ended.
         returns: Sum of their returns, with the plant's own reward.
-        violated: Of them, those that broke the limit of each cost, shape ``(cost,)``.
-        trips: Of them, those that the plant ended without success.
+        violated: Number of these episodes that broke the limit of each cost, shape ``(cost,)``.
+        trips: Number of these episodes that the plant ended without success.
         filtered: Steps in which the filter changed the action.
         fallback: Steps in which the fallback acted.
     """

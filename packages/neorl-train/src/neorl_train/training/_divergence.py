@@ -28,10 +28,10 @@ def require_finite_metrics(
     """Refuses a metric that is not finite.
 
     Args:
-        name: Of the learner.
+        name: Name of the learner.
         seeds: Seeds of the training runs.
         step: Number of updates.
-        metrics: Of every seed.
+        metrics: Metrics of every seed.
         snapshot: Function that gives all states, stacked by seed; called where it is needed.
         checkpoints: Checkpoints of the training, if it has any.
 
@@ -57,7 +57,7 @@ def require_finite_states(
     Metrics are those before a step, so that the last step of all shows in none.
 
     Raises:
-        InputError: As :func:`require_finite_metrics`.
+        InputError: See :func:`require_finite_metrics`.
     """
     for i, seed in enumerate(seeds):
         if nonfinite := _not_finite(snapshot, i):

@@ -272,7 +272,7 @@ def online_counts(trained: Trained) -> list[Counts]:
     """Counts of what happened on the plant while each seed was fine-tuned, on the host.
 
     Args:
-        trained: From :func:`fine_tune`.
+        trained: Result of :func:`fine_tune`.
 
     Returns:
         One for each seed.

@@ -99,7 +99,7 @@ class Trained:
         """The policies as an evaluation takes them.
 
         Args:
-            name: Of the algorithm, such as ``"iql"``.
+            name: Name of the algorithm, such as ``"iql"``.
 
         Returns:
             One policy for each seed, ``"iql-0"`` for seed 0.

@@ -130,7 +130,7 @@ def require_room(name: str, memory: TrainingMemory, most: float) -> None:
     """Refuses a training that would not fit.
 
     Args:
-        name: Of the learner.
+        name: Name of the learner.
         memory: What it takes.
         most: Most bytes that it may take, whatever there is.
 
@@ -163,7 +163,7 @@ def require_room_for_states(
     """Refuses states and rows that would not fit, by their shapes alone, before there are any.
 
     Raises:
-        InputError: As :func:`require_room`.
+        InputError: See :func:`require_room`.
     """
     arrays, statistics = as_arrays(learner), data.statistics_for(learner)
     context = contexts[0] if contexts else None

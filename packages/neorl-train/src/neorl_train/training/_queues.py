@@ -32,7 +32,7 @@ class Stacked(NamedTuple):
 
     Attributes:
         learner: Learner with array leaves.
-        source: Where its batches come from.
+        source: Source of its batches.
         trainings: States, stacked by seed.
         tables: What batches are drawn from.
         keys: Keys of the chunks, stacked by seed.

@@ -53,8 +53,8 @@ def autoencoder_step(
     ``mean (decoded - a)^2 + kl_weight KL(q(z|s, a) || N(0, 1)) / latent``
 
     Args:
-        learner: With the fields ``kl_weight`` and ``model_learning_rate``.
-        state: With the parameters ``encoder`` and ``decoder``.
+        learner: A learner with the fields ``kl_weight`` and ``model_learning_rate``.
+        state: State with the parameters ``encoder`` and ``decoder``.
         rows: One batch.
         key: Random key of the draws of the latent.
 

@@ -79,8 +79,8 @@ class CAPS(BaseLearner):
 
     Attributes:
         expectile: Expectile of the reward's value, in (0, 1).
-        cost_expectile: Of the costs' values, in (0, 1): towards 1 the least cost in the log.
-        inverse_temperature: Of the advantages, not negative.
+        cost_expectile: Expectile of the costs' values, in (0, 1): towards 1 the least logged cost.
+        inverse_temperature: Inverse temperature of the advantages, not negative.
         max_weight: Largest weight of a row.
         discount: Discount of rewards and costs per step, in [0, 1].
         tau: Fraction by which the targets move, in (0, 1].

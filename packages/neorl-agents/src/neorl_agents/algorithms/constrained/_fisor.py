@@ -54,10 +54,10 @@ class FISOR(BaseLearner):
     truncated step bootstraps (the code ends there); the actor's rate stays; costs share one ``h``.
 
     Attributes:
-        cost_expectile: In (0.5, 1); towards 1 the feasibility value is the least in the log.
+        cost_expectile: Expectile in (0.5, 1); towards 1 the feasibility value is the least logged.
         expectile: Expectile of the reward's value, in (0, 1).
-        inverse_temperature: Of the advantage where limits can be kept, not negative.
-        cost_inverse_temperature: Of the feasibility advantage where they cannot.
+        inverse_temperature: Inverse temperature of the advantage where limits can be kept, >= 0.
+        cost_inverse_temperature: Inverse temperature of the feasibility advantage elsewhere.
         max_weight: Largest weight where limits can be kept.
         max_cost_weight: Largest weight where they cannot.
         violation: ``h`` of a step above a limit, positive; -1 is that of any other one.

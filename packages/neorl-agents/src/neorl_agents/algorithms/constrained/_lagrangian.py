@@ -133,8 +133,8 @@ def controlled(
     """One step of every multiplier from the mean cost that the critics predict of ``action``.
 
     Args:
-        learner: With the fields ``multiplier`` and ``discount``.
-        state: With the parameters ``cost_critics`` and ``multipliers``.
+        learner: A learner with the fields ``multiplier`` and ``discount``.
+        state: State with the parameters ``cost_critics`` and ``multipliers``.
         rows: One batch.
         action: Actions of the policy in it.
         least: Whether the smaller of two cost critics counts.

@@ -35,8 +35,8 @@ def priced_advantage(
     multiplier means the same on every plant.
 
     Args:
-        learner: With the field ``multiplier``.
-        state: With the parameter ``multipliers``.
+        learner: A learner with the field ``multiplier``.
+        state: State with the parameter ``multipliers``.
         rows: The rollout.
         about: Its advantages, the reward's first.
         value: Values with the scales.

@@ -62,7 +62,7 @@ def halt_threshold(calibration: Calibration, margin: float | Float[Array, ""]) -
     """The disagreement beyond which a step counts as unknown.
 
     Args:
-        calibration: Of the model, on rows that it was not fitted to.
+        calibration: Calibration of the model, on rows that it was not fitted to.
         margin: 0 for their mean disagreement, 1 for the largest.
     """
     return calibration.mean + margin * (calibration.largest - calibration.mean)

@@ -47,7 +47,7 @@ class ScaledValue(eqx.Module):
     gradient reaches ``mean`` and ``scale``: they follow the returns of the rollouts.
 
     Attributes:
-        network: From observations to one number for each signal.
+        network: Network from observations to one number for each signal.
         mean: Mean of the returns so far, in the unit of the signal.
         scale: Their deviation, positive.
     """
@@ -150,7 +150,7 @@ def estimates(
 
     Args:
         actor: Network that drew the actions.
-        value: From before the update.
+        value: The value function before the update.
         rows: The rollout.
         signals: What the values are of: the rewards first.
         discount: Discount per step.

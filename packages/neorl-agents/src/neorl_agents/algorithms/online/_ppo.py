@@ -56,7 +56,7 @@ class ActorValue(NamedTuple):
 
     Attributes:
         actor: Parameters of the distribution of actions.
-        value: From observations to the return that follows.
+        value: Network from observations to the following return.
     """
 
     actor: Network

@@ -118,7 +118,7 @@ def lag_search(
         log: The log.
         output: Index of the controlled observation.
         act: Index of the manipulated action.
-        whitening: From :func:`whitening_filter`.
+        whitening: Result of :func:`whitening_filter`.
         longest: Longest dead time in periods; a piece counts from as many rows on as it and the
             filter reach back.
 

@@ -60,11 +60,11 @@ class Works(NamedTuple):
         f3: Flocculated turbidity in the third flocculator, NTU.
         primary: Unflocculated turbidity in the settler, NTU.
         floc: Flocculated turbidity in the settler, NTU.
-        settled_acid: As ``acid``, after flocculators and settler.
-        settled_carbonate: As ``carbonate``, after flocculators and settler.
+        settled_acid: Like ``acid``, after flocculators and settler.
+        settled_carbonate: Like ``carbonate``, after flocculators and settler.
         deposit: What the filter holds, 1; about 1.7 when it is full.
-        clear_acid: As ``acid``, in the clearwell.
-        clear_carbonate: As ``carbonate``, in the clearwell.
+        clear_acid: Like ``acid``, in the clearwell.
+        clear_carbonate: Like ``carbonate``, in the clearwell.
         level: Level of the clearwell, m.
         run: Time since the last backwash, s.
         washing: Time that a backwash has still to go, s.

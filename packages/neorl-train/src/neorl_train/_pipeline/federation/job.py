@@ -84,8 +84,8 @@ def carry_federation(
     """Carries out what is left of a federation; a second call continues it to the same bits.
 
     Args:
-        folder: From :func:`new_federation`.
-        plan: As it was then.
+        folder: Folder from :func:`new_federation`.
+        plan: The plan of that folder.
         reporter: Reporter of progress.
         timings: Record of where the time goes.
 
