@@ -38,7 +38,7 @@ def test_every_controller_of_the_log_is_replayed_in_its_own_episodes(check, log)
 def test_what_decides_and_what_is_only_to_be_looked_at(check):
     names = [one.name for one in check.checks]
     costs = [c.name for c in CSTR.spec.cost]
-    assert names == ["one step ahead", "return", *costs, "rollouts stay finite"]
+    assert names == ["excitation", "one step ahead", "return", *costs, "rollouts stay finite"]
     assert {one.name for one in check.checks if not one.decides} == set(costs)
     passed = [one._replace(holds=True) for one in check.checks]
     cost = [one._replace(holds=one.decides) for one in passed]
@@ -46,7 +46,10 @@ def test_what_decides_and_what_is_only_to_be_looked_at(check):
     assert {mark(one) for one in cost} == {"\N{CHECK MARK}", "!"}
     failed = dataclasses.replace(check, checks=(passed[0]._replace(holds=False), *passed[1:]))
     assert not failed.usable
-    assert failed.sentence == "No choice should rest on this model: one step ahead."
+    assert failed.sentence == (
+        "No choice should rest on this model: excitation. What would change it: a test signal, or "
+        "moves by hand, on each actuator that is named."
+    )
 
 
 @pytest.mark.nightly

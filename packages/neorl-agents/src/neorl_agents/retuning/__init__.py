@@ -8,6 +8,8 @@ from neorl_agents.retuning._choice import choose as choose
 from neorl_agents.retuning._choice import model_error as model_error
 from neorl_agents.retuning._choice import predictions as predictions
 from neorl_agents.retuning._choice import replayed as replayed
+from neorl_agents.retuning._excitation import Excitation as Excitation
+from neorl_agents.retuning._excitation import excitation as excitation
 from neorl_agents.retuning._learned_plants import LearnedPlants as LearnedPlants
 from neorl_agents.retuning._learned_plants import PlantFacts as PlantFacts
 from neorl_agents.retuning._learned_plants import RetuneSettings as RetuneSettings
@@ -29,6 +31,7 @@ __all__ = [
     "TODAY",
     "Change",
     "ChoiceRule",
+    "Excitation",
     "FittedResidual",
     "LearnedPlants",
     "OtherController",
@@ -41,6 +44,7 @@ __all__ = [
     "Retuned",
     "SearchSettings",
     "choose",
+    "excitation",
     "fit_residual",
     "learned_plants",
     "model_error",

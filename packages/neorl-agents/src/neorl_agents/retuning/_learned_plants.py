@@ -26,6 +26,7 @@ from neorl_agents.retuning._choice import (
     predictions,
     replayed,
 )
+from neorl_agents.retuning._excitation import Excitation, excitation
 from neorl_agents.retuning._residual import ResidualSettings
 from neorl_agents.retuning._search import SearchSettings
 from neorl_core import InputError, Policy, Spec, Transition
@@ -104,6 +105,7 @@ class LearnedPlants(NamedTuple):
             is not known.
         judges: First rows of the episodes that judge, shape ``(episode,)``.
         fitted: Number of episodes that the model was fitted to.
+        excitation: How freely the actions of the log moved.
         error: How wrong the model is where the log shows it; zero where that is not known
             (:meth:`against`).
     """
@@ -116,6 +118,7 @@ class LearnedPlants(NamedTuple):
     own: Bool[np.ndarray, " episode"] | None
     judges: Int[np.ndarray, " episode"]
     fitted: int
+    excitation: Excitation
     error: float = 0.0
 
     @property
@@ -201,6 +204,7 @@ def learned_plants(
         None if own is None else np.asarray(own, bool)[np.searchsorted(starts, judges)],
         judges,
         len(fitted),
+        excitation(rows, spec, model.history),
     )
 
 
@@ -222,8 +226,17 @@ def judged(
     logged: Collection[str] = (),
 ) -> tuple[Prediction, ...]:
     """Every policy beside the incumbent, on the episodes that judge."""
-    return predictions(
+    table = predictions(
         plants.judging, policies, incumbent, plants.scale, rule, error=plants.error, logged=logged
+    )
+    doubts = tuple(
+        f"the log does not show what it would do: {doubt}" for doubt in plants.excitation.doubts
+    )
+    return tuple(
+        one
+        if one.name == incumbent
+        else dataclasses.replace(one, refusals=(*one.refusals, *doubts))
+        for one in table
     )
 
 

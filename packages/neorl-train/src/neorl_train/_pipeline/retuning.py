@@ -1,5 +1,6 @@
 """The controller that a run retunes, and the candidate that it chooses without the plant."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from neorl_train.configuration._retuning import BEST, RESIDUAL, RETUNED
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._split import training_sample
 from neorl_train.results._wording import number
+from neorl_train.selection import logged_episodes, other_estimates, value_estimates
 from neorl_train.verdicts._trial import LogPrediction
 
 RULE = ChoiceRule()
@@ -208,6 +210,25 @@ def chosen_candidate(
     plants, kept = retuning.plants, retuning.kept
     logged = float(plants.logged.mean())
     return taken, LogPrediction(prediction, name, kept.returns, logged, plants.scale, RULE), words
+
+
+def with_others(
+    prediction: LogPrediction, retuning: Retuning, candidate: Policy, dataset: Dataset
+) -> LogPrediction:
+    """The prediction of a log alone with what other estimators say of the candidate's gain.
+
+    Args:
+        prediction: What the plant model predicts.
+        retuning: Retuned controller, for what runs today.
+        candidate: Policy that is handed over.
+        dataset: Complete log.
+    """
+    episodes = logged_episodes(dataset)
+    mine, theirs = (
+        value_estimates(dataset, episodes, policy) for policy in (candidate, retuning.incumbent)
+    )
+    others = other_estimates(prediction.prediction, mine, theirs)
+    return dataclasses.replace(prediction, others=others, excitation=retuning.plants.excitation)
 
 
 def _pool_words(one: Prediction) -> str:

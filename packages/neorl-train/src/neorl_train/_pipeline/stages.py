@@ -27,7 +27,12 @@ from neorl_train._pipeline.monitors import (
 from neorl_train._pipeline.origins import origin_of
 from neorl_train._pipeline.processes import leader
 from neorl_train._pipeline.resolved_run import Learned, ResolvedRun, Session, Task
-from neorl_train._pipeline.retuning import Retuning, chosen_candidate, retuning_of
+from neorl_train._pipeline.retuning import (
+    Retuning,
+    chosen_candidate,
+    retuning_of,
+    with_others,
+)
 from neorl_train._pipeline.watcher import RunWatcher, tracked
 from neorl_train._pipeline.write_results import (
     INPUTS,
@@ -72,7 +77,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         policies = retuned | _policies(learned)
         watches += disagreement_watch(config, experience, policies)
         guarding = _leave_guard(run, session, experience, controllers, watches)
-        candidate, prediction = _choose(run, session, retuning, policies)
+        candidate, prediction = _choose(run, session, experience, retuning, policies)
         with session.timings.stage("evaluate"):
             inputs = evaluation_inputs(session.directory.record(), policies, candidate=candidate)
             known = equal_evaluation(session.directory, inputs)
@@ -138,7 +143,11 @@ def _retune(
 
 
 def _choose(
-    run: ResolvedRun, session: Session, retuning: Retuning | None, policies: dict[str, Policy]
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    retuning: Retuning | None,
+    policies: dict[str, Policy],
 ) -> tuple[str, LogPrediction | None]:
     """The candidate, and what a plant model predicts of it where there is one."""
     config = run.config
@@ -146,6 +155,8 @@ def _choose(
         return f"{config.evaluation.candidate}-{config.training.seeds[0]}", None
     with session.timings.stage("choose"):
         candidate, prediction, words = chosen_candidate(config, retuning, policies)
+        if run.environment is None and experience is not None:
+            prediction = with_others(prediction, retuning, policies[candidate], experience.dataset)
     session.directory.update_record(choice=words)
     for line in words:
         session.reporter.say(line)

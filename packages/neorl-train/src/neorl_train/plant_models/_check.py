@@ -17,7 +17,13 @@ from neorl_agents.models import (
     free_episodes,
     predicted_episodes,
 )
-from neorl_agents.retuning import LearnedPlants, PlantFacts, RetuneSettings, learned_plants
+from neorl_agents.retuning import (
+    Excitation,
+    LearnedPlants,
+    PlantFacts,
+    RetuneSettings,
+    learned_plants,
+)
 from neorl_core import InputError, Policy, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
@@ -27,6 +33,15 @@ BIAS = 0.25
 """Largest mean error of predicted returns, in spreads of returns in the log."""
 USEFUL = 0.8
 """The error one step ahead must be below this part of that of the last value or of the mean."""
+
+WANTED = {
+    "excitation": "a test signal, or moves by hand, on each actuator that is named",
+    "one step ahead": "measurements of what moves these channels, or a period in which they change "
+    "by more than their noise",
+    "return": "more episodes, every channel that no controller influences declared as one "
+    "(--exogenous), and a reward that does not come from noise alone",
+}
+"""What a log lacks where a check fails."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +138,9 @@ class PlantModelCheck:
         if self.usable:
             return f"The model repeats {judged} episodes that it was not fitted to."
         failed = [check.name for check in self.checks if check.decides and not check.holds]
-        return f"No choice should rest on this model: {'; '.join(failed)}."
+        wanted = "; ".join(WANTED[name] for name in failed if name in WANTED)
+        advice = f" What would change it: {wanted}." if wanted else ""
+        return f"No choice should rest on this model: {'; '.join(failed)}.{advice}"
 
 
 def check_plant_model(
@@ -179,6 +196,7 @@ def check_plant_model(
         free=free,
         replayed=_replayed(plants, dataset, controllers or {}),
         checks=(
+            _excitation_check(plants.excitation),
             _steps_check(ahead, predicted),
             *_outcome_checks(free, spec, unit),
             _finite_check(free),
@@ -217,6 +235,16 @@ _predicted = jax.jit(predicted_episodes)
 def predicted_sums(free: FreeEpisodes) -> Float[np.ndarray, "episode outcome"]:
     """The networks' mean of predicted sums of reward and costs."""
     return free.outcome[:-1].mean(axis=0)
+
+
+def _excitation_check(found: Excitation) -> Check:
+    return Check(
+        "excitation",
+        found.suffices,
+        "; ".join(found.doubts)
+        or "every action moved for other reasons than the measurements too, at least "
+        f"{percent(found.least)} of its variance",
+    )
 
 
 def _steps_check(ahead: ErrorsAhead, predicted: tuple[str, ...]) -> Check:

@@ -29,7 +29,7 @@ from neorl_train.results._wording import (
 from neorl_train.runs._names import METRICS, RECORD, REPORT
 from neorl_train.runs._records import read_records
 from neorl_train.verdicts._file import read_verdict
-from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict, clause_lines, exceeded
+from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict, clause_lines, closing, exceeded
 
 WIDTH = 118  # columns of a terminal that shows every mean with its interval on one line
 _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
@@ -122,7 +122,7 @@ def _print_verdict(console: Any, evaluation: Evaluation, verdict: Verdict) -> No
     for line in clause_lines(verdict):
         console.print(line, markup=False)
     if verdict.clauses:
-        for line in exceeded(evaluation.tables):
+        for line in filter(None, [*exceeded(evaluation.tables), closing(verdict)]):
             console.print(f"  {line}", markup=False)
 
 

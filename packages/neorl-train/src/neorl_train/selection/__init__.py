@@ -1,5 +1,6 @@
 """The choice among candidates from a log alone: estimates of every policy, and an order of them."""
 
+from neorl_train.selection._agreement import other_estimates as other_estimates
 from neorl_train.selection._learned_order import Task as Task
 from neorl_train.selection._learned_order import estimate_columns as estimate_columns
 from neorl_train.selection._learned_order import fit_order as fit_order
@@ -33,6 +34,7 @@ __all__ = [
     "held_out_picks",
     "lines",
     "logged_episodes",
+    "other_estimates",
     "page",
     "pick",
     "regret",

@@ -49,9 +49,12 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
     ]
     rows = []
     for one in selection.candidates:
-        row = {"prediction": dataclasses.asdict(one.prediction)}
+        row: dict[str, Any] = {"prediction": dataclasses.asdict(one.prediction)}
         if one.values is not None:
-            row["values"] = {name: _plain(value) for name, value in one.values._asdict().items()}
+            values = one.values._asdict()
+            del values["first"]
+            row["values"] = {name: _plain(value) for name, value in values.items()}
+            row["others"] = [dataclasses.asdict(other) for other in one.others]
         rows.append(row)
     return {
         **head("selection", VERSION), **plain, "sentence": selection.sentence, "costs": costs,
@@ -179,7 +182,9 @@ def _values(selection: Selection) -> Html:
     words = (
         f"Discounted returns, {number(selection.discount)} a step. Importance sampling weighs "
         "logged episodes by how likely a candidate would have acted like it; with fewer than "
-        f"{number(LEAST_SIZE)} effective episodes it says nothing. None of these decides."
+        f"{number(LEAST_SIZE)} effective episodes it says nothing. None of these orders the "
+        "candidates; one of which an estimator predicts a loss, beyond its interval and its own "
+        "error on what runs today, is refused."
     )
     if selection.agreement == selection.agreement:
         words += (

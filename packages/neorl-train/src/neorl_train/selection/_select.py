@@ -12,6 +12,7 @@ from neorl_agents.retuning import (
     PlantFacts,
     Prediction,
     RetuneSettings,
+    choose,
     learned_plants,
     select,
 )
@@ -19,11 +20,13 @@ from neorl_core import InputError, Policy, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import rank_correlation
 from neorl_envs import Dataset
+from neorl_train.selection._agreement import contradicted, other_estimates
 from neorl_train.selection._value_estimates import (
     ValueEstimates,
     logged_episodes,
     value_estimates,
 )
+from neorl_train.verdicts import OtherEstimate
 
 LEAST_AGREEMENT = 3
 """Candidates from which on the agreement of two estimators is told."""
@@ -76,10 +79,12 @@ class Estimated(NamedTuple):
     Attributes:
         prediction: What the plant model predicts, and why it may not be preferred.
         values: What the log's own rows say; ``None`` where none was asked for.
+        others: What other estimators say of its gain; none where none was asked for.
     """
 
     prediction: Prediction
     values: ValueEstimates | None
+    others: tuple[OtherEstimate, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,8 +141,9 @@ def select_candidates(
 ) -> Selection:
     """Estimates every candidate from a log and chooses by :class:`ChoiceRule`.
 
-    The choice rests on replayed episodes of a plant model that was fitted to others; fitted Q
-    evaluation and importance sampling stand beside it and do not decide.
+    The choice rests on replayed episodes of a plant model that was fitted to others. Fitted Q
+    evaluation and importance sampling stand beside it; they do not order the candidates, but one of
+    which either predicts a loss beyond all of its own error is refused.
 
     Args:
         dataset: Log with rewards.
@@ -183,6 +189,7 @@ def select_candidates(
     acted = [name for name, own in filled.items() if own is not None and own.any()]
     chosen, table = select(plants, order, incumbent, settings.rule, logged=acted)
     values: list[Any] = [None] * len(table)
+    others: list[tuple[OtherEstimate, ...]] = [()] * len(table)
     if options.value_updates:
         episodes = logged_episodes(dataset)
         how = {"discount": options.discount, "updates": options.value_updates}
@@ -190,13 +197,18 @@ def select_candidates(
             value_estimates(dataset, episodes, order[one.name], seed=options.seed, **how)
             for one in table
         ]
+        others = [
+            other_estimates(one, mine, values[0]) for one, mine in zip(table, values, strict=True)
+        ]
+        table = (table[0], *map(contradicted, table[1:], others[1:]))
+        chosen = choose(table, incumbent)
     return Selection(
         source=source,
         spec=dataset.spec,
         reward_unit=str(dataset.attributes.get("reward_unit", "")),
         incumbent=incumbent,
         chosen=chosen,
-        candidates=tuple(map(Estimated, table, values)),
+        candidates=tuple(map(Estimated, table, values, others)),
         scale=plants.scale,
         error=plants.error,
         episodes=plants.judging.n_episodes,

@@ -40,6 +40,9 @@ class ValueEstimates(NamedTuple):
         doubly_robust: Weighted doubly robust estimate with the fitted values.
         effective: Effective number of episodes behind the last two; below :data:`LEAST_SIZE` they
             say nothing.
+        gap: Difference of the fitted values to the logged returns, mean over the episodes; of the
+            controller that filled the log it is the error of the fit.
+        first: Fitted value of the first observation of every episode.
     """
 
     fitted_q: Estimate
@@ -47,6 +50,8 @@ class ValueEstimates(NamedTuple):
     importance: Estimate
     doubly_robust: Estimate
     effective: float
+    gap: float
+    first: Float[np.ndarray, " episode"]
 
 
 class LoggedEpisodes(NamedTuple):
@@ -55,6 +60,8 @@ class LoggedEpisodes(NamedTuple):
     Attributes:
         obs: Shape ``(episode, time, obs)``.
         action: Shape ``(episode, time, act)``.
+        last: What the last row of every episode led to, shape ``(episode, obs)``.
+        terminated: Whether the plant ended the episode, shape ``(episode,)``.
         reward: Shape ``(episode, time)``.
         mask: False behind the end of an episode, shape ``(episode, time)``.
         expected: Actions that a linear behaviour model expects, as ``action``.
@@ -63,6 +70,8 @@ class LoggedEpisodes(NamedTuple):
 
     obs: Float[np.ndarray, "episode time obs"]
     action: Float[np.ndarray, "episode time act"]
+    last: Float[np.ndarray, "episode obs"]
+    terminated: Bool[np.ndarray, " episode"]
     reward: Float[np.ndarray, "episode time"]
     mask: Bool[np.ndarray, "episode time"]
     expected: Float[np.ndarray, "episode time act"]
@@ -85,6 +94,7 @@ def logged_episodes(dataset: Dataset, most: int = 256) -> LoggedEpisodes:
         np.asarray(x)[rows] for x in (columns.obs, columns.action, columns.reward)
     )
     before = np.concatenate([action[:, :1], action[:, :-1]], axis=1)
+    ends = rows[np.arange(len(rows)), mask.sum(axis=1) - 1]
     inputs = np.concatenate([obs, before, np.ones((*mask.shape, 1))], axis=-1).astype(np.float64)
     scale = inputs[mask].std(axis=0)
     inputs = inputs / np.where(scale > 0, scale, 1)
@@ -93,7 +103,9 @@ def logged_episodes(dataset: Dataset, most: int = 256) -> LoggedEpisodes:
     spread = (action[mask] - expected[mask]).std(axis=0)
     used = np.ptp(action[mask], axis=0)
     # Of a controller without any test signal nothing is left, and every ratio would be zero.
-    return LoggedEpisodes(obs, action, reward, mask, expected, np.maximum(spread, 1e-3 * used))
+    spread = np.maximum(spread, 1e-3 * used)
+    last, terminated = np.asarray(columns.next_obs)[ends], np.asarray(columns.terminated)[ends]
+    return LoggedEpisodes(obs, action, last, terminated, reward, mask, expected, spread)
 
 
 def value_estimates(
@@ -148,13 +160,29 @@ def value_estimates(
     weighted = bootstrapped(wpdis, trajectories, discount, seed, level)
     robust = bootstrapped(weighted_doubly_robust, trajectories, discount, seed, level)
     masked = jnp.where(jnp.asarray(episodes.mask), trajectories.log_ratio, 0)
+    values = np.asarray(first.reward, np.float64)
     return ValueEstimates(
         fitted_q=_mean(np.asarray(first.reward), level),
         fitted_q_costs=tuple(_mean(column, level) for column in costs.T),
         importance=weighted,
         doubly_robust=robust,
         effective=float(effective_sample_size(jnp.sum(masked, axis=1))),
+        gap=abs(float(np.mean(values - _logged_returns(learner, state, episodes, acted)))),
+        first=values,
     )
+
+
+def _logged_returns(
+    learner: FittedQEvaluation, state: Any, episodes: LoggedEpisodes, acted: np.ndarray
+) -> Float[np.ndarray, " episode"]:
+    """Discounted logged returns, with the fitted value of where a truncated episode ended."""
+    lengths = episodes.mask.sum(axis=1)
+    weights = learner.discount ** np.arange(episodes.mask.shape[1])
+    earned = np.sum(np.where(episodes.mask, episodes.reward, 0) * weights, axis=1)
+    # The action of the last row stands for the next one, which a policy with a memory may refine.
+    held = acted[np.arange(len(lengths)), lengths - 1]
+    ahead = np.asarray(_values(learner, state, episodes.last, held).reward, np.float64)
+    return earned + learner.discount**lengths * np.where(episodes.terminated, 0, ahead)
 
 
 def bootstrapped(

@@ -76,13 +76,25 @@ class Verdict:
     def __repr__(self) -> str:
         """The answer, its sentence, and a line for every clause."""
         headline = self.sentence.partition(": ")[0] if self.clauses else self.sentence
-        return "\n".join([f"{self.answer.upper()}  {headline}", *clause_lines(self)])
+        lines = [f"{self.answer.upper()}  {headline}", *clause_lines(self)]
+        return "\n".join([*lines, *([f"  {closing(self)}"] if closing(self) else [])])
 
 
 def clause_lines(verdict: Verdict) -> list[str]:
     """One line for each clause, whether it holds or not."""
     marks = {True: "ok  ", False: "FAIL"}
     return [f"  {marks[bool(clause.holds)]} {clause.sentence}" for clause in verdict.clauses]
+
+
+def closing(verdict: Verdict) -> str:
+    """What a verdict on a log alone says behind its clauses: the trial, or what is missing.
+
+    Empty for a verdict on a plant, and where there is no more to say.
+    """
+    telling = [clause for clause in verdict.clauses if not clause.holds] or verdict.clauses
+    if verdict.answer in (DEPLOY, REFUSE) or not telling:
+        return ""
+    return verdict.sentence.partition(f"{telling[-1].sentence}. ")[2]
 
 
 def verdict(tables: ResultTables) -> Verdict:

@@ -3,7 +3,8 @@
 import dataclasses
 import math
 
-from neorl_agents.retuning import ChoiceRule, Prediction
+from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
+from neorl_agents.retuning._excitation import LEAST
 from neorl_core.costs import limit_kind
 from neorl_train.results._tables import ResultTables
 from neorl_train.results._wording import number, quantity
@@ -17,6 +18,21 @@ POWER = 2.8
 
 
 @dataclasses.dataclass(frozen=True)
+class OtherEstimate:
+    """What an estimator other than the networks of a plant model says of a gain.
+
+    Attributes:
+        name: Of the estimator, as it stands in a sentence.
+        gain: Estimated gain over what runs today, in its own measure.
+        high: Largest gain that its interval and its known error leave possible.
+    """
+
+    name: str
+    gain: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
 class LogPrediction:
     """Prediction of a learned plant model for the candidate of a log.
 
@@ -27,6 +43,8 @@ class LogPrediction:
         logged: Mean return that the log shows in the same episodes.
         scale: Spread of returns in the log.
         rule: Rule that the prediction was made by.
+        others: What other estimators say of the gain.
+        excitation: How freely the actions of the log moved; ``None`` where nobody looked.
     """
 
     prediction: Prediction
@@ -35,6 +53,8 @@ class LogPrediction:
     logged: float
     scale: float
     rule: ChoiceRule
+    others: tuple[OtherEstimate, ...] = ()
+    excitation: Excitation | None = None
 
 
 def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
@@ -42,9 +62,11 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
 
     ``worth a trial`` if the model repeats the return of what runs today, the lower bound of the
     candidate's predicted gain is above the rule's least gain, the upper bound of every predicted
-    cost is within its limit, and the candidate does not leave what the log has seen. ``do not
-    deploy`` if a cost is predicted beyond its limit or the gain is predicted to be a loss.
-    ``cannot tell`` otherwise, with what is missing.
+    cost is within its limit, the candidate does not leave what the log has seen, no other
+    estimator predicts a loss beyond all of its own error, and every action moved for other reasons
+    than the measurements. ``do not deploy`` if a cost is predicted
+    beyond its limit or the gain is predicted to be a loss. ``cannot tell`` otherwise, with what is
+    missing.
 
     Args:
         tables: Tables of the log.
@@ -58,6 +80,8 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
         _gain_clause(tables, forecast),
         *_cost_clauses(tables, forecast.prediction),
         _support_clause(forecast),
+        *_agreement_clauses(tables, forecast),
+        *_excitation_clauses(forecast.excitation),
     )
     failed = [clause for clause in clauses if not clause.holds]
     one = forecast.prediction
@@ -77,7 +101,8 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
         candidate=tables.candidate,
         reference=forecast.incumbent,
         rule="predicted by a plant model learned from the log: the model repeats what runs today, "
-        "gain above zero, every cost within its limit, inside what the log has seen",
+        "gain above zero, every cost within its limit, inside what the log has seen, no other "
+        "estimator contradicts it, and every action moved on its own account",
         clauses=clauses,
         reason="" if answer != UNKNOWN else "the log does not answer it",
     )
@@ -176,6 +201,60 @@ def _support_clause(forecast: LogPrediction) -> Clause:
     )
 
 
+def _agreement_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Clause]:
+    """Whether the estimator that speaks most against the gain leaves it possible."""
+    if not forecast.others:
+        return []
+    worst = min(forecast.others, key=lambda one: -math.inf if math.isnan(one.high) else one.high)
+    holds = bool(worst.high > 0)
+    names = ", ".join(one.name for one in forecast.others)
+    loss = quantity(abs(worst.gain), tables.reward_unit)
+    sentence = (
+        f"no other estimator contradicts the gain ({names})"
+        if holds
+        else f"{worst.name} contradicts the gain: it predicts a loss of {loss}, beyond its own "
+        "error"
+    )
+    return [
+        Clause(
+            name="agreement",
+            statistic=f"largest gain that {worst.name} leaves possible, the least of {names}",
+            value=worst.gain,
+            low=2 * worst.gain - worst.high,
+            high=worst.high,
+            bound=worst.high,
+            relation=">",
+            limit=0.0,
+            unit=tables.reward_unit,
+            holds=holds,
+            sentence=sentence,
+        )
+    ]
+
+
+def _excitation_clauses(moved: Excitation | None) -> list[Clause]:
+    """Whether the log shows what other actions would have done."""
+    if moved is None:
+        return []
+    return [
+        Clause(
+            name="excitation",
+            statistic="least part of the variance of an action of the log that does not follow "
+            "from the measurements and the other actions; 0 for one that is saturated",
+            value=moved.least,
+            low=moved.least,
+            high=moved.least,
+            bound=moved.least,
+            relation=">",
+            limit=LEAST,
+            unit="1",
+            holds=moved.suffices,
+            sentence="; ".join(moved.doubts)
+            or "every action of the log moved for other reasons than the measurements too",
+        )
+    ]
+
+
 def _plan(tables: ResultTables, forecast: LogPrediction) -> str:
     gain = max(forecast.prediction.low, 1e-300)
     episodes = math.ceil(2 * (POWER * forecast.scale / gain) ** 2)
@@ -193,5 +272,9 @@ def _missing(failed: list[Clause]) -> str:
         "give a controller that is closer to what filled the log.",
         "support": "Record episodes near the proposed numbers.",
         "return": "Record more episodes, or with more excitation.",
+        "excitation": "Record a test signal or moves by hand on the actuator; one that no "
+        "candidate is to move may be declared a disturbance in plant.toml.",
+        "agreement": "Record episodes in which the actions differ from today's controller, by a "
+        "test signal or by steps of its set points: they show which estimator is right.",
     }
     return " ".join(wanted[clause.name] for clause in failed if clause.name in wanted)

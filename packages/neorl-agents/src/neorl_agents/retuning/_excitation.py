@@ -1,0 +1,105 @@
+"""Whether a log shows what another action would have done."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from neorl_agents.models import LogRows
+from neorl_agents.models._log_rows import histories
+from neorl_core import Spec, highs, lows
+
+LEAST = 1e-4
+"""Least part of an action's variance that must be free: a hundredth of its standard deviation."""
+SATURATED = 0.99
+"""Part of the rows at one end of its range from which on an action counts as saturated."""
+ROWS = 50_000
+"""Most rows that are looked at."""
+
+
+class Excitation(NamedTuple):
+    """How freely every action moved in a log.
+
+    Attributes:
+        free: Part of its variance that does not follow linearly from the measurements, the earlier
+            actions and the other ones, which a model reads beside it; 0 of one that never moves.
+        at_end: Largest part of the rows that it spent at the same end of its range.
+        names: Names of the actions.
+    """
+
+    free: Float[np.ndarray, " act"]
+    at_end: Float[np.ndarray, " act"]
+    names: tuple[str, ...]
+
+    @property
+    def least(self) -> float:
+        """The smallest free part; zero where an action is saturated."""
+        return float(np.where(self.at_end > SATURATED, 0.0, self.free).min())
+
+    @property
+    def suffices(self) -> bool:
+        """Whether every action moved on its own account."""
+        return self.least > LEAST
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """A sentence for every action of which the log does not show what it does."""
+        said = []
+        for name, free, share in zip(self.names, self.free, self.at_end, strict=True):
+            if share > SATURATED:
+                said.append(f"{name} lies at the same end of its range in {share:.1%} of the rows")
+            elif free == 0:
+                said.append(f"{name} never moves")
+            elif free <= LEAST:
+                said.append(
+                    f"{name} follows from the measurements and the other actions: only {free:.1g} "
+                    "of its variance is its own"
+                )
+        return tuple(said)
+
+
+def excitation(rows: LogRows, spec: Spec, history: int) -> Excitation:
+    """How freely every action of a log moved.
+
+    Under a controller that turns measurements into actions without a remainder, what follows
+    cannot be told from what the measurements alone would have led to.
+
+    Args:
+        rows: The log.
+        spec: Its channels.
+        history: Past steps that the plant model reads.
+
+    Returns:
+        One number an action.
+
+    Source: Ljung, System identification (1999), section 13.4 on data from closed loops.
+    """
+    places = np.arange(len(rows.start))[:: max(1, len(rows.start) // ROWS)]
+    seen, acted = histories(rows, places, history)
+    action = rows.action[places].astype(np.float64)
+    # What was done before the first row of an episode is not known, so that its place holds the
+    # first action itself.
+    inside = places > rows.start[places]
+    if inside.sum() > action.shape[1] * history + 2:
+        seen, acted, action = seen[inside], acted[inside], action[inside]
+    past = [rows.obs[seen].reshape(len(action), -1), rows.action[acted].reshape(len(action), -1)]
+    low, high = (np.asarray(ends(spec.action)) for ends in (lows, highs))
+    near = 1e-6 * (high - low)
+    at_end = np.maximum((action <= low + near).mean(axis=0), (action >= high - near).mean(axis=0))
+    free = [
+        _own_part(np.concatenate([*past, np.delete(action, i, axis=1)], axis=1), action[:, i])
+        for i in range(action.shape[1])
+    ]
+    return Excitation(np.asarray(free), at_end, tuple(channel.name for channel in spec.action))
+
+
+def _own_part(beside: Any, action: np.ndarray) -> float:
+    """Part of the variance of an action that the other columns leave in a least-squares fit."""
+    if np.ptp(action) == 0:
+        return 0.0
+    beside = beside.astype(np.float64)
+    scale = beside.std(axis=0)
+    inputs = (beside - beside.mean(axis=0)) / np.where(scale > 0, scale, 1)
+    centred = action - action.mean()
+    left = centred - inputs @ np.linalg.lstsq(inputs, centred, rcond=1e-8)[0]
+    return float(left.var() / centred.var())

@@ -1,0 +1,132 @@
+"""The answer for a log alone: every clause, and what each that fails asks for."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
+from neorl_core import Channel, CostChannel, Spec
+from neorl_train.results import ResultTables
+from neorl_train.verdicts import LogPrediction, OtherEstimate, trial_verdict
+from neorl_train.verdicts._rule import closing
+
+SPEC = Spec(
+    (Channel("level", "m", 0.0, 1.0),),
+    (Channel("valve", "%", 0.0, 100.0),),
+    (CostChannel("overflow", "m", 5.0, "episode"),),
+    60.0,
+    50,
+)
+TABLES = ResultTables(
+    environment="",
+    reason="there is only a log",
+    spec=SPEC,
+    reward_unit="EUR",
+    level=0.95,
+    n_starts=0,
+    candidate="retuned-0",
+    reference="",
+    rows=(),
+    pooled=(),
+    episode_margin=0.05,
+)
+GOOD = LogPrediction(
+    prediction=Prediction(
+        name="retuned-0",
+        returns=12.0,
+        gain=2.0,
+        low=1.5,
+        by_member=(2.1, 1.9, 1.8),
+        cost=(3.0,),
+        cost_high=(4.0,),
+        cost_incumbent=(3.0,),
+        over=(0.0,),
+        over_incumbent=(0.0,),
+        outside=0.1,
+        outside_incumbent=0.1,
+        episodes=40,
+    ),
+    incumbent="PID",
+    replayed=10.0,
+    logged=10.5,
+    scale=4.0,
+    rule=ChoiceRule(),
+    others=(
+        OtherEstimate("the linear part of the plant model", 1.8, 2.3),
+        OtherEstimate("fitted Q evaluation", -0.4, 0.2),
+    ),
+)
+
+
+def changed(**values):
+    """The good prediction with other numbers of the candidate or of the log."""
+    own = {name for name in values if name in Prediction.__dataclass_fields__}
+    one = dataclasses.replace(GOOD.prediction, **{name: values[name] for name in own})
+    rest = {name: value for name, value in values.items() if name not in own}
+    return dataclasses.replace(GOOD, prediction=one, **rest)
+
+
+def test_what_holds_in_every_clause_is_worth_a_trial_with_its_plan():
+    """Two standard errors of the fitted values reach above zero, so they contradict nothing."""
+    moved = Excitation(np.asarray([0.2]), np.zeros(1), ("valve",))
+    decided = trial_verdict(TABLES, changed(excitation=moved))
+    assert decided.answer == "worth a trial"
+    names = ["model", "return", "overflow", "support", "agreement", "excitation"]
+    assert [clause.name for clause in decided.clauses] == names
+    assert all(clause.holds for clause in decided.clauses)
+    # Lower bound 1.5 of a spread of 4: 2 (2.8 * 4 / 1.5)^2 = 111.5 episodes of each.
+    assert closing(decided).startswith("Run it in shadow first")
+    assert "About 112 episodes of each show a gain of 1.5 EUR" in closing(decided)
+    assert closing(decided) in repr(decided)
+
+
+@pytest.mark.parametrize(
+    ("change", "failed", "answer", "words"),
+    [
+        ({"logged": 12.0}, "model", "cannot tell", "give a controller that is closer"),
+        ({"low": 0.03}, "return", "cannot tell", "Record more episodes"),
+        ({"gain": -2.0, "low": -2.5}, "return", "do not deploy", ""),
+        ({"cost_high": (5.5,)}, "overflow", "do not deploy", ""),
+        ({"outside": 0.2}, "support", "cannot tell", "Record episodes near the proposed numbers"),
+        (
+            {"others": (OtherEstimate("fitted Q evaluation", -2.0, -0.5),)},
+            "agreement",
+            "cannot tell",
+            "Record episodes in which the actions differ",
+        ),
+        (
+            {"excitation": Excitation(np.asarray([3e-6]), np.zeros(1), ("valve",))},
+            "excitation",
+            "cannot tell",
+            "Record a test signal or moves by hand on the actuator",
+        ),
+    ],
+)
+def test_each_clause_refuses_alone_and_says_what_would_change_it(change, failed, answer, words):
+    decided = trial_verdict(TABLES, changed(**change))
+    assert decided.answer == answer
+    assert [clause.name for clause in decided.clauses if not clause.holds] == [failed]
+    assert words in closing(decided)
+    assert (closing(decided) == "") == (answer == "do not deploy")
+
+
+def test_the_estimator_that_contradicts_is_named_with_its_loss():
+    others = (*GOOD.others, OtherEstimate("the doubly robust estimate", -3.0, -1.0))
+    (clause,) = [
+        clause
+        for clause in trial_verdict(TABLES, changed(others=others)).clauses
+        if clause.name == "agreement"
+    ]
+    assert (clause.bound, clause.holds) == (-1.0, False)
+    words = "the doubly robust estimate contradicts the gain: it predicts a loss of 3 EUR"
+    assert clause.sentence.startswith(words)
+
+
+@pytest.mark.parametrize("field", ["low", "replayed", "outside"])
+def test_a_number_that_is_none_is_never_worth_a_trial(field):
+    """As of a model that diverges."""
+    nan = float("nan")
+    assert trial_verdict(TABLES, changed(**{field: nan})).answer != "worth a trial"
+    diverged = (*GOOD.others, OtherEstimate("fitted Q evaluation", nan, nan))
+    assert trial_verdict(TABLES, changed(others=diverged)).answer == "cannot tell"
