@@ -1,0 +1,190 @@
+"""Pools of good, bad and diverged candidates, ordered without the plant and judged on it.
+
+Usage:
+    python tools/tables/choice/candidate_pools.py [NAME ...] [--seeds 0 1]   what has no result yet
+    python tools/tables/choice/candidate_pools.py --page                     write the page alone
+
+A pool is the ordinary controller of a plant and 23 others of its kind: every number that it
+declares tunable is moved at random, in eight candidates by half a step, in eight by one and a half,
+in seven by four steps (a gain may be multiplied by exp(2) and more), so that some loops swing or
+diverge. Each is predicted in a plant model learned from a log that the ordinary controller and its
+operators alone filled (60,000 steps), and runs in 200 episodes of the plant, paired with the
+ordinary one. Nothing is trained. A row holds the rank correlation of both returns, the gain of the
+choice beside the best allowed one, and what the candidates are on the plant of which the answer for
+a log alone is *worth a trial*.
+Result: tools/baselines/choice/candidate_pools.json.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents.retuning import ChoiceRule, PlantFacts, learned_plants, select
+from neorl_core import Policy
+from neorl_core.control import tunables, tuned
+from neorl_core.infrastructure import write_text
+from neorl_core.statistics import rank_correlation
+from neorl_envs import collect_log, make
+from neorl_train.evaluation._episodes import episodes_of, joined
+from neorl_train.evaluation._rollout import rollouts_in_chunks
+from neorl_train.results import Episodes, ResultTables
+from neorl_train.selection import other_estimates
+from neorl_train.verdicts import LogPrediction, trial_verdict
+
+ROOT = Path(__file__).resolve().parents[3]
+RESULT = ROOT / "tools/baselines/choice/candidate_pools.json"
+PAGE = ROOT / "docs/pages/explanation/choosing-without-the-plant.md"
+BEGIN = "<!-- pools: python tools/tables/choice/candidate_pools.py -->"
+END = "<!-- end of pools -->"
+PLANTS = ("CSTR-v0", "DMSD-v0", "WaterTreatment-v0", "SupplyChain-v0", "PowerGrid-v0")
+STEPS, STARTS, KEY, MARGIN = 60_000, 200, 778, 0.05
+SIZES = (0.5,) * 8 + (1.5,) * 8 + (4.0,) * 7
+"""Deviations of the changes, in the steps that the controller declares."""
+
+
+def pool_of(policy: Any, env: Any, spread: Any, seed: int) -> dict[str, Policy]:
+    """The ordinary controller and others of its kind, most of them worse."""
+    declared = tunables(policy, env.spec)
+    rng = np.random.default_rng(seed)
+    pool = {"today": policy}
+    for number, size in enumerate(SIZES):
+        changes = jnp.asarray(size * rng.normal(size=len(declared)), jnp.float32)
+        pool[f"{number}"] = tuned(policy, declared, changes, spread=spread)
+    return pool
+
+
+def measured(name: str, seed: int) -> dict[str, Any]:
+    """One pool of one plant."""
+    env, begun = make(name), time.process_time()
+    tunings = env.tunings()
+    ordinary = next(iter(tunings))
+    log = collect_log(env, {ordinary: tunings[ordinary]}, n_steps=STEPS, key=jax.random.key(seed))
+    facts = PlantFacts(env.action_rates(), env.exogenous, env.interlock, env.objective)
+    own = np.ones(log.n_episodes, bool)
+    plants = learned_plants(log.transitions, env.spec, seed, facts, own=own)
+    pool = pool_of(tunings[ordinary], env, np.std(log.transitions.obs, axis=0), seed)
+    plants = plants.against(pool["today"])
+    chosen, table = select(plants, pool, "today")
+    tables = ResultTables(
+        environment="", reason="", spec=env.spec, reward_unit=env.reward_unit, level=0.95,
+        n_starts=0, candidate="", reference="", rows=(), pooled=(), episode_margin=MARGIN,
+    )  # fmt: skip
+    answers = []
+    for one in table[1:]:
+        logged = float(plants.logged.mean())
+        known = LogPrediction(
+            one, "today", table[0].returns, logged, plants.scale, ChoiceRule(),
+            other_estimates(one, None, None), plants.excitation,
+        )  # fmt: skip
+        answers.append(trial_verdict(tables, known).answer)
+    true = {name: episodes(env, policy) for name, policy in pool.items()}
+    facts_of = [on_plant(true[one.name], true["today"]) for one in table]
+    returns = [float(np.mean(true[one.name].returns)) for one in table]
+    predicted = np.nan_to_num([one.returns for one in table], neginf=-1e30)
+    allowed = [one["gain"] for one in facts_of if not one["harm"]]
+    by_name = dict(zip((one.name for one in table), facts_of, strict=True))
+    return {
+        "plant": name,
+        "seed": seed,
+        "rank": float(rank_correlation(predicted, np.nan_to_num(returns, neginf=-1e30))),
+        "diverged": int(sum(one.gain < -1e20 for one in table)),
+        "best": max(allowed),
+        "chosen": chosen,
+        "gain": by_name[chosen]["gain"],
+        "chosen_harms": bool(by_name[chosen]["harm"]),
+        "preferred": [by_name[one.name] for one in table[1:] if not one.refusals],
+        "trials": [
+            by_name[one.name]
+            for one, answer in zip(table[1:], answers, strict=True)
+            if answer == "worth a trial"
+        ],
+        "better": int(sum(one["low"] > 0 and not one["over"] for one in facts_of[1:])),
+        "answers": {answer: answers.count(answer) for answer in sorted(set(answers))},
+        "candidates": len(table),
+        "seconds": round(time.process_time() - begun, 1),
+    }
+
+
+def episodes(env: Any, policy: Policy) -> Episodes:
+    """Episodes of the plant on the common starts."""
+    policy = jax.tree.map(jnp.asarray, policy)
+    key, indices = jax.random.key(KEY), np.arange(STARTS)
+    chunks = rollouts_in_chunks(env, policy, key, indices, at_once=STARTS)
+    return joined([episodes_of(rows, env.spec) for rows in chunks])
+
+
+def on_plant(mine: Episodes, today: Episodes) -> dict[str, Any]:
+    """Paired gain on the plant, and whether a limit is broken in more episodes than allowed."""
+    difference = np.asarray(mine.returns, np.float64) - np.asarray(today.returns, np.float64)
+    gain = float(difference.mean())
+    error = float(difference.std(ddof=1) / np.sqrt(len(difference)))
+    shares = [one.violated.mean(axis=0) for one in (mine, today)]
+    over = bool(np.any(shares[0] > shares[1] + MARGIN))
+    harm = not np.isfinite(gain) or gain + 1.96 * error < 0 or over
+    return {"gain": gain, "low": gain - 1.96 * error, "over": over, "harm": bool(harm)}
+
+
+def rows() -> list[dict[str, Any]]:
+    """The rows so far."""
+    return json.loads(RESULT.read_text()) if RESULT.is_file() else []
+
+
+def page() -> None:
+    """Writes the table between its marks, where there is a row."""
+    if not rows():
+        return
+    found = sorted(rows(), key=lambda row: (row["plant"], row["seed"]))
+    lines = [
+        "| Plant, log | Candidates, better there | Rank correlation | Gain of the choice, of "
+        "the best | Worth a trial, of these worse or over a limit |",
+        "|---|---|---|---|---|",
+    ]
+    for row in found:
+        trials = row["trials"]
+        kept = " (kept what runs)" if row["chosen"] == "today" else ""
+        lines.append(
+            f"| {row['plant']}, {row['seed']} | {row['candidates'] - 1}, {row['better']} | "
+            f"{row['rank']:.2f} | {row['gain']:.3g}{kept}, {row['best']:.3g} | "
+            f"{len(trials)}, {sum(one['harm'] for one in trials)} |"
+        )
+    trials = [one for row in found for one in row["trials"]]
+    harms = sum(one["harm"] for one in trials)
+    words = (
+        f"{len(found)} pools, {sum(row['candidates'] - 1 for row in found)} candidates: "
+        f"{len(trials)} were worth a trial by the rule, and {harms} of these are worse on the "
+        "plant, or over a limit in more episodes than allowed."
+    )
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    table = "\n".join([words, "", *lines])
+    write_text(PAGE, f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
+
+
+def main() -> None:
+    """Measures what is missing, then writes the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", default=list(PLANTS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--page", action="store_true")
+    options = parser.parse_args()
+    for seed in () if options.page else options.seeds:
+        for name in options.names:
+            if any((row["plant"], row["seed"]) == (name, seed) for row in rows()):
+                continue
+            row = measured(name, seed)
+            write_text(RESULT, json.dumps([*rows(), row], indent=1) + "\n")
+            print(json.dumps({k: v for k, v in row.items() if k not in ("trials", "preferred")}))
+            sys.stdout.flush()
+    page()
+
+
+if __name__ == "__main__":
+    main()
