@@ -140,13 +140,13 @@ def page() -> None:
     """Writes the table between its marks, where there is a row."""
     if not rows():
         return
-    found = sorted(rows(), key=lambda row: (row["plant"], row["seed"]))
+    pools = sorted(rows(), key=lambda row: (row["plant"], row["seed"]))
     lines = [
         "| Plant, log | Candidates, better there | Rank correlation | Gain of the choice, of "
         "the best | Worth a trial, of these worse or over a limit |",
         "|---|---|---|---|---|",
     ]
-    for row in found:
+    for row in pools:
         trials = row["trials"]
         kept = " (kept what runs)" if row["chosen"] == "today" else ""
         lines.append(
@@ -154,10 +154,10 @@ def page() -> None:
             f"{row['rank']:.2f} | {row['gain']:.3g}{kept}, {row['best']:.3g} | "
             f"{len(trials)}, {sum(one['harm'] for one in trials)} |"
         )
-    trials = [one for row in found for one in row["trials"]]
+    trials = [one for row in pools for one in row["trials"]]
     harms = sum(one["harm"] for one in trials)
     words = (
-        f"{len(found)} pools, {sum(row['candidates'] - 1 for row in found)} candidates: "
+        f"{len(pools)} pools, {sum(row['candidates'] - 1 for row in pools)} candidates: "
         f"{len(trials)} were worth a trial by the rule, and {harms} of these are worse on the "
         "plant, or over a limit in more episodes than allowed."
     )

@@ -70,9 +70,9 @@ def test_reward_cost_and_roles_of_a_converted_log(wide):
     columns = [np.asarray(x)[good] for x in (rows.obs, rows.action, rows.next_obs)]
     last = np.asarray(rows.action)[good - 1]
     assert declared.objective is not None
-    told = jax.vmap(declared.objective)(*map(jnp.asarray, (*columns, last)))
-    np.testing.assert_allclose(told[:, 0], np.asarray(rows.reward)[good], atol=1e-5)
-    np.testing.assert_allclose(told[:, 1], np.asarray(rows.cost)[good, 0], atol=1e-6)
+    outcome = jax.vmap(declared.objective)(*map(jnp.asarray, (*columns, last)))
+    np.testing.assert_allclose(outcome[:, 0], np.asarray(rows.reward)[good], atol=1e-5)
+    np.testing.assert_allclose(outcome[:, 1], np.asarray(rows.cost)[good, 0], atol=1e-6)
     assert np.ptp(np.asarray(rows.cost)[good, 0]) > 0
     again = declared_plant(dataset).objective
     assert hash(declared.objective) == hash(again)

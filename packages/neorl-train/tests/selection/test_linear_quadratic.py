@@ -106,8 +106,11 @@ def test_the_replayed_gains_are_those_of_the_second_moments(selection):
     """Within twice what the lower bound takes off, which holds only 30 episodes' chance."""
     today = mean_return(GAINS["today"])
     for one in selection.candidates[1:]:
-        found, true = one.prediction, mean_return(GAINS[one.prediction.name]) - today
-        assert abs(found.gain - true) <= 2 * (found.gain - found.low), (found.name, true)
+        predicted, true = one.prediction, mean_return(GAINS[one.prediction.name]) - today
+        assert abs(predicted.gain - true) <= 2 * (predicted.gain - predicted.low), (
+            predicted.name,
+            true,
+        )
 
 
 @pytest.mark.nightly
@@ -133,9 +136,9 @@ def test_fitted_values_are_those_of_the_lyapunov_equation(selection, log):
 def test_importance_sampling_holds_the_true_value_where_it_says_anything(selection, log):
     """Of the logged horizon, beyond which nothing but 4 % of the value is left."""
     starts = np.asarray(log.transitions.obs)[log.episode_starts]
-    told = [one for one in selection.candidates if one.values.effective >= 10]
-    assert "today" in {one.prediction.name for one in told}
-    for one in told:
+    answering = [one for one in selection.candidates if one.values.effective >= 10]
+    assert "today" in {one.prediction.name for one in answering}
+    for one in answering:
         true = discounted(GAINS[one.prediction.name], starts)
         reach = one.values.doubly_robust.high - one.values.doubly_robust.low
         assert abs(one.values.doubly_robust.value - true) <= reach + 0.1 * abs(true)

@@ -44,18 +44,20 @@ class Excitation(NamedTuple):
     @property
     def doubts(self) -> tuple[str, ...]:
         """A sentence for every action of which the log does not show what it does."""
-        said = []
+        doubts = []
         for name, free, share in zip(self.names, self.free, self.at_end, strict=True):
             if share > SATURATED:
-                said.append(f"{name} lies at the same end of its range in {share:.1%} of the rows")
+                doubts.append(
+                    f"{name} lies at the same end of its range in {share:.1%} of the rows"
+                )
             elif free == 0:
-                said.append(f"{name} never moves")
+                doubts.append(f"{name} never moves")
             elif free <= LEAST:
-                said.append(
+                doubts.append(
                     f"{name} follows from the measurements and the other actions: only {free:.1g} "
                     "of its variance is its own"
                 )
-        return tuple(said)
+        return tuple(doubts)
 
 
 def excitation(rows: LogRows, spec: Spec, history: int) -> Excitation:

@@ -237,13 +237,13 @@ def predicted_sums(free: FreeEpisodes) -> Float[np.ndarray, "episode outcome"]:
     return free.outcome[:-1].mean(axis=0)
 
 
-def _excitation_check(found: Excitation) -> Check:
+def _excitation_check(moved: Excitation) -> Check:
     return Check(
         "excitation",
-        found.suffices,
-        "; ".join(found.doubts)
+        moved.suffices,
+        "; ".join(moved.doubts)
         or "every action moved for other reasons than the measurements too, at least "
-        f"{percent(found.least)} of its variance",
+        f"{percent(moved.least)} of its variance",
     )
 
 

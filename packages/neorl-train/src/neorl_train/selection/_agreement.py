@@ -50,10 +50,10 @@ def other_estimates(
 
 def contradicted(one: Prediction, others: tuple[OtherEstimate, ...]) -> Prediction:
     """The prediction, refused where an estimator predicts a loss beyond all of its own error."""
-    said = [
+    refusals = [
         f"{other.name} predicts a loss of {number(-other.gain)}, at least {number(-other.high)}, "
         f"where the plant model predicts a gain of {number(one.gain)}"
         for other in others
         if one.gain > 0 and other.high < 0
     ]
-    return dataclasses.replace(one, refusals=(*one.refusals, *said)) if said else one
+    return dataclasses.replace(one, refusals=(*one.refusals, *refusals)) if refusals else one
