@@ -179,7 +179,7 @@ def missing(learners: Sequence[str] = COMPARED) -> str:
         if left:
             without.setdefault(left, []).append(log_name(path))
     reasons = "; ".join(f"{text} on {', '.join(logs)}" for text, logs in without.items())
-    return f"Not measured on plants and learners as they are: {reasons}." if reasons else ""
+    return f"Not measured for the present plants and learners: {reasons}." if reasons else ""
 
 
 def log_name(path: Path) -> str:

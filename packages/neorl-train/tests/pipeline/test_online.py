@@ -45,7 +45,8 @@ def test_numbers_that_do_not_go_together_are_named(refused):
         "online.capacity is 8, smaller than a batch of IQL (128 rows)", *iql, "--online.capacity", 8
     )
     refused("online.warm_up is 16, and 128 of the 128 rows", *iql, "--online.warm-up", 16)
-    refused("online.environments must be a whole number from 1", *iql, "--online.environments", 0)
+    message = "online.environments must be a whole number of at least 1"
+    refused(message, *iql, "--online.environments", 0)
     refused("training.chunk is 500; it must be a multiple of 30", *iql, "--online.environments", 30)
 
 

@@ -18,7 +18,7 @@ def require_positive(owner: Any, *fields: str, or_zero: bool = False) -> None:
 
 
 def require_whole(owner: Any, least: int, *fields: str) -> None:
-    """Refuses settings that are not whole numbers from ``least`` on."""
+    """Refuses settings that are not whole numbers of at least ``least``."""
     for field in fields:
         value = getattr(owner, field)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:

@@ -87,7 +87,7 @@ def split_columns(
         columns: The log.
         share: Part of the episodes to hold out, in (0, 1); at least one stays on either side.
         key: Decides which.
-        what: What the held-out part is for, for the message.
+        what: Purpose of the held-out part, for the message.
 
     Raises:
         InputError: If there are fewer than two episodes.

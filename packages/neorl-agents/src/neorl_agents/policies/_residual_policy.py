@@ -27,8 +27,8 @@ class ResidualPolicy(eqx.Module):
     """``action = clip(base + authority * tanh(network(obs, base)), low, high)``.
 
     The action never differs from the controller's by more than ``authority``, whatever the network
-    says. The controller hears of the action that was applied less what the network added, so its
-    integral terms count on as if it were alone.
+    says. The controller is told the applied action minus the network's addition, so its integral
+    terms continue as if it acted alone.
 
     Attributes:
         base: The controller, in physical units.
@@ -77,5 +77,5 @@ class ResidualPolicy(eqx.Module):
         return carry._replace(base=self.base.sent(carry.base, action - carry.added))
 
     def follow(self, carry: ResidualCarry, action: Float[Array, " act"]) -> ResidualCarry:
-        """Tells the controller what somebody else's action was; the network remembers nothing."""
+        """Reports another controller's action to the controller; the network remembers nothing."""
         return carry._replace(base=follow(self.base, carry.base, action))

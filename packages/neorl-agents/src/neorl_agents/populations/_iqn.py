@@ -103,7 +103,7 @@ class IQN(eqx.Module):
         capacity: Turns that an agent remembers; static.
         copy_every: Episodes between two copies to the target; 0 for none; static.
         noisy: Whether the last layers have noise while they are trained; static.
-        dueling: Whether advantages and value are told apart; static.
+        dueling: Whether advantages and value are separate outputs; static.
         prioritised: Whether turns are drawn in proportion to ``(their last loss)^priority``, new
             ones as the largest so far, with the weights of prioritised replay; static.
         semantics: See above; static.

@@ -16,7 +16,7 @@ def row_flags(
         log: Flat columns.
         needed: Columns that must be there besides observations and actions, ``terminated`` and
             ``truncated`` among them.
-        purpose: Why they are needed, for the message.
+        purpose: The reason for which they are needed, for the message.
 
     Returns:
         Whether the plant ended the episode with a row, whether it ends there for any reason, and

@@ -100,7 +100,7 @@ def delay_line(fill: Shaped[ArrayLike, "*shape"], *, delay: int) -> DelayLine:
         The line before the first step.
 
     Raises:
-        ValueError: If ``delay`` is no whole number from zero on.
+        ValueError: If ``delay`` is not a whole number >= 0.
 
     Example:
         >>> delay_line(0.5, delay=2).values.tolist()

@@ -99,7 +99,7 @@ def trimmed_mean(updates: Any, *, num_byzantine: int) -> Aggregate:
 
     Raises:
         ValueError: If there are not more than ``2 num_byzantine`` clients, leaves disagree about
-            their number, or ``num_byzantine`` is no whole number from zero on.
+            their number, or ``num_byzantine`` is not a whole number >= 0.
 
     Example:
         >>> import jax.numpy as jnp

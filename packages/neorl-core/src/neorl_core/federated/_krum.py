@@ -37,7 +37,7 @@ def krum(updates: Any, *, num_byzantine: int) -> Aggregate:
 
     Raises:
         ValueError: If there are too few clients, leaves disagree about their number, or
-            ``num_byzantine`` is no whole number from zero on.
+            ``num_byzantine`` is not a whole number >= 0.
 
     Example:
         >>> import jax.numpy as jnp
@@ -63,7 +63,7 @@ def multi_krum(updates: Any, *, num_byzantine: int, selected: int) -> Aggregate:
 
     Raises:
         ValueError: If there are too few clients, leaves disagree about their number,
-            ``num_byzantine`` is no whole number from zero on or ``selected`` none in range.
+            ``num_byzantine`` is not a whole number >= 0 or ``selected`` none in range.
 
     Example:
         >>> import jax.numpy as jnp
@@ -110,7 +110,7 @@ def bulyan(updates: Any, *, num_byzantine: int) -> Aggregate:
 
     Raises:
         ValueError: If there are too few clients, leaves disagree about their number, or
-            ``num_byzantine`` is no whole number from zero on.
+            ``num_byzantine`` is not a whole number >= 0.
 
     Example:
         >>> import jax.numpy as jnp

@@ -103,8 +103,7 @@ def centred_clipping(
 
     Raises:
         ValueError: If there is no client, leaves disagree about their number or with ``centre``,
-            a known ``radius`` is not positive or ``iterations`` is no whole number from
-            one on.
+            a known ``radius`` is not positive or ``iterations`` is not a whole number >= 1.
 
     Example:
         >>> import jax.numpy as jnp

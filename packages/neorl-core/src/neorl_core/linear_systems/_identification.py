@@ -69,7 +69,7 @@ def identify_linear(
         enters holds a NaN or an infinity: drop such rows and mark the row before each as truncated.
 
     Raises:
-        ValueError: If shapes disagree, a delay is no whole number from zero on, there are not as
+        ValueError: If shapes disagree, a delay is not a whole number >= 0, there are not as
             many delays as inputs, or ``ridge`` is negative.
 
     Example:
@@ -119,7 +119,7 @@ def delay_residuals(
         for a delay whose rows hold a NaN or an infinity.
 
     Raises:
-        ValueError: If shapes disagree, ``longest`` is no whole number from zero on, or ``ridge`` is
+        ValueError: If shapes disagree, ``longest`` is not a whole number >= 0, or ``ridge`` is
             negative.
 
     Example:

@@ -53,9 +53,9 @@ def controllable(
 
     ``[A - lambda I, B]`` must have full rank at every eigenvalue ``lambda``. States are scaled
     before, and every input to the size of ``A``, so that units do not matter. A pair is judged by
-    its distance to the nearest one with a mode that no input reaches: rotated and rescaled pairs
-    of ten states are told apart in float64; in float32 pairs closer than ``1e-5 * state`` to such
-    a one count as not controllable.
+    its distance to the nearest one with a mode that no input reaches: rotated and rescaled pairs of
+    ten states are distinguished in float64; in float32 pairs closer than ``1e-5 * state`` to such a
+    one count as not controllable.
 
     Args:
         a: ``A`` of ``x_{k+1} = A x_k + B u_k``.

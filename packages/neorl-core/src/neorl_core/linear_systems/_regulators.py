@@ -98,7 +98,7 @@ def finite_horizon_regulator(
         semidefinite, and before a period whose input costs nothing.
 
     Raises:
-        ValueError: If shapes disagree or ``horizon`` is no whole number from zero on.
+        ValueError: If shapes disagree or ``horizon`` is not a whole number >= 0.
 
     Example:
         >>> import jax.numpy as jnp

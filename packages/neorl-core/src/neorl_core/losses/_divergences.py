@@ -12,7 +12,7 @@ DivergenceName = Literal["kl", "chi2", "soft_chi2"]
 
 
 class _Generator(NamedTuple):
-    """``f`` for ratios from zero on, and the ratio at which ``ratio y - f(ratio)`` is largest."""
+    """``f`` for ratios >= 0, and the ratio at which ``ratio y - f(ratio)`` is largest."""
 
     value: Callable[[Array], Array]
     ratio: Callable[[Array], Array]

@@ -11,7 +11,7 @@ from neorl_core.projections._simplex import project_simplex
 def simplex_quadratic(
     matrix: Float[Array, "item item"], *, iterations: int = 400
 ) -> Float[Array, " item"]:
-    """The ``x`` on the simplex of nearly least ``x^T A x``, for a positive semidefinite ``A``.
+    """The point of the simplex with nearly the least ``x^T A x``, for positive semidefinite ``A``.
 
     Accelerated projected gradient, started anew where a step goes against the last one: exact to
     3e-5 for condition numbers to 1e3. Of worse ones the value found is not quite the least: within

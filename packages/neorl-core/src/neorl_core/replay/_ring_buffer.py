@@ -114,7 +114,7 @@ def ring_sample(
         The rows, and the slots they came from; of an empty buffer zeros and slots of -1.
 
     Raises:
-        ValueError: If ``batch`` is no whole number from zero on.
+        ValueError: If ``batch`` is not a whole number >= 0.
 
     Example:
         >>> import jax

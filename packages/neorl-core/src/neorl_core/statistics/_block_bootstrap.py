@@ -57,8 +57,9 @@ def block_bootstrap_replicates(
         The replicates along the first axis.
 
     Raises:
-        ValueError: If there is no sample, first axes differ, ``block_length`` is no whole number
-            between one and the length, ``resamples`` none from one on, or ``blocks`` is unknown.
+        ValueError: If there is no sample, first axes differ, ``block_length`` is not a whole number
+            between one and the length, ``resamples`` is not a whole number >= 1, or ``blocks`` is
+            unknown.
 
     Example:
         >>> import jax

@@ -46,8 +46,8 @@ def bootstrap_replicates(
         The replicates along the first axis.
 
     Raises:
-        ValueError: If there is no sample, first axes differ, or ``resamples`` is no whole number
-            from one on.
+        ValueError: If there is no sample, first axes differ, or ``resamples`` is not a whole number
+            >= 1.
 
     Example:
         >>> import jax

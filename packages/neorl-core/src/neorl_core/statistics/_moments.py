@@ -193,7 +193,7 @@ def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
         The variance, in squared units.
 
     Raises:
-        ValueError: If ``ddof`` is no whole number from zero on.
+        ValueError: If ``ddof`` is not a whole number >= 0.
 
     Example:
         >>> import jax.numpy as jnp

@@ -152,8 +152,8 @@ def sign_flip_test(
         The mean difference and its p value.
 
     Raises:
-        ValueError: If the shapes differ, there is no pair, ``resamples`` is no whole number from
-            one on or ``alternative`` is unknown.
+        ValueError: If the shapes differ, there is no pair, ``resamples`` is not a whole number >=
+            1, or ``alternative`` is unknown.
 
     Example:
         >>> import jax

@@ -34,7 +34,7 @@ def truncated_quantile_target(
         :func:`~neorl_core.losses.quantile_huber_loss`. No gradient is stopped here.
 
     Raises:
-        ValueError: If the shapes disagree, there is no member, ``drop`` is no whole number from
+        ValueError: If the shapes disagree, there is no member, ``drop`` is not a whole number from
             zero to below the number of quantiles, or a concrete ``discount`` is outside [0, 1].
 
     Example:

@@ -29,8 +29,8 @@ class ControlLoop:
 
     The loop begins in manual or in shadow, whatever it did before its process ended, and writes to
     an actuator only after a person has asked for the closed loop since then. It gives the
-    actuators up, and then needs to be asked anew, where a person moves one by hand, the connection
-    or the writing fails for a few periods, or somebody else writes.
+    actuators up, and then must be switched on again, if a person moves one by hand, the connection
+    or the writing fails for a few periods, or another client writes.
 
     Args:
         runtime: A loaded bundle.

@@ -47,7 +47,7 @@ class Stage(enum.StrEnum):
 
 
 class Count(NamedTuple):
-    """What was counted of somebody's steps.
+    """Counts over the steps of one controller.
 
     Attributes:
         steps: Steps.

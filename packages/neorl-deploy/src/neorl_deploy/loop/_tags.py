@@ -63,7 +63,7 @@ class Output:
         scale: Factor from the value of the tag to the unit of the channel.
         offset: Added after the factor, in the unit of the channel.
         tolerance: How far a read-back may lie from what was written, in the unit of the channel;
-            beyond it, somebody else has moved the actuator.
+            beyond it, another controller has moved the actuator.
         advice: Address that is written in advisory mode; empty for none.
     """
 

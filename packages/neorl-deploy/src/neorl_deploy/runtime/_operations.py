@@ -44,7 +44,7 @@ class Operations(NamedTuple):
     """A function of arrays as a list of operations.
 
     Attributes:
-        inputs: What goes in; they have the numbers from zero on.
+        inputs: Inputs; their numbers begin at zero.
         constants: Arrays that it holds; they have the numbers behind the inputs.
         operations: The list; every operation has the next number.
         outputs: Numbers of what comes out.

@@ -185,9 +185,9 @@ class Runtime:
         """Goes on from a file that :meth:`save` wrote, in this process or in an earlier one.
 
         The time since it was written counts: the last action is that much older, so after more than
-        the few steps for which it may be assumed it is unknown until it is told; and a channel has
-        held for that much longer. Where the clock was set back, it is unknown at once. A stop or a
-        latch of this process stays.
+        the few steps for which it may be assumed it is unknown until it is reported; and a channel
+        has held for that much longer. Where the clock was set back, it is unknown at once. A stop
+        or a latch of this process stays.
 
         Args:
             path: The file.

@@ -38,7 +38,7 @@ class Replay:
 
 
 def replay(bundle: Bundle, log: Log) -> Replay:
-    """Runs a bundle in shadow over a log; the logged action is what it is told was sent.
+    """Runs a bundle in shadow over a log; the logged action is reported as the one that was sent.
 
     Every row is stepped, with a fresh carry at each episode; masked rows and rows whose logged
     action is not finite enter no number.

@@ -31,7 +31,7 @@ class FeedforwardPID(eqx.Module):
     """PID loops whose measurements are computed from the observation, plus a feed-forward.
 
     ``u = clip(PID(measure(numbers, obs)) + feedforward(numbers, obs), low, high)``. The loops are
-    told what the plant received less the feed-forward, so that they do not wind up.
+    told the received action minus the feed-forward, so that they do not wind up.
 
     Attributes:
         feedback: The loops, one for each action; ``measured`` counts the computed measurements.

@@ -38,8 +38,8 @@ class Acted(NamedTuple):
     Attributes:
         obs: Observation that was acted on, shape ``(obs,)``.
         action: Action that the policy asked for, shape ``(act,)``.
-        carry: Carry of the policy after it acted and before it heard what was sent; the report of
-            a guard is in it.
+        carry: Carry of the policy after it acted and before it is told the sent action; the report
+            of a guard is in it.
         step: Answer of the plant; ``step.applied`` is the action that it received.
     """
 
@@ -91,7 +91,7 @@ def closed_loop_step(
     policy_key: PRNGKeyArray,
     noise_key: PRNGKeyArray,
 ) -> tuple[Loop, Acted]:
-    """One control period: the policy acts, the plant answers, the policy hears what was sent.
+    """One control period: the policy acts, the plant answers, the policy is told the sent action.
 
     Args:
         env: A plant.

@@ -45,7 +45,7 @@ def load_npz(
     Args:
         path: The archive.
         required: Names of arrays that must be there.
-        expected: What the archive should be, for the messages.
+        expected: Expected kind of the archive, for the messages.
         optional: Names of arrays that may be there; others are left unread.
 
     Returns:

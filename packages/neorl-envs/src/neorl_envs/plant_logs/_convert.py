@@ -185,7 +185,7 @@ def _why(config: PlantLog, valid: np.ndarray, counts: Counter[str], tally: Tally
 
 
 def _lost(tag: Tag, tally: Tally) -> str:
-    """A tag, and what became of all its values."""
+    """A tag, and the counts of its values by reason."""
     counts = tally.tags.get(tag.name, Counter())
     parts = [f"{number} {reason}" for reason, number in counts.items() if reason != OUTSIDE]
     if counts[OUTSIDE]:

@@ -62,7 +62,7 @@ class Tally:
     decided: set[str] = dataclasses.field(default_factory=set)
 
     def count(self, tag: str, reason: str, number: int) -> None:
-        """Adds to what became of the values of a tag."""
+        """Counts values of a tag under a reason."""
         if number:
             self.tags.setdefault(tag, Counter())[reason] += number
 

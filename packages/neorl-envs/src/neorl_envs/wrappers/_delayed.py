@@ -74,7 +74,7 @@ def delayed(env: Environment, *, action: int = 0, obs: int = 0) -> Delayed:
         An environment of the same contract.
 
     Raises:
-        ValueError: If a delay is no whole number from zero on.
+        ValueError: If a delay is not a whole number >= 0.
 
     Example:
         >>> import neorl_envs

@@ -29,7 +29,7 @@ class DisturbedState(NamedTuple):
 
 
 class Disturbed(Wrapper):
-    """A plant whose actuators do not do exactly what they are told, and nobody measures it.
+    """A plant whose actuators deviate from their commands, without a measurement of the deviation.
 
     ``load <- a load + sd range sqrt(1 - a^2) n`` with ``a = exp(-dt / memory)`` is added to every
     command. ``Step.applied`` is the command, since that is what a log can show.

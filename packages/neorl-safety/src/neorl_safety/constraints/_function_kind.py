@@ -34,7 +34,7 @@ class Requirement(eqx.Module):
         parameters: A PyTree of arrays.
         weight: Penalty per unit of excess, scalar; zero for a preference.
         function: The function, at the top of a module; static.
-        name: What it is called in reports; static.
+        name: Its name in reports; static.
         unit: Unit of the excess; static.
         tier: How binding it is; static.
     """

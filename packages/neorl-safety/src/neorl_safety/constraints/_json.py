@@ -66,7 +66,7 @@ def constraints_from_dict(data: Mapping[str, Any], source: str = "constraints") 
 
     Args:
         data: What :func:`constraints_to_dict` returned, possibly after a round trip through JSON.
-        source: Place where it was read, for messages.
+        source: Its source, for messages.
 
     Returns:
         The constraints.

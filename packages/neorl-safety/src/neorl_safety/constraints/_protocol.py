@@ -52,8 +52,8 @@ class Situation(NamedTuple):
             all kinds but those of rank :attr:`Rank.WEAR`.
         held: Seconds since each channel was last commanded to move, shape ``(act,)``; infinite
             where not known.
-        position: The action that was commanded last, shape ``(act,)``; the start where that is
-            not known, or where somebody else has moved the channel since.
+        position: The action that was commanded last, shape ``(act,)``; the start if that is
+            unknown, or if another controller has moved the channel since.
     """
 
     obs: Float[Array, " obs"]

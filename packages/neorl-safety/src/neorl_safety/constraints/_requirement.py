@@ -30,7 +30,7 @@ def requirement(
     """A requirement of one's own: ``function(parameters, obs, action) <= 0``.
 
     Args:
-        name: What it is called in reports.
+        name: Its name in reports.
         function: Pure, of one observation and one action in physical units, with a scalar result.
             At the top of a module: a function made anew compiles anew.
         parameters: Its numbers, which may be swept without compiling.

@@ -18,7 +18,7 @@ class Context(NamedTuple):
         held: Seconds since each channel was last commanded to move, shape ``(act,)``; ``None``
             where no constraint asks for it, then infinite.
         command: The action that was commanded last, shape ``(act,)``, from which a deadband and a
-            rest count; ``None`` for ``previous``. NaN where somebody else moved the channel.
+            rest count; ``None`` for ``previous``. NaN if another controller moved the channel.
     """
 
     obs: Float[Array, " obs"]

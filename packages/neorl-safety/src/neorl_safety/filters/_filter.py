@@ -99,7 +99,7 @@ def filtered(
     refused: UInt32[Array, ""],
     candidate: Candidate = nearest,
 ) -> tuple[Float[Array, " act"], SafetyReport]:
-    """:func:`filter_action`, with reasons of somebody else to let the fallback act."""
+    """:func:`filter_action`, with further reasons to let the fallback act."""
     every = as_constraints(constraints)
     _check_arguments(every, context, action)
     dtype, limits = action.dtype, usable_limits(every, action.dtype)

@@ -54,7 +54,7 @@ class FallbackChain(eqx.Module):
         return ChainCarry(tuple(carries), acted), jnp.stack(actions)[acted]
 
     def sent(self, carry: ChainCarry, action: Float[Array, " act"]) -> ChainCarry:
-        """Tells the member that acted what became of its proposal; the others follow."""
+        """Reports the applied action to the member that acted; the others follow."""
         carries = []
         for index, (member, own) in enumerate(zip(self.members, carry.members, strict=True)):
             acted = carry.acted == index
@@ -63,7 +63,7 @@ class FallbackChain(eqx.Module):
         return carry._replace(members=tuple(carries))
 
     def follow(self, carry: ChainCarry, action: Float[Array, " act"]) -> ChainCarry:
-        """Tells all members what the plant received from somebody else."""
+        """Reports to all members the action that another controller applied."""
         pairs = zip(self.members, carry.members, strict=True)
         return carry._replace(members=tuple(follow(m, own, action) for m, own in pairs))
 

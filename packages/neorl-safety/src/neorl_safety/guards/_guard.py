@@ -178,14 +178,14 @@ class GuardedPolicy(eqx.Module):
     def sent(self, carry: GuardCarry, action: Float[Array, " act"]) -> GuardCarry:
         """Tells policy and fallback what the plant received; NaN where that is not known.
 
-        The one of them that acted in the last step hears of what became of its proposal, the
-        other one follows. Where it is not known, the last own action is assumed, for as many steps
-        as the supervision says.
+        The policy that acted in the last step is told the applied action; the other one tracks it.
+        If the applied action is unknown, the guard assumes its own last action, for as many steps
+        as the supervision allows.
         """
         return self._applied_to(carry, action, carry.acted)
 
     def follow(self, carry: GuardCarry, action: Float[Array, " act"]) -> GuardCarry:
-        """Tells policy and fallback what the plant received from somebody else."""
+        """Reports to policy and fallback the action that another controller applied."""
         nobody = jnp.full_like(carry.acted, NOBODY)
         return self._applied_to(carry, action, nobody)._replace(acted=nobody)
 
@@ -320,7 +320,7 @@ def guard(
 
 
 def default_supervision(dt: float) -> Supervision:
-    """The supervision of a guard that is told nothing else, for a period in seconds."""
+    """The default supervision of a guard, for a period in seconds."""
     return supervision(settle=SETTLE_PERIODS * dt)
 
 

@@ -108,7 +108,7 @@ def settings_from_dict(
         data: What :func:`settings_to_dict` returned, possibly after a round trip through JSON.
         spec: Specification whose observations are watched.
         policies: Policies by name, for monitors of their disagreement.
-        source: Place where it was read, for messages.
+        source: Its source, for messages.
 
     Returns:
         The settings.

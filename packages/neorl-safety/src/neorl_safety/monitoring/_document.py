@@ -87,7 +87,7 @@ def watches_from_dict(
         data: What :func:`watches_to_dict` returned, possibly after a round trip through JSON.
         spec: Specification whose observations they watch.
         policies: Policies by name, for those that watch disagreement.
-        source: Place where it was read, for messages.
+        source: Its source, for messages.
 
     Returns:
         The monitors, in order.

@@ -54,8 +54,8 @@ def identified_words(name: str, report: dict[str, Any], task: Task, spec: Spec) 
 
     Args:
         name: Name of the controller.
-        report: As a :class:`neorl_agents.classical.Fitted` holds it. One with other keys, of a
-            controller from elsewhere, is told key by key.
+        report: As a :class:`neorl_agents.classical.Fitted` holds it. A report with other keys, from
+            another package's controller, is described key by key.
         task: The loops that were fitted.
         spec: Channels of the log.
 

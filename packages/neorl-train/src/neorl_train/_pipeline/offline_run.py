@@ -34,7 +34,7 @@ def offline_run(path: str) -> tuple[RunDirectory, Config]:
 
     Raises:
         InputError: If it is none, was not finished, or fine-tunes another; a policy artefact, which
-            has no critics, is told from a run.
+            has no critics, is distinguished from a run.
     """
     if Path(path).suffix == ".toml":
         raise InputError(

@@ -88,7 +88,7 @@ class Task:
         learner: The learner, with plain numbers.
         seeds: Seeds of the training runs.
         plan: Length.
-        watcher: Observer that is told everything.
+        watcher: Observer of all events.
         checkpoints: Checkpoints to resume from and save to.
         validate: Judges policies at every checkpoint.
         stop: Asked once a chunk.

@@ -127,7 +127,7 @@ def _happened(algorithm: str, step: int, validated: bool, line: dict[str, Any]) 
 
 @contextmanager
 def tracked(run: ResolvedRun, session: Session) -> Iterator[Tracker]:
-    """A tracker that is told how the run ended; what went wrong with it is said, and no more."""
+    """A tracker that records how the run ended; what went wrong with it is said, and no more."""
     tracker = _tracker(run, session)
     status = "FAILED"
     try:

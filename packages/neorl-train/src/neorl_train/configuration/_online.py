@@ -88,7 +88,8 @@ def check_collection(
         value = getattr(settings, field)
         whole = isinstance(value, int) and not isinstance(value, bool)
         _require(
-            whole and value >= 1, f"{where}.{field} must be a whole number from 1, got {value}"
+            whole and value >= 1,
+            f"{where}.{field} must be a whole number of at least 1, got {value}",
         )
     if buffered:
         _check_buffer(settings, algorithm, where, share)

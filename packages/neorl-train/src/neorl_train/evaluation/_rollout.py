@@ -72,7 +72,7 @@ def rollouts(
 
     Plant parameters, initial state, disturbances and measurement noise of start ``i`` are
     functions of ``(key, i)`` alone, so every policy meets the same ones: common random numbers.
-    After each step the policy is told by ``sent`` what the plant received.
+    After each step, ``sent`` tells the policy the action that the plant received.
 
     Args:
         environment: A PyTree with ``sample_params(key)``.

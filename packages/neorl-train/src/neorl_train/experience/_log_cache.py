@@ -76,7 +76,7 @@ def _make_room(latest: Path) -> None:
 
 
 def complete_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None]) -> Dataset:
-    """Reads the log that was collected for a run; a damaged one is collected again, for it can be.
+    """Reads the log that was collected for a run; a damaged one is collected again.
 
     Args:
         data: Its source is an environment.

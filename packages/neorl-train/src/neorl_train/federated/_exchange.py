@@ -1,4 +1,4 @@
-"""One round inside one process: who takes part, who answers, and what comes of it."""
+"""One round inside one process: which sites take part, which answer, and the result."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -53,7 +53,7 @@ def assess_on_log(
         name: What the policy is called.
         judged_by: What is checked; the same by default.
         requirements: Functions of observation and action that are checked besides.
-        settings: Monitors and supervisor; those of a guard that is told nothing by default.
+        settings: Monitors and supervisor; those of a guard with default settings by default.
         spec: Channels with the cost limits of the run; those of the log by default.
         level: Confidence level of every interval.
 

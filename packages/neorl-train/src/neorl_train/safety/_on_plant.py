@@ -79,7 +79,7 @@ def assess_on_plant(
         judged_by: What is checked; the same by default.
         requirements: Functions of observation and action that are checked besides.
         fallbacks: Fallbacks by name; the plant's reference controller by default.
-        settings: Monitors and supervisor; those of a guard that is told nothing by default.
+        settings: Monitors and supervisor; those of a guard with default settings by default.
         spec: Channels with the cost limits of the run; those of the plant by default.
         key: Key of the starts.
         n_starts: Number of starts, two or more.
@@ -130,7 +130,7 @@ def assembled(
     metrics: dict[str, Metrics],
     **facts: Any,
 ) -> Assessment:
-    """The findings of judged rows, beside what is told of where they come from."""
+    """The findings of judged rows, with the given facts about their source."""
     spec, level = facts["spec"], facts["level"]
     constraints, quiet = constraints_of(checked, judged, spec, level)
     changed, fallback = acting_of(judged[WITH].episodes)

@@ -87,7 +87,7 @@ class Asking(eqx.Module):
         return AskingCarry(inner, action), action
 
     def sent(self, carry: AskingCarry, action: Float[Array, " act"]) -> AskingCarry:
-        """The policy is told what the plant received."""
+        """The policy is told the action that the plant received."""
         return AskingCarry(self.policy.sent(carry.policy, action), carry.asked)
 
 

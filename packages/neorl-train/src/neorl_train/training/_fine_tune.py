@@ -79,7 +79,7 @@ def fine_tune(
             what the plant declares.
         constraints: Hard limits of the filter between policy and plant; none by default.
         fallback: Takes over inside the filter; the plant's reference by default.
-        watcher: Observer that is told everything.
+        watcher: Observer of all events.
         checkpoints: Checkpoints to resume from and save to; the online buffer is part of them.
         validate: Function that judges a policy, called at every checkpoint.
         stop: Function asked once a chunk; true ends training when the running chunk ends.
@@ -150,7 +150,7 @@ def train_online(
             read costs; what the plant declares by default.
         constraints: Hard limits of the filter between policy and plant; none by default.
         fallback: Takes over inside the filter; the plant's reference by default.
-        watcher: Observer that is told everything.
+        watcher: Observer of all events.
         checkpoints: Checkpoints to resume from and save to; the buffer is part of them.
         validate: Function that judges a policy, called at every checkpoint.
         stop: Function asked once a chunk; true ends training when the running chunk ends.

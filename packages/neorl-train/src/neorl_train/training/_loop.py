@@ -33,7 +33,7 @@ class Watcher(Protocol):
     """
 
     def begin(self, step: int) -> bool:
-        """Training continues after ``step``; what was told beyond it did not happen.
+        """Training continues after ``step``; events after it are dropped.
 
         Returns:
             Whether the policies at ``step`` were judged already.
@@ -145,7 +145,7 @@ def train(
             is a function of the same things, but another one than in memory.
         seeds: Seeds of the training runs.
         plan: Length; its chunk is a multiple of ``algorithm.batches_per_update``.
-        watcher: Observer that is told everything.
+        watcher: Observer of all events.
         checkpoints: Checkpoints to resume from and save to; waited for before this returns.
         validate: Function that judges a policy, called at every checkpoint.
         stop: Function asked once a chunk; true ends training when the running chunk ends.
@@ -222,7 +222,7 @@ def run_loop(
         queues: States of all seeds, and the program of a chunk.
         algorithm: Learner with plain numbers, schedules settled.
         plan: Length.
-        watcher: Observer that is told everything.
+        watcher: Observer of all events.
         checkpoints: Checkpoints to resume from and save to; closed before this returns.
         validate: Function that judges a policy, called at every checkpoint.
         stop: Function asked once a chunk.

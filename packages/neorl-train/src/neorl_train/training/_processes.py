@@ -130,7 +130,7 @@ def end_together() -> None:
 
 
 class LeaderCheckpoints:
-    """Checkpoints that process 0 reads and writes; the others are told what it read.
+    """Checkpoints that process 0 reads and writes; the other processes receive what it read.
 
     Args:
         own: Those of process 0; ``None`` in the others.

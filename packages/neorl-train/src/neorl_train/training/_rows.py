@@ -1,4 +1,4 @@
-"""The form of collected rows, and what is told of the collecting."""
+"""The form of collected rows, and the counts of the collection."""
 
 import jax
 import jax.numpy as jnp

@@ -44,7 +44,7 @@ class Setting:
 
     Attributes:
         learner: Learner with plain numbers.
-        watcher: Observer that is told everything.
+        watcher: Observer of all events.
         checkpoints: Checkpoints to resume from and save to.
         validate: Function that judges a policy, called at every checkpoint.
     """

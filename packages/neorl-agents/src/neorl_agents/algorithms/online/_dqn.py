@@ -64,7 +64,7 @@ class DQN(BaseLearner):
         copy_every: Updates between two copies to the target.
         double: Whether the network chooses and its target values; else the target does both;
             static.
-        dueling: Whether advantages and value are told apart; static.
+        dueling: Whether advantages and value are separate outputs; static.
         collect: Steps of every episode before each update; static.
 
     Source: Mnih et al., Nature 518 (2015) 529; van Hasselt et al., arXiv 1509.06461; Wang et al.,
