@@ -18,8 +18,8 @@ class Loop:
     Attributes:
         controlled: Name of an observation channel.
         manipulated: Name of an action channel.
-        setpoint: Where the controlled variable is to stand, in its unit; or the name of the
-            observation channel that says so.
+        setpoint: Set point of the controlled variable in its unit, or the name of the observation
+            channel that holds it.
         low: Least value that the controlled variable should take, in its unit.
         high: Largest value that it should take.
         rate: Largest speed of the manipulated variable, in its unit per second.

@@ -65,8 +65,8 @@ def fit_safety_critic(
         updates: Gradient steps.
         calibration_share: Part of the episodes that is held out for calibration, in [0, 1); 0
             calibrates nothing.
-        policy: Who acts after the first action: a deterministic policy, or the log's own behaviour
-            where none is given. What followed under another policy was not logged, so then nothing
+        policy: Policy that acts after the first action: a deterministic one, or by default the
+            log's own behaviour. What followed under another policy was not logged, so then nothing
             is held out and the risks are not calibrated.
         trainer: Training loop; the default one has neither checkpoints nor records.
 

@@ -38,9 +38,9 @@ def regression_weights(
     """``min(exp(inverse_temperature advantage), max_weight)``, row by row.
 
     Args:
-        learner: With the fields ``inverse_temperature``, ``max_weight`` and ``advantage_scale``:
-            ``"std"`` divides the advantage by its deviation in the batch first, ``"fixed"`` does
-            not.
+        learner: A learner with the fields ``inverse_temperature``, ``max_weight`` and
+            ``advantage_scale``: ``"std"`` divides the advantage by its deviation in the batch
+            first, ``"fixed"`` does not.
         advantage: Advantage of the logged actions, in the unit of the critics.
         mask: Rows that count.
     """

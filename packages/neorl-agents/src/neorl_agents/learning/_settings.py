@@ -38,9 +38,9 @@ class Networks(eqx.Module):
             side by side or through a recurrent unit each.
         history_steps: Number of steps that they see then, with the present one.
         kind: Name of the kind of network in ``neorl_agents.networks.NETWORKS``.
-        graph: Of a kind that reads graphs: which channel belongs to which node or edge,
-            ``"LI-101 = tank3.level"``, where its name does not say so, and nodes or edges without
-            a channel, ``"line2-3"``; see :func:`neorl_agents.networks.graph_layout`.
+        graph: For a kind that reads graphs, the node or edge of each channel whose name does not
+            say so, ``"LI-101 = tank3.level"``, and nodes or edges without a channel,
+            ``"line2-3"``; see :func:`neorl_agents.networks.graph_layout`.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=as_widths)

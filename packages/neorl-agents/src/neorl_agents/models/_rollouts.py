@@ -59,8 +59,8 @@ class ModelMemory(NamedTuple):
         reward: Mean reward of the last rollouts, less the price of disagreement.
         disagreement: Their mean disagreement.
         ended: Share of their steps that ended an episode.
-        calibration: Of a :class:`DynamicsModel`, from the episodes that it was not fitted to; of
-            any other model ``()``.
+        calibration: Calibration of a :class:`DynamicsModel`, from the episodes that it was not
+            fitted to; ``()`` for any other model.
     """
 
     ring: RingBuffer

@@ -46,7 +46,7 @@ class Agent(NamedTuple):
         memory: What the agent remembers.
         epsilon: Chance of a random action.
         updates: Gradient steps so far.
-        priorities: Of the turns in memory, where rows are drawn by priority; else ``None``.
+        priorities: Priorities of the turns in memory if rows are drawn by priority; else ``None``.
     """
 
     network: QuantileNetwork
@@ -65,8 +65,8 @@ class UpdateDraws(NamedTuple):
         next_levels: Levels at which the network is asked for the best next action.
         target_levels: Levels at which the target answers.
         levels: Levels of the quantiles that are trained.
-        noise: Of the network at the next input, of the target, and of the network; ``None`` for
-            networks without noise.
+        noise: Noise of the network at the next input, of the target, and of the network; ``None``
+            for networks without noise.
     """
 
     next_levels: Float[Array, "batch quantile"]

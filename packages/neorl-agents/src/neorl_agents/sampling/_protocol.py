@@ -35,8 +35,8 @@ class Batch(NamedTuple):
             ``(row,)``; ``None`` where nobody asked for it.
         weight: Weight of each row in the loss, in [0, 1], where rows are not drawn with the same
             chance, shape ``(row,)``; else ``None``.
-        ahead: Of every step of a row's window, with an axis of steps behind those of the rows;
-            ``None`` where nobody asked for it.
+        ahead: Prospect of every step of a row's window, with an axis of steps after those of the
+            rows; ``None`` if it was not requested.
     """
 
     rows: Transition

@@ -84,7 +84,8 @@ def require_content_hash(dataset: Dataset, source: str) -> None:
     """Raises unless the columns of a mapped dataset have the hash that its file records.
 
     Args:
-        dataset: From :func:`neorl_envs.read_dataset` with ``memory_map``, which believes the file.
+        dataset: Result of :func:`neorl_envs.read_dataset` with ``memory_map``, which trusts the
+            file.
         source: Its file, or the manifest of its files; named in the message.
 
     Raises:

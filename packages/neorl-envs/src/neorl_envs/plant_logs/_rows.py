@@ -56,8 +56,7 @@ class Rows:
 
     Attributes:
         counts: Rows by why they are masked or left out.
-        unknown: For every tag that a row needs, the rows of a running plant in which it is
-            unknown.
+        unknown: Rows of a running plant in which a tag is unknown, for every tag that a row needs.
         alone: The same, where no other tag is unknown.
         stretches: Stretches with at least one row that is kept, in order of time.
 

@@ -29,7 +29,7 @@ class Meet(NamedTuple):
         low: Lower ends of the box narrowed by further kinds, or of a tripped interlock that
             leaves the box, shape ``(act,)``: finite, in the actuator range.
         high: Upper ends, never below ``low``.
-        outranked: Where a tripped interlock lies outside the box and takes its place, shape
+        outranked: Whether a tripped interlock lies outside the box and takes its place, shape
             ``(act,)``.
         rows: Linear inequalities, shape ``(row, act)``; a malformed one is left out.
         bounds: Their right sides, shape ``(row,)``.

@@ -33,9 +33,9 @@ class DataConfig:
         source: Name of an environment, whose log is collected, or the path of a dataset file.
         steps: Least number of steps to collect under the plant's own controllers; of no effect for
             a file. By default (-1) 120,000, or none where learners are trained on the plant itself.
-        quality: Who fills the log that is collected: ``random`` (uniform actions), ``medium`` (the
-            plant's first tuning), ``mixed`` (all tunings) or ``expert`` (its reference, without
-            operators). Of no effect for a file.
+        quality: Behaviour that fills the collected log: ``random`` (uniform actions), ``medium``
+            (the plant's first tuning), ``mixed`` (all tunings) or ``expert`` (its reference,
+            without operators). Of no effect for a file.
         held_out: Fraction of the episodes that training does not see.
         seed: Seed of the collection and of the split.
         memory: Most memory that the log may take, as ``"2GB"``. One that needs more, about five

@@ -36,7 +36,7 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
     """Defects of the training data that keep learners from learning, each in words.
 
     Args:
-        statistics: Of the rows that are trained on; their reward has the penalties taken off.
+        statistics: Statistics of the training rows; the penalties are subtracted from their reward.
         spec: Channels of the log.
 
     Returns:

@@ -58,9 +58,8 @@ class FineTuned:
         gain: Mean of the paired differences; where there are several seeds, the interval takes
             them as drawn at random too.
         each_seed: Mean paired difference of every seed.
-        regret: By how much the policies fell short of the reference while they were fine-tuned:
-            mean over the offline policy and all validations, of every seed; ``None`` where none
-            were made.
+        regret: Shortfall of the policies from the reference while they were fine-tuned: mean over
+            the offline policy and all validations, of every seed; ``None`` where none were made.
         collected: What happened on the plant, of every seed.
     """
 

@@ -140,8 +140,8 @@ class Alarms:
         words: What it alarms at.
         promised: Promised part of the episodes with a false alarm; ``None`` where none is.
         episodes: Part of the episodes with an alarm, with its exact interval.
-        before_violation: Of the episodes in which a hard or soft constraint was broken, those in
-            which it alarmed before that.
+        before_violation: Number of the episodes with a violated hard or soft constraint in which
+            it alarmed before the violation.
         violating: Those episodes.
         lead: Median time from its first alarm to the violation in seconds; ``None`` where none.
     """

@@ -33,8 +33,8 @@ class ValueEstimates(NamedTuple):
     """Estimates from a log of the discounted return of one policy.
 
     Attributes:
-        fitted_q: By fitted Q evaluation, mean over the first observations of the episodes; the
-            interval is that between episodes and does not hold the error of the fit.
+        fitted_q: Estimate by fitted Q evaluation, mean over the first observations of the episodes;
+            the interval is that between episodes and does not hold the error of the fit.
         fitted_q_costs: The same of every cost.
         importance: Estimate by weighted importance sampling per decision.
         doubly_robust: Weighted doubly robust estimate with the fitted values.
