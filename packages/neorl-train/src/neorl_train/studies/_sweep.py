@@ -58,11 +58,13 @@ class SweepState:
         runs: Run directory of each cell that has one, by name of the cell.
         failed: Reason by name of the cell that failed.
         left: Cells that are still to be run or resumed, in order.
+        others: Number of runs in the folder that are of none of the cells.
     """
 
     runs: dict[str, RunDirectory]
     failed: dict[str, str]
     left: tuple[Cell, ...]
+    others: int = 0
 
     @property
     def finished(self) -> list[Path]:
@@ -96,11 +98,14 @@ def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> 
     """
     wanted = {cell.name for cell in cells}
     runs: dict[str, RunDirectory] = {}
+    others = 0
     for path in numbered(directory):
         run = RunDirectory(path.absolute())
         name = run.record().get(SWEEP, {}).get("cell", "")
         if name in wanted:
             runs[name] = run
+        else:
+            others += 1
     failed = {} if retry else {n: e for n, e in _refused(directory).items() if n in wanted}
     left = []
     for cell in cells:
@@ -117,7 +122,7 @@ def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> 
             failed[cell.name] = record.get("error", "failed")
         elif cell.name not in failed:
             left.append(cell)
-    return SweepState(runs, failed, tuple(left))
+    return SweepState(runs, failed, tuple(left), others)
 
 
 def say_at_once(line: str) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,8 @@ from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 
 if TYPE_CHECKING:
-    from neorl_train.studies._cells import SweepFile
+    from neorl_train.studies._cells import Cell, SweepFile
+    from neorl_train.studies._sweep import SweepState
 
 USAGE = """neorl-train sweep SWEEP.toml [--OPTION VALUE ...]
 
@@ -111,8 +112,8 @@ def command(arguments: list[str]) -> None:
             together=options.together,
             say=say,
         )
-        finished = state_of(sweep.directory, cells).finished
-        _tables(sweep.directory, finished, list(failed.values()), options)
+        state = state_of(sweep.directory, cells)
+        _tables(sweep.directory, state, cells, failed, options)
 
 
 def _say(options: SweepOptions) -> Callable[[str], None]:
@@ -141,7 +142,7 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
         )
         once = list({cell.name: cell for cell in cells}.values())
         state = state_of(sweep.directory, once)
-        _tables(sweep.directory, state.finished, list(state.failed.values()), options)
+        _tables(sweep.directory, state, once, state.failed, options)
     best = best_trial(sweep.directory, sweep.search)
     if best is not None:
         settings = " ".join(f"--{name} {value}" for name, value in best[0].items())
@@ -149,7 +150,11 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
 
 
 def _tables(
-    directory: Path, runs: Sequence[Path], failed: Sequence[str], options: SweepOptions
+    directory: Path,
+    state: "SweepState",
+    cells: Sequence["Cell"],
+    failed: Mapping[str, str],
+    options: SweepOptions,
 ) -> None:
     """Prints the table of all finished runs and writes it in three formats."""
     from neorl_train.studies import (
@@ -160,9 +165,16 @@ def _tables(
         write_comparison,
     )
 
-    say = _say(options)
-    for reason in failed:
+    say, runs = _say(options), state.finished
+    reasons = [f"{one.words()}: {failed[one.name]}" for one in cells if one.name in failed]
+    for reason in reasons:
         say(f"failed: {reason}")
+    if state.others:
+        say(
+            f"{state.others} further {'runs' if state.others > 1 else 'run'} in {directory} "
+            f"{'are' if state.others > 1 else 'is'} of other settings, and not in these tables; "
+            "`neorl-train compare` takes any runs"
+        )
     if not runs:
         say("no run has finished")
         return
@@ -170,9 +182,9 @@ def _tables(
     aggregates = aggregate(comparison)
     if options.json:
         document = comparison_to_json(comparison, aggregates)
-        print(json.dumps({**document, "failed": list(failed)}, indent=1))
+        print(json.dumps({**document, "failed": reasons}, indent=1))
     else:
         print(comparison_text(comparison, aggregates))
     for suffix in (".md", ".csv", ".json"):
         write_comparison(directory / f"table{suffix}", comparison, aggregates)
-    say(f"tables: {directory.absolute() / 'table.md'}, .csv, .json; failed runs: {len(failed)}")
+    say(f"tables: {directory.absolute() / 'table.md'}, .csv, .json; failed runs: {len(reasons)}")

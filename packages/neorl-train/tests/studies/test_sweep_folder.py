@@ -1,0 +1,45 @@
+"""What a sweep says of a folder that holds more than its own runs."""
+
+import os
+
+from neorl_core import InputError
+from neorl_train._command.main import main
+from neorl_train.runs._directory import create_run, numbered
+from neorl_train.studies import _sweep, read_sweep
+
+GRID = """
+[grid]
+training.algorithms = ["td3_bc", "bc"]
+"""
+
+
+def refused(*_):
+    raise InputError("no such plant")
+
+
+def test_runs_of_another_sweep_in_the_folder_and_settings_that_failed_are_named(
+    tmp_path, monkeypatch, capsys
+):
+    path, folder = tmp_path / "sweep.toml", tmp_path / "runs"
+    path.write_text(GRID)
+    other = create_run(folder, "", {"status": "finished", "sweep": {"cell": "another"}})
+    cells = read_sweep(path, folder).cells()
+    monkeypatch.setattr(_sweep, "run_job", refused)
+    words = ["sweep", str(path), "--output", str(folder), "--no-together"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "failed: training.algorithms td3_bc: no such plant" in said
+    assert f"1 further run in {folder} is of other settings, and not in these tables" in said
+    assert said.endswith("no run has finished\n")
+    assert other.path not in _sweep.state_of(folder, cells).finished
+    assert _sweep.state_of(folder, cells).others == 1
+
+
+def test_a_second_command_in_the_folder_is_refused(tmp_path, monkeypatch, capsys):
+    path, folder = tmp_path / "sweep.toml", tmp_path / "runs"
+    path.write_text(GRID)
+    monkeypatch.setattr(_sweep, "run_job", refused)
+    with _sweep.one_command(folder):
+        assert main(["sweep", str(path), "--output", str(folder), "--no-together"]) == 2
+    assert f"in use by process {os.getpid()}" in capsys.readouterr().err
+    assert numbered(folder) == []
