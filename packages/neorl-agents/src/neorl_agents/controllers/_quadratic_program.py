@@ -27,16 +27,16 @@ class Solution(NamedTuple):
 
 
 class QuadraticProgram(eqx.Module):
-    """``min 1/2 x^T H x + g^T x + sum_i v_i^2 / (2 c_i)``, ``G x <= h + v``: what is fixed.
+    """The fixed part of ``min 1/2 x^T H x + g^T x + sum_i v_i^2 / (2 c_i)``, ``G x <= h + v``.
 
-    A limit with yielding ``c = 0`` is hard; a soft one may be exceeded by ``v`` at that price. A
-    primal-dual interior point method with a predictor and a corrector: every step is one
-    factorisation, of ``H + G^T diag(1 / (s / z + c)) G``. The number of steps is fixed, and the
-    best of their points is the answer: what rounding spoils at the end does no harm.
+    A limit with softness ``c = 0`` is hard; a soft one may be exceeded by ``v`` at the cost above.
+    The solver is a primal-dual interior point method with a predictor and a corrector; every step
+    factorises ``H + G^T diag(1 / (s / z + c)) G`` once. The number of steps is fixed, and the best
+    point of all steps is returned, so rounding errors in the last steps do no harm.
 
-    It is solved in float64 whatever the dtype of the program: near the optimum the slope is a small
-    difference of large multipliers, so that in float32 the answer was off by up to a hundredth, and
-    by how much was a matter of the processor and of what the compiler fused.
+    The program is solved in float64 whatever its dtype. Near the optimum the gradient is a small
+    difference of large multipliers: in float32 the result was off by up to a hundredth, by an
+    amount that depended on the processor and on the compiler's fusion.
 
     Attributes:
         h: ``H``, symmetric positive definite, shape ``(n, n)``.

@@ -69,13 +69,13 @@ def retune(
     seed: int,
     settings: RetuneSettings = USUAL,
 ) -> Retuned:
-    """Looks for better numbers of a controller, and takes them where other episodes agree.
+    """Searches better parameters of a controller, and adopts them if unseen episodes agree.
 
-    The numbers are searched by CMA-ES in the learned plant, on episodes of the fit and in some of
-    its networks. Then the end of the search and parts of the way there are candidates: on episodes
-    that neither the fit nor the search has seen, in all networks and in the linear part alone,
-    :class:`ChoiceRule` says which may be preferred, and the largest lower bound of the gain is
-    taken. Where none may, the incumbent stays.
+    CMA-ES searches the parameters in the learned plant, on episodes of the fit and in some of its
+    networks. The result of the search, and points on the way to it, are the candidates. They are
+    judged on episodes that neither the fit nor the search has seen, in all networks and in the
+    linear part alone. :class:`ChoiceRule` refuses some of them; of the rest, the one with the
+    largest lower bound of the gain is chosen. If none is left, the incumbent stays.
 
     Args:
         plants: Result of :func:`learned_plants`.

@@ -27,10 +27,10 @@ TRIAL = "worth a trial"
 class ControlLoop:
     """Binds a runtime to a plant. :meth:`step` is one control period; nothing in it waits.
 
-    The loop begins in manual or in shadow, whatever it did before its process ended, and writes to
-    an actuator only after a person has asked for the closed loop since then. It gives the
-    actuators up, and then must be switched on again, if a person moves one by hand, the connection
-    or the writing fails for a few periods, or another client writes.
+    The loop begins in manual or in shadow, whatever it did before its process ended. It writes to
+    an actuator only after a person has asked for the closed loop since the start. It gives the
+    actuators up, and must then be switched on again, if a person moves one by hand, if the
+    connection or the writing fails for a few periods, or if another client writes.
 
     Args:
         runtime: A loaded bundle.
@@ -39,14 +39,14 @@ class ControlLoop:
         clock: Source of the time.
         start: Mode to begin with, manual or shadow.
         trial: Whether the loop may be closed with a policy that is only "worth a trial".
-        record: Called with every cycle before anything of it is written to the plant; where it
-            raises, nothing is written and the loop gives the actuators up.
+        record: Called with every cycle before anything is written to the plant. If it raises,
+            nothing is written, and the loop gives the actuators up.
 
     Attributes:
         mode: The present mode.
-        target: The mode that was asked for last.
-        authority: How far the policy may lead the actuators; ``None`` for as far as its bundle
-            lets it. The fallback is not bound by it.
+        target: The mode that was requested last.
+        authority: Limit on how far the policy may move the actuators; ``None`` leaves only the
+            bundle's limits. It does not bind the fallback.
     """
 
     def __init__(

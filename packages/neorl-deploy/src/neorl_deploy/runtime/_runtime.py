@@ -44,11 +44,11 @@ NO_CAUSES = frozenset({"fallback_used", "hand_over", "fallback_clipped", "monito
 
 
 class Runtime:
-    """Acts step by step, remembering the carry. Not for several threads.
+    """Runs a bundle step by step and keeps the carry. It must not be shared between threads.
 
-    :func:`~neorl_deploy.runtime.load_bundle` makes one for a plant. One that is made directly lets
-    the policy act from the first step on, without the trial, the self-test and a state: for tests
-    and simulations.
+    For a plant, make one with :func:`~neorl_deploy.runtime.load_bundle`. One that is constructed
+    directly lets the policy act from the first step on, without the trial, the self-test and a
+    state file; this is meant for tests and simulations.
 
     Args:
         bundle: A verified bundle.

@@ -45,11 +45,10 @@ def convert_log(
     memory: float = MEMORY,
     say: Callable[[str], None] = _silent,
 ) -> Dataset:
-    """Reads a plant log, brings it on a grid of times and cuts it into episodes.
+    """Reads a plant log, resamples it on a grid of times and cuts it into episodes.
 
-    Nothing is filled beyond the largest gap, and a row of which anything is unknown is masked,
-    with NaN in it. What must fit into memory is the dataset; :func:`convert_file` writes one that
-    does not.
+    No value is filled beyond the largest gap. A row with an unknown value is masked, with NaN in
+    it. The dataset must fit into memory; :func:`convert_file` writes one that does not.
 
     Args:
         config: The configuration, as :func:`read_plant_log` gives it.

@@ -59,24 +59,24 @@ def collect_log(
 
     Every episode has its own draw of the plant's parameters. The controllers take turns, so each
     acts in the same number of episodes. Operators step set points, hold manipulated variables, and
-    add a binary test signal to each. Recorded is the action that the plant received; the controller
-    is told the same, less the test signal, so that it neither winds up during a hold nor learns
-    the signal. Episodes are independent of one another and of ``n_steps``: a longer log begins
-    with the shorter one.
+    add a binary test signal to each. The log records the action that the plant received. The
+    controller is told this action minus the test signal, so that it neither winds up during a hold
+    nor integrates the signal. Episodes are independent of one another and of ``n_steps``: a longer
+    log begins with the shorter one.
 
     Args:
         env: A plant; hashable.
-        controllers: Any policies by name; the environment's own tunings by default. Set points
-            are stepped where a controller has as many as the plan has.
+        controllers: Any policies by name; the environment's own tunings by default. Operators step
+            the set points of a controller that has as many as the plan has.
         n_steps: Smallest number of rows; the log ends with the first complete round of controllers
             that reaches it.
-        key: Decides everything.
-        plan: What the operators do; the environment's own plan by default.
+        key: Random key, which determines the whole log.
+        plan: Plan of the operators; the environment's own plan by default.
         spread: Relative width of the randomisation of every episode's parameters.
         log_prob: Whether to record ``behaviour_log_prob``, the log-density of every action under
             its controller, for estimators that weight by importance. Each controller then has
             ``log_prob(carry, obs, action)``, as :class:`neorl_core.control.UniformPolicy` has,
-            and neither operators nor the plant's own limits may change what it asks for: such an
+            and neither operators nor the plant's own limits may change its action: a changed
             action has no density. The other columns are the same with and without it.
 
     Returns:
@@ -85,8 +85,8 @@ def collect_log(
         (names of the controllers; ``dataset.behaviour`` says which acted when) and ``provenance``.
 
     Raises:
-        ValueError: If ``n_steps`` is below one or there is no controller; if densities are asked
-            for and a controller has none, or a recorded action is not what was asked for.
+        ValueError: If ``n_steps`` is below one or there is no controller; or, with ``log_prob``,
+            if a controller has no density or a recorded action is not the requested one.
 
     Example:
         >>> import neorl_envs

@@ -31,22 +31,23 @@ def filter_action(
     *,
     candidate: Candidate = nearest,
 ) -> tuple[Float[Array, " act"], SafetyReport]:
-    """The admissible action nearest to the requested one, for every input.
+    """Returns the admissible action nearest to the requested one, for every input.
 
-    Every constraint lowers itself to an interval for each channel or to linear rows; they meet;
-    it is decided who acts; a candidate near to the request is proposed; the last step checks it.
-    With ``v`` the previous action, clipped to the actuator range, and box and rate alone,
+    Every constraint is lowered to an interval for each channel or to linear rows, and these are
+    intersected. The filter then decides between request and fallback, proposes a candidate near
+    the request, and checks it in the last step. With box and rate alone, and with ``v`` the
+    previous action, clipped to the actuator range,
 
     ``applied = clip(clip(action, low, high), v - rate_down dt, v + rate_up dt)``.
 
-    Guaranteed for every input, NaN, infinities, huge and subnormal numbers included, in every
-    argument: the result is finite. Where the limits are well formed (every limit that
-    :func:`action_constraints` made), it lies in the actuator range, differs from ``v`` by at most
-    ``rate dt``, and lies in the box whenever ``v`` does or is unknown and no interlock that lies
-    outside the box is tripped; from a ``v`` outside the box (take-over from manual) it moves
-    towards the box at the allowed rate. Linear rows hold, or the step is flagged and the fallback
-    acts (:func:`certify`). A request that satisfies all this passes unchanged, bit for bit. Where
-    a row binds, the nearest action is that in spans of the actuators, all channels together.
+    The result is finite for every input, including NaN, infinities, huge and subnormal numbers in
+    any argument. If the limits are well formed, as all limits of :func:`action_constraints` are,
+    the result lies in the actuator range and differs from ``v`` by at most ``rate dt``. It lies in
+    the box if ``v`` does or is unknown, and no interlock that lies outside the box is tripped. From
+    a ``v`` outside the box (take-over from manual), it moves towards the box at the allowed rate.
+    Linear rows hold, or the step is flagged and the fallback acts (:func:`certify`). A request that
+    satisfies all this passes unchanged, bit for bit. If a row binds, *nearest* means nearest over
+    all channels together, measured in spans of the actuators.
 
     Ranks: actuator, rate, tripped interlock, box, intervals of further kinds, rows, wear.
     Interlocks that exclude one another, and further intervals that leave nothing in the box, are
@@ -56,19 +57,18 @@ def filter_action(
     constraint is malformed, the whole fallback action takes the place of the request. A fallback
     channel that is not finite holds the previous action, or takes mid-range when that is unknown.
     An unknown previous action is replaced by the fallback action, clipped to the box and to the
-    tripped interlocks. A period that is not a
-    positive number allows no movement where there is a rate limit, and neither does a malformed
-    rate; other malformed limits are left out, the rest of the channel hold. Subnormal numbers
-    count as zero.
+    tripped interlocks. If a channel has a rate limit, a period that is not a positive number, or a
+    malformed rate, allows no movement. Other malformed limits are left out, and the remaining
+    limits of the channel hold. Subnormal numbers count as zero.
 
-    Nothing is claimed about the state of the plant.
+    There is no guarantee about the state of the plant.
 
     Args:
         constraints: Constraints in physical units; box and rate alone, or with further kinds.
         context: Observation, previous action, period and fallback action.
         action: The request in physical units, float32 or float64. The limits are compared in
             this type, last.
-        candidate: What proposes a point that satisfies the rows; static.
+        candidate: Function that proposes a point that satisfies the rows; static.
 
     Returns:
         The action to send, and the report.

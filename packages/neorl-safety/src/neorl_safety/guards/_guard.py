@@ -46,19 +46,19 @@ class GuardCarry(NamedTuple):
     Attributes:
         policy: Carry of the guarded policy.
         fallback: Carry of the fallback policy.
-        previous: The action that the plant received last, shape ``(act,)``: as told by ``sent``,
-            else the last own action; NaN before the first step.
-        age: Steps since that was told, shape ``(act,)``; zero: known, else assumed.
+        previous: The action that the plant received last, shape ``(act,)``: the one reported by
+            ``sent``, else the last own action; NaN before the first step.
+        age: Steps since that report, shape ``(act,)``; zero means known, larger means assumed.
         command: The last own action, shape ``(act,)``, from which a deadband and a rest count, so
             that no noise of a read-back is taken for a move; NaN before the first step.
         held: Seconds since a command moved each channel last, shape ``(act,)``; infinite where
             not known.
         acted: Last actor: 0 the policy, 1 the fallback, -1 another controller or none yet.
-        offset: What was added to the proposal of whoever acted, shape ``(act,)``.
-        supervisor: State of who is in charge.
+        offset: Offset that was added to the proposal of the acting controller, shape ``(act,)``.
+        supervisor: State of the supervisor.
         monitors: Carry of every monitor.
         scores: Value of every monitor in the last step, shape ``(monitor,)``.
-        report: What the filter did in the last step.
+        report: Report of the filter on the last step.
     """
 
     policy: Any
@@ -83,9 +83,9 @@ class GuardedPolicy(eqx.Module):
         constraints: Hard constraints of the action, in physical units.
         fallback: A deterministic policy that takes over where the guarded one cannot act.
         dt: Control period in seconds, scalar.
-        supervision: When the fallback takes over and hands back.
-        monitors: What may call for the fallback.
-        candidate: What proposes actions that satisfy linear rows.
+        supervision: Rules by which the fallback takes over and hands back.
+        monitors: Monitors that may call for the fallback.
+        candidate: Function that proposes actions that satisfy linear rows.
     """
 
     policy: Any
@@ -265,14 +265,15 @@ def guard(
 ) -> GuardedPolicy:
     """Puts a policy behind its constraints, with a fallback ready to take over without a bump.
 
-    Every step runs both policies and filters the proposal; :func:`filter_action` states what
-    holds of the result. A non-finite observation or proposal, an observation beyond its measuring
-    range, or a last action that nobody told for too long hands over to the fallback in the same
-    step; it stays in charge until all has been well for some steps. While the policy acts the
-    fallback follows what was really sent. Whoever takes over starts from the last action, by an
-    offset that decays, so there is no bump between controllers with or without integral action.
-    No entry of a carry ever turns from a finite number into a non-finite one: such an entry keeps
-    its last value, so one bad observation does not poison an integrator or a recurrent state.
+    Every step runs both policies and filters the proposal; :func:`filter_action` states the
+    guarantees for the result. The fallback takes over in the same step if the observation or the
+    proposal is not finite, if an observation is beyond its measuring range, or if the applied
+    action has been unknown for too long. It stays in charge until all has been well for some
+    steps. While the policy acts, the fallback tracks the action that was really sent. A controller
+    that takes over starts from the last action, by an offset that decays, so there is no bump
+    between controllers with or without integral action. A carry never turns from finite to
+    non-finite: such an entry keeps its last value, so one bad observation does not spoil an
+    integrator or a recurrent state.
 
     Args:
         policy: Any policy in physical units.
@@ -280,10 +281,11 @@ def guard(
             :func:`~neorl_safety.constraints.action_constraints`, or with further kinds.
         fallback: A deterministic policy for the same channels: usually the PID in use.
         spec: The control problem: its period, and the measuring ranges of its observations.
-        supervision: When the fallback takes over and hands back; by default at the first alarm,
-            back after five clean steps, offsets decaying in ten periods, no latch.
-        monitors: What may call for the fallback; the measuring ranges by default.
-        candidate: What proposes actions that satisfy linear rows; static.
+        supervision: Rules by which the fallback takes over and hands back. By default it takes
+            over at the first alarm and hands back after five clean steps; offsets decay in ten
+            periods, and there is no latch.
+        monitors: Monitors that may call for the fallback; the measuring ranges by default.
+        candidate: Function that proposes actions that satisfy linear rows; static.
 
     Returns:
         The guarded policy. Batches are a ``vmap`` outside, ``guard`` inside it.

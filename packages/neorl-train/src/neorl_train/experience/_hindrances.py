@@ -40,9 +40,10 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
         spec: Channels of the log.
 
     Returns:
-        One sentence for every action that never moves, for every one that was logged beyond its
-        range, which learners see clipped to it, and for a reward that is always the same, or nearly
-        so beside its mean where episodes end early: elsewhere learners take the mean off.
+        One sentence for every action that never moves, for every action logged beyond its range
+        (learners see it clipped), and for a constant reward. If episodes end early, a reward that
+        varies little compared with its mean is reported too; in other logs, learners subtract the
+        mean.
     """
     sentences = still_actions(statistics, spec)
     for channel, least, most in _extremes(statistics, spec):

@@ -15,18 +15,22 @@ MOST_HELD = 0.1
 def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
     """Warnings from the values and weights in the last chunk of every training run.
 
-    A run is named where it values more than 1 % of the rows beyond anything that the log's rewards
-    admit (``q_beyond_rewards``), where its values stand for a reward a step that is more than three
-    deviations from the log's (``q_off_rewards``), where its weighted regression has an effective
-    sample below 5 % of the rows (``effective_sample``), or gives more than 20 % of them the largest
-    weight (``at_ceiling``), or where its actor holds more than 10 % of the actions at a bound where
-    the log is not (``held_at_bound``).
+    A run gets a warning if one of these holds:
+
+    - More than 1 % of the rows have a value that the log's rewards do not admit
+      (``q_beyond_rewards``).
+    - Its values imply a reward per step more than three deviations from the log's
+      (``q_off_rewards``).
+    - Its weighted regression has an effective sample below 5 % of the rows (``effective_sample``),
+      or gives more than 20 % of them the largest weight (``at_ceiling``).
+    - Its actor holds more than 10 % of the actions at a bound where the log is not
+      (``held_at_bound``).
 
     Args:
         records: Lines of ``metrics.jsonl``.
 
     Returns:
-        One sentence for each algorithm and sign; empty where nothing is suspicious.
+        One sentence for each algorithm and warning; empty if there is none.
     """
     last: dict[tuple[str, int], Mapping[str, float]] = {}
     for line in records:

@@ -100,18 +100,24 @@ def closing(verdict: Verdict) -> str:
 def verdict(tables: ResultTables) -> Verdict:
     """Decides whether the guarded candidate may take the place of the reference controller.
 
-    ``deploy`` if the lower bound of the paired difference in return to the reference is above
-    zero, and every cost is within its limit: for a limit per episode the upper bound of the mean
-    sum, for a limit per step the upper bound of the mean worst step and the worst step of all
-    episodes. Where the tables have an ``episode_margin``, the upper end of the exact interval of
-    the part of episodes over a limit per episode must not exceed the reference's part by more, and
-    so with the part of episodes that trip; an episode that trips keeps no limit.
-    The gain must outlast its worst episode: were that one as frequent as the number of episodes
-    cannot rule out (exact bound), the mean difference must still be above zero.
-    Where the fallback acted in the candidate's place, it may have done so in 5 % of the steps.
-    ``cannot tell`` where there was no simulator, and where everything holds but of fewer than 64
-    episodes. ``do not deploy`` otherwise. A number that is not
-    finite fails its clause.
+    The answer is ``deploy`` if all of the following clauses hold:
+
+    - *Gain*: the lower bound of the paired difference in return to the reference is above zero.
+    - *Costs*: every cost is within its limit. For a limit per episode, this is the upper bound of
+      the mean sum; for a limit per step, the upper bound of the mean worst step, and the worst step
+      of all episodes.
+    - *Single episodes*, if the tables have an ``episode_margin``: the upper end of the exact
+      interval of the share of episodes over a limit per episode must not exceed the reference's
+      share by more than the margin. The same holds for the share of episodes that trip; an episode
+      that trips keeps no limit.
+    - *Worst episode*: the mean difference must stay above zero even if the worst episode were as
+      frequent as the number of episodes cannot rule out (exact bound).
+    - *Fallback*: if the fallback acted in the candidate's place, it did so in at most 5 % of the
+      steps.
+
+    The answer is ``cannot tell`` if there was no simulator, or if all clauses hold but there were
+    fewer than 64 episodes; otherwise it is ``do not deploy``. A number that is not finite fails its
+    clause.
 
     Args:
         tables: Tables of one evaluation.

@@ -60,20 +60,20 @@ class LogPrediction:
 def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     """Whether a candidate that nobody may run yet is worth a trial.
 
-    ``worth a trial`` if the model repeats the return of what runs today, the lower bound of the
-    candidate's predicted gain is above the rule's least gain, the upper bound of every predicted
-    cost is within its limit, the candidate does not leave what the log has seen, no other
-    estimator predicts a loss beyond all of its own error, and every action moved for other reasons
-    than the measurements. ``do not deploy`` if a cost is predicted
-    beyond its limit or the gain is predicted to be a loss. ``cannot tell`` otherwise, with what is
-    missing.
+    The answer is ``worth a trial`` if all of the following hold: the model repeats the return of
+    the incumbent, the lower bound of the candidate's predicted gain is above the rule's least
+    gain, the upper bound of every predicted cost is within its limit, the candidate stays in the
+    range of the log, no other estimator predicts a loss larger than its own error, and every
+    action also moved for other reasons than the measurements. The answer is ``do not deploy`` if a
+    cost is predicted beyond its limit or a loss is predicted. Otherwise it is ``cannot tell``, with
+    what is missing.
 
     Args:
         tables: Tables of the log.
         forecast: What the plant model predicts from the log.
 
     Returns:
-        The verdict with its clauses. It is no permission to deploy.
+        The verdict with its clauses. It is not a permission to deploy.
     """
     clauses = (
         _trust_clause(tables, forecast),
