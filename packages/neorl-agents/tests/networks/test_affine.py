@@ -10,7 +10,7 @@ import pytest
 from jax import export
 
 from neorl_agents.networks import init_mlp
-from neorl_agents.networks._affine import affine, cpu_affine, plain_affine
+from neorl_agents.networks._affine import MOST_ROWS, affine, cpu_affine, plain_affine
 
 KEYS = jax.random.split(jax.random.key(0), 3)
 # Wide to narrow, narrow to wide, and a few columns: the cases of the form for a CPU.
@@ -56,8 +56,8 @@ def test_values_and_first_and_second_gradients_equal_the_plain_ones(shape):
         chex.assert_trees_all_close(other, plain, rtol=1e-4, atol=5e-5)
 
 
-def program(platform):
-    forms = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), operands((9, 3)))
+def program(platform, rows=7):
+    forms = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), operands((9, 3), rows))
     compiled = jax.jit(partial(slopes, affine))
     return export.export(compiled, platforms=[platform])(*forms).mlir_module()
 
@@ -66,6 +66,11 @@ def test_other_platforms_get_the_plain_form():
     """A program for CUDA can be written without such a device."""
     assert "optimization_barrier" in program("cpu")
     assert "optimization_barrier" not in program("cuda")
+
+
+def test_a_cpu_gets_the_plain_form_for_many_rows():
+    assert "optimization_barrier" in program("cpu", MOST_ROWS)
+    assert "optimization_barrier" not in program("cpu", MOST_ROWS + 1)
 
 
 def test_forward_mode_over_a_batch_is_refused_and_over_its_rows_is_right():

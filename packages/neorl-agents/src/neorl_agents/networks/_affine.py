@@ -8,6 +8,9 @@ from jaxtyping import Array, Float
 
 FEW_COLUMNS = 4
 """On a CPU, products with at most so many columns are computed one column at a time."""
+MOST_ROWS = 1024
+"""With more rows the plain expression is faster on a CPU too: a transposition in memory then costs
+more than it brings. Between 256 and 1,920 rows nothing was measured."""
 
 
 def affine(
@@ -15,10 +18,11 @@ def affine(
 ) -> Float[Array, "*batch out"]:
     """``x @ weight + bias`` along the last axis.
 
-    With one batch axis, a CPU gets forwards and backwards arranged by hand
-    (``tools/benchmarks/affine.py`` measures them beside the plain expression); every other
-    platform, and inputs with none or several batch axes, the plain expression. One batch axis is
-    differentiable in reverse mode only, any number of times; ``jax.vmap`` over rows in both modes.
+    With one batch axis of at most ``MOST_ROWS`` rows, a CPU gets forwards and backwards arranged by
+    hand (``tools/benchmarks/affine.py`` measures them beside the plain expression); every other
+    platform, more rows, and inputs with none or several batch axes, the plain expression. One batch
+    axis is differentiable in reverse mode only, any number of times; ``jax.vmap`` over rows in both
+    modes.
 
     Args:
         x: Inputs; leading axes are a batch.
@@ -28,7 +32,7 @@ def affine(
     Returns:
         The outputs.
     """
-    if x.ndim != 2:
+    if x.ndim != 2 or x.shape[0] > MOST_ROWS:
         return plain_affine(x, weight, bias)
     return jax.lax.platform_dependent(x, weight, bias, cpu=cpu_affine, default=plain_affine)
 
