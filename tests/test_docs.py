@@ -185,7 +185,7 @@ def test_the_export_of_the_tutorial_is_converted_as_it_says(
     text = historian(tmp_path, shared_data)
     commands = re.findall(r"```console\n(neorl-envs .+?)\n```", text)
     assert [command.split()[1] for command in commands] == ["init", "convert", "inspect"]
-    (changes,) = re.findall(r"```toml\n(.+?)```", text, flags=re.DOTALL)
+    changes, *_ = re.findall(r"```toml\n(.+?)```", text, flags=re.DOTALL)
     shown = re.findall(r"```text\n(.+?)```", text, flags=re.DOTALL)
     printed = []
     for command in commands:
@@ -204,7 +204,7 @@ def test_the_export_of_the_tutorial_is_converted_as_it_says(
         for line in lines.splitlines():
             assert line in output
     assert "<h2>Trends</h2>" in (tmp_path / "tep.html").read_text()
-    (train,) = re.findall(r"```console\nneorl-train run (.+?)\n```", text)
+    train, _ = re.findall(r"```console\nneorl-train run (.+?)\n```", text)
     read_run_options(shlex.split(train), ALGORITHMS)
 
 
@@ -215,7 +215,7 @@ def test_the_run_of_the_tutorial_answers_as_it_says(
     """Two minutes; the numbers of a policy differ from machine to machine, the answer does not."""
     test_the_export_of_the_tutorial_is_converted_as_it_says(tmp_path, shared_data)
     text = (ROOT / "docs/pages/tutorials/historian.md").read_text()
-    (train,) = re.findall(r"```console\nneorl-train run (.+?)\n```", text)
+    train, _ = re.findall(r"```console\nneorl-train run (.+?)\n```", text)
     words = ["neorl_train", "run", *shlex.split(train), "--output.no-tracking"]
     output = " ".join(output_of([sys.executable, "-m", *words], tmp_path).split())
     answer = re.findall(r"```text\n(CANNOT TELL .+?)\n", text)[0]
