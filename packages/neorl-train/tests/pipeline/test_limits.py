@@ -193,6 +193,8 @@ def test_the_tables_of_a_log_act_in_its_run_and_keep_below_takes_its_model_from_
     again = resolved(result.run.config)
     assert again.run.config.limits == result.run.config.limits
     assert again.limits == result.limits
+    by_the_log_alone = resolved(configure(data=source, penalty={}))
+    assert not [note for note in by_the_log_alone.notes if "rate of change" in note]
 
 
 def test_keep_below_without_a_log_is_refused_before_anything_is_collected():

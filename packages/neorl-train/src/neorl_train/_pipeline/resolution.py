@@ -1,6 +1,7 @@
 """Fills in every unset option from the data source before the run directory is created."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -134,7 +135,7 @@ def resolved(config: Config) -> Resolved:
         replaced=[sentence for sentence in _words(declared, spec) if sentence not in in_force],
         fallback=words,
         notes=untrained_notes(config, kind.usual_hyperparameters(config))
-        + ([] if environment is not None else _undeclared(config, words, spec)),
+        + ([] if environment is not None else _undeclared(config, limits, words, spec)),
         origins=origins(config, constraints),
     )
 
@@ -301,11 +302,15 @@ def _mean_action(dataset: Dataset) -> list[float]:
     return [float(value) for value in total / max(int(mask.sum()), 1)]
 
 
-def _undeclared(config: Config, fallback: str, spec: Spec) -> list[str]:
+def _undeclared(config: Config, limits: LimitsConfig, fallback: str, spec: Spec) -> list[str]:
     """A log knows neither controller nor actuators: what that leaves the guard with."""
     names = [channel.name for channel in spec.action]
-    rated = {**config.limits.rate_up, **config.limits.rate_down}
-    free = [name for name in names if name not in rated]
+    given = {**config.limits.rate_up, **config.limits.rate_down}  # maybe `inf`, on purpose
+    free = [
+        name
+        for name in names
+        if name not in given and math.isinf(min(limits.rate_up[name], limits.rate_down[name]))
+    ]
     notes = []
     if free:
         notes.append(
