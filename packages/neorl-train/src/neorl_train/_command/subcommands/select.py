@@ -52,6 +52,11 @@ def command(arguments: list[str]) -> None:
         return
     for note in log.notes:
         print(f"note: {note}")
+    if not log.controllers and not options.incumbent:
+        print(
+            f"note: no controller of this log is known, so {selection.incumbent} stands for what "
+            "runs today; name another candidate with --incumbent"
+        )
     for line in lines(selection):
         print(line)
     print(selection.sentence)

@@ -1,0 +1,96 @@
+"""Logs from which nothing can be learned, and logs that lie: nothing is chosen, and it says why."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_agents.retuning import PlantFacts
+from neorl_core import Channel, Spec
+from neorl_core.control import StateFeedback
+from neorl_envs.datasets import dataset_from_columns
+from neorl_train.selection import Selection, SelectOptions, select_candidates
+
+STEPS, EPISODES = 25, 24
+SPEC = Spec(
+    (Channel("level", "m", -30.0, 30.0), Channel("target", "m", -9.0, 9.0)),
+    (Channel("valve", "%", -5.0, 5.0),),
+    (),
+    1.0,
+    STEPS,
+)
+QUICK = SelectOptions(updates=40, value_updates=0, exogenous=("target",))
+
+
+def law(gain):
+    """``valve = -gain (level - target)``."""
+    gains = np.asarray([[gain, -gain]], np.float32)
+    low, high = np.full(1, -5.0, np.float32), np.full(1, 5.0, np.float32)
+    return StateFeedback(gains, np.zeros(2, np.float32), np.zeros(1, np.float32), low, high)
+
+
+def distance(obs, action, after, last_action):
+    """The declared reward of a step: minus the squared distance that it began with."""
+    return -jnp.square(obs[:1] - obs[1:])
+
+
+FACTS = PlantFacts(objective=distance)
+POOL = {"today": law(0.2), "quicker": law(0.8)}
+
+
+def chosen(action, target=lambda t: 0.0) -> Selection:
+    """The choice from a log that says ``today`` filled it, of ``x' = 0.98 x + 0.5 u + w``."""
+    rng = np.random.default_rng(0)
+    columns = []
+    for _ in range(EPISODES):
+        level = 2 * rng.normal()
+        for t in range(STEPS):
+            wanted = target(t)
+            u = float(np.clip(action(level, wanted, rng), -5, 5))
+            after = 0.98 * level + 0.5 * u + 0.3 * rng.normal()
+            columns.append(([level, wanted], [u], -((level - wanted) ** 2), [after, target(t + 1)]))
+            level = after
+    obs, act, reward, following = (np.asarray(x) for x in zip(*columns, strict=True))
+    ends = np.arange(len(obs)) % STEPS == STEPS - 1
+    log = dataset_from_columns(
+        SPEC, obs=obs, action=act, reward=reward, cost=np.zeros((len(obs), 0)),
+        next_obs=following, terminated=ends & False, truncated=ends,
+        behaviour=np.zeros(EPISODES, np.int32), attributes={"behaviours": ["today"]},
+    )  # fmt: skip
+    return select_candidates(log, "log.h5", POOL, QUICK, FACTS)
+
+
+def with_signal(level, wanted, rng):
+    return -0.2 * (level - wanted) + 0.15 * rng.normal()
+
+
+def test_set_points_that_never_move_are_enough_where_a_test_signal_does():
+    selection = chosen(with_signal)
+    assert selection.chosen == "quicker"
+    one = selection.candidates[1].prediction
+    assert 0 < one.low < one.gain < np.inf
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        (lambda level, wanted, rng: -0.2 * (level - wanted), "valve follows from the measurements"),
+        (lambda level, wanted, rng: 5.0, "valve lies at the same end of its range in 100.0% of"),
+        (lambda level, wanted, rng: 1.0, "valve never moves"),
+    ],
+)
+def test_actions_without_a_cause_of_their_own_leave_what_runs(action, words):
+    selection = chosen(action, target=lambda t: 0.5 * (t // 8))
+    assert selection.chosen == "today"
+    assert selection.sentence.startswith("Keep today")
+    refusals = selection.candidates[1].prediction.refusals
+    assert any(f"does not show what it would do: {words}" in one for one in refusals), refusals
+
+
+def test_a_mode_that_lies_is_an_error_of_the_model_that_small_gains_do_not_outweigh():
+    """Another controller filled the episodes: their returns are not those of today's."""
+    honest = chosen(with_signal)
+    lying = chosen(lambda level, wanted, rng: -1.2 * (level - wanted) + 0.15 * rng.normal())
+    # In spreads of returns 0.2 and 3.7 on the machine that this was written on.
+    assert lying.error / lying.scale > 3 * honest.error / honest.scale
+    # The answer for a log alone asks that what runs today be predicted within a quarter spread.
+    assert lying.error > TRUST * lying.scale
