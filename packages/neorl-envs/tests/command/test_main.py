@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -110,3 +111,24 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_help_is_printed_again_without_importing_jax(tmp_path: Path) -> None:
+    """Importing JAX takes most of the time of a short command."""
+    code = (
+        "import sys; from neorl_envs._command.main import main; "
+        "code = main(); sys.exit(code + 100 * ('jax' in sys.modules))"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+
+    def answered(*words: str) -> tuple[int, str]:
+        command = [sys.executable, "-c", code, *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout
+
+    _, first = answered("init", "--help")
+    assert "usage: neorl-envs init" in first
+    assert answered("init", "--help") == (0, first)
+    code_of_help, overview = answered("--help")
+    assert (code_of_help, overview[:17]) == (0, "usage: neorl-envs")
+    assert answered("lst")[0] == 2

@@ -177,6 +177,15 @@ def test_a_value_out_of_range_is_named(section, values, message):
     assert "\n" not in str(error.value)
 
 
+def test_an_infinite_learning_rate_is_refused_for_what_it_is():
+    """It is above 0: the bound alone would not say what is wrong with it."""
+    bc = dataclasses.replace(DEFAULT.algorithms.bc, learning_rate=float("inf"))
+    algorithms = dataclasses.replace(DEFAULT.algorithms, bc=bc)
+    words = r"^algorithms\.bc\.learning_rate must be a finite number above 0, got inf$"
+    with pytest.raises(InputError, match=words):
+        validate(dataclasses.replace(DEFAULT, algorithms=algorithms))
+
+
 def test_a_schedule_that_ends_before_the_run_is_named():
     iql = dataclasses.replace(DEFAULT.algorithms.iql, decay_updates=10_000)
     algorithms = dataclasses.replace(DEFAULT.algorithms, iql=iql)
