@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from neorl_train import evaluate_offline, verdict
 from neorl_train._pipeline.write_results import write_results
 from neorl_train.evaluation import action_fits
 from neorl_train.results import read_evaluation
+from neorl_train.results._results import line_warnings
 
 SPEC = Spec(
     obs=(Channel("x", "m", -9.0, 9.0),),
@@ -54,6 +57,23 @@ def test_shadow_actions_are_compared_channel_by_channel(toy, log):
     assert same.deviation == pytest.approx(float(log.transitions.action.std()), rel=1e-5)
 
 
+def test_only_what_is_surely_worse_than_a_straight_line_is_called_so(toy, log):
+    rng = np.random.default_rng(1)
+    policies = {
+        "linear feedback": toy.proportional(0.6),
+        "mean action": ConstantPolicy(jnp.zeros(1)),
+        "better-0": toy.proportional(0.5),
+        "worse-0": toy.proportional(0.2),
+        "worse-1": toy.proportional(0.1),
+    }
+    noise = rng.normal(scale=2.0, size=log.transitions.action.shape).astype(np.float32)
+    noisy = dataclasses.replace(log, transitions=log.transitions._replace(action=noise))
+    assert line_warnings(action_fits(policies, noisy, level=0.95)) == []
+    (warning,) = line_warnings(action_fits(policies, log, level=0.95))
+    assert warning.startswith("worse-0 is worse than a straight line: ")
+    assert "% of u" in warning
+
+
 def test_without_a_simulator_there_is_the_log_and_no_verdict(log, toy, tmp_path):
     result = evaluate_offline(
         {"iql-0": toy.proportional(0.3)},
@@ -69,6 +89,12 @@ def test_without_a_simulator_there_is_the_log_and_no_verdict(log, toy, tmp_path)
     assert [fit.policy for fit in result.imitation] == ["mean action", "linear feedback", "iql-0"]
     linear = result.imitation[1]
     assert linear.explained == pytest.approx(1), "the log is linear"
+    assert linear.beyond_line is None
+    worse = result.imitation[2]
+    away = 0.2 * np.abs(log.transitions.obs[:, 0])  # the line has a gain of 0.5, the policy 0.3
+    by_episode = [part.mean() for part in np.split(away, log.episode_starts[1:])]
+    assert worse.beyond_line.value == pytest.approx(np.mean(by_episode), rel=1e-4)
+    assert worse.worse_than_line
     judged = verdict(result.tables)
     assert judged.answer == "cannot tell"
     assert "no simulator" in judged.reason

@@ -283,6 +283,22 @@ def test_a_log_alone_is_reported_with_its_owner(logged):
     assert "linear feedback" in distances
 
 
+def test_a_policy_worse_than_a_straight_line_is_marked(logged):
+    inputs = read_inputs(logged)
+    first, *rest = inputs.evaluation.imitation
+    assert first.policy == "mean action"
+    poor = dataclasses.replace(first, policy="iql-0", beyond_line=Estimate(0.2, 0.1, 0.3))
+    evaluation = dataclasses.replace(inputs.evaluation, imitation=(*rest[:1], poor))
+    write_results(logged, evaluation, inputs.verdict)
+    text, stream = write_report(logged).read_text(), io.StringIO()
+    sentence = "iql-0 is worse than a straight line: "
+    assert f'<strong class="fails">{sentence}' in text
+    assert '<span class="fails">+0.20\N{NO-BREAK SPACE}[0.10,' in text
+    print_summary(logged, stream)
+    assert sentence in stream.getvalue()
+    write_results(logged, inputs.evaluation, inputs.verdict)
+
+
 def test_what_a_log_does_not_say_is_not_claimed(logged):
     inputs = read_inputs(logged)
     assert "assumed" not in data_facts(inputs).text

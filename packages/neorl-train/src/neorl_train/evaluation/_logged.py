@@ -16,7 +16,7 @@ from neorl_train.evaluation._episodes import recorded_episodes
 from neorl_train.evaluation._shadow import action_fits
 from neorl_train.evaluation._source import source_of
 from neorl_train.evaluation._summary import policy_rows
-from neorl_train.results._results import LOG, Evaluation, PolicyResult
+from neorl_train.results._results import LINE, LOG, MEAN, Evaluation, PolicyResult
 from neorl_train.results._tables import ResultTables
 
 NO_SIMULATOR = (
@@ -122,8 +122,8 @@ def classical_imitators(training: Training, spec: Spec) -> dict[str, Policy]:
     ends = [jnp.asarray(end, jnp.float32) for end in (lows(spec.action), highs(spec.action))]
     numbers = [jnp.asarray(x, jnp.float32) for x in (-slope.T, middle, mean)]
     return {
-        "mean action": ConstantPolicy(numbers[2]),
-        "linear feedback": StateFeedback(*numbers, *ends),
+        MEAN: ConstantPolicy(numbers[2]),
+        LINE: StateFeedback(*numbers, *ends),
     }
 
 

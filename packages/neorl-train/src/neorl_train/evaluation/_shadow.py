@@ -1,19 +1,20 @@
 """Actions that a policy would have taken on a log; the plant receives the logged actions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core import Policy, as_arrays
+from neorl_core import Policy, Spec, as_arrays
 from neorl_core.control import follow
 from neorl_envs import Dataset
 from neorl_safety.filters import SafetyReport
 from neorl_train.evaluation._estimates import mean_estimates
 from neorl_train.evaluation._rollout import is_guarded, report_of
-from neorl_train.results._results import ActionFit
+from neorl_train.results._results import LINE, ActionFit
+from neorl_train.results._tables import Estimate
 
 EPISODES = 256
 
@@ -38,13 +39,27 @@ def action_fits(
         level: Confidence level of the intervals.
 
     Returns:
-        One entry for each policy and action channel.
+        One entry for each policy and action channel. Where one of the policies is the straight
+        line, ``"linear feedback"``, the others are compared with it episode by episode.
     """
     obs, action, mask = _padded(dataset)
+    kept = mask.any(axis=1)
+    asked = {
+        name: np.asarray(jax.device_get(shadow(as_arrays(policy), obs, action))[0], np.float64)
+        for name, policy in policies.items()
+    }
+    away = {
+        name: np.where(mask[..., None], np.abs(proposed - action), 0.0)[kept].sum(axis=1)
+        / mask[kept].sum(axis=1)[:, None]
+        for name, proposed in asked.items()
+    }
     fits: list[ActionFit] = []
-    for name, policy in policies.items():
-        proposed, _ = jax.device_get(shadow(as_arrays(policy), obs, action))
-        fits += _fits(name, np.asarray(proposed, np.float64), action, mask, dataset, level)
+    for name, proposed in asked.items():
+        means = mean_estimates(away[name], level=level)
+        beyond: list[Estimate | None] = [None] * dataset.spec.n_action
+        if LINE in away and name != LINE:
+            beyond = [*mean_estimates(away[name] - away[LINE], level=level)]
+        fits += _fits(name, proposed[mask], action[mask], means, beyond, dataset.spec, kept.sum())
     return tuple(fits)
 
 
@@ -92,16 +107,14 @@ def _padded(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _fits(
     name: str,
-    proposed: np.ndarray,
-    action: np.ndarray,
-    mask: np.ndarray,
-    dataset: Dataset,
-    level: float,
+    requested: np.ndarray,
+    logged: np.ndarray,
+    means: Sequence[Estimate],
+    beyond: Sequence[Estimate | None],
+    spec: Spec,
+    n_episodes: int,
 ) -> list[ActionFit]:
-    kept = mask.any(axis=1)
-    difference = np.where(mask[..., None], np.abs(proposed - action), 0.0)[kept].sum(axis=1)
-    means = mean_estimates(difference / mask[kept].sum(axis=1)[:, None], level=level)
-    logged, requested = action[mask].astype(np.float64), proposed[mask]
+    logged = logged.astype(np.float64)
     variance = logged.var(axis=0)
     unexplained = ((requested - logged) ** 2).mean(axis=0)
     # The inner guard keeps NumPy from dividing by zero before the outer one discards the result.
@@ -116,8 +129,9 @@ def _fits(
             difference=means[i],
             deviation=float(np.sqrt(variance[i])),
             explained=float(explained[i]),
-            n_episodes=int(kept.sum()),
-            n_rows=int(mask.sum()),
+            n_episodes=int(n_episodes),
+            n_rows=len(logged),
+            beyond_line=beyond[i],
         )
-        for i, channel in enumerate(dataset.spec.action)
+        for i, channel in enumerate(spec.action)
     ]

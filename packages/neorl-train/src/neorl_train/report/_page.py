@@ -14,6 +14,7 @@ from neorl_train.report.sections import _movement as moves
 from neorl_train.report.sections import _pictures as pictures
 from neorl_train.report.sections import _results as results
 from neorl_train.report.sections._verdict import clause_table, headline, tiles
+from neorl_train.results._results import line_warnings
 from neorl_train.runs._names import REPORT
 
 
@@ -92,6 +93,8 @@ def _why(inputs: Inputs) -> Html:
         ]
     else:
         parts.append(paragraph(f"Reason: {inputs.verdict.reason}."))
+        worse = line_warnings(inputs.evaluation.imitation)
+        parts += [paragraph(tag("strong", f"{line}.", class_="fails")) for line in worse]
         parts.append(results.score_line(inputs))
     if not _style.installed():
         parts.append(pictures.missing())

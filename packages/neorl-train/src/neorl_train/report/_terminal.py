@@ -13,7 +13,7 @@ from neorl_train.report._inputs import chosen_lines, read_object
 from neorl_train.report._next_steps import next_lines, next_steps
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._fine_tuning import read_fine_tuning
-from neorl_train.results._results import Evaluation, fit_line, group_of
+from neorl_train.results._results import Evaluation, fit_line, group_of, line_warnings
 from neorl_train.results._tables import PolicyRow, ResultTables
 from neorl_train.results._training_signs import training_signs
 from neorl_train.results._wording import (
@@ -50,6 +50,8 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     _print_table(console, evaluation)
     for line in fit_lines(evaluation):
         console.print(line, markup=False)
+    for line in line_warnings(evaluation.imitation):
+        console.print(line, style="bold red", markup=False)
     explained, _ = glossary(evaluation.tables.environment)
     owner = evaluation.source.attribution
     for note in (explained, f"data: {owner}" if owner else ""):

@@ -60,10 +60,16 @@ def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> 
     plain = {name: value for name, value in evaluation.items() if name != "units"}
     tables = plain.get("tables")
     rows = tables.get("rows") if isinstance(tables, dict) else None
-    for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict):  # files from before the verdict looked at the worst episode
-            row.setdefault("least_difference", None)
+    for row in _objects(rows):  # files from before the verdict looked at the worst episode
+        row.setdefault("least_difference", None)
+    for fit in _objects(plain.get("imitation")):  # files from before the line was compared with
+        fit.setdefault("beyond_line", None)
     return from_plain(Evaluation, {**plain, "traces": traces.get("traces")})
+
+
+def _objects(entries: Any) -> list[dict[str, Any]]:
+    """The objects in a list of a file that may be damaged."""
+    return [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
 
 
 def write_evaluation(run: str | os.PathLike[str], evaluation: Evaluation) -> None:

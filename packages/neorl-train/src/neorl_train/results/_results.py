@@ -2,13 +2,16 @@
 
 import dataclasses
 import re
+from collections.abc import Sequence
 
 from neorl_train.results._episodes import Episodes, Trace
 from neorl_train.results._tables import Estimate, ResultTables, Role
 from neorl_train.results._text import table_text
-from neorl_train.results._wording import decimals, with_interval
+from neorl_train.results._wording import decimals, difference, listed, with_interval
 
 LOG = "log"
+MEAN, LINE = "mean action", "linear feedback"
+"""What is fitted without learning: a constant, and least squares on the observation."""
 _SEEDED = re.compile(r"(?P<group>.+)-(?P<seed>\d+)")
 
 
@@ -107,6 +110,8 @@ class ActionFit:
             for: 1 is the same action in every step, 0 no better than the mean action.
         n_episodes: Number of episodes.
         n_rows: Number of rows.
+        beyond_line: Paired difference of ``difference`` to that of a straight line, episode by
+            episode; ``None`` for the line itself, and where none was fitted.
     """
 
     policy: str
@@ -117,6 +122,12 @@ class ActionFit:
     explained: float
     n_episodes: int
     n_rows: int
+    beyond_line: Estimate | None = None
+
+    @property
+    def worse_than_line(self) -> bool:
+        """Whether a straight line is nearer to the logged action, the whole interval above zero."""
+        return self.beyond_line is not None and self.beyond_line.low > 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,6 +181,43 @@ def fit_line(fit: ActionFit) -> str:
     return (
         f"{fit.policy} on held-out rows, {fit.channel}: {difference} {fit.unit} from the log's "
         f"action on average (R2 {fit.explained:.2f})"
+    )
+
+
+def line_warnings(fits: Sequence[ActionFit]) -> list[str]:
+    """A sentence for every learner that a straight line beats at repeating the logged actions.
+
+    Args:
+        fits: Of an evaluation on a log.
+
+    Returns:
+        The sentences, each with the numbers of one policy, the first seed that is worse; none
+        where no policy is.
+    """
+    worse: dict[str, list[ActionFit]] = {}
+    for fit in fits:
+        if fit.worse_than_line and fit.policy != MEAN:
+            worse.setdefault(fit.policy, []).append(fit)
+    first: dict[str, str] = {}
+    for policy in worse:
+        first.setdefault(group_of(policy), policy)
+    return [
+        f"{policy} is worse than a straight line: {_beyond(worse[policy])}"
+        for policy in first.values()
+    ]
+
+
+def _beyond(fits: Sequence[ActionFit]) -> str:
+    """By how much, channel by channel, and what follows."""
+    amounts = []
+    for fit in fits:
+        assert fit.beyond_line is not None
+        digits = decimals([fit.beyond_line])
+        amounts.append(f"{difference(fit.beyond_line, digits)} {fit.unit} of {fit.channel}")
+    return (
+        f"its action is farther from the logged one than a linear function of the same "
+        f"measurements, by {listed(amounts)}. It was trained too briefly, or it acts otherwise "
+        "on purpose, and nothing in the log shows that this is better"
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from neorl_core.costs import limit_kind
 from neorl_train.report._html import Column, Content, Group, Html, joined, paragraph, table, tag
 from neorl_train.report._inputs import Inputs
+from neorl_train.results._results import ActionFit
 from neorl_train.results._tables import CostCell, PolicyRow, PooledRow, ResultTables
 from neorl_train.results._wording import (
     DASH,
@@ -223,6 +224,7 @@ def imitation_table(inputs: Inputs) -> Html:
         Column("Mean distance", f"[{level}]"),
         Column("Logged std"),
         Column("Variance explained"),
+        Column("Farther than a straight line", f"paired [{level}]"),
         Column("Episodes"),
     ]
     rows: list[Sequence[Content] | Group] = []
@@ -237,16 +239,26 @@ def imitation_table(inputs: Inputs) -> Html:
                 with_interval(fit.difference, digits),
                 fixed(fit.deviation, digits),
                 explained,
+                _beyond_line(fit),
                 str(fit.n_episodes),
             ]
         )
     return table(
         "Distance of each policy's action to the logged one, in shadow on held-out episodes: how "
         "alike they act, not how well. The variance explained is below zero where the log's mean "
-        "action is nearer.",
+        "action is nearer. The straight line is the linear feedback of the same measurements; red "
+        "means that it is nearer to the log, episode by episode.",
         columns,
         rows,
     )
+
+
+def _beyond_line(fit: ActionFit) -> Content:
+    beyond = fit.beyond_line
+    if beyond is None:
+        return DASH
+    text = difference(beyond, decimals([beyond]))
+    return tag("span", text, class_="fails") if fit.worse_than_line else text
 
 
 def score_line(inputs: Inputs) -> Html:
