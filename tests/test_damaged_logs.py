@@ -36,6 +36,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         mode=rows > 5,
         setpoint=rows,
         test_signal=0 * rows,
+        term=np.hstack([rows, rows]),
         attributes={"behaviours": ["a", "b"]},
     )
     path = write_dataset(tmp_path_factory.mktemp("log") / "log.h5", log)

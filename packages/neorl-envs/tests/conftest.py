@@ -115,6 +115,7 @@ def toy(toy_spec: Spec, toy_columns: dict[str, np.ndarray]) -> Dataset:
         mode=np.arange(8)[:, None] % 2,
         setpoint=np.full((8, 1), 1.5),
         test_signal=np.where(np.arange(8)[:, None] < 4, 0.5, np.nan),
+        term=np.stack([np.arange(8.0), np.full(8, np.nan)], axis=1),
         attributes={
             "name": "toy",
             "behaviours": ["a", "b"],

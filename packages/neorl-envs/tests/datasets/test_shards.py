@@ -58,6 +58,7 @@ def log_of(seed: int, names: tuple[str, ...] = ("day", "night"), spec: Spec = SP
         mode=rng.random((ROWS, 1)) < 0.1,
         setpoint=rng.normal(size=(ROWS, 1)),
         test_signal=rng.normal(size=(ROWS, 1)),
+        term=rng.normal(size=(ROWS, 2)),
         attributes={"name": "tank", "behaviours": list(names), "setpoints": ["T [K]"]},
     )
 

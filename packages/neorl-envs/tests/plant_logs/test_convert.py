@@ -3,6 +3,7 @@
 import copy
 import gzip
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,46 @@ def test_a_clean_export_comes_back_exactly(tank: Tank, wide: Path) -> None:
     again = read_dataset(write_dataset(wide / "log.h5", dataset))
     assert again.content_hash == dataset.content_hash
     assert again.attributes == dataset.attributes
+
+
+def test_terms_of_the_reward_are_columns_with_names_units_and_worth(
+    tank: Tank, wide: Path, tmp_path: Path
+) -> None:
+    terms = [
+        {
+            "name": "deviation",
+            "expression": "abs(level - setpoint) / 60",
+            "unit": "m h",
+            "worth": -60.0,
+        },
+        {"name": "travel", "expression": "abs(valve - before_valve)", "unit": "%", "worth": -0.01},
+        {"name": "volume", "expression": "level / (level - level)", "unit": "m3"},
+    ]
+    values = changed(term=terms)
+    dataset = converted(wide, values)
+    used, amounts = np.asarray(dataset.transitions.mask), np.asarray(dataset.term)
+    named = [{key: term[key] for key in ("name", "unit")} for term in terms]
+    worth = [-60.0, -0.01, 0.0]
+    assert dataset.attributes["terms"] == [
+        {**one, "worth": each} for one, each in zip(named, worth, strict=True)
+    ]
+    assert used.any()
+    assert np.isnan(amounts[:, 2]).all(), "an amount that is no number is unknown, no row masked"
+    np.testing.assert_allclose(
+        amounts[used, :2] @ worth[:2], dataset.transitions.reward[used], rtol=1e-5, atol=1e-6
+    )
+    path = write_dataset(tmp_path / "log.h5", dataset)
+    np.testing.assert_array_equal(read_dataset(path).term, amounts)
+    without = converted(wide, WIDE)
+    np.testing.assert_array_equal(without.transitions.mask, used)
+    assert without.term is None
+    for wrong, message in (
+        ({"worth": math.inf}, "worth must be a number"),
+        ({"name": "travel"}, "two terms are called 'travel'"),
+        ({"expression": "abs(levle)"}, "term 'deviation': 'abs(levle)' uses 'levle'"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            converted(wide, changed(term=[{**terms[0], **wrong}, *terms[1:]]))
 
 
 def test_constraints_of_the_file_go_with_the_dataset(tank: Tank, wide: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sixteen ways to break a plant that looks right in every batch of rows: each is found by name."""
+"""Ways to break a plant that looks right in every batch of rows: each is found by name."""
 
 from typing import Any
 
@@ -90,6 +90,12 @@ class FreeTrip(CSTR):
         return super().reward(c, before, now, jnp.zeros_like(trip))
 
 
+class WrongTerms(CSTR):
+    def amounts(self, c: Any, before: Any, now: Any, trip: Any) -> Any:
+        found = super().amounts(c, before, now, trip)
+        return {**found, "distance from the set point": found["distance from the set point"] / 2}
+
+
 BROKEN: dict[str, tuple[Any, str, str]] = {
     "one key for two draws": (OneKey, "a_key_is_used_once", "key twice"),
     "no speed limit": (NoSpeedLimit, "applied_is_inside_range_and_rate", "its speed allows"),
@@ -118,6 +124,7 @@ BROKEN: dict[str, tuple[Any, str, str]] = {
     "clean is noisy": (NoisyClean, "clean_has_no_chance", "'clean'"),
     "raw demand moves the plant": (RawDemand, "the_plant_receives_what_is_logged", "a log holds"),
     "a trip is free": (FreeTrip, "a_trip_has_its_price", "takes nothing off"),
+    "terms are half the reward": (WrongTerms, "terms_add_up_to_the_reward", "the terms of step"),
     "cost always zero": (
         answering(cost=lambda self, step: jnp.zeros_like(step.cost)),
         "costs_are_declared_and_not_negative",

@@ -41,6 +41,7 @@ OPTIONAL_COLUMNS = {
     "mode": "|u1",
     "setpoint": "<f4",
     "test_signal": "<f4",
+    "term": "<f4",
 }
 FLAGS = ("terminated", "truncated", "mask", "mode")
 REALS = ("low", "high", "limit", "dt")

@@ -22,6 +22,7 @@ from neorl_envs.blocks._integrate import runge_kutta as runge_kutta
 from neorl_envs.blocks._limits import Limit as Limit
 from neorl_envs.blocks._relations import Relation as Relation
 from neorl_envs.blocks._relations import check_relations as check_relations
+from neorl_envs.blocks._terms import Term as Term
 
 __all__ = [
     "Actuator",
@@ -35,6 +36,7 @@ __all__ = [
     "InstrumentState",
     "Limit",
     "Relation",
+    "Term",
     "autoregressive",
     "check_constants",
     "check_relations",

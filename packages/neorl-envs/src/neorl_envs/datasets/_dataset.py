@@ -47,6 +47,8 @@ class Dataset:
         mode: True where a manipulated variable was in manual; ``None`` where unknown.
         setpoint: Set points in force, named by ``attributes["setpoints"]``, NaN where unknown.
         test_signal: Signal added to the controllers' outputs, NaN where unknown.
+        term: Amounts that the reward is made of, named by ``attributes["terms"]``, NaN where
+            unknown.
     """
 
     transitions: Transition
@@ -59,6 +61,7 @@ class Dataset:
     mode: Bool[np.ndarray, "row act"] | None = None
     setpoint: Float[np.ndarray, "row setpoint"] | None = None
     test_signal: Float[np.ndarray, "row act"] | None = None
+    term: Float[np.ndarray, "row term"] | None = None
 
     def __repr__(self) -> str:
         """What it is of and how large, without its columns."""
@@ -226,6 +229,7 @@ def dataset_from_columns(
     mode: Bool[np.ndarray, "row act"] | None = None,
     setpoint: Float[np.ndarray, "row setpoint"] | None = None,
     test_signal: Float[np.ndarray, "row act"] | None = None,
+    term: Float[np.ndarray, "row term"] | None = None,
     attributes: Mapping[str, Any] | None = None,
     source: str = "dataset",
 ) -> Dataset:
@@ -261,6 +265,7 @@ def dataset_from_columns(
         mode: True (or 1) where a manipulated variable was in manual.
         setpoint: Set points in force, one column each, named by ``attributes["setpoints"]``.
         test_signal: What was added to every manipulated variable to learn the plant's answer.
+        term: Amounts that the reward is made of, one column each, named by ``attributes["terms"]``.
         attributes: What JSON can hold.
         source: Named in error messages; a file name where there is one.
 
@@ -322,6 +327,7 @@ def dataset_from_columns(
         "mode": mode,
         "setpoint": setpoint,
         "test_signal": test_signal,
+        "term": term,
     }
     return _checked(Transition(**columns), spec, dict(attributes or {}), optional, source)
 

@@ -1,4 +1,4 @@
-"""The optional columns of a dataset: time, modes, set points, test signals, behaviour."""
+"""The optional columns of a dataset: time, modes, set points, test signals, terms, behaviour."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ class Kind(NamedTuple):
         dtype: NumPy's type of its numbers in memory.
         axis: ``"episode"`` or ``"row"``.
         width: ``"action"`` where it has a value a manipulated variable, ``"setpoint"`` where it
-            has one a set point, else empty.
+            has one a set point, ``"term"`` one a term of the reward, else empty.
         missing: Rows in which NaN is legal: ``"masked"``, ``"anywhere"`` or ``"nowhere"``.
     """
 
@@ -41,8 +41,11 @@ OPTIONAL: Mapping[str, Kind] = {
     "mode": Kind("|u1", "bool", "row", "action"),
     "setpoint": Kind("<f4", "float32", "row", "setpoint", "anywhere"),
     "test_signal": Kind("<f4", "float32", "row", "action", "anywhere"),
+    "term": Kind("<f4", "float32", "row", "term", "anywhere"),
 }
 """In the order of the file. None of them reaches a loss; missing set points are therefore legal."""
+NAMED = {"setpoint": "setpoints", "term": "terms"}
+"""Attribute that names the entries of a column that has no channel for each."""
 
 
 def optional_columns(dataset: "Dataset") -> Iterator[tuple[str, np.ndarray]]:
@@ -101,7 +104,8 @@ def check_optional(source: str, dataset: "Dataset") -> None:
 def _check_shape(source: str, name: str, column: np.ndarray, dataset: "Dataset") -> None:
     kind = OPTIONAL[name]
     n = dataset.n_episodes if kind.axis == "episode" else dataset.n_rows
-    widths = {"action": dataset.spec.n_action, "setpoint": _setpoints(dataset, column)}
+    widths = {"action": dataset.spec.n_action}
+    widths |= {kind: _named(dataset, attribute, column) for kind, attribute in NAMED.items()}
     shape = (n, widths[kind.width]) if kind.width else (n,)
     if column.shape != shape:
         raise DatasetError(
@@ -111,9 +115,9 @@ def _check_shape(source: str, name: str, column: np.ndarray, dataset: "Dataset")
         )
 
 
-def _setpoints(dataset: "Dataset", column: np.ndarray) -> int:
-    """How many set points there are: as many as are named, or any number where none is."""
-    named = dataset.attributes.get("setpoints")
+def _named(dataset: "Dataset", attribute: str, column: np.ndarray) -> int:
+    """How many entries a row has: as many as are named, or any number where none is."""
+    named = dataset.attributes.get(attribute)
     if isinstance(named, list | tuple):
         return len(named)
     return column.shape[1] if column.ndim == 2 else 1

@@ -29,7 +29,7 @@ from neorl_envs.datasets._manifest import (
     save_manifest,
     spec_digest,
 )
-from neorl_envs.datasets._optional import OPTIONAL
+from neorl_envs.datasets._optional import NAMED, OPTIONAL
 from neorl_envs.datasets._specification import plain_spec
 
 BY_EPISODE = ("episode_starts", "behaviour")
@@ -276,11 +276,12 @@ def _require_alike(file: Path, part: Dataset, first: tuple[Path, Dataset]) -> No
             f"{lacking}: it has no column '{name}', and {having} has one; shards of one log have "
             "the same columns"
         )
-    points, expected = (one.attributes.get("setpoints") for one in (part, whole))
-    if points != expected:
-        raise DatasetError(
-            f"{file}: attribute 'setpoints' is {points}, expected {expected} as in {other}"
-        )
+    for name in NAMED.values():
+        mine, expected = (one.attributes.get(name) for one in (part, whole))
+        if mine != expected:
+            raise DatasetError(
+                f"{file}: attribute {name!r} is {mine}, expected {expected} as in {other}"
+            )
 
 
 def _difference(spec: Spec, expected: Spec) -> str:

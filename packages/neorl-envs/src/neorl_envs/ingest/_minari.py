@@ -21,7 +21,16 @@ from neorl_envs.ingest._rollouts import Rollout, check_rollout, joined, rollouts
 
 EPISODE = re.compile(r"episode_(\d+)")
 MAIN, METADATA = "main_data.hdf5", "metadata.json"
-ROW_EXTRAS = ("cost", "mask", "behaviour_log_prob", "time", "mode", "setpoint", "test_signal")
+ROW_EXTRAS = (
+    "cost",
+    "mask",
+    "behaviour_log_prob",
+    "time",
+    "mode",
+    "setpoint",
+    "test_signal",
+    "term",
+)
 DEEPEST = 16
 
 

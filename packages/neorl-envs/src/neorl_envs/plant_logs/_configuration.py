@@ -169,6 +169,23 @@ class Cost:
 
 
 @dataclasses.dataclass(frozen=True)
+class TermOfReward:
+    """An amount that the reward is made of, as an expression over tags: what a step adds to it.
+
+    Attributes:
+        name: What is counted, such as ``"steam"``.
+        expression: Its amount in a step.
+        unit: Unit of the amount, such as ``"kg"``.
+        worth: Reward of one unit; zero for an amount that is only reported.
+    """
+
+    name: str
+    expression: str
+    unit: str
+    worth: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
 class History:
     """Number of past samples in an observation, and whether past actions are added."""
 
@@ -189,6 +206,7 @@ class PlantLog:
     costs: tuple[Cost, ...] = ()
     history: History = History()
     constraints: tuple[Mapping[str, Any], ...] = ()
+    terms: tuple[TermOfReward, ...] = ()
 
     def of_role(self, *roles: str) -> tuple[Tag, ...]:
         """The tags of some roles, in the order of the file."""
@@ -215,6 +233,7 @@ def check_plant_log(config: PlantLog, source: str) -> None:
     for role, roles in (("observation", OBSERVED), ("manipulated", ("manipulated",))):
         if not config.of_role(*roles):
             raise InputError(f"{source}: no tag has the role {role!r}; a dataset needs one")
+    _check_terms(config, source)
     for field in ("name", "logged_as"):
         names = [getattr(tag, field) for tag in config.tags]
         repeated = sorted({name for name in names if names.count(name) > 1})
@@ -244,6 +263,18 @@ def check_plant_log(config: PlantLog, source: str) -> None:
         _check_range(tag, where)
         _check_conversions(tag, where)
         _check_role(tag, config, where)
+
+
+def _check_terms(config: PlantLog, source: str) -> None:
+    names = [term.name for term in config.terms]
+    for term in config.terms:
+        if not term.name or names.count(term.name) > 1:
+            raise InputError(f"{source}: two terms are called {term.name!r}, or one has no name")
+        if not math.isfinite(term.worth):
+            raise InputError(
+                f"{source}: term {term.name!r}: worth must be a number, got {term.worth}; it is "
+                f"the reward of one {term.unit or 'unit'}"
+            )
 
 
 def _check_numbers(config: PlantLog, source: str) -> None:

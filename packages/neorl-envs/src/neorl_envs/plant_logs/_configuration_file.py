@@ -10,7 +10,9 @@ from neorl_core import InputError
 from neorl_core.infrastructure import Binder
 from neorl_envs.plant_logs._configuration import PlantLog, check_plant_log
 
-_BINDER = Binder(keys={"tags": "tag", "costs": "cost", "constraints": "constraint"})
+_BINDER = Binder(
+    keys={"tags": "tag", "costs": "cost", "constraints": "constraint", "terms": "term"}
+)
 """An array of tables is written in the singular: ``[[tag]]``."""
 
 

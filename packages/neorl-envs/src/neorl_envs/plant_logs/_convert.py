@@ -234,6 +234,10 @@ def _finite(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def _terms(config: PlantLog) -> list[dict[str, Any]]:
+    return [{"name": t.name, "unit": t.unit, "worth": t.worth} for t in config.terms]
+
+
 def _attributes(
     config: PlantLog, tally: Tally, rows: Rows, samples: Samples, timeline: Timeline
 ) -> dict[str, Any]:
@@ -243,6 +247,7 @@ def _attributes(
         "time_origin": "1970-01-01T00:00:00Z",
         **({"setpoints": setpoints} if setpoints else {}),
         **({"constraints": _finite(config.constraints)} if config.constraints else {}),
+        **({"terms": _terms(config)} if config.terms else {}),
         "reward": {"expression": config.reward.expression, "unit": config.reward.unit},
         "ingestion": {
             "rows_read": tally.rows,

@@ -32,6 +32,7 @@ class Rules:
     costs: tuple[Expression, ...]
     running: Expression | None
     trip: Expression | None
+    terms: tuple[Expression, ...] = ()
 
 
 def rules(config: PlantLog, source: str) -> Rules:
@@ -53,6 +54,7 @@ def rules(config: PlantLog, source: str) -> Rules:
     return Rules(
         reward=read(config.reward.expression, "reward.expression"),
         costs=tuple(read(c.expression, f"cost {c.name!r}") for c in config.costs),
+        terms=tuple(read(t.expression, f"term {t.name!r}") for t in config.terms),
         **conditions,
     )
 
@@ -226,6 +228,9 @@ def rows_of(
         optional["mode"] = modes[:-1]
     if setpoints:
         optional["setpoint"] = _stack(part, setpoints)[:-1]
+    if rule.terms:
+        amounts = np.stack([term(steps) for term in rule.terms], axis=1)
+        optional["term"] = np.where(np.isfinite(amounts), amounts, np.nan)
     reward = rule.reward(steps)
     columns = {
         "obs": obs[:-1],

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core import highs, lows
+from neorl_envs.blocks._terms import Term
 from neorl_envs.recording._operators import OperatorPlan, excitation_plan
 from neorl_envs.recording._recordable import Recordable
 
@@ -33,6 +34,8 @@ class Plant(Recordable, Protocol):
         graph: Of a plant that is a network: which channel belongs to which node or edge, and what
             has no channel, as ``networks.graph`` of a learner takes it; empty where the channels'
             own names say so, or where it is no network.
+        terms: What a return is made of, in units such as kg, kWh or minutes. Where there are any,
+            ``Step.info.terms`` has the amount of each, and amounts times worth give the reward.
     """
 
     reward_unit: ClassVar[str]
@@ -42,6 +45,7 @@ class Plant(Recordable, Protocol):
     tracked: ClassVar[Mapping[str, str]]
     exogenous: ClassVar[tuple[str, ...]]
     graph: ClassVar[tuple[str, ...]]
+    terms: ClassVar[tuple[Term, ...]]
 
     def default_params(self, preset: str = "plant") -> Any:
         """Parameters without randomisation, by preset."""
@@ -79,9 +83,9 @@ class Plant(Recordable, Protocol):
 class PlantDefaults:
     """The members that a plant may leave out; derive from it to have them.
 
-    No words, no set points among the channels, no graph, no rate limits, no bands, no declared
-    penalty weights; operators who add a binary test signal of 5 % of its range to every actuator,
-    and neither step set points nor take over.
+    No words, no set points among the channels, no graph, no terms, no rate limits, no bands, no
+    declared penalty weights; operators who add a binary test signal of 5 % of its range to every
+    actuator, and neither step set points nor take over.
 
     Example:
         >>> import equinox as eqx
@@ -96,6 +100,7 @@ class PlantDefaults:
     tracked: ClassVar[Mapping[str, str]] = {}
     exogenous: ClassVar[tuple[str, ...]] = ()
     graph: ClassVar[tuple[str, ...]] = ()
+    terms: ClassVar[tuple[Term, ...]] = ()
 
     def interlock(
         self: Any, obs: Float[Array, " obs"], action: Float[Array, " act"]
@@ -139,7 +144,7 @@ REQUIRED = (
 OPTIONAL = (
     *("glossary", "channel_descriptions", "tracked", "action_rates", "bands"),
     *("operator_plan", "penalty_weights", "exogenous"),
-    *("interlock", "objective", "graph"),
+    *("interlock", "objective", "graph", "terms"),
 )
 METHODS = (
     *("reset", "step", "default_params", "sample_params", "tunings", "action_rates", "bands"),

@@ -25,6 +25,7 @@ from neorl_envs.blocks._constants import (
 )
 from neorl_envs.blocks._device_checks import check_actuators, check_initial, check_instruments
 from neorl_envs.blocks._relations import Relations, check_relations
+from neorl_envs.blocks._terms import term_amounts
 from neorl_envs.plants._protocol import PlantDefaults
 from neorl_envs.plants._simulated_data import Derived, Moment, Noise, Parameters, State
 
@@ -116,6 +117,15 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
     def reward(self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
         """*Required*: reward of the step, scalar."""
         raise NotImplementedError
+
+    def amounts(
+        self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]
+    ) -> dict[str, Array]:
+        """Amount of every declared term in the step, by its name; none by default.
+
+        Together with the worth of the terms they give :meth:`reward`.
+        """
+        return {}
 
     def success(self, c: Any, now: Moment) -> Bool[Array, ""]:
         """Whether the episode has reached its aim and ends; never by default."""
@@ -298,6 +308,9 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         success = self.success(c, now) & ~trip
         terminated = success | trip
         reward = self.reward(c, before, now, trip)
+        if self.terms:
+            amounts = self.amounts(c, before, now, trip)
+            quantities = {**quantities, "terms": term_amounts(self.terms, amounts, reward)}
         return State(plant, actuators, instruments, disturbance, now.time), Step(
             obs=obs,
             final_obs=obs,

@@ -28,6 +28,7 @@ LAWS: Mapping[str, Callable[[Evidence], str | Unchecked]] = {
         value.endings_exclude_each_other,
         value.an_end_has_its_reason,
         value.the_clock_truncates,
+        value.terms_add_up_to_the_reward,
         value.ending_early_does_not_pay,
         value.costs_are_declared_and_not_negative,
         value.a_nan_action_keeps_the_last_command,

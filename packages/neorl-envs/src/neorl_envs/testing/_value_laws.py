@@ -152,6 +152,30 @@ def ending_early_does_not_pay(evidence: Evidence) -> str:
     return ""
 
 
+def terms_add_up_to_the_reward(evidence: Evidence) -> str:
+    """Declared terms have names of their own, and amounts times worth give every reward."""
+    terms = getattr(evidence.env, "terms", ())
+    if not terms:
+        return ""
+    names = [term.name for term in terms]
+    if len(set(names)) < len(names):
+        return f"two terms have one name: {sorted(names)}"
+    amounts = np.asarray(getattr(evidence.steps.info, "terms", np.zeros(())), np.float64)
+    if amounts.shape[2:] != (len(names),):
+        return f"info.terms of a step has shape {amounts.shape[2:]}, the plant declares {names}"
+    parts = amounts * [term.worth for term in terms]
+    reward = np.asarray(evidence.steps.reward, np.float64)
+    slack = RELATIVE * (1 + np.abs(parts).sum(axis=2))
+    wrong = (np.abs(parts.sum(axis=2) - reward) > slack) & evidence.alive
+    if wrong.any():
+        world, t = np.argwhere(wrong)[0]
+        return (
+            f"the terms of step {t} come to {parts[world, t].sum():.6g}, the reward is "
+            f"{reward[world, t]:.6g}, under the actions {WORLDS[world]!r}"
+        )
+    return ""
+
+
 def an_end_has_its_reason(evidence: Evidence) -> str:
     """A step is terminated by a trip or a success that ``info`` names, and by nothing else.
 

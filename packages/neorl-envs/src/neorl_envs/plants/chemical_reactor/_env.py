@@ -74,6 +74,7 @@ class ChemicalReactor(SimulatedPlant):
     penalties = objective.PENALTIES
     reference: ClassVar[str] = REFERENCE
     reward_unit: ClassVar[str] = "points"
+    terms = objective.TERMS
     glossary: ClassVar[str] = (
         "points: 100 for a finished batch, less 0.1 for each step and 100 for a trip; "
         "PID 106/1500: set point of the adiabatic temperature 106 \N{DEGREE SIGN}C, gain of the "
@@ -182,3 +183,9 @@ class ChemicalReactor(SimulatedPlant):
         """Points for polymer (a batch is worth 100), less 0.1 a step, less 100 for a trip."""
         gained = objective.POINTS_PER_KG * (now.plant.m_P - before.plant.m_P)
         return gained - objective.STEP_PENALTY - jnp.where(trip, objective.TRIP_PENALTY, 0.0)
+
+    def amounts(self, c: Constants, before: Moment, now: Moment, trip: Array) -> dict[str, Array]:
+        """Polymer, time and trips of the step."""
+        made = now.plant.m_P - before.plant.m_P
+        time = jnp.asarray(DT / 60, made.dtype)
+        return {"polymer": made, "batch time": time, "trips": trip}

@@ -1,7 +1,7 @@
 """Limits, reward and success of a batch; all from the true state."""
 
 from neorl_core import CostChannel
-from neorl_envs.blocks import Limit
+from neorl_envs.blocks import Limit, Term
 from neorl_envs.plants.chemical_reactor._physics import DT
 
 SETPOINT = 363.15  # K
@@ -33,5 +33,10 @@ LIMITS = (
 """``c_T = max(|T_R - 363.15 K| - 2 K, T_adiab - 382.15 K, 0) dt``, ``c_P = max(P - 3.5 bar, 0)``;
 the relief valve at 5 bar and the switch at 130 degC end the batch."""
 
+TERMS = (
+    Term("polymer", "kg", POINTS_PER_KG),
+    Term("batch time", "min", -STEP_PENALTY * 60 / DT),
+    Term("trips", "1", -TRIP_PENALTY),
+)
 PENALTIES = {"temperature": 0.75, "pressure": 2.5}
 """Points per K min beyond the soft temperature limits, and points per bar beyond the pressure's."""

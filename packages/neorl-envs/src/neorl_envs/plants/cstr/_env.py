@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import CostChannel
-from neorl_envs.blocks import FeedforwardPID, Limit, autoregressive, random_step, runge_kutta
+from neorl_envs.blocks import FeedforwardPID, Limit, Term, autoregressive, random_step, runge_kutta
 from neorl_envs.plants._simulated import SimulatedPlant
 from neorl_envs.plants._simulated_data import Moment
 from neorl_envs.plants.cstr import _control
@@ -52,6 +52,10 @@ class CSTR(SimulatedPlant):
     )
     penalties: ClassVar[dict[str, float]] = {"temperature": 5.0}
     reward_unit: ClassVar[str] = "points"
+    terms = (
+        Term("distance from the set point", "mol/L min", -100 / MINUTES),
+        Term("trips", "1", -TRIP_PENALTY),
+    )
     reference: ClassVar[str] = "PI feed-forward"
     glossary: ClassVar[str] = (
         "points: minus 100 for each step and mol/L away from the set point, less 500 for a trip; "
@@ -126,3 +130,8 @@ class CSTR(SimulatedPlant):
         """Minus the distance from the set point in force during the step."""
         away = jnp.abs(now.plant.concentration - now.disturbance.setpoint)
         return -100 * away - jnp.where(trip, TRIP_PENALTY, 0.0)
+
+    def amounts(self, c: Constants, before: Moment, now: Moment, trip: Array) -> dict[str, Array]:
+        """How far from the set point, for how long, and trips."""
+        away = jnp.abs(now.plant.concentration - now.disturbance.setpoint)
+        return {"distance from the set point": away * MINUTES, "trips": trip}

@@ -51,6 +51,7 @@ class HVACControl(SimulatedPlant):
     name: ClassVar[str] = "HVACControl-v0"
     dt = physics.DT
     reward_unit: ClassVar[str] = "$"
+    terms = _objective.TERMS
     exogenous: ClassVar[tuple[str, ...]] = (
         "T_outdoor",
         "radiation",
@@ -164,6 +165,18 @@ class HVACControl(SimulatedPlant):
         bill = quantities["price"] * quantities["power"]
         price = jnp.asarray(_objective.COMFORT_PRICE, bill.dtype)
         return -(bill + price * quantities["discomfort"]) * physics.DT_HOURS
+
+    def amounts(
+        self, c: Derived, before: Moment, now: Moment, trip: Bool[Array, ""]
+    ) -> dict[str, Array]:
+        """Electricity, its bill, and how far from comfort for how long."""
+        found = self.quantities(c, now)
+        energy = found["power"] * physics.DT_HOURS
+        return {
+            "electricity": energy,
+            "bill": found["price"] * energy,
+            "discomfort": found["discomfort"] * physics.DT_HOURS,
+        }
 
     def objective(
         self,

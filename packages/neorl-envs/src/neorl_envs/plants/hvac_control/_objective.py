@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core import CostChannel
-from neorl_envs.blocks import Limit
+from neorl_envs.blocks import Limit, Term
 from neorl_envs.plants.hvac_control._physics import DT_HOURS
 from neorl_envs.plants.hvac_control._weather import is_open
 
@@ -22,6 +22,11 @@ COSTS = (
 LIMITS = (
     Limit("power", high=DEMAND_LIMIT, cost="energy", factor=DT_HOURS, unit="kW"),
     Limit("discomfort", high=0.0, cost="comfort", factor=DT_HOURS, unit="K"),
+)
+TERMS = (
+    Term("electricity", "kWh", 0.0),  # its price changes by the hour: the bill has its worth
+    Term("bill", "$", -1.0),
+    Term("discomfort", "K h", -COMFORT_PRICE),
 )
 PENALTIES = {"energy": 1.0, "comfort": 1.0}
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import Channel
 from neorl_core.control import StateFeedback
-from neorl_envs.blocks import Actuator, Instrument
+from neorl_envs.blocks import Actuator, Instrument, Term
 from neorl_envs.plants._simulated import SimulatedPlant
 from neorl_envs.plants._simulated_data import Moment
 from neorl_envs.plants.industrial_benchmark._physics import (
@@ -53,6 +53,7 @@ class IndustrialBenchmark(SimulatedPlant):
         for n in ("velocity", "gain", "shift")
     )
     reward_unit: ClassVar[str] = "1"
+    terms = (Term("fatigue", "1", -3.0), Term("consumption", "1", -1.0))
     exogenous: ClassVar[tuple[str, ...]] = ("setpoint",)
     reference: ClassVar[str] = "scheduled steering"
     glossary: ClassVar[str] = (
@@ -122,6 +123,14 @@ class IndustrialBenchmark(SimulatedPlant):
         """``-(3 f + c)``."""
         x: Machine = now.plant
         return -(c.fatigue_weight * x.fatigue + c.consumption_weight * x.consumption)
+
+    def amounts(self, c: Constants, before: Moment, now: Moment, trip: Array) -> dict[str, Array]:
+        """Fatigue and consumption of the step, as the published weights count them."""
+        x: Machine = now.plant
+        return {
+            "fatigue": c.fatigue_weight * x.fatigue / 3,
+            "consumption": c.consumption_weight * x.consumption,
+        }
 
     def objective(
         self,

@@ -119,6 +119,7 @@ class PowerGrid(SimulatedPlant):
     name: ClassVar[str] = "PowerGrid-v0"
     dt = world.DT
     reward_unit: ClassVar[str] = "points"
+    terms = _objective.TERMS
     reference: ClassVar[str] = "AGC with anti-windup"
     graph: ClassVar[tuple[str, ...]] = GRAPH
     glossary: ClassVar[str] = (
@@ -229,6 +230,18 @@ class PowerGrid(SimulatedPlant):
         lost = lost + _objective.ACE_WEIGHT * jnp.sum(quantities["ace"] ** 2)
         lost = lost + _objective.FUEL_WEIGHT * quantities["fuel"]
         return -lost * self.dt - jnp.where(trip, _objective.TRIP, 0.0)
+
+    def amounts(
+        self, c: Derived, before: Moment, now: Moment, trip: Bool[Array, ""]
+    ) -> dict[str, Array]:
+        """Squared deviations of frequency and exchange over time, fuel and trips."""
+        found = self.quantities(c, now)
+        return {
+            "frequency deviation": jnp.mean(found["frequency"]) ** 2 * self.dt,
+            "area control error": jnp.sum(found["ace"] ** 2) * self.dt,
+            "fuel": found["fuel"],
+            "trips": trip,
+        }
 
     def tunings(self) -> dict[str, Policy]:
         """The controllers by name, the ordinary one first."""

@@ -1,7 +1,8 @@
 """Objective of the operation of the grid."""
 
 from neorl_core import CostChannel
-from neorl_envs.blocks import Limit
+from neorl_envs.blocks import Limit, Term
+from neorl_envs.plants.power_grid._world import DT
 
 SOFT_FREQUENCY, TRIP_FREQUENCY = 0.2, 0.5  # Hz
 SOFT_VOLTAGE, TRIP_VOLTAGE = (0.90, 1.05), (0.85, 1.15)
@@ -24,3 +25,9 @@ FREQUENCY_WEIGHT = 5.0  # points a Hz2 and second
 ACE_WEIGHT = 1e-5  # points a MW2 and second
 FUEL_WEIGHT = 1e-3  # points a $
 TRIP = 100.0  # points
+TERMS = (
+    Term("frequency deviation", "Hz2 s", -FREQUENCY_WEIGHT),
+    Term("area control error", "MW2 s", -ACE_WEIGHT),
+    Term("fuel", "$", -FUEL_WEIGHT * DT),
+    Term("trips", "1", -TRIP),
+)

@@ -32,6 +32,7 @@ class RobotAssembly(SimulatedPlant):
     name: ClassVar[str] = "RobotAssembly-v0"
     dt = physics.PERIOD
     reward_unit: ClassVar[str] = "points"
+    terms = objective.TERMS
     reference: ClassVar[str] = "spiral search"
     glossary: ClassVar[str] = "points: 100 for a peg inserted, less distance, effort and time"
     channel_descriptions: ClassVar[str] = (
@@ -95,6 +96,12 @@ class RobotAssembly(SimulatedPlant):
     def reward(self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
         """Depth gained less distance, effort and time."""
         return objective.reward(before.plant, now.plant, now.inputs, trip)
+
+    def amounts(
+        self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]
+    ) -> dict[str, Array]:
+        """Depth, time, distance, effort and trips."""
+        return objective.amounts(before.plant, now.plant, now.inputs, trip)
 
     def tunings(self) -> dict[str, Policy]:
         """The plant's controllers by name."""

@@ -4,12 +4,13 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from neorl_core import CostChannel
-from neorl_envs.blocks import Limit
+from neorl_envs.blocks import Limit, Term
 from neorl_envs.plants.robot_assembly import _arm as arm
 from neorl_envs.plants.robot_assembly._contact import in_hole
 from neorl_envs.plants.robot_assembly._physics import (
     HOLE_DEPTH,
     MOUTH,
+    PERIOD,
     Cell,
     hole_of,
     insertion,
@@ -32,6 +33,13 @@ LIMITS = (
 )
 PENALTIES = {"force": 20.0, "collision": 20.0}
 TRIP_COST = 100.0  # more than 300 steps far from the hole, 75: to give up must not pay
+TERMS = (
+    Term("depth", "mm", 0.1 / HOLE_DEPTH),
+    Term("distance, at most 0.1 m", "m s", -2 / PERIOD),
+    Term("effort", "s", -0.01 / PERIOD),
+    Term("time", "s", -0.05 / PERIOD),
+    Term("trips", "1", -TRIP_COST),
+)
 
 
 def free_distance(frames: arm.Frames) -> Array:
@@ -61,6 +69,22 @@ def quantities(cell: Cell, frames: arm.Frames) -> dict[str, Array]:
         "free_distance": free_distance(frames),
         "joint_range": jnp.minimum(cell.q - low, high - cell.q),
         "depth": insertion(cell, frames),
+    }
+
+
+def amounts(before: Cell, cell: Cell, target: Array, trip: Array) -> dict[str, Array]:
+    """Depth gained, distance from the hole over time, effort, time and trips of a step."""
+    old, new = arm.link_frames(before.q), arm.link_frames(cell.q)
+    gained = insertion(cell, new) - insertion(before, old)
+    x, y, z = in_hole(hole_of(cell), tip(new))
+    away = jnp.sqrt(x**2 + y**2 + jnp.maximum(z, 0) ** 2)
+    share = target / jnp.asarray(arm.FASTEST, target.dtype)
+    return {
+        "depth": 1000 * gained,
+        "distance, at most 0.1 m": jnp.minimum(away, 0.1) * PERIOD,
+        "effort": jnp.sum(share**2) * PERIOD,
+        "time": jnp.asarray(PERIOD, gained.dtype),
+        "trips": trip,
     }
 
 

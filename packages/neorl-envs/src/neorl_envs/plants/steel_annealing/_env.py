@@ -26,6 +26,7 @@ class SteelAnnealing(SimulatedPlant):
     name: ClassVar[str] = "SteelAnnealing-v0"
     dt = physics.PERIOD
     reward_unit: ClassVar[str] = "t"
+    terms = objective.TERMS
     reference: ClassVar[str] = "PI feed-forward"
     glossary: ClassVar[str] = (
         "t: tonnes of strip inside its tolerance, less the price of the fuel; the controllers hold "
@@ -151,6 +152,12 @@ class SteelAnnealing(SimulatedPlant):
     def reward(self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
         """Good strip less fuel."""
         return objective.reward(c, now.plant, now.inputs, trip)
+
+    def amounts(
+        self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]
+    ) -> dict[str, Array]:
+        """Good strip, fuel and trips."""
+        return objective.amounts(c, now.plant, now.inputs, trip)
 
     def tunings(self) -> dict[str, Policy]:
         """The plant's controllers by name."""

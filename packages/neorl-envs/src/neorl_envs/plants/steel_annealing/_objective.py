@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from neorl_core import CostChannel
-from neorl_envs.blocks import Limit
+from neorl_envs.blocks import Limit, Term
 from neorl_envs.plants.steel_annealing._physics import FURNACE, PERIOD, Coil, Constants, Furnace
 
 TOLERANCE = 10.0  # K
@@ -18,6 +18,11 @@ BUDGET = 1800.0  # K min in an episode
 FUEL_PRICE = 0.1  # t of strip for a MWh
 TRIP_COST = 100.0  # t
 
+TERMS = (
+    Term("good strip", "t", 1.0),
+    Term("fuel", "MWh", -FUEL_PRICE),
+    Term("trips", "1", -TRIP_COST),
+)
 COSTS = (CostChannel("temperature_profile", "K min", BUDGET, "episode"),)
 LIMITS = (
     Limit(
@@ -78,8 +83,8 @@ def tonnes(c: Constants, plant: Furnace) -> Array:
     return c.density * coil.thickness * 1e-6 * coil.width * plant.speed * PERIOD
 
 
-def reward(c: Constants, plant: Furnace, fuel: Array, trip: Array) -> Array:
-    """Tonnes of good strip less the fuel.
+def amounts(c: Constants, plant: Furnace, fuel: Array, trip: Array) -> dict[str, Array]:
+    """Tonnes of good strip, MWh of fuel and trips of a period.
 
     Strip within 10 K counts whole, strip off by 30 K nothing, linear in between.
     """
@@ -87,4 +92,11 @@ def reward(c: Constants, plant: Furnace, fuel: Array, trip: Array) -> Array:
     away = jnp.abs(plant.strip[-1] - coil.setpoint)
     good = jnp.clip((WORTHLESS - away) / (WORTHLESS - TOLERANCE), 0, 1)
     energy = jnp.sum(fuel) * c.burner * (PERIOD / 3.6e9)
-    return good * tonnes(c, plant) - FUEL_PRICE * energy - jnp.where(trip, TRIP_COST, 0.0)
+    return {"good strip": good * tonnes(c, plant), "fuel": energy, "trips": trip}
+
+
+def reward(c: Constants, plant: Furnace, fuel: Array, trip: Array) -> Array:
+    """Tonnes of good strip less the fuel."""
+    found = amounts(c, plant, fuel, trip)
+    earned = found["good strip"] - FUEL_PRICE * found["fuel"]
+    return earned - jnp.where(trip, TRIP_COST, 0.0)

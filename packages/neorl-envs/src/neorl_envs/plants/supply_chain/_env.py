@@ -15,7 +15,7 @@ from neorl_envs.plants.supply_chain import _market as market
 from neorl_envs.plants.supply_chain import _physics as physics
 
 STORES = 900.0
-REWARD_SCALE = 100.0  # $
+REWARD_SCALE = physics.REWARD_SCALE
 NAMES = tuple(f"{supplier}_to_{receiver}" for supplier, receiver in physics.LANES)
 
 
@@ -53,6 +53,7 @@ class SupplyChain(SimulatedPlant):
     name: ClassVar[str] = "SupplyChain-v0"
     dt = physics.DAY
     reward_unit: ClassVar[str] = "100 $"
+    terms = physics.TERMS
     exogenous: ClassVar[tuple[str, ...]] = ("demand",)
     reference: ClassVar[str] = "base stock with forecast"
     graph: ClassVar[tuple[str, ...]] = physics.GRAPH
@@ -156,6 +157,15 @@ class SupplyChain(SimulatedPlant):
             return cash / REWARD_SCALE
         gained = physics.worth(c, now.plant) - physics.worth(c, before.plant)
         return (cash + gained) / REWARD_SCALE
+
+    def amounts(
+        self, c: physics.Constants, before: Moment, now: Moment, trip: Bool[Array, ""]
+    ) -> dict[str, Array]:
+        """Sales, every kind of expense, and what stocks have gained or lost in worth, $."""
+        gained = physics.worth(c, now.plant) - physics.worth(c, before.plant)
+        if self.legacy_allocation:
+            gained = jnp.zeros_like(gained)
+        return {**physics.ledger(c, now.plant), "worth of stocks": gained}
 
     def tunings(self) -> dict[str, Policy]:
         """The controllers by name, the ordinary one first."""

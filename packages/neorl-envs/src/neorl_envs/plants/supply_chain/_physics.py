@@ -1,12 +1,14 @@
 """Six stock points and ten lanes: constants, state, and one period's order of events."""
 
+import functools
+import operator
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_envs.blocks import Relation, constant
+from neorl_envs.blocks import Relation, Term, constant
 
 DAY = 86400.0
 PAPER = "NetInvMgmt of or-gym, Perez et al. 2021, Processes 9:102"
@@ -23,6 +25,13 @@ RECEIVES = np.array([[receiver == n for _, receiver in LANES] for n in NODES], n
 BOUGHT_OUTSIDE = np.array([supplier > 6 for supplier, _ in LANES], np.float32)
 RETAILER = np.array([n == 1 for n in NODES], np.float32)
 HIGHEST_DEMAND = 64
+REWARD_SCALE = 100.0  # $
+EXPENSES = ("raw materials", "operation", "holding", "pipeline", "backlog")
+TERMS = (
+    Term("sales", "$", 1 / REWARD_SCALE),
+    *(Term(name, "$", -1 / REWARD_SCALE) for name in EXPENSES),
+    Term("worth of stocks", "$", 1 / REWARD_SCALE),
+)
 
 GRAPH = (
     *(f"stock_{n} = store{n}.stock" for n in NODES),
@@ -169,19 +178,26 @@ def one_period(
     )
 
 
-def profit(c: Constants, network: Network) -> Float[Array, ""]:
-    """Cash of a period: sales less raw materials, operation, holding, pipeline and backlog, $."""
+def ledger(c: Constants, network: Network) -> dict[str, Array]:
+    """Cash of a period by kind, $: sales, raw materials, operation, holding, pipeline, backlog."""
     shipped = network.shipped[0]
     outside, supplies = (jnp.asarray(m, shipped.dtype) for m in (BOUGHT_OUTSIDE, SUPPLIES))
     made = supplies @ shipped
-    return (
-        c.retail_price * network.served
-        - jnp.sum(c.price * outside * shipped)
-        - jnp.sum(c.operating * made)
-        - jnp.sum(c.holding * network.stock)
-        - jnp.sum(c.pipeline * in_pipeline(network))
-        - c.backlog * network.owed
-    )
+    return {
+        "sales": c.retail_price * network.served,
+        "raw materials": jnp.sum(c.price * outside * shipped),
+        "operation": jnp.sum(c.operating * made),
+        "holding": jnp.sum(c.holding * network.stock),
+        "pipeline": jnp.sum(c.pipeline * in_pipeline(network)),
+        "backlog": c.backlog * network.owed,
+    }
+
+
+def profit(c: Constants, network: Network) -> Float[Array, ""]:
+    """Cash of a period: sales less all expenses, $."""
+    cash = ledger(c, network)
+    expenses = [cash[name] for name in EXPENSES]
+    return functools.reduce(operator.sub, expenses, cash["sales"])
 
 
 def unit_costs(c: Constants) -> tuple[Float[Array, "6"], Float[Array, "10"]]:

@@ -25,6 +25,7 @@ class WaterTreatment(SimulatedPlant):
     name: ClassVar[str] = "WaterTreatment-v0"
     dt = physics.PERIOD
     reward_unit: ClassVar[str] = "k$"
+    terms = objective.TERMS
     exogenous: ClassVar[tuple[str, ...]] = (
         "turbidity_raw",
         "pH_raw",
@@ -140,6 +141,13 @@ class WaterTreatment(SimulatedPlant):
     def reward(self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
         """Cost of the treatment, as a negative number."""
         return objective.reward(c, before.plant, now.plant, objective.dosing(now.inputs), trip)
+
+    def amounts(
+        self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]
+    ) -> dict[str, Array]:
+        """Chemicals, power, backwashes, turbid and spilled water, and trips."""
+        dose = objective.dosing(now.inputs)
+        return objective.amounts(c, before.plant, now.plant, dose, trip)
 
     def tunings(self) -> dict[str, Policy]:
         """The plant's controllers by name."""

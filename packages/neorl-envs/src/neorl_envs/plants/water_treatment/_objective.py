@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from neorl_core import CostChannel
-from neorl_envs.blocks import Limit
+from neorl_envs.blocks import Limit, Term
 from neorl_envs.plants.water_treatment._chemistry import ph_of_water
 from neorl_envs.plants.water_treatment._physics import (
     PERIOD,
@@ -43,6 +43,15 @@ CAUSTIC_MASS = 0.04  # kg/eq
 POWER = 1e-4  # k$/kWh
 WASH = 0.2  # k$ for the work and the sludge of a backwash
 TRIP_COST = 50.0  # k$
+TERMS = (
+    Term("alum", "kg", -ALUM),
+    Term("caustic", "kg", -CAUSTIC),
+    Term("mixing", "kWh", -POWER),
+    Term("backwashes", "1", -WASH),
+    Term("turbid water", "NTU m3", -REBATE),
+    Term("spilled water", "m3", -SPILL),
+    Term("trips", "1", -TRIP_COST),
+)
 
 
 def quantities(c: Constants, works: Works, flow: Array) -> dict[str, Array]:
@@ -53,6 +62,25 @@ def quantities(c: Constants, works: Works, flow: Array) -> dict[str, Array]:
         # A filter in backwash delivers nothing.
         "turbidity": jnp.where(works.washing > 0, 0.0, filtered),
         "level": works.level,
+    }
+
+
+def amounts(
+    c: Constants, before: Works, works: Works, dose: Dosing, trip: Array
+) -> dict[str, Array]:
+    """What a period takes: chemicals, mixing, backwashes, turbid and spilled water, trips."""
+    water = dose.flow * PERIOD
+    filtering = jnp.where(works.washing > 0, 0.0, 1.0)
+    turbid = jnp.maximum(filter_outlet(c, works, dose.flow) - CLEAR, 0)
+    return {
+        "alum": water * dose.alum * 1e-3,
+        "caustic": water * dose.caustic * CAUSTIC_MASS,
+        # Velocity gradient: the power in a volume V is G^2 mu V, with mu = 1.2e-3 Pa s.
+        "mixing": HOURS * dose.gradient**2 * 1.2e-6 * 3 * c.flocculator,
+        "backwashes": jnp.where(works.run < before.run, 1.0, 0.0),
+        "turbid water": filtering * water * turbid,
+        "spilled water": works.spilled,
+        "trips": trip,
     }
 
 
