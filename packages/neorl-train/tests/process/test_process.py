@@ -135,6 +135,25 @@ def test_a_live_bar_on_a_terminal(monkeypatch):
     assert "compiling  done in" in printed
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_a_live_bar_is_one_line_with_its_percentage_at_every_width(monkeypatch, width):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(width))
+    stream = _Terminal()
+    reporter = Reporter(stream)
+    reporter.stage("training retuned iql in a plant model, 2 seeds", total=1000, unit="updates/s")
+    for done, shown in ((7, "  1 % 0:"), (1000, "100 % 0:")):
+        time.sleep(0.01)
+        reporter.update(done, "loss 0.1234  held-out distance 0.03 of half the range, chunk 3")
+        reporter._live.refresh()
+        plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+        line = plain.replace("\r", "\n").splitlines()[-1]
+        assert shown in line
+        assert "updates/s" in line
+        assert len(line.rstrip()) <= width
+    reporter.drop()
+
+
 def test_time_is_counted_from_the_start_of_the_process():
     timings = Timings()
     with timings.stage("sleep"):

@@ -53,7 +53,8 @@ class Reporter:
             return
         if self._stream.isatty():
             self._live = _live_bar(self._stream, known=total > 0)
-            self._task = self._live.add_task(name, total=total or None, completed=done, text="")
+            shown = _shortened(name, self._live.console.width // 3)
+            self._task = self._live.add_task(shown, total=total or None, completed=done, text="")
             self._live.start()
         else:
             self.say(f"{name} ...")
@@ -65,7 +66,8 @@ class Reporter:
         now = time.monotonic()
         text = f"{self._pace(done, now)}  {text}".strip()
         if self._live is not None:
-            self._live.update(self._task, completed=done, text=text)
+            room = _room(self._live)
+            self._live.update(self._task, completed=done, text=_shortened(text, room))
         elif now - self._printed >= PLAIN_INTERVAL:
             self._printed = now
             percentage = f"{done / self._total:.0%}  " if self._total else ""
@@ -99,12 +101,37 @@ class Reporter:
         return f"{shown} {self._unit}  {left:.0f} s left"
 
 
+BAR, WIDE = 24, 100
+"""Columns of the bar, and of a terminal that has room for it."""
+FIXED = len("x 100 % 0:00:00 ") + 1
+"""Columns of the spinner, the percentage and the time, with the gaps between all columns."""
+
+
+def _room(live: Any) -> int:
+    """Columns that are left for the text, so that nothing of the line is cut or wrapped."""
+    width = live.console.width
+    bar = BAR + 1 if width >= WIDE else 0
+    return max(width - FIXED - bar - len(live.tasks[0].description), 0)
+
+
+def _shortened(text: str, most: int) -> str:
+    """The words of a text that fit into so many columns; an ellipsis stands for the others."""
+    if len(text) <= most:
+        return text
+    words = text[: max(most - 1, 0)]
+    at_a_gap = text[len(words) : len(words) + 1].isspace()
+    whole = words if at_a_gap else words.rpartition(" ")[0]
+    return f"{whole.rstrip(' ,')}\N{HORIZONTAL ELLIPSIS}" if whole.strip() else ""
+
+
 def _live_bar(stream: TextIO, *, known: bool) -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}")]
+    console = Console(file=stream)
+    columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
     if known:
-        columns += [BarColumn(bar_width=24), TextColumn("{task.percentage:>3.0f} %")]
-    columns += [TimeElapsedColumn(), TextColumn("{task.fields[text]}")]
-    return Progress(*columns, console=Console(file=stream), transient=True, refresh_per_second=4)
+        columns += [BarColumn(bar_width=BAR)] * (console.width >= WIDE)
+        columns.append(TextColumn("{task.percentage:>3.0f} %"))
+    columns += [TimeElapsedColumn(), TextColumn("{task.fields[text]}", markup=False)]
+    return Progress(*columns, console=console, transient=True, refresh_per_second=4)
