@@ -17,6 +17,7 @@ from neorl_core import Channel, CostChannel, Spec, Step
 from neorl_core.control import PID, ConstantPolicy
 from neorl_core.testing import configure_tests
 from neorl_envs import Dataset, collect_log
+from neorl_envs.blocks import Term
 from neorl_envs.datasets import data_statistics, dataset_from_columns
 from neorl_envs.recording import OperatorPlan
 from neorl_train import evaluate, verdict
@@ -166,6 +167,7 @@ class Params(NamedTuple):
 
 class Info(NamedTuple):
     success: Bool[Array, ""]
+    terms: Float[Array, " term"]
 
 
 class Plant(eqx.Module):
@@ -181,6 +183,7 @@ class Plant(eqx.Module):
     name: ClassVar[str] = "Line-v0"
     reference: ClassVar[str] = "steady"
     reward_unit: ClassVar[str] = "EUR"
+    terms: ClassVar[tuple[Term, ...]] = (Term("level", "m", -1.0), Term("steps", "1", 0.0))
 
     @property
     def spec(self) -> Spec:
@@ -241,7 +244,10 @@ class Plant(eqx.Module):
             applied=applied,
             terminated=terminated,
             truncated=(time + 1 >= self.horizon) & ~terminated,
-            info=Info(success=~terminated & (time + 1 >= self.horizon)),
+            info=Info(
+                success=~terminated & (time + 1 >= self.horizon),
+                terms=jnp.stack([level, jnp.ones(())]),
+            ),
         )
         return (level, time + 1), step
 

@@ -1,6 +1,7 @@
 """Every state counts, the terminal one included (row N06 of the acceptance table)."""
 
 import functools
+import itertools
 import operator
 
 import numpy as np
@@ -44,6 +45,7 @@ def rollout(lengths, costs, terminated, flags):
         intervention=np.zeros((*shape, 1)),
         limits=np.zeros((*shape, 1), np.uint32),
         alarms=np.asarray(flags, np.uint32).reshape(shape),
+        terms=np.ones((*shape, 1)),
     )
 
 
@@ -93,6 +95,43 @@ def test_a_cost_that_is_no_number_is_a_violation(bad):
     costs[0, 2] = bad
     rows = rollout([TIME] * STARTS, costs, [False] * STARTS, np.zeros((STARTS, TIME)))
     assert episodes_of(rows, SPEC).violated[0].all()
+
+
+def test_travel_and_reversals_are_those_of_every_episode_alone():
+    rng = np.random.default_rng(2)
+    lengths = [TIME, 1, 4][:STARTS] + [TIME] * max(STARTS - 3, 0)
+    rows = rollout(lengths, np.zeros((STARTS, TIME, 2)), [False] * STARTS, np.zeros((STARTS, TIME)))
+    applied = rng.uniform(0, 1, rows.applied.shape)
+    applied[0, 1:3] = applied[0, :1] + 5e-4  # less than a thousandth of the range is no move
+    found = episodes_of(rows._replace(applied=applied), SPEC)
+    for i, length in enumerate(lengths):
+        moved = applied[i, :length, 0]
+        assert found.travel[i, 0] == pytest.approx(np.abs(np.diff(moved)).sum())
+        moves = [move for move in np.diff(moved) if abs(move) > 1e-3]
+        turns = sum(a * b < 0 for a, b in itertools.pairwise(moves))
+        assert found.reversals[i, 0] == turns
+        assert found.terms[i, 0] == length
+
+
+def test_amounts_of_a_log_are_summed_and_what_is_unknown_adds_nothing():
+    n = 5
+    log = dataset_from_columns(
+        SPEC,
+        obs=np.zeros((n, 1)),
+        action=np.array([[0.0], [0.5], [0.0], [0.0], [1.0]]),
+        reward=np.zeros(n),
+        next_obs=np.zeros((n, 1)),
+        terminated=np.array([0, 0, 1, 0, 1]),
+        truncated=np.zeros(n),
+        cost=np.zeros((n, 2)),
+        mask=np.array([1, 1, 1, 0, 1]),
+        term=np.array([[1.0, 10.0], [np.nan, 10.0], [4.0, 10.0], [100.0, 100.0], [2.0, 10.0]]),
+        attributes={"terms": [{"name": "a", "unit": "kg"}, {"name": "b", "unit": "1"}]},
+    )
+    found = recorded_episodes(log)
+    assert found.terms.tolist() == [[5.0, 30.0], [2.0, 10.0]]
+    assert found.travel.tolist() == [[1.0], [0.0]]
+    assert found.reversals.tolist() == [[1], [0]]
 
 
 def test_a_recorded_log_is_summed_episode_by_episode():

@@ -15,6 +15,7 @@ from neorl_safety.guards import guard
 from neorl_train.evaluation import _simulated as _evaluate
 from neorl_train.evaluation import rollouts, switched
 from neorl_train.evaluation._rollout import _acted
+from neorl_train.evaluation._traces import further_starts
 from neorl_train.results import Estimate
 
 
@@ -215,8 +216,25 @@ def test_traces_are_the_named_starts_row_by_row(noisy):
     assert labels["lowest return"].start == np.argmin(candidate.returns)
     below = np.sum(candidate.returns < labels["typical"].reward.sum() - 1e-3)
     assert below in (49, 50)
+    further = [trace.start for label, trace in labels.items() if label.startswith("start ")]
+    assert len(further) == 8
+    gains = candidate.returns - of(noisy.evaluation, "steady").returns
+    named = {trace.start for label, trace in labels.items() if not label.startswith("start ")}
+    others = [start for start in np.argsort(gains) if start not in named]
+    assert [further[0], further[-1]] == [others[0], others[-1]]
+    assert np.all(np.diff(gains[further]) > 0), "from the largest loss to the best gain"
     references = {t.label: t.start for t in noisy.evaluation.traces if t.policy == "steady"}
     assert references == {label: trace.start for label, trace in labels.items()}
+
+
+def test_long_episodes_of_many_channels_are_kept_as_far_as_there_is_room(noisy):
+    gains = np.arange(100.0)
+    spec = noisy.tables.spec
+    assert further_starts(gains, [0, 99], dataclasses.replace(spec, horizon=10**6)) == []
+    assert further_starts(gains[:2], [0, 1], spec) == []
+    assert further_starts(gains[:3], [0, 1], spec) == [2]
+    wide = dataclasses.replace(spec, horizon=200_000 // (2 * 7 * 5))  # room for five episodes
+    assert further_starts(gains, [0, 99], wide) == [1, 49, 98]
 
 
 def test_what_cannot_be_compared_is_refused(toy):

@@ -5,6 +5,7 @@ import pytest
 import scipy.stats
 
 from neorl_core import Channel, CostChannel, Spec
+from neorl_envs.blocks import Term
 from neorl_train.evaluation import fraction_estimates, mean_estimates, policy_rows, pooled_rows
 from neorl_train.evaluation._estimates import COLUMNS_AT_ONCE
 from neorl_train.results import Episodes, PolicyResult
@@ -34,6 +35,9 @@ def episodes(returns, cost=0.5):
         filtered=np.full(N, 3),
         fallback=np.zeros(N, int),
         alarms=np.zeros(N, int),
+        travel=np.full((N, 1), 2.5),
+        reversals=np.ones((N, 1), int),
+        terms=np.stack([returns, cost + 0 * returns], axis=1),
     )
 
 
@@ -75,6 +79,29 @@ def test_a_row_states_what_the_episodes_were(results):
     assert row.success.low == pytest.approx(0.025 ** (1 / N))
     assert (row.costs[0].limited, row.costs[1].limited) == (row.costs[0].total, row.costs[1].worst)
     assert row.costs[0].violating.high == pytest.approx(1 - 0.025 ** (1 / N))
+
+
+def test_amounts_are_paired_term_by_term_where_they_are_asked_for(results):
+    terms = (Term("profit", "EUR", 1.0), Term("loss", "kg", -2.0))
+    chosen = {("iql-1", False), ("pid", False)}
+    rows = policy_rows(results, SPEC, reference="pid", level=0.95, detailed=chosen, terms=terms)
+    first, ours, _, theirs = rows
+    assert first.amounts == ()
+    kinds = [(cell.kind, cell.name, cell.unit, cell.worth) for cell in ours.amounts]
+    assert kinds == [
+        ("term", "profit", "EUR", 1.0),
+        ("term", "loss", "kg", -2.0),
+        ("travel", "u", "%", 0.0),
+        ("reversals", "u", "1", 0.0),
+        ("beyond", "peak", "min", 0.0),
+    ]
+    assert ours.amounts[0].difference == ours.difference
+    loss, beyond = ours.amounts[1], ours.amounts[4]
+    assert loss.difference.value == pytest.approx(-0.25)  # 0.5 against 0.75 in every episode
+    assert beyond.amount.value == pytest.approx(1 / 60)  # one step of a second over
+    assert all(cell.difference is None for cell in theirs.amounts)
+    undeclared = policy_rows(results, SPEC, reference="pid", level=0.95, detailed=chosen)
+    assert [cell.kind for cell in undeclared[1].amounts] == ["travel", "reversals", "beyond"]
 
 
 def test_pooled_seeds_are_averaged_start_by_start(results):

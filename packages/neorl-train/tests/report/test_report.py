@@ -153,7 +153,9 @@ def test_the_verdict_comes_first_with_its_clauses(page, noisy):
 
 def test_every_table_of_results_has_the_classical_controllers(page):
     results = [table for table in page.tables if "good-0" in table or "good (2)" in table]
-    assert len(results) == 8, "three episodes, returns, endings, two costs, pooled seeds"
+    assert len(results) == 10, (
+        "benefit, all starts, three episodes, returns, endings, two costs, pooled seeds"
+    )
     assert all("steady" in table for table in results)
     assert all("%" in table or "EUR" in table or "m" in table for table in results)
 

@@ -27,6 +27,7 @@ def test_the_summary_says_it_all_in_short(tmp_path, noisy):
     for name in ("good-0 + guard", "steady", "hasty", "log"):
         assert any(name in line for line in lines)
     assert any(line.startswith("good, 2 seeds: ") for line in lines)
+    assert any(line.startswith("good-0 beside steady, an episode: level ") for line in lines)
     assert sum(line.startswith("  ok ") for line in lines) == 5
     assert "\x1b" not in text, "no colour where nobody sees it"
     assert "\N{HORIZONTAL ELLIPSIS}" not in text, "nothing is cut"

@@ -6,12 +6,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from neorl_core import Spec
+from neorl_core import Spec, highs, lows
 from neorl_core.costs import limit_kind
 from neorl_envs import Dataset
 from neorl_safety.filters import Flag
 from neorl_train.evaluation._rollout import Rollout
-from neorl_train.results._episodes import Episodes
+from neorl_train.results._episodes import SMALLEST, Episodes
 
 ROWS_AT_ONCE = 2**20
 ACTED = int(
@@ -50,6 +50,8 @@ def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
         filtered=(changed & mask).sum(axis=1),
         fallback=(fell_back & mask).sum(axis=1),
         alarms=np.bitwise_or.reduce(np.where(mask, rows.alarms, 0), axis=1).astype(np.int64),
+        **_movement(rows.applied, mask, spec),
+        terms=_summed(rows.terms, mask),
     )
 
 
@@ -75,7 +77,7 @@ def _recorded(dataset: Dataset, spec: Spec, returns: np.ndarray, some: slice) ->
     columns: Any = dataset.transitions
     rows, mask = dataset.padded_rows(some)
     cost_sum, cost_worst, steps_over, violated = _costs(columns.cost[rows], mask, spec)
-    nothing = np.zeros(len(rows), np.int64)
+    nothing, terms = np.zeros(len(rows), np.int64), dataset.term
     return Episodes(
         returns=returns[some],
         length=mask.sum(axis=1),
@@ -88,7 +90,30 @@ def _recorded(dataset: Dataset, spec: Spec, returns: np.ndarray, some: slice) ->
         filtered=nothing,
         fallback=nothing,
         alarms=nothing,
+        **_movement(columns.action[rows], mask, spec),
+        terms=_summed(np.zeros((*rows.shape, 0)) if terms is None else terms[rows], mask),
     )
+
+
+def _summed(amounts: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Sums over the rows of every episode; an amount that is unknown adds nothing."""
+    inside = mask[..., None] & np.isfinite(amounts)
+    return np.where(inside, amounts, 0.0).sum(axis=1, dtype=np.float64)
+
+
+def _movement(action: np.ndarray, mask: np.ndarray, spec: Spec) -> dict[str, np.ndarray]:
+    """Way and turns of every actuator in every episode; a move from or to a masked row is none."""
+    inside = (mask[:, 1:] & mask[:, :-1])[..., None]
+    moves = np.where(inside, np.diff(action.astype(np.float64), axis=1), 0.0)
+    least = SMALLEST * (np.asarray(highs(spec.action)) - np.asarray(lows(spec.action)))
+    signs = np.where(np.abs(moves) > least, np.sign(moves), 0.0)
+    time = np.arange(signs.shape[1])[:, None]
+    # The last move of more than `least` before each one: what a turn turns back from.
+    latest = np.maximum.accumulate(np.where(signs != 0, time, -1), axis=1)
+    before = np.concatenate([np.full_like(latest[:, :1], -1), latest[:, :-1]], axis=1)
+    earlier = np.take_along_axis(signs, np.maximum(before, 0), axis=1)
+    turned = (signs != 0) & (before >= 0) & (earlier != signs)
+    return {"travel": np.abs(moves).sum(axis=1), "reversals": turned.sum(axis=1)}
 
 
 def _costs(cost: np.ndarray, mask: np.ndarray, spec: Spec) -> tuple[np.ndarray, ...]:

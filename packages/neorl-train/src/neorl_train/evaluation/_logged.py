@@ -9,6 +9,7 @@ import numpy as np
 from neorl_core import Policy, Spec, Transition, highs, lows
 from neorl_core.control import ConstantPolicy, StateFeedback
 from neorl_envs import Dataset
+from neorl_envs.blocks import Term
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._benchmark_score import score_of
 from neorl_train.evaluation._checks import check_names
@@ -82,12 +83,14 @@ def evaluate_offline(
             f"the log has {dataset.n_episodes} episode; intervals need at least two episodes"
         )
     log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
-    rows = policy_rows([log], spec, reference="", level=level)
+    rows = policy_rows(
+        [log], spec, reference="", level=level, detailed={(LOG, False)}, terms=logged_terms(dataset)
+    )
     tables = ResultTables(
         environment="",
         reason=NO_SIMULATOR,
         spec=spec,
-        reward_unit="reward",
+        reward_unit=_reward_unit(dataset),
         level=level,
         n_starts=0,
         candidate=candidate,
@@ -105,6 +108,22 @@ def evaluate_offline(
         score=score_of(dataset, rows[0]),
         source=source_of(dataset),
     )
+
+
+def logged_terms(dataset: Dataset) -> tuple[Term, ...]:
+    """What the reward of a log is made of, as its ``plant.toml`` says; none where it does not."""
+    if dataset.term is None:
+        return ()
+    named = dataset.attributes.get("terms", ())
+    return tuple(
+        Term(str(one["name"]), str(one["unit"]), float(one.get("worth", 0.0))) for one in named
+    )
+
+
+def _reward_unit(dataset: Dataset) -> str:
+    """The unit of the reward, where the log says one."""
+    reward = dataset.attributes.get("reward")
+    return str(reward.get("unit", "")) or "reward" if isinstance(reward, dict) else "reward"
 
 
 def classical_imitators(training: Training, spec: Spec) -> dict[str, Policy]:

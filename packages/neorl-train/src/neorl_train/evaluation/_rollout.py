@@ -48,6 +48,7 @@ class Rollout(NamedTuple):
         intervention: Change the guard made to each channel, shape ``(time, act)``.
         limits: Active limits of each channel, bits of ``neorl_safety.filters.Limit``.
         alarms: Monitors of the guard that alarm, one bit each, shape ``(time,)``.
+        terms: Amounts that the reward is made of, shape ``(time, term)``.
     """
 
     first_obs: Float[Array, "*start obs"]
@@ -63,6 +64,7 @@ class Rollout(NamedTuple):
     intervention: Float[Array, "*start time act"]
     limits: UInt32[Array, "*start time act"]
     alarms: UInt32[Array, "*start time"]
+    terms: Float[Array, "*start time term"]
 
 
 def rollouts(
@@ -149,6 +151,7 @@ def _row(acted: Acted) -> dict[str, Array]:
         intervention=report.intervention,
         limits=report.limits,
         alarms=report.alarms,
+        terms=getattr(step.info, "terms", jnp.zeros(0, step.reward.dtype)),
     )
 
 

@@ -12,6 +12,7 @@ from neorl_core import Environment, Policy, Spec
 from neorl_core.control import ConstantPolicy
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
+from neorl_envs.blocks import Term
 from neorl_envs.plants import Plant
 from neorl_envs.recording import BehaviourPolicy, behaviour_policies
 from neorl_safety.constraints import ActionConstraints, AnyConstraints, action_constraints
@@ -23,7 +24,7 @@ from neorl_train.evaluation._one_program import switched
 from neorl_train.evaluation._rollout import rollouts_in_chunks, starts_key
 from neorl_train.evaluation._source import source_of
 from neorl_train.evaluation._summary import policy_rows, pooled_rows
-from neorl_train.evaluation._traces import select_starts, trace_of
+from neorl_train.evaluation._traces import further_starts, select_starts, trace_of
 from neorl_train.results._episodes import Trace
 from neorl_train.results._results import LOG, Band, Evaluation, PolicyResult, group_of
 from neorl_train.results._tables import ResultTables, Role
@@ -302,11 +303,23 @@ def _tables(
         n_starts=results[0].episodes.count,
         candidate=candidate,
         reference=reference,
-        rows=policy_rows(results, spec, reference=reference, level=level)
+        rows=policy_rows(
+            results,
+            spec,
+            reference=reference,
+            level=level,
+            detailed={(candidate, True), (reference, False)},
+            terms=terms_of(environment),
+        )
         + policy_rows(logs, spec, reference="", level=level),
         pooled=pooled_rows(results, spec, against=others, level=level),
         episode_margin=episode_margin,
     )
+
+
+def terms_of(environment: Environment) -> tuple[Term, ...]:
+    """What the return of a plant is made of, as it declares; none where it says nothing."""
+    return tuple(getattr(environment, "terms", ()))
 
 
 def bands_of(environment: Environment) -> tuple[Band, ...]:
@@ -328,7 +341,10 @@ def _traces(
     shown = [(candidate, True), (reference, False)]
     by_name = {(one.name, one.guarded): one for one in tested}
     result_of = {(result.name, result.guarded): result for result in results}
-    starts = select_starts(result_of[candidate, True].episodes, spec)
+    ours = result_of[candidate, True].episodes
+    starts = select_starts(ours, spec)
+    gains = ours.returns - result_of[reference, False].episodes.returns
+    starts |= {f"start {one}": one for one in further_starts(gains, starts.values(), spec)}
     chunk = np.array(list(starts.values()))
     traces = []
     for name, guarded in shown:

@@ -1,19 +1,35 @@
 """Tables from raw results: every mean with its interval, paired where the starts are common."""
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from neorl_core import Spec
+from neorl_envs.blocks import Term
 from neorl_train.evaluation._estimates import crossed_estimate, fraction_estimates, mean_estimates
 from neorl_train.results._episodes import Episodes, limited
 from neorl_train.results._results import PolicyResult
-from neorl_train.results._tables import CostCell, Estimate, PolicyRow, PooledCost, PooledRow
+from neorl_train.results._tables import (
+    AmountCell,
+    AmountKind,
+    CostCell,
+    Estimate,
+    PolicyRow,
+    PooledCost,
+    PooledRow,
+)
 
 
 def policy_rows(
-    results: Sequence[PolicyResult], spec: Spec, *, reference: str, level: float
+    results: Sequence[PolicyResult],
+    spec: Spec,
+    *,
+    reference: str,
+    level: float,
+    detailed: Collection[tuple[str, bool]] = (),
+    terms: Sequence[Term] = (),
 ) -> tuple[PolicyRow, ...]:
     """One row for each result; differences are paired with the unguarded reference.
 
@@ -22,6 +38,8 @@ def policy_rows(
         spec: Cost channels with their limits.
         reference: Name of the controller that differences refer to; empty for none.
         level: Confidence level of the intervals.
+        detailed: Names and guards of the policies whose single amounts are estimated too.
+        terms: What the reward is made of, in the order of the episodes' ``terms``.
 
     Returns:
         The rows, in the order of the results.
@@ -41,11 +59,53 @@ def policy_rows(
             for j in range(spec.n_cost):
                 ours, theirs = limited(result.episodes, spec, j), limited(base, spec, j)
                 columns[i, j, "difference"] = ours - theirs
+    named = {
+        i: amounts_of(one.episodes, spec, terms)
+        for i, one in enumerate(results)
+        if (one.name, one.guarded) in detailed
+    }
+    theirs = None if base is None else amounts_of(base, spec, terms)
+    for i, own in named.items():
+        for key, values in own.items():
+            columns[i, "amount", key] = values
+            if theirs is not None and results[i].episodes is not base:
+                columns[i, "amount", key, "difference"] = values - theirs[key]
     means = _estimated(columns, level)
+    cells = {i: tuple(_amount(key, i, means) for key in own) for i, own in named.items()}
     least: list[float | None] = [None] * len(results)
     if base is not None:
         least = [float(np.min(columns[i, "return", "difference"])) for i in range(len(results))]
-    return tuple(_row(i, result, spec, means, level, least[i]) for i, result in enumerate(results))
+    rows = [_row(i, result, spec, means, level, least[i]) for i, result in enumerate(results)]
+    return tuple(dataclasses.replace(row, amounts=cells.get(i, ())) for i, row in enumerate(rows))
+
+
+class Amount(NamedTuple):
+    """Which amount of an episode is meant; the fields are those of the cells of the tables."""
+
+    kind: AmountKind
+    name: str
+    unit: str
+    worth: float = 0.0
+
+
+def amounts_of(episodes: Episodes, spec: Spec, terms: Sequence[Term]) -> dict[Amount, np.ndarray]:
+    """Every amount of an episode: terms of the return, travel, reversals, time beyond limits."""
+    found: dict[Amount, np.ndarray] = {}
+    for j, term in enumerate(terms if episodes.terms.shape[-1] == len(terms) else ()):
+        found[Amount("term", term.name, term.unit, term.worth)] = episodes.terms[:, j]
+    for j, channel in enumerate(spec.action):
+        found[Amount("travel", channel.name, channel.unit)] = episodes.travel[:, j]
+        found[Amount("reversals", channel.name, "1")] = episodes.reversals[:, j].astype(float)
+    for j, channel in enumerate(spec.cost):
+        if channel.per == "step":
+            minutes = episodes.steps_over[:, j] * spec.dt / 60
+            found[Amount("beyond", channel.name, "min")] = minutes
+    return found
+
+
+def _amount(key: Amount, i: int, means: dict[Hashable, Estimate]) -> AmountCell:
+    difference = means.get((i, "amount", key, "difference"))
+    return AmountCell(*key, amount=means[i, "amount", key], difference=difference)
 
 
 def pooled_rows(

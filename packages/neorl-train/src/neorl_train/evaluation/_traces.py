@@ -1,5 +1,6 @@
 """The few episodes that are kept row by row, to be looked at."""
 
+from collections.abc import Collection
 from typing import Any
 
 import jax
@@ -9,6 +10,9 @@ from jaxtyping import Float
 from neorl_core import Spec
 from neorl_train.evaluation._rollout import Rollout
 from neorl_train.results._episodes import HARDEST, LOWEST, TYPICAL, Episodes, Trace, limited
+
+FURTHER, NUMBERS = 8, 200_000
+"""Episodes beside the named ones, and numbers that the file of episodes may hold for them."""
 
 
 def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:
@@ -29,6 +33,29 @@ def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:
         if hardest not in chosen.values():
             chosen[HARDEST] = hardest
     return chosen
+
+
+def further_starts(
+    gains: Float[np.ndarray, " episode"], chosen: Collection[int], spec: Spec
+) -> list[int]:
+    """Starts to keep beside the chosen ones: spread evenly from the largest loss to the best gain.
+
+    Args:
+        gains: Return less that of the reference, one for each paired episode.
+        chosen: Starts that are kept already.
+        spec: Sizes of the rows; as many starts as about 200,000 numbers hold.
+
+    Returns:
+        Numbers of the starts, at most eight.
+    """
+    width = spec.n_obs + 2 * spec.n_action + spec.n_cost + 2
+    room = NUMBERS // (2 * spec.horizon * width) - len(chosen)
+    rest = [int(start) for start in np.argsort(gains, kind="stable") if int(start) not in chosen]
+    count = min(FURTHER, room, len(rest))
+    if count < 1:
+        return []
+    places = np.unique(np.linspace(0, len(rest) - 1, count).round().astype(int))
+    return [rest[place] for place in places]
 
 
 def _margin_used(episodes: Episodes, spec: Spec) -> Float[np.ndarray, " episode"]:

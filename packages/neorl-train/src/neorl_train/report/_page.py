@@ -13,6 +13,7 @@ from neorl_train.report.sections import _about as about
 from neorl_train.report.sections import _movement as moves
 from neorl_train.report.sections import _pictures as pictures
 from neorl_train.report.sections import _results as results
+from neorl_train.report.sections._benefit import benefit
 from neorl_train.report.sections._verdict import clause_table, headline, tiles
 from neorl_train.results._results import line_warnings
 from neorl_train.runs._names import REPORT
@@ -71,6 +72,11 @@ def _sections(inputs: Inputs) -> list[Section]:
         ("why", "Why", _why(inputs)),
         ("limits", "What the verdict says and does not say", about.what_it_says(inputs)),
         ("next", "Next", about.next_commands(inputs)),
+        (
+            "benefit",
+            "What the gain is made of" if inputs.simulated else "What the log came to",
+            benefit(inputs),
+        ),
         *(_simulated(inputs) if inputs.simulated else _logged(inputs)),
         ("signs", "Signs that training went wrong", about.training_facts(inputs)),
         ("curves", "Learning curves", pictures.learning_picture(inputs)),
@@ -113,7 +119,10 @@ def _simulated(inputs: Inputs) -> list[Section]:
 
 
 def _logged(inputs: Inputs) -> list[Section]:
-    return [("imitation", "Distance to the log", results.imitation_table(inputs))]
+    return [
+        ("imitation", "Distance to the log", results.imitation_table(inputs)),
+        ("moves", "How the plant was moved", moves.movement_table(inputs)),
+    ]
 
 
 def _pooled(inputs: Inputs) -> Html:

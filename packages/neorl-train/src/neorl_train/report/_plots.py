@@ -20,7 +20,8 @@ def plot_episode(evaluation: Evaluation, label: str = TYPICAL) -> Any:
     Args:
         evaluation: Evaluation on a plant.
         label: Which of the episodes that were kept: ``"typical"``, ``"lowest return"`` or
-            ``"closest to the limits"``.
+            ``"closest to the limits"``, or one of those between the largest loss and the best
+            gain, such as ``"start 12"``.
 
     Returns:
         A ``matplotlib.figure.Figure``.

@@ -48,10 +48,7 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     evaluation, verdict = read_evaluation(run), read_verdict(run)
     console = _console(stream)
     _print_table(console, evaluation)
-    for line in fit_lines(evaluation):
-        console.print(line, markup=False)
-    for line in line_warnings(evaluation.imitation):
-        console.print(line, style="bold red", markup=False)
+    _print_fits(console, evaluation)
     explained, _ = glossary(evaluation.tables.environment)
     owner = evaluation.source.attribution
     for note in (explained, f"data: {owner}" if owner else ""):
@@ -62,7 +59,8 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
         console.print(line, markup=False)
     tried = [str(sentence) for sentence in record.get("tried", [])]
     changed = read_fine_tuning(run).lines() if record.get("fine_tunes") else tried
-    for line in [*pooled_lines(evaluation.tables), *changed]:
+    tables = evaluation.tables
+    for line in [*pooled_lines(tables), *benefit_lines(tables), *changed]:
         console.print(line, markup=False)
     for line in training_signs(read_records(run / METRICS)):
         console.print(line, style="yellow", markup=False)
@@ -114,6 +112,13 @@ def _print_table(console: Any, evaluation: Evaluation) -> None:
     console.print(_table(evaluation, wide=wide), soft_wrap=False)
 
 
+def _print_fits(console: Any, evaluation: Evaluation) -> None:
+    for line in fit_lines(evaluation):
+        console.print(line, markup=False)
+    for line in line_warnings(evaluation.imitation):
+        console.print(line, style="bold red", markup=False)
+
+
 def _print_verdict(console: Any, evaluation: Evaluation, verdict: Verdict) -> None:
     from rich.text import Text
 
@@ -133,6 +138,27 @@ def fit_lines(evaluation: Evaluation) -> list[str]:
     fits = evaluation.imitation
     first = {group_of(fit.policy): fit.policy for fit in reversed(fits)}
     return [fit_line(fit) for fit in fits if first[group_of(fit.policy)] == fit.policy]
+
+
+def benefit_lines(tables: ResultTables) -> list[str]:
+    """The terms of the return: the candidate less the reference, or what the log came to."""
+    if not tables.environment:
+        rows = [row for row in tables.rows if row.role == "log"]
+        cells = [cell for row in rows for cell in row.amounts if cell.kind == "term"]
+        shown = [
+            f"{cell.name} {with_interval(cell.amount, decimals([cell.amount]))} {cell.unit}"
+            for cell in cells
+        ]
+        return [f"an episode of the log came to: {'; '.join(shown)}"] if shown else []
+    shown = [
+        f"{cell.name} {difference(cell.difference, decimals([cell.difference]))} {cell.unit}"
+        for row in tables.rows
+        if (row.name, row.guarded) == (tables.candidate, True)
+        for cell in row.amounts
+        if cell.kind == "term" and cell.difference is not None
+    ]
+    beside = f"{tables.candidate} beside {tables.reference}, an episode"
+    return [f"{beside}: {'; '.join(shown)}"] if shown else []
 
 
 def guard_lines(record: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ from neorl_train.results._results import Excitation as Excitation
 from neorl_train.results._results import PolicyResult as PolicyResult
 from neorl_train.results._results import Score as Score
 from neorl_train.results._results import Source as Source
+from neorl_train.results._tables import AmountCell as AmountCell
 from neorl_train.results._tables import CostCell as CostCell
 from neorl_train.results._tables import Estimate as Estimate
 from neorl_train.results._tables import PolicyRow as PolicyRow
@@ -26,6 +27,7 @@ from neorl_train.results._training_signs import training_signs as training_signs
 
 __all__ = [
     "ActionFit",
+    "AmountCell",
     "Band",
     "Collected",
     "CostCell",

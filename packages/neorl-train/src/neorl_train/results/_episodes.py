@@ -9,6 +9,8 @@ from jaxtyping import Bool, Float, Int
 from neorl_core import Spec
 from neorl_core.costs import limit_kind
 
+SMALLEST = 1e-3
+"""Part of a channel's range below which a move does not count as a reversal."""
 TYPICAL, LOWEST, HARDEST = "typical", "lowest return", "closest to the limits"
 
 
@@ -29,6 +31,9 @@ class Episodes:
         filtered: Steps in which the guard changed the action and the policy kept acting.
         fallback: Steps in which the fallback acted.
         alarms: Monitors that alarmed in any step, one bit each in the order of the guard.
+        travel: Way of every actuator over the episode, in its unit.
+        reversals: How often every actuator turned back.
+        terms: Amounts that the return is made of, each in its unit; none where none are declared.
     """
 
     returns: Float[np.ndarray, " episode"]
@@ -42,6 +47,9 @@ class Episodes:
     filtered: Int[np.ndarray, " episode"]
     fallback: Int[np.ndarray, " episode"]
     alarms: Int[np.ndarray, " episode"]
+    travel: Float[np.ndarray, "episode act"]
+    reversals: Int[np.ndarray, "episode act"]
+    terms: Float[np.ndarray, "episode term"]
 
     @property
     def count(self) -> int:
@@ -68,7 +76,8 @@ class Trace:
 
     Attributes:
         label: Reason why it was kept: ``"typical"`` (median return of the candidate), ``"lowest
-            return"`` or ``"closest to the limits"``.
+            return"`` or ``"closest to the limits"``; ``"start 12"`` for one of those between the
+            largest loss and the best gain.
         policy: Name of the policy that acted.
         guarded: Whether it acted through the guard.
         start: Number of the start, and so of the paired episodes.

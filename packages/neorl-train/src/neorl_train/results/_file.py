@@ -62,6 +62,11 @@ def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> 
     rows = tables.get("rows") if isinstance(tables, dict) else None
     for row in _objects(rows):  # files from before the verdict looked at the worst episode
         row.setdefault("least_difference", None)
+        row.setdefault("amounts", [])  # and from before there were any
+    for result in _objects(plain.get("results")):
+        if isinstance(result.get("episodes"), dict):
+            for name in ("travel", "reversals", "terms"):
+                result["episodes"].setdefault(name, [])
     for fit in _objects(plain.get("imitation")):  # files from before the line was compared with
         fit.setdefault("beyond_line", None)
     return from_plain(Evaluation, {**plain, "traces": traces.get("traces")})

@@ -6,6 +6,7 @@ from typing import Literal
 from neorl_core import CostPer, Spec
 from neorl_core.costs import limit_kind
 
+AmountKind = Literal["term", "travel", "reversals", "beyond"]
 Role = Literal["learner", "classical", "behaviour", "log"]
 
 
@@ -62,6 +63,28 @@ class CostCell:
 
 
 @dataclasses.dataclass(frozen=True)
+class AmountCell:
+    """One amount of an episode: a term of the return, or how an actuator was moved.
+
+    Attributes:
+        kind: ``"term"``; ``"travel"`` or ``"reversals"`` of an actuator; ``"beyond"``, the time
+            beyond a limit.
+        name: Name of the term or channel.
+        unit: Unit of the amount.
+        worth: Reward of one unit of a term; zero otherwise.
+        amount: Mean over the episodes.
+        difference: Paired difference to the reference; ``None`` where there is none.
+    """
+
+    kind: AmountKind
+    name: str
+    unit: str
+    worth: float
+    amount: Estimate
+    difference: Estimate | None
+
+
+@dataclasses.dataclass(frozen=True)
 class PolicyRow:
     """One policy, with or without guard.
 
@@ -87,6 +110,8 @@ class PolicyRow:
         difference: Paired difference of the return to the reference; ``None`` where the episodes
             are not paired.
         least_difference: That of the episode with the smallest one; ``None`` likewise.
+        amounts: Amounts of an episode, for the candidate behind its guard, the reference and the
+            log; empty for all others.
     """
 
     name: str
@@ -109,6 +134,7 @@ class PolicyRow:
     fallback: float
     difference: Estimate | None
     least_difference: float | None
+    amounts: tuple[AmountCell, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

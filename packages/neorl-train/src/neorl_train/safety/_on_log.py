@@ -118,6 +118,7 @@ def _logged(dataset: Dataset) -> Rollout:
         intervention=np.zeros_like(action),
         limits=np.zeros(action.shape, np.uint32),
         alarms=flags,
+        terms=np.zeros((*rows.shape, 0)),
     )
     return Rollout(**columns)
 

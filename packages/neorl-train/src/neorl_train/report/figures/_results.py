@@ -8,7 +8,6 @@ import numpy as np
 from neorl_core.costs import limit_kind
 from neorl_train.report.figures._style import (
     CLASSICAL,
-    GRID,
     INK,
     LEARNERS,
     LIMIT,
@@ -21,7 +20,7 @@ from neorl_train.report.figures._style import (
 from neorl_train.results._tables import PolicyRow, ResultTables
 from neorl_train.results._wording import plain
 
-LABELS = {"learner": (-30, 14), "classical": (7, -4), "behaviour": (6, -5), "log": (-7, -5)}
+LABELS = {"learner": (10, 18), "classical": (7, -4), "behaviour": (6, -5), "log": (-7, -5)}
 MARKERS = {"learner": "o", "classical": "D", "behaviour": "s", "log": "^"}
 
 
@@ -112,8 +111,9 @@ def _point(panel: Any, row: PolicyRow, j: int, colour: str, tables: ResultTables
 
 
 def _ticks(panel: Any, limit: float, top: float) -> None:
-    steps = [0.0] + [m * 10.0**e for e in range(-4, 7) for m in (1, 3)]
     threshold = max(limit / 4, top / 1000)
+    among = (1, 2, 5) if top < 100 * threshold else (1,)
+    steps = [0.0] + [m * 10.0**e for e in range(-4, 7) for m in among]
     ticks = [tick for tick in steps if tick == 0 or threshold <= tick <= top]
     panel.set_xticks(ticks, [plain(tick) for tick in ticks])
     panel.minorticks_off()
@@ -173,7 +173,9 @@ def by_start(
         over = int(np.sum(~(ours <= limit)))
         panel.set_title(f"above the limit on {over} of {len(ours)}", loc="left", fontsize=10)
         panel.set_ylabel(label)
-        panel.legend(loc="upper left", fontsize=9)
+    if costs:
+        handles, labels = panels[1].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=9)
     for panel in panels:
         panel.set_xlim(0.5, len(gains) + 0.5)
         panel.set_xlabel("paired episodes, sorted")
@@ -181,16 +183,14 @@ def by_start(
 
 
 def who_acts(tables: ResultTables) -> Any:
-    """Fractions of the steps in which policy, filter or fallback decided, by guarded policy."""
+    """Fractions of the steps in which filter or fallback decided, by guarded policy."""
     rows = [row for row in tables.rows if row.guarded]
     figure = new_figure(0.24 * len(rows) + 1.0)
     panel = figure.subplots()
     position = np.arange(len(rows))[::-1]
     changed = np.array([100 * row.filtered for row in rows])
     fell_back = np.array([100 * row.fallback for row in rows])
-    own = 100 - changed - fell_back
     parts = (
-        ("the policy as it is", own, GRID, ""),
         ("changed by the guard", changed, LEARNERS[1], ""),
         ("the fallback", fell_back, LIMIT, "///"),
     )
@@ -203,8 +203,9 @@ def who_acts(tables: ResultTables) -> Any:
     names = [row.name for row in rows]
     panel.set_yticks(position, names)
     panel.set_ylim(-0.6, len(rows) - 0.4)
-    panel.set_xlim(0, 100)
-    panel.set_xlabel("fraction of all steps [%]")
+    # As far as it is needed: two per cent of the steps are to be seen too.
+    panel.set_xlim(0, min(100, max(1.0, 1.2 * float((changed + fell_back).max()))))
+    panel.set_xlabel("fraction of all steps [%]; in all others the policy's own action")
     panel.grid(axis="y", visible=False)
     panel.tick_params(axis="y", length=0, color=MUTED)
     figure.legend(loc="outside upper left", ncols=3, fontsize=9)

@@ -6,31 +6,49 @@ import numpy as np
 from jaxtyping import Float
 
 from neorl_core.costs import limit_kind
-from neorl_train.report._html import Column, Content, Group, Html, joined, table
+from neorl_train.report._html import Column, Content, Group, Html, folded, joined, table
 from neorl_train.report._inputs import Inputs
+from neorl_train.report.sections._benefit import amount_table
 from neorl_train.report.sections._pictures import TITLES, other_policy
-from neorl_train.results._episodes import Trace
+from neorl_train.results._episodes import SMALLEST, Trace
+from neorl_train.results._tables import AmountKind
 from neorl_train.results._wording import DASH
 
-SMALLEST = 1e-3
-"""Part of a channel's range below which a move does not count as a reversal."""
+MOVES: dict[AmountKind, str] = {
+    "travel": "Travel of the actuators",
+    "reversals": "Reversals of the actuators",
+    "beyond": "Time beyond a limit",
+}
 
 
 def movement_table(inputs: Inputs) -> Html:
     """Travel and reversals of every actuator, spread of every measurement, time beyond limits.
 
-    The numbers are those of the episodes that are drawn above, one table for each: the candidate
-    beside the other policy on the same start.
+    First over all episodes, with intervals; then, folded, of the episodes that are drawn, one
+    table for each: the candidate beside the other policy on the same start.
     """
     evaluation = inputs.evaluation
-    ours = [one for one in evaluation.traces if one.policy == evaluation.tables.candidate]
-    return joined(
-        [
-            _table(one, other_policy(evaluation.traces, one), inputs)
-            for one in ours
-            if one.applied.size
-        ]
+    ours = [
+        one
+        for one in evaluation.traces
+        if one.policy == evaluation.tables.candidate and one.label in TITLES
+    ]
+    single = [
+        _table(one, other_policy(evaluation.traces, one), inputs)
+        for one in ours
+        if one.applied.size
+    ]
+    where = f"sums over an episode, mean over all {evaluation.tables.n_starts} starts"
+    if not inputs.simulated:
+        where = "sums over an episode of the log, mean over all of them"
+    caption = (
+        f"How much the plant was moved: {where}. A move of less than {SMALLEST:.1%} of a range "
+        "does not count as a reversal."
     )
+    parts = [amount_table(inputs, MOVES, caption)]
+    if single:
+        parts.append(folded("Show the single episodes that are drawn", *single))
+    return joined([part for part in parts if part.text])
 
 
 def _table(ours: Trace, theirs: Trace | None, inputs: Inputs) -> Html:

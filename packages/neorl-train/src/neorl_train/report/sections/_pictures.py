@@ -17,7 +17,8 @@ from neorl_train.report.figures._results import (
 )
 from neorl_train.report.figures._trends import trends
 from neorl_train.results._episodes import HARDEST, LOWEST, TYPICAL, Trace, limited
-from neorl_train.results._wording import confidence, listed
+from neorl_train.results._tables import ResultTables
+from neorl_train.results._wording import confidence, listed, signed
 
 TITLES = {
     TYPICAL: "A typical episode (median return)",
@@ -48,28 +49,59 @@ def trend_pictures(inputs: Inputs) -> Html:
     """One picture for each episode that was kept."""
     evaluation = inputs.evaluation
     tables = evaluation.tables
-    parts = []
+    parts, further = [], []
     ours = [trace for trace in evaluation.traces if trace.policy == tables.candidate]
     for number, trace in enumerate(ours):
         reference = other_policy(evaluation.traces, trace)
-        title = TITLES.get(trace.label, trace.label)
-        parts.append(tag("h3", title))
-        parts.append(
-            picture(
-                trends,
-                trace,
-                reference,
-                tables.spec,
-                evaluation.bands,
-                name=f"trend{number}",
-                alt=_described(trace, reference, inputs),
-                caption=_described(trace, reference, inputs),
-            )
+        words = _described(trace, reference, inputs)
+        shown = picture(
+            trends,
+            trace,
+            reference,
+            tables.spec,
+            evaluation.bands,
+            name=f"trend{number}",
+            alt=words,
+            caption=words,
         )
+        if trace.label in TITLES:
+            parts += [tag("h3", TITLES[trace.label]), shown]
+        elif shown.text:
+            gain = trace.reward.sum() - (0 if reference is None else reference.reward.sum())
+            further.append((float(gain), trace.start, shown))
+    if further:
+        parts.append(_choice(further, tables))
     quiet = _quiet_costs(inputs)
     if quiet:
         parts.append(paragraph(f"The cost {listed(quiet)} stayed at zero in every episode shown."))
     return joined(parts)
+
+
+def _choice(further: list[tuple[float, int, Html]], tables: ResultTables) -> Html:
+    """Episodes to choose from; opening one closes the others, and none is printed."""
+    further = sorted(further, key=lambda one: one[:2])
+    digits = 1 if max(abs(gain) for gain, _, _ in further) >= 1 else 3
+    entries = [
+        tag(
+            "details",
+            tag("summary", f"start {start}: {signed(gain, digits)} {tables.reward_unit}"),
+            shown,
+            class_="more",
+            name_="episode",
+        )
+        for gain, start, shown in further
+    ]
+    return tag(
+        "div",
+        tag("h3", "Choose an episode"),
+        paragraph(
+            f"Spread over all starts by what {tables.candidate} gains over {tables.reference}, the "
+            "largest loss first.",
+            class_="note",
+        ),
+        *entries,
+        class_="more",
+    )
 
 
 def other_policy(traces: tuple[Trace, ...], ours: Trace) -> Trace | None:

@@ -39,13 +39,13 @@ def clause_table(verdict: Verdict, level: float) -> Html:
     """Every condition with its numbers; a picture shows interval and limit on one scale."""
     columns = [
         Column("Clause", align="left"),
+        Column("Holds", align="left"),
         Column("Estimate"),
         Column(f"{confidence(level)} interval"),
         Column("Must hold", align="left"),
         Column("Limit"),
         Column("Unit", align="left"),
         Column("Interval and limit", align="left"),
-        Column("Holds", align="left"),
     ]
     return table(
         "To deploy, every clause must hold: the end of the interval that counts against the limit.",
@@ -61,13 +61,13 @@ def _row(clause: Clause) -> list[Content]:
     mark = "\N{CHECK MARK} yes" if clause.holds else "\N{MULTIPLICATION X} no"
     return [
         joined([tag("strong", clause.name), tag("span", clause.statistic, class_="detail")]),
+        tag("span", mark, class_="holds" if clause.holds else "fails"),
         fixed(clause.value, digits),
         interval(estimate, digits),
         f"{fixed(clause.bound, digits)} {sign} limit",
         f"{clause.limit:g}",
         clause.unit,
         clause_picture(clause),
-        tag("span", mark, class_="holds" if clause.holds else "fails"),
     ]
 
 

@@ -1,0 +1,129 @@
+"""What the gain is made of, in the units that the plant's people count in."""
+
+from collections.abc import Mapping, Sequence
+
+from neorl_train.report._html import Column, Content, Group, Html, joined, paragraph, table
+from neorl_train.report._inputs import Inputs
+from neorl_train.results._results import LOG
+from neorl_train.results._tables import AmountCell, AmountKind, Estimate, PolicyRow
+from neorl_train.results._wording import (
+    DASH,
+    confidence,
+    decimals,
+    difference,
+    signed,
+    with_interval,
+)
+
+
+def benefit(inputs: Inputs) -> Html:
+    """Every term of the return with its paired difference, and what the difference is worth.
+
+    Empty where neither the plant nor the log declares terms.
+    """
+    row = described_row(inputs)
+    cells = [cell for cell in row.amounts if cell.kind == "term"] if row else []
+    if row is None or not cells:
+        return Html("")
+    tables = inputs.evaluation.tables
+    if not inputs.simulated:
+        caption = "What an episode of the log came to; mean over its episodes."
+        return amount_table(inputs, {"term": "Terms of the return"}, caption)
+    caption = (
+        f"What an episode comes to, mean over {tables.n_starts} starts: {row.name} behind its "
+        f"guard beside {tables.reference}. The last column is the difference times its worth: "
+        f"what it brings to the return, in {tables.reward_unit}."
+    )
+    parts = [amount_table(inputs, {"term": "Terms of the return"}, caption, total=row.difference)]
+    free = [cell.name for cell in cells if cell.worth == 0]
+    if free:
+        parts.append(paragraph(f"Reported only, without a worth of its own: {', '.join(free)}."))
+    return joined(parts)
+
+
+def described_row(inputs: Inputs) -> PolicyRow | None:
+    """The candidate behind its guard, or the log where no policy was run."""
+    tables = inputs.evaluation.tables
+    name, guarded = (tables.candidate, True) if inputs.simulated else (LOG, False)
+    rows = [row for row in tables.rows if (row.name, row.guarded) == (name, guarded)]
+    return rows[0] if rows else None
+
+
+def amount_table(
+    inputs: Inputs,
+    kinds: Mapping[AmountKind, str],
+    caption: str,
+    *,
+    total: Estimate | None = None,
+) -> Html:
+    """Amounts of an episode: the candidate's, the reference's and their paired difference.
+
+    Args:
+        inputs: What the report shows.
+        kinds: Kinds of amounts with the heading of each, in order.
+        caption: Caption of the table.
+        total: Gain in return, to which the worth of the differences is summed up; none by default.
+
+    Returns:
+        The table; nothing where there is no such amount.
+    """
+    tables, row = inputs.evaluation.tables, described_row(inputs)
+    if row is None or not any(cell.kind in kinds for cell in row.amounts):
+        return Html("")
+    level = confidence(tables.level)
+    beside: Mapping[tuple[AmountKind, str], AmountCell] = {}
+    if inputs.simulated:
+        other = tables.row(tables.reference, guarded=False)
+        beside = {(cell.kind, cell.name): cell for cell in other.amounts}
+    columns = [
+        Column("Amount", align="left"),
+        Column("Unit", align="left"),
+        Column(row.name if inputs.simulated else "The log", f"mean [{level}]"),
+    ]
+    if inputs.simulated:
+        columns += [
+            Column(tables.reference, f"mean [{level}]"),
+            Column("Difference", f"paired [{level}]"),
+        ]
+    if total is not None:
+        columns.append(Column("Worth", tables.reward_unit))
+    rows: list[Sequence[Content] | Group] = []
+    for kind, heading in kinds.items():
+        cells = [cell for cell in row.amounts if cell.kind == kind]
+        if cells and len(kinds) > 1:
+            rows.append(Group(heading))
+        for cell in cells:
+            rows.append(_cells(cell, beside.get((kind, cell.name)), inputs.simulated, total))
+    if total is not None:
+        rows.append(_sum(row, total, len(columns)))
+    return table(caption, columns, rows)
+
+
+def _cells(
+    cell: AmountCell, other: AmountCell | None, simulated: bool, total: Estimate | None
+) -> list[Content]:
+    digits = decimals([cell.amount, None if other is None else other.amount])
+    content: list[Content] = [cell.name, cell.unit, with_interval(cell.amount, digits)]
+    if simulated:
+        less = cell.difference
+        content.append(DASH if other is None else with_interval(other.amount, digits))
+        content.append(DASH if less is None else difference(less, decimals([less])))
+    if total is not None:
+        less = cell.difference if cell.worth else None
+        digits = decimals([total])
+        content.append(DASH if less is None else signed(cell.worth * less.value, digits))
+    return content
+
+
+def _sum(row: PolicyRow, total: Estimate, width: int) -> list[Content]:
+    """The gain itself; what no term explains is said beside it."""
+    worths = [
+        cell.worth * cell.difference.value
+        for cell in row.amounts
+        if cell.kind == "term" and cell.difference is not None
+    ]
+    digits, rest = decimals([total]), total.value - sum(worths)
+    name = "Gain in return"
+    if abs(rest) > 0.01 * max(abs(total.value), total.high - total.low, 1e-12):
+        name = f"Gain in return, of which {signed(rest, digits)} is in none of the terms"
+    return [name, *[""] * (width - 3), difference(total, digits), signed(total.value, digits)]

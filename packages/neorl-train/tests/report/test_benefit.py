@@ -1,0 +1,61 @@
+"""The gain in the units of the plant, over all starts, and episodes to choose from."""
+
+import dataclasses
+import re
+
+import pytest
+
+from neorl_train._pipeline.write_results import write_results
+from neorl_train.report import write_report
+from neorl_train.report.figures import _style
+from neorl_train.results._wording import decimals, signed
+
+pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory, noisy):
+    run = tmp_path_factory.mktemp("benefit")
+    write_results(run, noisy.evaluation, noisy.verdict)
+    return write_report(run).read_text()
+
+
+def tables_of(page):
+    return re.findall(r"<table>.*?</table>", page, flags=re.DOTALL)
+
+
+def test_the_gain_is_told_in_the_units_of_the_plant(page, noisy):
+    (table,) = [table for table in tables_of(page) if "What an episode comes to" in table]
+    row = noisy.tables.row("good-0", guarded=True)
+    level, steps, *moved = row.amounts
+    assert level.difference.value == pytest.approx(-row.difference.value, rel=1e-4)
+    assert steps.difference.value == 0
+    assert f"{signed(row.difference.value, decimals([row.difference]))}" in table
+    assert "Gain in return" in table
+    assert "in none of the terms" not in table
+    assert "Reported only, without a worth of its own: steps." in page
+    assert [cell.kind for cell in moved] == ["travel", "reversals", "beyond"]
+    (table,) = [table for table in tables_of(page) if "mean over all 100 starts" in table]
+    for words in ("Travel of the actuators", "Reversals of the actuators", "Time beyond a limit"):
+        assert words in table
+
+
+def test_a_gain_that_the_terms_do_not_explain_is_said(noisy, tmp_path, monkeypatch):
+    monkeypatch.setattr(_style, "installed", lambda: False)
+    rows = []
+    for row in noisy.tables.rows:
+        cells = [dataclasses.replace(cell, worth=cell.worth / 2) for cell in row.amounts]
+        rows.append(dataclasses.replace(row, amounts=tuple(cells)))
+    tables = dataclasses.replace(noisy.tables, rows=tuple(rows))
+    write_results(tmp_path, dataclasses.replace(noisy.evaluation, tables=tables), noisy.verdict)
+    assert "is in none of the terms" in write_report(tmp_path).read_text()
+
+
+def test_an_episode_can_be_chosen_without_a_script(page):
+    chosen = re.findall(r'<details class="more" name="episode"><summary>([^<]+)</summary>', page)
+    assert len(chosen) == 8
+    gains = [
+        float(words.split(": ")[1].split()[0].replace("\N{MINUS SIGN}", "-")) for words in chosen
+    ]
+    assert gains == sorted(gains)
+    assert "<h3>Choose an episode</h3>" in page
