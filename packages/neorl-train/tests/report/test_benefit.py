@@ -3,11 +3,13 @@
 import dataclasses
 import re
 
+import numpy as np
 import pytest
 
 from neorl_train._pipeline.write_results import write_results
 from neorl_train.report import write_report
 from neorl_train.report.figures import _style
+from neorl_train.report.sections._movement import reversals, travel
 from neorl_train.results._wording import decimals, signed
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
@@ -59,3 +61,13 @@ def test_an_episode_can_be_chosen_without_a_script(page):
     ]
     assert gains == sorted(gains)
     assert "<h3>Choose an episode</h3>" in page
+
+
+def test_travel_and_reversals_count_moves_and_turns():
+    assert travel(np.array([0.0, 2.0, 1.0])) == 1.5
+    assert travel(np.array([3.0])) == reversals(np.array([3.0])) == 0.0
+    assert reversals(np.array([0.0, 1.0, 1.0, 0.0, 2.0])) == 0.4  # two turns in five steps
+    assert reversals(np.array([0.0, 1.0, 0.999, 2.0]), least=0.01) == 0.0
+    wave = np.sin(2 * np.pi * np.arange(1000) / 50)  # two turns a period of 50 steps
+    assert reversals(wave) == pytest.approx(2 / 50, abs=2e-3)
+    assert travel(wave) == pytest.approx(4 / 50, rel=0.02)

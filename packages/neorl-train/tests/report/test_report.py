@@ -23,7 +23,6 @@ from neorl_train.report._inputs import read_inputs
 from neorl_train.report.figures import _style
 from neorl_train.report.figures._learning import Curve, Panel, learning_curves
 from neorl_train.report.sections._about import data_facts, what_it_says
-from neorl_train.report.sections._movement import reversals, travel
 from neorl_train.results import Estimate
 from neorl_train.results._text import table_text
 
@@ -393,13 +392,3 @@ def test_a_curve_of_one_point_is_a_dot(points):
     drawn = figure.axes[0].get_lines()
     assert len(drawn) == 3
     assert all((line.get_marker() == "o") == (points == 1) for line in drawn)
-
-
-def test_travel_and_reversals_count_moves_and_turns():
-    assert travel(np.array([0.0, 2.0, 1.0])) == 1.5
-    assert travel(np.array([3.0])) == reversals(np.array([3.0])) == 0.0
-    assert reversals(np.array([0.0, 1.0, 1.0, 0.0, 2.0])) == 0.4  # two turns in five steps
-    assert reversals(np.array([0.0, 1.0, 0.999, 2.0]), least=0.01) == 0.0
-    wave = np.sin(2 * np.pi * np.arange(1000) / 50)  # two turns a period of 50 steps
-    assert reversals(wave) == pytest.approx(2 / 50, abs=2e-3)
-    assert travel(wave) == pytest.approx(4 / 50, rel=0.02)
