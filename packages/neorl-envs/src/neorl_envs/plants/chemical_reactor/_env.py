@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core.control import PID
-from neorl_envs.blocks import autoregressive, runge_kutta
+from neorl_envs.blocks import Term, autoregressive, runge_kutta
 from neorl_envs.plants._simulated import Moment, SimulatedPlant
 from neorl_envs.plants.chemical_reactor import _objective as objective
 from neorl_envs.plants.chemical_reactor._channels import ACTUATORS, INDEX, INSTRUMENTS
@@ -74,7 +74,7 @@ class ChemicalReactor(SimulatedPlant):
     penalties = objective.PENALTIES
     reference: ClassVar[str] = REFERENCE
     reward_unit: ClassVar[str] = "points"
-    terms = objective.TERMS
+    terms: ClassVar[tuple[Term, ...]] = objective.TERMS
     glossary: ClassVar[str] = (
         "points: 100 for a finished batch, less 0.1 for each step and 100 for a trip; "
         "PID 106/1500: set point of the adiabatic temperature 106 \N{DEGREE SIGN}C, gain of the "

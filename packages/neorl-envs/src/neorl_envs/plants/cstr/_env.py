@@ -52,7 +52,7 @@ class CSTR(SimulatedPlant):
     )
     penalties: ClassVar[dict[str, float]] = {"temperature": 5.0}
     reward_unit: ClassVar[str] = "points"
-    terms = (
+    terms: ClassVar[tuple[Term, ...]] = (
         Term("distance from the set point", "mol/L min", -100 / MINUTES),
         Term("trips", "1", -TRIP_PENALTY),
     )

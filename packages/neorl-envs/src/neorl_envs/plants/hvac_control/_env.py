@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Channel, Policy
-from neorl_envs.blocks import Actuator, Instrument
+from neorl_envs.blocks import Actuator, Instrument, Term
 from neorl_envs.plants._simulated import SimulatedPlant
 from neorl_envs.plants._simulated_data import Derived, Moment, Parameters
 from neorl_envs.plants.hvac_control import _control, _objective
@@ -51,7 +51,7 @@ class HVACControl(SimulatedPlant):
     name: ClassVar[str] = "HVACControl-v0"
     dt = physics.DT
     reward_unit: ClassVar[str] = "$"
-    terms = _objective.TERMS
+    terms: ClassVar[tuple[Term, ...]] = _objective.TERMS
     exogenous: ClassVar[tuple[str, ...]] = (
         "T_outdoor",
         "radiation",

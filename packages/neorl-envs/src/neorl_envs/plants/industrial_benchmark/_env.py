@@ -53,7 +53,7 @@ class IndustrialBenchmark(SimulatedPlant):
         for n in ("velocity", "gain", "shift")
     )
     reward_unit: ClassVar[str] = "1"
-    terms = (Term("fatigue", "1", -3.0), Term("consumption", "1", -1.0))
+    terms: ClassVar[tuple[Term, ...]] = (Term("fatigue", "1", -3.0), Term("consumption", "1", -1.0))
     exogenous: ClassVar[tuple[str, ...]] = ("setpoint",)
     reference: ClassVar[str] = "scheduled steering"
     glossary: ClassVar[str] = (

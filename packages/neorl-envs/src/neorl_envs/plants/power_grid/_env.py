@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
 
 from neorl_core import Channel, Policy
-from neorl_envs.blocks import Actuator, Instrument, runge_kutta
+from neorl_envs.blocks import Actuator, Instrument, Term, runge_kutta
 from neorl_envs.plants._simulated import SimulatedPlant
 from neorl_envs.plants._simulated_data import Derived, Moment
 from neorl_envs.plants.power_grid import _control, _objective
@@ -119,7 +119,7 @@ class PowerGrid(SimulatedPlant):
     name: ClassVar[str] = "PowerGrid-v0"
     dt = world.DT
     reward_unit: ClassVar[str] = "points"
-    terms = _objective.TERMS
+    terms: ClassVar[tuple[Term, ...]] = _objective.TERMS
     reference: ClassVar[str] = "AGC with anti-windup"
     graph: ClassVar[tuple[str, ...]] = GRAPH
     glossary: ClassVar[str] = (

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from neorl_core import Channel, Policy
-from neorl_envs.blocks import Actuator, Instrument
+from neorl_envs.blocks import Actuator, Instrument, Term
 from neorl_envs.plants._simulated import SimulatedPlant
 from neorl_envs.plants._simulated_data import Moment
 from neorl_envs.plants.robot_assembly import _arm as arm
@@ -32,7 +32,7 @@ class RobotAssembly(SimulatedPlant):
     name: ClassVar[str] = "RobotAssembly-v0"
     dt = physics.PERIOD
     reward_unit: ClassVar[str] = "points"
-    terms = objective.TERMS
+    terms: ClassVar[tuple[Term, ...]] = objective.TERMS
     reference: ClassVar[str] = "spiral search"
     glossary: ClassVar[str] = "points: 100 for a peg inserted, less distance, effort and time"
     channel_descriptions: ClassVar[str] = (

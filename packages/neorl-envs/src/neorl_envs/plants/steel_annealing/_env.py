@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PRNGKeyArray
 
 from neorl_core import Channel, Policy
-from neorl_envs.blocks import Actuator, Instrument, autoregressive
+from neorl_envs.blocks import Actuator, Instrument, Term, autoregressive
 from neorl_envs.plants._simulated import SimulatedPlant
 from neorl_envs.plants._simulated_data import Moment
 from neorl_envs.plants.steel_annealing import _objective as objective
@@ -26,7 +26,7 @@ class SteelAnnealing(SimulatedPlant):
     name: ClassVar[str] = "SteelAnnealing-v0"
     dt = physics.PERIOD
     reward_unit: ClassVar[str] = "t"
-    terms = objective.TERMS
+    terms: ClassVar[tuple[Term, ...]] = objective.TERMS
     reference: ClassVar[str] = "PI feed-forward"
     glossary: ClassVar[str] = (
         "t: tonnes of strip inside its tolerance, less the price of the fuel; the controllers hold "

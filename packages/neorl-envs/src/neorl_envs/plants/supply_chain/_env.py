@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Channel, CostChannel, Policy
-from neorl_envs.blocks import Actuator, Instrument, Limit
+from neorl_envs.blocks import Actuator, Instrument, Limit, Term
 from neorl_envs.plants._simulated import SimulatedPlant
 from neorl_envs.plants._simulated_data import Moment
 from neorl_envs.plants.supply_chain import _control
@@ -53,7 +53,7 @@ class SupplyChain(SimulatedPlant):
     name: ClassVar[str] = "SupplyChain-v0"
     dt = physics.DAY
     reward_unit: ClassVar[str] = "100 $"
-    terms = physics.TERMS
+    terms: ClassVar[tuple[Term, ...]] = physics.TERMS
     exogenous: ClassVar[tuple[str, ...]] = ("demand",)
     reference: ClassVar[str] = "base stock with forecast"
     graph: ClassVar[tuple[str, ...]] = physics.GRAPH

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PRNGKeyArray
 
 from neorl_core import Channel, Policy
-from neorl_envs.blocks import Actuator, Instrument
+from neorl_envs.blocks import Actuator, Instrument, Term
 from neorl_envs.plants._simulated import SimulatedPlant
 from neorl_envs.plants._simulated_data import Moment
 from neorl_envs.plants.water_treatment import _objective as objective
@@ -25,7 +25,7 @@ class WaterTreatment(SimulatedPlant):
     name: ClassVar[str] = "WaterTreatment-v0"
     dt = physics.PERIOD
     reward_unit: ClassVar[str] = "k$"
-    terms = objective.TERMS
+    terms: ClassVar[tuple[Term, ...]] = objective.TERMS
     exogenous: ClassVar[tuple[str, ...]] = (
         "turbidity_raw",
         "pH_raw",
