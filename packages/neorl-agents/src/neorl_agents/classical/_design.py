@@ -161,13 +161,13 @@ def steady_target(
     spread = np.zeros((states + inputs, states + inputs))
     spread[states:, states:] = TINY * np.eye(inputs)
     matrix = np.block([[shown.T @ shown + spread, stands.T], [stands, np.zeros((states, states))]])
-    wanted = np.zeros((len(matrix), loops + outputs + 1))
-    wanted[: states + inputs, :loops] = shown.T
-    wanted[: states + inputs, loops:-1] = -shown.T @ model.shift[:loops]
-    wanted[states + inputs :, loops:-1] = model.disturbance
-    wanted[: states + inputs, -1] = -shown.T @ model.bias[:loops]
-    wanted[states + inputs :, -1] = model.drift
-    solution = np.linalg.lstsq(matrix, wanted, rcond=1e-13)[0][: states + inputs]
+    right_side = np.zeros((len(matrix), loops + outputs + 1))
+    right_side[: states + inputs, :loops] = shown.T
+    right_side[: states + inputs, loops:-1] = -shown.T @ model.shift[:loops]
+    right_side[states + inputs :, loops:-1] = model.disturbance
+    right_side[: states + inputs, -1] = -shown.T @ model.bias[:loops]
+    right_side[states + inputs :, -1] = model.drift
+    solution = np.linalg.lstsq(matrix, right_side, rcond=1e-13)[0][: states + inputs]
     state, action = solution[:states], solution[states:]
     state = np.concatenate([state, np.repeat(action, plant.chain, axis=0)])
     low = (np.asarray(lows(spec.action)) - model.inputs.offset) / model.inputs.scale

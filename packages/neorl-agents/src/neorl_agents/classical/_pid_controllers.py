@@ -204,13 +204,13 @@ def _bank(
     """The loops in the order of the action channels."""
     low, high = np.asarray(lows(spec.action)), np.asarray(highs(spec.action))
     bias_in = np.clip([bias[i] for i in order], low, high)
-    given = np.where(np.isnan(resolved.setpoint), 0.0, resolved.setpoint)
+    setpoint = np.where(np.isnan(resolved.setpoint), 0.0, resolved.setpoint)
     loops = PID(
         kp=_f32([gains[i].kp for i in order]),
         ki=_f32([gains[i].ki for i in order]),
         kd=_f32([gains[i].kd for i in order]),
         tau=_f32([gains[i].tau for i in order]),
-        setpoint=_f32(given[list(order)]),
+        setpoint=_f32(setpoint[list(order)]),
         bias=_f32(bias_in),
         low=_f32(low),
         high=_f32(high),

@@ -122,10 +122,10 @@ class SteadyTarget(eqx.Module):
 
     def __call__(self, obs: Array, disturbance: Array) -> tuple[Array, Array, Bool[Array, ""]]:
         """State, input, and whether every set-point is known."""
-        given = [self.setpoint[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
-        wanted = jnp.stack([value.astype(self.state.dtype) for value in given])
-        known = jnp.isfinite(wanted)
-        setpoint = self.controlled.to_scaled(jnp.where(known, wanted, self.controlled.offset))
+        parts = [self.setpoint[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
+        desired = jnp.stack([value.astype(self.state.dtype) for value in parts])
+        known = jnp.isfinite(desired)
+        setpoint = self.controlled.to_scaled(jnp.where(known, desired, self.controlled.offset))
         rest = times(self.input_disturbance, disturbance) + self.input
         free = times(self.input_setpoint, setpoint) + rest
         short = jnp.clip(free, self.low, self.high) - free

@@ -57,8 +57,8 @@ class LinearQuadraticPolicy(eqx.Module):
         state, disturbance = carry.state[:states], carry.state[states:]
         rest, holding, known = self.target(obs, disturbance)
         scaled = holding - times(self.gain, state - rest)
-        wanted = self.estimator.action.to_physical(scaled)
-        action = jnp.where(complete & known, within(wanted, carry.previous, self), jnp.nan)
+        unlimited = self.estimator.action.to_physical(scaled)
+        action = jnp.where(complete & known, within(unlimited, carry.previous, self), jnp.nan)
         return self.estimator.sent(carry, action), action
 
     def sent(self, carry: EstimatorCarry, action: Float[Array, " act"]) -> EstimatorCarry:
@@ -66,10 +66,10 @@ class LinearQuadraticPolicy(eqx.Module):
         return self.estimator.sent(carry, action)
 
 
-def within(wanted: Array, previous: Array, limits: Any) -> Array:
+def within(action: Array, previous: Array, limits: Any) -> Array:
     """The nearest action that the range and, from where the actuator stands, the rate allow.
 
     From outside the range it goes back as fast as the rate allows.
     """
-    inside = project_box(wanted, limits.low, limits.high)
+    inside = project_box(action, limits.low, limits.high)
     return limit_rate(inside, previous, limits.rate, dt=limits.dt)

@@ -104,7 +104,7 @@ class PredictivePolicy(eqx.Module):
         known, complete = self.estimator.update(carry.estimator, obs)
         plan, states = self.plan, self.plan.gradient.shape[1]
         state, disturbance = known.state[:states], known.state[states:]
-        rest, holding, given = self.target(obs, disturbance)
+        rest, holding, target_known = self.target(obs, disturbance)
         away = state - rest
         stands = jnp.clip(known.previous, self.low, self.high)
         previous = self.estimator.action.to_scaled(stands)
@@ -114,7 +114,7 @@ class PredictivePolicy(eqx.Module):
         solution = plan.program.solve(times(plan.gradient, away), limits)
         first = holding + solution.x[: len(holding)]
         action = within(self.estimator.action.to_physical(first), known.previous, self)
-        action = jnp.where(complete & given, action, jnp.nan)
+        action = jnp.where(complete & target_known, action, jnp.nan)
         new = PredictiveCarry(
             self.estimator.sent(known, action), solution.error, solution.error <= self.tolerance
         )

@@ -30,8 +30,8 @@ class TrackingPID(eqx.Module):
     ) -> tuple[PIDCarry, Float[Array, " act"]]:
         """One step of every loop, NaN where its measurement or its set-point is not finite."""
         fixed = jnp.asarray(self.loops.setpoint)
-        given = [fixed[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
-        setpoint = jnp.stack(given).astype(fixed.dtype)
+        values = [fixed[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
+        setpoint = jnp.stack(values).astype(fixed.dtype)
         known = jnp.isfinite(setpoint)
         # A lost set-point leaves the integral alone: there is no error to integrate.
         reading = obs[jnp.asarray(self.loops.measured)].astype(fixed.dtype)
@@ -54,11 +54,11 @@ class TrackingPID(eqx.Module):
         Args:
             spec: Channels, for the names.
         """
-        given = {f"setpoint {i}" for i, source in enumerate(self.source) if source >= 0}
+        from_obs = {f"setpoint {i}" for i, source in enumerate(self.source) if source >= 0}
         own = [
             number
             for number in self.loops.tunables(spec)
-            if f"{number.moves[0].leaf} {number.moves[0].entries[0]}" not in given
+            if f"{number.moves[0].leaf} {number.moves[0].entries[0]}" not in from_obs
         ]
         return inside(own, "loops")
 

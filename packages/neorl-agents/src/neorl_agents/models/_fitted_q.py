@@ -93,8 +93,8 @@ class FittedQEvaluation(BaseLearner):
         rows, maps = single(rows), state.preparation
         # With the offset that learners of policies take off: a value is in the log's rewards.
         left = jnp.where(self.discount < 1, 1 - self.discount, 1)
-        taken = jnp.where(rows.terminated, 1 / left, 1)
-        earned = (rows.reward + taken * maps.reward_offset / maps.reward_unit)[:, None]
+        steps_left = jnp.where(rows.terminated, 1 / left, 1)
+        earned = (rows.reward + steps_left * maps.reward_offset / maps.reward_unit)[:, None]
         paid = jnp.concatenate([earned, *[rows.cost] * self.evaluates_costs], axis=-1)
         after = _values(state.targets["values"], rows.next_obs, rows.next_action)
         target = paid + self.discount * jnp.where(rows.terminated[:, None], 0, after)

@@ -324,11 +324,13 @@ def replayed_plant(
     )
     if objective is not None:
         ends = (jnp.asarray(limit(model.spec.obs)) for limit in (lows, highs))
-        told = _declared(
+        by_declaration = _declared(
             objective, rows.obs[places], rows.action[places], rows.next_obs[places],
             rows.action[acted[..., -1]], *ends,
         )  # fmt: skip
-        outcome_left = jnp.where(jnp.isnan(told), outcome_left, rows.outcome[places] - told)
+        outcome_left = jnp.where(
+            jnp.isnan(by_declaration), outcome_left, rows.outcome[places] - by_declaration
+        )
     others = np.setdiff1d(np.arange(model.spec.n_obs), model.predicted)
     n_action = model.spec.n_action
     rates = jnp.full(n_action, jnp.inf) if rates is None else jnp.asarray(rates, jnp.float32)

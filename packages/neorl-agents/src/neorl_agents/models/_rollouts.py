@@ -146,12 +146,12 @@ class ModelRollouts(eqx.Module):
         self._require_usable(learner, state, tables)
         policy, zero = _behaviour(learner, state), jnp.zeros(())
         calibration = self._calibration(learner, state, tables)
-        given = (policy, learner, state, calibration, tables, 0, keys.begin)
-        rows = jax.eval_shape(lambda: self._rollouts(*given))
+        arguments = (policy, learner, state, calibration, tables, 0, keys.begin)
+        rows = jax.eval_shape(lambda: self._rollouts(*arguments))
         row = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), rows[0])
         ring = ring_buffer(Batch(row), capacity=self.capacity)
         memory = ModelMemory(ring, zero, zero, zero, calibration)
-        return self._stored(memory, *self._rollouts(*given))
+        return self._stored(memory, *self._rollouts(*arguments))
 
     def advance(
         self,
@@ -164,8 +164,8 @@ class ModelRollouts(eqx.Module):
     ) -> ModelMemory:
         """The rollouts of the present policy, in place of the oldest ones."""
         policy = _behaviour(learner, state)
-        given = (policy, learner, state, memory.calibration, tables, number, key)
-        return self._stored(memory, *self._rollouts(*given))
+        arguments = (policy, learner, state, memory.calibration, tables, number, key)
+        return self._stored(memory, *self._rollouts(*arguments))
 
     def batches(
         self,

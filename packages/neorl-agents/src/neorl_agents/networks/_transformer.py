@@ -91,7 +91,7 @@ class SequenceNetwork(eqx.Module):
         n, per = len(steps.time), 3 if self.shape.aims == 1 else 4
         time = jnp.take(body.time.weight, steps.time, axis=0, mode="clip")
         # The action behind each observation; that of the newest is not known yet.
-        taken = jnp.concatenate([steps.action[1:], jnp.zeros_like(steps.action[:1])])
+        previous_actions = jnp.concatenate([steps.action[1:], jnp.zeros_like(steps.action[:1])])
         sent_known = jnp.concatenate(
             [steps.action_known[1:], jnp.zeros_like(steps.action_known[:1])]
         )
@@ -99,7 +99,7 @@ class SequenceNetwork(eqx.Module):
         if per == 4:
             parts.insert(0, jax.vmap(body.costs)(steps.aim[:, 1:]) + time)
         parts.append(jax.vmap(body.obs)(steps.obs) + time)
-        parts.append(jax.vmap(body.action)(taken) + time)
+        parts.append(jax.vmap(body.action)(previous_actions) + time)
         known = jnp.stack([steps.obs_known] * (per - 1) + [sent_known], axis=1).reshape(-1)
         x = jax.vmap(body.first_norm)(jnp.stack(parts, axis=1).reshape(n * per, -1))
         order = jnp.arange(n * per)

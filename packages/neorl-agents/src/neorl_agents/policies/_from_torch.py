@@ -119,8 +119,8 @@ def _layer(state: Mapping[str, Any], name: str) -> tuple[np.ndarray, np.ndarray]
     return weight.T, bias
 
 
-def _numbers(name: str, given: Any, spec: Spec, default: float) -> Any:
-    values = np.full(len(spec.obs), default) if given is None else np.asarray(given)
+def _numbers(name: str, source: Any, spec: Spec, default: float) -> Any:
+    values = np.full(len(spec.obs), default) if source is None else np.asarray(source)
     if values.shape != (len(spec.obs),) or not np.isfinite(values).all():
         raise InputError(
             f"{name} must be one finite number for each of the {len(spec.obs)} observations, got "

@@ -67,8 +67,8 @@ class ResidualPolicy(eqx.Module):
         seen = jnp.clip(self.obs.to_scaled(obs), -5.0, 5.0)
         inputs = jnp.concatenate([seen, jnp.clip(self.action.to_scaled(action), -1.0, 1.0)])
         share = jnp.tanh(self.network(inputs))
-        wanted = action + jnp.where(jnp.isfinite(share), share, 0.0) * self.authority
-        moved = jnp.clip(wanted, self.low, self.high)
+        corrected = action + jnp.where(jnp.isfinite(share), share, 0.0) * self.authority
+        moved = jnp.clip(corrected, self.low, self.high)
         added = jnp.where(jnp.isfinite(moved - action), moved - action, 0.0)
         return ResidualCarry(inner, added), moved
 

@@ -110,8 +110,8 @@ def end_episode(
     numbers = jnp.arange(population.epsilon.shape[0])
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
 
-    def one(given: tuple[Agent, Episode, PRNGKeyArray]) -> tuple[Agent, Array]:
-        agent, episode, agent_key = given
+    def one(parts: tuple[Agent, Episode, PRNGKeyArray]) -> tuple[Agent, Array]:
+        agent, episode, agent_key = parts
         agent = learner.remembered(shape, agent, episode)
         memory, light = agent.memory, agent._replace(memory=None)  # pyright: ignore[reportArgumentType]
 

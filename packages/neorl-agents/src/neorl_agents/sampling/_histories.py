@@ -62,13 +62,13 @@ class Histories:
             ValueError: If the log does not say where episodes end.
         """
         number = np.arange(len(np.asarray(rows.obs)), dtype=np.int32)
-        log, given = on_host(rows), rows.next_obs is not None
+        log, has_next = on_host(rows), rows.next_obs is not None
         known = np.isfinite(log.obs).all(-1)
         if log.mask is not None:
             known &= log.mask
         action_known = known & np.isfinite(log.action).all(-1)
         # The choosing sampler sees numbers of rows in place of observations.
-        numbered: Any = rows._replace(obs=number, next_obs=number if given else None)
+        numbered: Any = rows._replace(obs=number, next_obs=number if has_next else None)
         return HistoryTables(
             choice=self.rows.tables(numbered),
             obs=np.where(known[:, None], log.obs, 0),  # pyright: ignore[reportArgumentType]

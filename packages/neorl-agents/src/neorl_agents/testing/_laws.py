@@ -141,9 +141,9 @@ def _a_preparation_may_be_given(subject: Subject) -> None:
     problem, other = subject.problem, make_problem(seed=1)
     one, again = (plain.prepare(problem.spec, problem.statistics) for _ in range(2))
     chex.assert_trees_all_equal(one, again, custom_message="prepare is not deterministic")
-    given = subject.fresh(plain, problem, preparation=one)
+    with_preparation = subject.fresh(plain, problem, preparation=one)
     message = "init with the preparation of prepare differs from init without one"
-    chex.assert_trees_all_equal(given, state, custom_message=message)
+    chex.assert_trees_all_equal(with_preparation, state, custom_message=message)
     elsewhere = plain.init(
         problem.spec, other.statistics, jax.random.key(0), preparation=one, context=state.context
     )

@@ -147,8 +147,8 @@ class _Choice(NamedTuple):
 def _choose_next(state: _Choice, _: None) -> tuple[_Choice, None]:
     best = jnp.argmin(_scores(state.squared, state.left, state.faulty))
     more = how_many(state.chosen) < state.target_count
-    taken = (jnp.arange(state.left.shape[0]) == best) & more
-    return state._replace(left=state.left & ~taken, chosen=state.chosen | taken), None
+    chosen_now = (jnp.arange(state.left.shape[0]) == best) & more
+    return state._replace(left=state.left & ~chosen_now, chosen=state.chosen | chosen_now), None
 
 
 def _scores(

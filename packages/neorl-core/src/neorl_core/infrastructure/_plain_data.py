@@ -113,12 +113,12 @@ class Binder:
             changed_only: Whether fields that have their default are left out.
         """
         if _is_instance(value):
-            given = [
+            entries = [
                 (self.keys.get(f.name, f.name), getattr(value, f.name))
                 for f in dataclasses.fields(value)
                 if not (changed_only and _is_default(f, getattr(value, f.name)))
             ]
-            return {key: self.plain(entry, changed_only=changed_only) for key, entry in given}
+            return {key: self.plain(entry, changed_only=changed_only) for key, entry in entries}
         if isinstance(value, np.ndarray):
             return self.plain(value.tolist())
         if isinstance(value, Mapping):
@@ -187,17 +187,17 @@ class Binder:
         value = _required(value, Mapping, where, "a table")
         kind = hint if default is None else type(default)
         fields = {self.keys.get(f.name, f.name): f.name for f in dataclasses.fields(kind)}
-        given = {}
+        values = {}
         for key, entry in value.items():
             if key not in fields:
                 self.unknown(where, key)
                 raise unknown_name(f"key in [{where}]" if where else "key", key, fields)
             name = fields[key]
             place = f"{where}.{key}" if where else key
-            given[name] = self._value(
+            values[name] = self._value(
                 _hints(kind)[name], getattr(default, name, None), entry, place
             )
-        return kind(**given) if default is None else dataclasses.replace(default, **given)
+        return kind(**values) if default is None else dataclasses.replace(default, **values)
 
     def _scalar(self, hint: Any, value: Any, where: str) -> Any:
         if hint is str and isinstance(value, os.PathLike):

@@ -32,8 +32,8 @@ def fit(design: Array, target: Array, keep: Array, ridge: float | Array) -> Fit:
     strength = jnp.sqrt(jnp.asarray(ridge).astype(design.dtype) * rows)
     penalty = strength * jnp.eye(x.shape[1], dtype=x.dtype)
     system = jnp.concatenate([x, penalty])
-    wanted = jnp.concatenate([y, jnp.zeros((x.shape[1], y.shape[1]), y.dtype)])
-    scaled, _, rank, _ = jnp.linalg.lstsq(system, wanted)
+    targets = jnp.concatenate([y, jnp.zeros((x.shape[1], y.shape[1]), y.dtype)])
+    scaled, _, rank, _ = jnp.linalg.lstsq(system, targets)
     left = jnp.sqrt(jnp.sum((y - product(x, scaled)) ** 2, axis=0) / rows) * y_scale
     slopes = scaled.T * y_scale[:, None] / x_scale[None, :]
     slopes = jnp.where((rows > 0) & complete, slopes, jnp.nan)

@@ -159,12 +159,12 @@ def _projections(
     later = range(horizon, 2 * horizon)
     ones = jnp.ones_like(y[:, :1])
     known = jnp.concatenate([ones, *(jnp.roll(u, -k, axis=0) for k in later)], axis=1)
-    wanted = jnp.concatenate([jnp.roll(y, -k, axis=0) for k in later], axis=1)
-    data = jnp.concatenate([known, *past, wanted], axis=1)
+    future = jnp.concatenate([jnp.roll(y, -k, axis=0) for k in later], axis=1)
+    data = jnp.concatenate([known, *past, future], axis=1)
     data = jnp.where(keep[:, None], data, 0)
     finite = jnp.all(jnp.isfinite(data))
     factor = jnp.linalg.qr(jnp.where(finite, data, 0), mode="r")
-    one, two = known.shape[1], data.shape[1] - wanted.shape[1]
+    one, two = known.shape[1], data.shape[1] - future.shape[1]
     return factor[one:two, two:].T, factor[:one, two:], factor[:one, :one], finite
 
 

@@ -93,8 +93,8 @@ def policy_onnx(candidate: PolicyArtefact) -> bytes:
         raise DeployError(f"this policy has no ONNX form: it holds {error}") from error
     onnx.checker.check_model(model)
     evaluator = ReferenceEvaluator(model)
-    given = np.asarray(candidate.parity_obs, np.float32)
-    answers = np.concatenate([[*evaluator.run(None, {"obs": row})] for row in given])
+    inputs = np.asarray(candidate.parity_obs, np.float32)
+    answers = np.concatenate([[*evaluator.run(None, {"obs": row})] for row in inputs])
     difference = relative_difference(action, answers, candidate.parity_actions)
     if not difference <= PARITY_TOLERANCE:
         raise DeployError(
@@ -143,8 +143,8 @@ class _Graph:
 
     def node(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
         """Adds a node; returns the name of its output."""
-        made = self._onnx.helper.make_node(kind, inputs, [output], **attributes)
-        self.nodes.append(made)
+        node = self._onnx.helper.make_node(kind, inputs, [output], **attributes)
+        self.nodes.append(node)
         return output
 
     def held(self, name: str, values: Any) -> str:

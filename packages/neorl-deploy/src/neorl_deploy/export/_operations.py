@@ -128,9 +128,9 @@ class _Draft:
 
     def _either(self, inputs: list[Place], equation: Any) -> list[Place]:
         """Both branches are computed, and one is taken: a list of operations cannot branch."""
-        which, given = inputs[0], inputs[1:]
+        which, operands = inputs[0], inputs[1:]
         branches = [
-            self.written_out(branch.jaxpr, branch.consts, given)
+            self.written_out(branch.jaxpr, branch.consts, operands)
             for branch in equation.params["branches"]
         ]
         if isinstance(which, np.ndarray):
@@ -236,16 +236,16 @@ def _identity(place: Place) -> Any:
 
 
 def _require_types(name: str, dtype: str, equation: Any) -> None:
-    given = [variable.aval.dtype for variable in equation.invars]
+    dtypes = [variable.aval.dtype for variable in equation.invars]
     if dtype not in TYPES:
         raise NoSuchOperationError(f"numbers of type {dtype}")
-    if name in FLOATS_ONLY and given[0].kind != "f":
-        raise NoSuchOperationError(f"{name} of {given[0].name}")
-    if name == "convert_element_type" and given[0].kind == "f" and dtype != given[0].name:
+    if name in FLOATS_ONLY and dtypes[0].kind != "f":
+        raise NoSuchOperationError(f"{name} of {dtypes[0].name}")
+    if name == "convert_element_type" and dtypes[0].kind == "f" and dtype != dtypes[0].name:
         raise NoSuchOperationError("a rounding to whole numbers")
-    if name == "shift_right_logical" and given[0].kind == "i":
+    if name == "shift_right_logical" and dtypes[0].kind == "i":
         raise NoSuchOperationError("a logical shift of signed numbers")
-    if name == "bitcast_convert_type" and given[0].itemsize != np.dtype(dtype).itemsize:
+    if name == "bitcast_convert_type" and dtypes[0].itemsize != np.dtype(dtype).itemsize:
         raise NoSuchOperationError("a change of the width of numbers")
 
 
@@ -258,13 +258,13 @@ def _settings(name: str, equation: Any) -> dict[str, Any]:
     return SETTINGS[name](equation.params)
 
 
-def _of_slice(given: Any) -> dict[str, Any]:
-    start, stop = given["start_indices"], given["limit_indices"]
-    return {"start": [*start], "stop": [*stop], "step": [*(given["strides"] or (1,) * len(start))]}
+def _of_slice(params: Any) -> dict[str, Any]:
+    start, stop = params["start_indices"], params["limit_indices"]
+    return {"start": [*start], "stop": [*stop], "step": [*(params["strides"] or (1,) * len(start))]}
 
 
-def _axes(given: Any) -> dict[str, Any]:
-    return {"axes": [int(axis) for axis in given["axes"]]}
+def _axes(params: Any) -> dict[str, Any]:
+    return {"axes": [int(axis) for axis in params["axes"]]}
 
 
 SETTINGS: dict[str, Callable[[Any], dict[str, Any]]] = {

@@ -125,8 +125,8 @@ class BundleModel:
         actuators = [c.name for c in runtime.manifest.action]
         known = {*names, *(SENT + name for name in actuators)}
         if not isinstance(row, Mapping) or not set(names) <= set(row) <= known:
-            given = sorted(map(str, row)) if isinstance(row, Mapping) else row
-            raise DeployError(f"a row has the columns {', '.join(sorted(known))}, got {given!r}")
+            columns = sorted(map(str, row)) if isinstance(row, Mapping) else row
+            raise DeployError(f"a row has the columns {', '.join(sorted(known))}, got {columns!r}")
         runtime.go_on_from(self._fresh)
         ages = np.zeros(len(names)) if runtime.manifest.max_age else None
         sent = _numbers([row.get(SENT + name) for name in actuators])

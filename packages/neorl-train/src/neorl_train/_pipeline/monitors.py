@@ -64,9 +64,9 @@ def fitted_watches(config: Config, experience: Experience | None, spec: Spec) ->
         ),
         DRIFT: drift_monitor,
     }
-    wanted = [name for name in monitors.calibrated if name in fits]
-    rows = _rows(config, experience.dataset) if wanted else np.zeros((0, spec.n_obs))
-    raw = {name: fits[name](rows) for name in wanted}
+    kinds = [name for name in monitors.calibrated if name in fits]
+    rows = _rows(config, experience.dataset) if kinds else np.zeros((0, spec.n_obs))
+    raw = {name: fits[name](rows) for name in kinds}
     fitted = [_calibrated(name, one, monitors, experience.held_out) for name, one in raw.items()]
     return [*given_watches(monitors, spec), *fitted]
 

@@ -229,14 +229,14 @@ def _with_graphs(config: Config, spec: Spec, plant: Plant | None) -> Config:
     declared = () if plant is None else plant.graph
     changed = {}
     for learner in config.training.algorithms:
-        given = hyperparameters(config, learner)
-        networks = getattr(given, "networks", None)
+        settings = hyperparameters(config, learner)
+        networks = getattr(settings, "networks", None)
         if not isinstance(networks, Networks):
             continue
         kind = NETWORKS.find(networks.kind)
         if kind.reads_channels and declared and not networks.graph:
             networks = dataclasses.replace(networks, graph=declared)
-            changed[learner] = dataclasses.replace(given, networks=networks)
+            changed[learner] = dataclasses.replace(settings, networks=networks)
         if networks.encoder == "none":
             kind.options_of(spec, networks.graph)  # refused before anything is written
     algorithms = dataclasses.replace(config.algorithms, **changed)

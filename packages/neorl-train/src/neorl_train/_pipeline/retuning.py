@@ -105,7 +105,7 @@ def residual_words(done: Refined, spec: Spec) -> list[str]:
         done: What its training ended with.
         spec: Channels, for names and units.
     """
-    taken = {one.name: one for one in done.table}[done.chosen]
+    chosen = {one.name: one for one in done.table}[done.chosen]
     if done.chosen == done.table[0].name:
         best = max(done.table[1:], key=lambda one: one.low)
         return [f"no network is put on top of it: of the nearest, {'; '.join(best.refusals)}"]
@@ -115,9 +115,9 @@ def residual_words(done: Refined, spec: Spec) -> list[str]:
     )
     return [
         f"residual: a network on top of the retuned controller moves {reach}",
-        f"predicted gain in return over the retuned controller: {number(taken.gain)}, with a lower "
-        f"bound of {number(taken.low)}; the linear part of the model alone says "
-        f"{number(taken.by_member[-1])}",
+        f"predicted gain in return over the retuned controller: {number(chosen.gain)}, with a "
+        f"lower bound of {number(chosen.low)}; the linear part of the model alone says "
+        f"{number(chosen.by_member[-1])}",
     ]
 
 
@@ -156,7 +156,7 @@ def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]
         f"{name} was retuned in a plant model with {model.history} steps of history; "
         f"{judged} episodes that neither the model nor the search has seen judged it"
     ]
-    taken = {one.name: one for one in done.table}[done.chosen]
+    chosen = {one.name: one for one in done.table}[done.chosen]
     if done.chosen == done.table[0].name:
         best = max(done.table[1:], key=lambda one: one.low)
         why = "; ".join(best.refusals)
@@ -167,9 +167,9 @@ def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]
             lines.append(f"{change.name}: {both} {change.unit}".rstrip())
     return [
         *lines,
-        f"predicted gain in return over {name}: {number(taken.gain)}, with a lower bound of "
-        f"{number(taken.low)}; the linear part of the model alone says "
-        f"{number(taken.by_member[-1])}",
+        f"predicted gain in return over {name}: {number(chosen.gain)}, with a lower bound of "
+        f"{number(chosen.low)}; the linear part of the model alone says "
+        f"{number(chosen.by_member[-1])}",
     ]
 
 

@@ -168,8 +168,8 @@ def resume(run: str | os.PathLike[str] | Run, *, quiet: bool = False) -> Run:
 def _prepared(config: Config, *, quiet: bool) -> Reporter:
     prepare_process()
     reporter = Reporter(quiet=quiet)
-    wanted, devices = min(cores(), len(config.training.seeds)), len(jax.local_devices())
-    if devices < wanted and jax.default_backend() == "cpu":
+    useful, devices = min(cores(), len(config.training.seeds)), len(jax.local_devices())
+    if devices < useful and jax.default_backend() == "cpu":
         reporter.say(
             f"JAX was in use before start, with {devices} device{'s' * (devices > 1)}: the seeds "
             "take turns; start first, or set XLA_FLAGS=--xla_force_host_platform_device_count="

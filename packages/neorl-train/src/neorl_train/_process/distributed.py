@@ -33,13 +33,13 @@ def join_processes() -> None:
     address = os.environ.get(COORDINATOR, "")
     if address and not jax.distributed.is_initialized():
         count, number = (0, 0) if address == AUTO else _numbers(address)
-        given: dict[str, Any] = {"heartbeat_timeout_seconds": SECONDS_TO_NOTICE}
+        options: dict[str, Any] = {"heartbeat_timeout_seconds": SECONDS_TO_NOTICE}
         try:
             if address == AUTO:
-                jax.distributed.initialize(**given)
+                jax.distributed.initialize(**options)
             else:
                 jax.distributed.initialize(
-                    address, count, number, initialization_timeout=SECONDS_TO_JOIN, **given
+                    address, count, number, initialization_timeout=SECONDS_TO_JOIN, **options
                 )
         except (RuntimeError, ValueError) as error:
             raise InputError(
@@ -50,11 +50,11 @@ def join_processes() -> None:
     try:
         jax.devices()
     except (RuntimeError, AssertionError) as error:  # JAX asserts where no kind of device is left
-        wanted = os.environ.get("JAX_PLATFORMS", "")
+        platform = os.environ.get("JAX_PLATFORMS", "")
         why = f" ({one_line(error)[:160]})" if str(error) else ""
         raise InputError(
-            f"JAX_PLATFORMS={wanted}: that device is not there{why}; unset it to run on what there "
-            "is, or install the driver and 'neorl-train[cuda]'"
+            f"JAX_PLATFORMS={platform}: that device is not there{why}; unset it to run on what "
+            "there is, or install the driver and 'neorl-train[cuda]'"
         ) from error
 
 

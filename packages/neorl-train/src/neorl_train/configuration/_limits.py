@@ -152,14 +152,14 @@ def _check_rates(channel: Channel, limits: LimitsConfig, declared: LimitsConfig)
             )
 
 
-def require_known(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
+def require_known(kind: str, used: Iterable[str], known: Iterable[str]) -> None:
     """Refuses a name that is not known.
 
     Raises:
         InputError: With the nearest name.
     """
     names = list(known)
-    for name in given:
+    for name in used:
         if name not in names:
             raise unknown_name(kind, name, names)
 

@@ -57,12 +57,12 @@ def check_candidate(candidate: str, retuning: RetuningConfig, algorithms: Sequen
             f"evaluation.candidate is {candidate!r}, and no controller is retuned; name one with "
             "--retuning.controller, a tuning of the plant or one of classical.controllers"
         )
-    made = [*algorithms, *((RETUNED, BEST) if retuning.controller else ())]
-    made += [RESIDUAL] if retuning.controller and retuning.residual else []
-    if candidate not in ("", *made):
+    names = [*algorithms, *((RETUNED, BEST) if retuning.controller else ())]
+    names += [RESIDUAL] if retuning.controller and retuning.residual else []
+    if candidate not in ("", *names):
         raise InputError(
             f"evaluation.candidate is {candidate!r}, which is not trained; choose one of "
-            f"training.algorithms with --evaluation.candidate: {', '.join(made)}"
+            f"training.algorithms with --evaluation.candidate: {', '.join(names)}"
         )
 
 

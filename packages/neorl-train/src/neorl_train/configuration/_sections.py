@@ -220,9 +220,9 @@ def config_type(table: Mapping[str, type]) -> type[Config]:
     algorithms = dataclasses.make_dataclass("Algorithms", sections, frozen=True)
     algorithms.__doc__ = "Hyperparameters of every learner."
     field = ("algorithms", algorithms, dataclasses.field(default_factory=algorithms))
-    made = dataclasses.make_dataclass("Config", [field], bases=(Config,), frozen=True)
-    made.__doc__ = Config.__doc__
-    return made
+    config_class = dataclasses.make_dataclass("Config", [field], bases=(Config,), frozen=True)
+    config_class.__doc__ = Config.__doc__
+    return config_class
 
 
 def _importable(table: Mapping[str, type]) -> Iterator[tuple[str, type]]:

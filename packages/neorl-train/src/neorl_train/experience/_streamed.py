@@ -78,11 +78,11 @@ class StreamedData:
             part: Which part of the rows of every batch, and of how many equal parts, a divisor of
                 ``readers``; nothing else is read. All by default.
         """
-        wanted = {*learner.fields}
-        if any(self.prices) and "reward" in wanted:
-            wanted.add("cost")  # for its price
+        fields = {*learner.fields}
+        if any(self.prices) and "reward" in fields:
+            fields.add("cost")  # for its price
         # Masked rows are left out, so that there is no mask, as in memory.
-        names = [name for name in Transition._fields if name in wanted - {"mask"}]
+        names = [name for name in Transition._fields if name in fields - {"mask"}]
         own = self.readers // part[1]
         sources = [
             self.stream.reader(number, self.readers)

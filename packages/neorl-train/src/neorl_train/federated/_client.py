@@ -224,16 +224,18 @@ class Client:
 
     def adopt(self, vector: Vector) -> None:
         """Takes the common parameters over; targets move by as much as their parameters did."""
-        state, given = self._state, self._layout.tree(vector)
+        state, received = self._state, self._layout.tree(vector)
         moved = {}
         for name, target in state.targets.items():
-            alike = name in given and jax.tree.structure(target) == jax.tree.structure(given[name])
+            alike = name in received and jax.tree.structure(target) == jax.tree.structure(
+                received[name]
+            )
             if alike:
                 moved[name] = jax.tree.map(
                     lambda t, new, old: np.asarray(t) + (new - np.asarray(old)),
-                    *jax.device_get((target, given[name], state.parameters[name])),
+                    *jax.device_get((target, received[name], state.parameters[name])),
                 )
-        state = state.with_parameters(**given).with_targets(**moved)
+        state = state.with_parameters(**received).with_targets(**moved)
         self._put(state)
 
     @property

@@ -70,15 +70,15 @@ def decompressed(
     """
     parts = list(arrays)
     count = size if fraction >= 1 else max(1, int(np.ceil(fraction * size)))
-    wanted = [(np.float32, count)] if bits == 32 else [
+    expected_forms = [(np.float32, count)] if bits == 32 else [
         (_whole(bits), count), (np.float32, -(-count // BLOCK)),
     ]  # fmt: skip
-    wanted += [(np.uint32, count)] if fraction < 1 else []
+    expected_forms += [(np.uint32, count)] if fraction < 1 else []
     forms = [(part.dtype, part.shape) for part in parts]
-    if forms != [(np.dtype(kind), (length,)) for kind, length in wanted]:
+    if forms != [(np.dtype(kind), (length,)) for kind, length in expected_forms]:
         raise InputError(
             f"the message holds {_forms(forms)}, expected "
-            f"{_forms([(np.dtype(kind), (length,)) for kind, length in wanted])}"
+            f"{_forms([(np.dtype(kind), (length,)) for kind, length in expected_forms])}"
         )
     places = parts.pop() if fraction < 1 else None
     values = parts[0]
@@ -90,9 +90,9 @@ def decompressed(
         return values
     if (places >= size).any() or (np.diff(places.astype(np.int64)) <= 0).any():
         raise InputError("the message names coordinates that are not there, or one of them twice")
-    whole = np.zeros(size, np.float32)
-    whole[places] = values
-    return whole
+    vector = np.zeros(size, np.float32)
+    vector[places] = values
+    return vector
 
 
 def _rounded(values: np.ndarray, bits: int) -> tuple[np.ndarray, ...]:

@@ -219,8 +219,8 @@ class Rounds:
         """Waits for all sites, merges their statistics and asks one for the beginning."""
         client_manager.wait_for(len(self.names))
         try:
-            given = self._introductions(client_manager)
-            self.coordinator = Coordinator(self.settings, given, seed=self.seed)
+            introductions = self._introductions(client_manager)
+            self.coordinator = Coordinator(self.settings, introductions, seed=self.seed)
             merged = packed_statistics(self.coordinator.merged())
             self.config = {MERGED: merged, SETTINGS: _settings_text(self.settings)}
             first = next(iter(client_manager.all().values()))

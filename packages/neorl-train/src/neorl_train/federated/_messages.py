@@ -66,14 +66,14 @@ def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, np.ndarray | jax.Array)
 
 
-def check_introductions(given: list[Introduction]) -> None:
+def check_introductions(introductions: list[Introduction]) -> None:
     """Refuses sites that are not of one plant, or whose numbers cannot be.
 
     Raises:
         InputError: Naming the site, the channel, what was expected and what came.
     """
-    first = given[0]
-    for one in given:
+    first = introductions[0]
+    for one in introductions:
         _check_same_plant(first, one)
         _check_counts(one)
 

@@ -44,8 +44,8 @@ PATIENCE = 60.0
 
 def tracking_uri(run: RunDirectory) -> str:
     """Tracking address for the runs of a folder: ``MLFLOW_TRACKING_URI``, else its own database."""
-    given = os.environ.get("MLFLOW_TRACKING_URI", "")
-    return given or f"sqlite:///{run.path.parent.absolute() / MLFLOW_DATABASE}"
+    address = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return address or f"sqlite:///{run.path.parent.absolute() / MLFLOW_DATABASE}"
 
 
 def copy_to_mlflow(run: RunDirectory) -> None:
@@ -220,9 +220,9 @@ class MlflowCopy:
         parent = {PARENT: self.parent.info.run_id}
         own = {"neorl.algorithm": algorithm, "neorl.seed": str(seed), LINES: "0"}
         name = f"{self.run.path.name}/{algorithm}-{seed}"
-        made = self._made({**parent, **own}, name, first)
-        self._log_parameters(made, self._parameters(algorithm, seed))
-        return made
+        run = self._made({**parent, **own}, name, first)
+        self._log_parameters(run, self._parameters(algorithm, seed))
+        return run
 
     def _made(self, tags: dict[str, str], name: str, first: dict[str, Any]) -> Run:
         shared = {
@@ -236,7 +236,7 @@ class MlflowCopy:
         }
         if self.record.get("commit"):
             shared["mlflow.source.git.commit"] = self.record["commit"]
-        made = self.client.create_run(
+        run = self.client.create_run(
             self.experiment,
             start_time=_milliseconds(first),
             tags={**shared, **tags},
@@ -244,8 +244,8 @@ class MlflowCopy:
         )
         known = dataset_input(self.run, self.record, self.config)
         if known is not None:
-            self.client.log_inputs(made.info.run_id, datasets=[known])
-        return made
+            self.client.log_inputs(run.info.run_id, datasets=[known])
+        return run
 
     def _log_parameters(self, run: Run, values: dict[str, Any]) -> None:
         params = [Param(name, str(value)[:6000]) for name, value in values.items()]

@@ -34,10 +34,10 @@ class Records:
         """Writes what is left and lets go of the file."""
         self._file.close()
 
-    def keep(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
+    def keep(self, condition: Callable[[dict[str, Any]], bool]) -> None:
         """Drops all other lines, and a last one that was cut short; a new file if any is."""
         self._file.close()
-        kept = [_text(line) for line in read_records(self.path) if wanted(line)]
+        kept = [_text(line) for line in read_records(self.path) if condition(line)]
         if "".join(kept).encode() != self.path.read_bytes():
             write_text(self.path, "".join(kept))
         self._file = self.path.open("a", encoding="utf-8")

@@ -64,9 +64,9 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
 
 def page(selection: Selection) -> str:
     """The page as one HTML document without script and without outside reference."""
-    taken = selection.chosen != selection.incumbent
-    kind, sign = ("yes", "\N{CHECK MARK}") if taken else ("no", "\N{MULTIPLICATION X}")
-    answer = f"Try {selection.chosen}" if taken else f"Keep {selection.incumbent}"
+    changes = selection.chosen != selection.incumbent
+    kind, sign = ("yes", "\N{CHECK MARK}") if changes else ("no", "\N{MULTIPLICATION X}")
+    answer = f"Try {selection.chosen}" if changes else f"Keep {selection.incumbent}"
     header = [
         tag("p", "neorl \N{MIDDLE DOT} choice without the plant", class_="over"),
         tag("h1", f"Which candidate of {selection.source}?"),

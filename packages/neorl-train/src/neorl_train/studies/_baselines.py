@@ -103,9 +103,9 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
             raise InputError(f"{path}: no such file")
         raise unknown_name("plant or log", str(path), PLANTS)
     dataset = read_dataset(path)
-    given: dict[str, Any] = {**settings, "data": {"source": str(path)}}
-    given["evaluation"] = {"seed": COMMON_STARTS, **given.get("evaluation", {})}
-    config = configure(**given)
+    sections: dict[str, Any] = {**settings, "data": {"source": str(path)}}
+    sections["evaluation"] = {"seed": COMMON_STARTS, **sections.get("evaluation", {})}
+    config = configure(**sections)
     name = dataset.attributes.get("provenance", {}).get("environment", "")
     environment = make(name) if name in PLANTS else None
     if environment is not None and environment.spec != dataset.spec:

@@ -278,9 +278,9 @@ def _differing(configurations: Sequence[dict[str, str]]) -> list[dict[str, str]]
     chosen = []
     for name in names:
         values = [one.get(name) for one in configurations]
-        given = [value for value in values if value is not None]
-        partly = name.startswith("algorithms.") and len(given) < len(values)
-        if len(set(given if partly else values)) > 1:
+        present = [value for value in values if value is not None]
+        partly = name.startswith("algorithms.") and len(present) < len(values)
+        if len(set(present if partly else values)) > 1:
             chosen.append(name)
     return [{name: one[name] for name in chosen if name in one} for one in configurations]
 

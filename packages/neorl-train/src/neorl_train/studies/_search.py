@@ -202,10 +202,10 @@ def _sampler(optuna: Any, seed: int) -> Any:
     return optuna.samplers.TPESampler(seed=seed, n_startup_trials=WARM_UP, constant_liar=True)
 
 
-def _distribution(optuna: Any, given: Any) -> Any:
-    if isinstance(given, list):
-        return optuna.distributions.CategoricalDistribution(given)
-    low, high, log = given["low"], given["high"], bool(given.get("log", False))
+def _distribution(optuna: Any, domain: Any) -> Any:
+    if isinstance(domain, list):
+        return optuna.distributions.CategoricalDistribution(domain)
+    low, high, log = domain["low"], domain["high"], bool(domain.get("log", False))
     if isinstance(low, int) and isinstance(high, int):
         return optuna.distributions.IntDistribution(low, high, log=log)
     return optuna.distributions.FloatDistribution(float(low), float(high), log=log)

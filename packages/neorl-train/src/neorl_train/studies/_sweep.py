@@ -96,17 +96,17 @@ def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> 
     Raises:
         InputError: If a run is damaged, or another process works on one.
     """
-    wanted = {cell.name for cell in cells}
+    names = {cell.name for cell in cells}
     runs: dict[str, RunDirectory] = {}
     others = 0
     for path in numbered(directory):
         run = RunDirectory(path.absolute())
         name = run.record().get(SWEEP, {}).get("cell", "")
-        if name in wanted:
+        if name in names:
             runs[name] = run
         else:
             others += 1
-    failed = {} if retry else {n: e for n, e in _refused(directory).items() if n in wanted}
+    failed = {} if retry else {n: e for n, e in _refused(directory).items() if n in names}
     left = []
     for cell in cells:
         record = runs[cell.name].record() if cell.name in runs else {"status": ""}

@@ -207,9 +207,9 @@ def check_online(
     spec = environment.spec
     collection = _collection(learner, environment, spec, None, None, None, settings.environments)
     source = _buffered(settings, learner, collection, share=0.0, beyond=0.0)
-    made = learner.source(source)
-    if isinstance(made, PlantAndLog | PlantReplay):
-        by_priority = isinstance(made, PlantReplay)
+    source_made = learner.source(source)
+    if isinstance(source_made, PlantAndLog | PlantReplay):
+        by_priority = isinstance(source_made, PlantReplay)
         check_collection(settings, learner, chunk=chunk, where=where, by_priority=by_priority)
 
 

@@ -96,10 +96,12 @@ def memory_of(
         if needs is None:
             return None
         own = [n_bytes for where, n_bytes in states if where is place or where == place]
-        given, spared = needs.argument_size_in_bytes, needs.alias_size_in_bytes
+        arguments, spared = needs.argument_size_in_bytes, needs.alias_size_in_bytes
         work = needs.temp_size_in_bytes + needs.output_size_in_bytes - spared
         copies = _copies(place)
-        parts.append((copies * max(given - own[0], 0), copies * sum(own), copies * max(work, 0)))
+        parts.append(
+            (copies * max(arguments - own[0], 0), copies * sum(own), copies * max(work, 0))
+        )
     device = _devices(next(iter(programs)))[0]
     rows, held, work = max(parts, key=sum)
     if device.platform == "cpu":
@@ -178,13 +180,13 @@ def require_room_for_states(
     rows = 0 if isinstance(data, StreamedData) else tree_bytes(data.rows)
     device = _devices(places[0])[0]
     copies = sum(map(_copies, places))
-    taken = TrainingMemory(
+    memory = TrainingMemory(
         rows * copies, state * len(seeds) * _copies(places[0]), 0, *available(device)
     )
     if device.platform != "cpu":
         each = -(-len(seeds) // len(places))
-        taken = TrainingMemory(rows, state * each, 0, *available(device))
-    require_room(type(learner).__name__, taken, most)
+        memory = TrainingMemory(rows, state * each, 0, *available(device))
+    require_room(type(learner).__name__, memory, most)
 
 
 def _devices(place: Any) -> list[Any]:

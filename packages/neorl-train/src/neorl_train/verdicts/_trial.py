@@ -267,7 +267,7 @@ def _plan(tables: ResultTables, forecast: LogPrediction) -> str:
 
 
 def _missing(failed: list[Clause]) -> str:
-    wanted = {
+    remedies = {
         "model": "Name the channels that no controller influences with --retuning.exogenous, or "
         "give a controller that is closer to what filled the log.",
         "support": "Record episodes near the proposed numbers.",
@@ -277,4 +277,4 @@ def _missing(failed: list[Clause]) -> str:
         "agreement": "Record episodes in which the actions differ from today's controller, by a "
         "test signal or by steps of its set points: they show which estimator is right.",
     }
-    return " ".join(wanted[clause.name] for clause in failed if clause.name in wanted)
+    return " ".join(remedies[clause.name] for clause in failed if clause.name in remedies)

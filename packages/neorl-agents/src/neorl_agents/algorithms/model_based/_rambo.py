@@ -141,8 +141,8 @@ class RAMBO(SoftRollouts):
         change = moments.mean[chosen] + moments.std[chosen] * noise
         following = newest(maps, rows.obs) + change
         outcome, odds = model.outcome(fitted.parameters, rows.obs, rows.action, following)
-        given = rows._replace(reward=outcome.mean[chosen][:, 0])
-        reward = _in_units_of(fitted.preparation, maps, given).reward
+        predicted_rows = rows._replace(reward=outcome.mean[chosen][:, 0])
+        reward = _in_units_of(fitted.preparation, maps, predicted_rows).reward
         seen = next_seen(maps, rows.obs, rows.action, following)
         action, _ = drawn(state.parameters["actor"], seen, action_key, LOG_STD_RANGE)
         value = jnp.min(q_values(state.targets["critics"], seen, action), axis=0)

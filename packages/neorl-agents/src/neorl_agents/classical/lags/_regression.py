@@ -42,13 +42,13 @@ def regress_on_lags(
     rows = np.flatnonzero(log.age >= max(outputs, inputs) - 1)
     y, u = log.obs[:, output], log.action[:, act]
     columns = [y[rows - i] for i in range(outputs)] + [u[rows - j] for j in range(inputs)]
-    design, wanted = np.stack(columns, axis=1), log.next_obs[rows, output]
-    design, wanted = design - design.mean(axis=0), wanted - wanted.mean()
+    design, target = np.stack(columns, axis=1), log.next_obs[rows, output]
+    design, target = design - design.mean(axis=0), target - target.mean()
     size = np.maximum(np.sqrt(np.mean(design**2, axis=0)), np.finfo(float).tiny)
-    coefficients = np.linalg.lstsq(design / size, wanted, rcond=1e-9)[0] / size
+    coefficients = np.linalg.lstsq(design / size, target, rcond=1e-9)[0] / size
     if np.isfinite(roughness) and inputs > 2:
-        noise = float(np.std(wanted - design @ coefficients))
+        noise = float(np.std(target - design @ coefficients))
         bends = np.diff(np.eye(outputs + inputs)[outputs:], n=2, axis=0) * noise / roughness
-        more = np.concatenate([design, bends]) / size, np.append(wanted, np.zeros(len(bends)))
+        more = np.concatenate([design, bends]) / size, np.append(target, np.zeros(len(bends)))
         coefficients = np.linalg.lstsq(*more, rcond=1e-9)[0] / size
     return LagModel(coefficients[:outputs], coefficients[outputs:])

@@ -63,7 +63,7 @@ def parse_options(
     """
     import tyro
 
-    given: dict[str, Any] = {} if default is None else {"default": default}
+    keywords: dict[str, Any] = {} if default is None else {"default": default}
     help_request = help_words(words) if by_section else None
     if help_request is not None:
         part, description = chosen_options(
@@ -72,7 +72,7 @@ def parse_options(
             program=program,
             description=description or kind.__doc__ or "",
         )
-        given, words = {"default": part}, HELP[-1:]
+        keywords, words = {"default": part}, HELP[-1:]
     _say_repeated(words, program)
     messages = io.StringIO()
     try:
@@ -83,7 +83,7 @@ def parse_options(
                 prog=program,
                 description=description,
                 return_unknown_args=True,
-                **given,
+                **keywords,
             )
     except SystemExit as stop:
         if stop.code in (0, None):

@@ -154,6 +154,6 @@ def _part(options: Any, keep: Callable[[str], bool], prefix: str = "") -> Any:
             values[field.name] = value
     if not fields:
         return None
-    made = dataclasses.make_dataclass(type(options).__name__, fields, frozen=True)
-    made.__doc__ = type(options).__doc__
-    return made(**values)
+    part_type = dataclasses.make_dataclass(type(options).__name__, fields, frozen=True)
+    part_type.__doc__ = type(options).__doc__
+    return part_type(**values)

@@ -123,7 +123,7 @@ def _read(arguments: list[str]) -> SafetyOptions:
 
 def _assessed(subject: Subject, options: SafetyOptions) -> Assessment:
     judged = _constraints(options.judged_by, subject) if options.judged_by else None
-    given = {
+    shared = {
         "name": subject.name,
         "constraints": subject.constraints,
         "judged_by": judged,
@@ -141,13 +141,13 @@ def _assessed(subject: Subject, options: SafetyOptions) -> Assessment:
         _require_same(subject, environment.spec, name)
         key = starts_key(options.seed)
         return assess_on_plant(
-            environment, subject.policy, n_starts=options.starts, key=key, **given
+            environment, subject.policy, n_starts=options.starts, key=key, **shared
         )
     if options.plant:
         raise InputError(f"{options.plant} is no plant; `neorl-train list` names them")
     dataset = read_dataset(Path(options.data or name))
     _require_same(subject, dataset.spec, str(options.data or name))
-    return assess_on_log(dataset, subject.policy, **given)
+    return assess_on_log(dataset, subject.policy, **shared)
 
 
 def _require_same(subject: Subject, spec: object, source: str) -> None:
