@@ -1,0 +1,92 @@
+"""A real export from ``plant.toml`` to an answer: retuned from its log alone, it cannot be told."""
+
+import numpy as np
+import pytest
+
+from neorl_agents.retuning import learned_plants
+from neorl_core import InputError
+from neorl_envs import write_dataset
+from neorl_envs.plant_logs import convert_log
+from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_train import configure, start
+from neorl_train.verdicts._rule import closing
+
+CASES, PERIOD_S = range(1, 5), 600
+MEASURED = {6: "kscmh", 7: "kPa", 8: "%", 9: "degC", 21: "degC"}
+
+
+def configuration():
+    """What an engineer declares: the loop that may be retuned, and what others move."""
+    tags = [
+        {"name": f"y{i}", "role": "observation", "unit": unit, "low": 0.0, "high": 3e3}
+        for i, unit in MEASURED.items()
+    ]
+    valve = {"unit": "%", "low": 0.0, "high": 100.0}
+    return {
+        "name": "tep",
+        "log": {"files": ["*.csv"], "timestamp": "time", "timestamp_format": "epoch_s"},
+        "sampling": {"period_s": PERIOD_S},
+        "episodes": {"gap_s": 6000, "length": 50},
+        "reward": {"expression": "-abs(y9 - 120.4) - 0.01 * abs(u10 - before_u10)"},
+        "cost": [
+            {"name": "pressure", "expression": "greatest(y7 - 2895, 0)", "unit": "kPa", "limit": 0}
+        ],
+        "tag": [
+            *tags,
+            {"name": "u10", "role": "manipulated", **valve},
+            {"name": "u11", "role": "disturbance", **valve},
+        ],
+    }
+
+
+def converted(shared_data, folder, cases):
+    """The dataset of some cases, one export each."""
+    for case in cases:
+        y, u = (np.loadtxt(shared_data("tep", f"idv{case}", f"{one}.dat")) for one in "yu")
+        lines = [",".join(["time", *(f"y{i}" for i in MEASURED), "u10", "u11"])]
+        for row in range(len(y)):
+            values = [*(y[row, i - 1] for i in MEASURED), u[row, 9], u[row, 10]]
+            at = case * 10**7 + PERIOD_S * row
+            lines.append(",".join(map(repr, [at, *map(float, values)])))
+        (folder / f"{case}.csv").write_text("\n".join(lines))
+    return convert_log(plant_log_from_dict(configuration(), "plant.toml"), folder=folder)
+
+
+@pytest.mark.nightly
+def test_the_real_export_goes_to_an_honest_answer(shared_data, tmp_path, monkeypatch):
+    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    write_dataset(tmp_path / "tep.h5", converted(shared_data, tmp_path, CASES))
+    run = start(
+        configure(
+            output={"directory": str(tmp_path / "runs"), "tracking": False},
+            data={"source": str(tmp_path / "tep.h5")},
+            training={"algorithms": ["bc"], "seeds": [0], "updates": 2, "chunk": 1},
+            checkpoints={"interval": 2},
+            algorithms={"bc": {"steps": {"batch_size": 16}, "networks": {"hidden": [8]}}},
+            penalty={"pressure": 0.5},
+            classical={
+                "controllers": ["pid_imitation"],
+                "manipulated": {"y9": "u10"},
+                "setpoint": {"y9": 120.4},
+            },
+            retuning={"controller": "pid_imitation", "updates": 200, "generations": 4},
+        ),
+        quiet=True,
+    )
+    words = run.record["controllers"]
+    assert "computed by the expressions of plant.toml: reward, cost pressure" in words
+    assert "taken from the log, as set points and disturbances are: u11" in words
+    assert any("do not take it for the logged controller" in line for line in words)
+    # The identified controller explains half of the valve's moves: it is not what filled the log,
+    # and the model does not repeat the log's return under it.
+    decided = run.verdict
+    assert decided.answer == "cannot tell"
+    assert "model" in [clause.name for clause in decided.clauses if not clause.holds]
+    assert "give a controller that is closer to what filled the log" in closing(decided)
+
+
+def test_one_case_alone_is_too_little_and_says_so(shared_data, tmp_path):
+    """Three hundred samples in six episodes."""
+    log = converted(shared_data, tmp_path, CASES[:1])
+    with pytest.raises(InputError, match=r"the log has 6 episodes; a plant model needs at least 8"):
+        learned_plants(log.transitions, log.spec, 0)
