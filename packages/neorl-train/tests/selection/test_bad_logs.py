@@ -9,6 +9,7 @@ from neorl_core import Channel, Spec
 from neorl_core.control import StateFeedback
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train.selection import Selection, SelectOptions, select_candidates
+from neorl_train.verdicts._trial import TRUST
 
 STEPS, EPISODES = 25, 24
 SPEC = Spec(
