@@ -1,5 +1,6 @@
 """Perceptrons: values, gradients, initial weights."""
 
+import re
 from functools import partial
 
 import jax
@@ -82,6 +83,17 @@ class TestMLP:
         draw = partial(init_mlp, (3, 2), initialiser="orthogonal")
         first = jax.vmap(lambda key: draw(key).weights[0])(jax.random.split(KEY, 400))
         assert np.abs(first.mean(0)).max() < 4 * first.std() / 20
+
+    def test_members_are_factorised_one_by_one(self):
+        """XLA's CPU pool waits for itself where several batches are factorised at once."""
+
+        def members(key):
+            draw = partial(init_mlp, (3, 5, 4), initialiser="orthogonal")
+            return ensemble(2, partial(ensemble, 3, draw), key)
+
+        text = jax.jit(members).trace(KEY).lower(lowering_platforms=("cpu",)).as_text()
+        factorised = re.findall(r"@lapack_sgeqrf_ffi\(.*?\(tensor<([0-9x]+)xf32>", text)
+        assert sorted(factorised) == ["5x3", "5x4"]
 
     def test_layers_and_members_are_independent(self):
         network = init_mlp((8, 8, 8), KEY)

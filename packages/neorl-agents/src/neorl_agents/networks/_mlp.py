@@ -183,6 +183,17 @@ def _uniform(widths: Sequence[int], key: PRNGKeyArray) -> tuple[tuple, tuple]:
     return tuple(weights), tuple(biases)
 
 
+@jax.custom_batching.sequential_vmap
+def _one_by_one(tall: Float[Array, "row column"]) -> tuple[Array, Array]:
+    """The QR factorisation, one matrix after another under ``jax.vmap`` as well.
+
+    jaxlib 0.10.2 spreads the factorisations of a batch over the threads of XLA's CPU pool, and
+    waits for them in a thread of the same pool. A program in which as many batches as the machine
+    has cores are factorised at once therefore never ends.
+    """
+    return jnp.linalg.qr(tall)
+
+
 def _orthogonal(widths: Sequence[int], key: PRNGKeyArray) -> tuple[tuple, tuple]:
     shapes = list(pairwise(widths))
     numbers = jax.random.normal(key, (sum(rows * columns for rows, columns in shapes),))
@@ -190,7 +201,7 @@ def _orthogonal(widths: Sequence[int], key: PRNGKeyArray) -> tuple[tuple, tuple]
     for rows, columns in shapes:
         draw = numbers[start : start + rows * columns].astype(jnp.float32)
         tall = draw.reshape(max(rows, columns), min(rows, columns))
-        q, r = jnp.linalg.qr(tall)
+        q, r = _one_by_one(tall)
         q = q * jnp.where(jnp.diagonal(r) < 0, -1.0, 1.0)[None, :]
         weights.append(math.sqrt(2) * (q if rows >= columns else q.T))
         start += rows * columns
