@@ -71,8 +71,8 @@ class Situation(NamedTuple):
 def next_mode(mode: Mode, now: Situation) -> tuple[Mode, str]:
     """The mode of this step, and why.
 
-    Whatever a person asks for that is not the closed loop holds at once. The loop is closed only
-    once everything is well, and opened by the first thing that is not.
+    A mode other than the closed loop takes effect as soon as a person asks for it. The loop closes
+    only when nothing speaks against it, and opens at the first thing that does.
 
     Args:
         mode: The mode of the step before.
@@ -86,9 +86,9 @@ def next_mode(mode: Mode, now: Situation) -> tuple[Mode, str]:
     if mode not in WRITING:
         if now.not_ready:
             return mode, f"not closed yet: {now.not_ready}"
-        return Mode.CLOSED_LOOP, "asked for, and all is well"
+        return Mode.CLOSED_LOOP, "asked for, and nothing prevents it"
     if now.give_up:
         return Mode.MANUAL, now.give_up
     if now.fallback:
         return Mode.FALLBACK, now.fallback
-    return Mode.CLOSED_LOOP, "all is well"
+    return Mode.CLOSED_LOOP, "no fault and no alarm"

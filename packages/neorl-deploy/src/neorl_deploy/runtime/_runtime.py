@@ -102,7 +102,7 @@ class Runtime:
         _one_line(reason)
 
     def release(self, reason: str) -> None:
-        """Lets the policy act again after a latch or a stop, once all is well.
+        """Lets the policy act again after a latch or a stop, once there is no fault and no alarm.
 
         Args:
             reason: Name of the person, and the reason; both are kept and logged.

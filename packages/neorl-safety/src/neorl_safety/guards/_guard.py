@@ -198,7 +198,7 @@ class GuardedPolicy(eqx.Module):
         return carry._replace(supervisor=stopped(carry.supervisor))
 
     def released(self, carry: GuardCarry) -> GuardCarry:
-        """The carry after a person released the latch: the policy may act again if all is well."""
+        """The carry after a release of the latch: the policy acts again if nothing is wrong."""
         return carry._replace(supervisor=released(carry.supervisor))
 
     def _applied_to(self, carry: GuardCarry, action: Array, acted: Array) -> GuardCarry:

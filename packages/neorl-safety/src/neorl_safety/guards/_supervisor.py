@@ -113,7 +113,7 @@ def initial_supervisor() -> SupervisorCarry:
 def supervise(
     settings: Supervision, carry: SupervisorCarry, fault: Bool[Array, ""], alarm: Bool[Array, ""]
 ) -> SupervisorCarry:
-    """One step: a fault trips at once, alarms after a while; back only when all is well for long.
+    """One step: a fault trips at once, alarms after a while; resets after enough clean steps.
 
     Args:
         settings: When to trip and to reset.

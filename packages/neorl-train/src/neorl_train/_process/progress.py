@@ -98,7 +98,9 @@ class Reporter:
         rate = gained / elapsed
         left = max(self._total - done, 0) / rate
         shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-        return f"{shown} {self._unit}  {left:.0f} s left"
+        # What follows the last step, such as an evaluation that compiles, has no known length.
+        rest = f"{left:.0f} s left" if done < self._total else "finishing"
+        return f"{shown} {self._unit}  {rest}"
 
 
 BAR, WIDE = 24, 100
