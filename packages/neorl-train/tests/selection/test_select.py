@@ -104,6 +104,8 @@ def test_the_policies_of_a_run_and_of_files_are_candidates_by_their_names(log, t
     inside, other = tmp_path / "policies/pi-0.safetensors", tmp_path / "old.safetensors"
     save_policy(inside, tunings["PI"], spec, observations, {})
     save_policy(other, tunings[CSTR.reference], spec, observations, {})
+    fallback = tmp_path / "policies/fallback.safetensors"
+    save_policy(fallback, tunings["PI"], spec, observations, {"role": "fallback"})
     assert list(policies_beside(tmp_path, [str(other)], spec)) == ["pi-0", "old"]
     with pytest.raises(InputError, match="another candidate is called pi-0; rename the file"):
         policies_beside(tmp_path, [str(inside)], spec)

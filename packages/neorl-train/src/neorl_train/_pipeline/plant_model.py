@@ -13,7 +13,7 @@ from neorl_envs.plants import PLANTS
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._source import source_named
 from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import POLICIES, RECORD
+from neorl_train.runs._names import FALLBACK, POLICIES, RECORD
 
 
 class KnownLog(NamedTuple):
@@ -94,6 +94,8 @@ def declared_facts(
 def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, Policy]:
     """The policies of a run and those of further files, by the names of their files.
 
+    The fallback of a run is no candidate: it is what acts when the guard takes over.
+
     Args:
         path: Directory of a run; a log has none.
         files: Further policy artefacts.
@@ -104,6 +106,7 @@ def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, P
     """
     policies: dict[str, Policy] = {}
     inside = sorted((path / POLICIES).glob("*.safetensors")) if path.is_dir() else []
+    inside = [file for file in inside if file.stem != FALLBACK]
     for file in [*inside, *map(Path, files)]:
         if not file.is_file():
             raise InputError(f"{file}: there is no such policy artefact")

@@ -46,7 +46,6 @@ class PredictedGain:
         """
         config, log = configure(run.config), known_log(run.path)
         policies = policies_beside(run.path, (), log.dataset.spec)
-        policies.pop("fallback", None)
         incumbent = config.evaluation.incumbent or next(iter(log.controllers), "")
         pool = {**log.controllers, **policies}
         if not incumbent:
