@@ -20,6 +20,7 @@ from neorl_core._internal.checks import (
     require_choice,
     require_each,
     require_integers,
+    require_key,
     require_length,
     require_order,
     require_rank,
@@ -29,6 +30,14 @@ from neorl_core._internal.checks import (
     require_together,
 )
 from neorl_core._internal.float_widths import checked_wide, is_half_precision, narrowed, widened
+from neorl_core.off_policy_evaluation import LoggedTrajectories, magic
+from neorl_core.statistics import (
+    block_bootstrap_interval,
+    bootstrap_interval,
+    bootstrap_replicates,
+    sign_flip_test,
+    stratified_bootstrap_interval,
+)
 
 UNIT = "check sign and unit"
 FRACTION = "give a fraction, not per cent"
@@ -289,3 +298,34 @@ def test_flags_may_be_zeros_and_ones_and_numbers_take_the_dtype_of_the_data():
     for dtype in (jnp.bfloat16, jnp.float32):
         assert like(0.5, jnp.ones(2, dtype)).dtype == dtype
     assert float(like(0.5, jnp.ones(2))) == 0.5
+
+
+@pytest.mark.parametrize("seed", [0, None, np.int64(3), jnp.asarray(3), np.random.default_rng(0)])
+def test_a_seed_is_no_random_key(seed):
+    with pytest.raises(TypeError, match=r"key must be .*JAX, got .*: jax\.random\.key\(0\)"):
+        require_key(seed)
+
+
+@pytest.mark.parametrize("key", [jax.random.key(0), jax.random.PRNGKey(0), np.zeros(2, np.uint32)])
+def test_both_kinds_of_random_keys_pass(key):
+    require_key(key)
+    jax.eval_shape(require_key, key)
+
+
+SCORES = np.arange(6.0).reshape(3, 2)
+DRAWS = {
+    "bootstrap_interval": lambda key: bootstrap_interval(SCORES, key),
+    "bootstrap_replicates": lambda key: bootstrap_replicates(SCORES, key),
+    "block_bootstrap_interval": lambda key: block_bootstrap_interval(SCORES, key, block_length=2),
+    "stratified_bootstrap_interval": lambda key: stratified_bootstrap_interval(SCORES, key),
+    "sign_flip_test": lambda key: sign_flip_test(SCORES[:, 0], SCORES[:, 1], key, resamples=3),
+    "magic": lambda key: magic(
+        LoggedTrajectories(SCORES, SCORES, None, SCORES, SCORES), key, discount=1.0
+    ),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_what_draws_refuses_a_seed(draw):
+    with pytest.raises(TypeError, match="key must be a random key of JAX, got 0"):
+        draw(0)

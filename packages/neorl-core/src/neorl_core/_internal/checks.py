@@ -231,6 +231,15 @@ def checked_whole(name: str, value: Any, least: int | None = None, advice: str =
     return number
 
 
+def require_key(key: Any) -> None:
+    """Refuses what is no random key of JAX, such as a seed or a generator of NumPy."""
+    is_array = isinstance(key, jax.Array | np.ndarray)
+    if not is_array or (key.ndim == 0 and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        raise TypeError(
+            f"key must be a random key of JAX, got {key!r}; make one of a seed: jax.random.key(0)"
+        )
+
+
 def require_integers(name: str, value: ArrayLike) -> None:
     """Refuses numbers that are not of an integer dtype; an empty list passes."""
     if isinstance(value, int):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core._internal.checks import checked_probability, checked_whole
+from neorl_core._internal.checks import checked_probability, checked_whole, require_key
 from neorl_core._internal.matrix_products import product
 from neorl_core._internal.resampling import in_blocks, random_rows
 from neorl_core.off_policy_evaluation._doubly_robust import model, weighted_terms
@@ -65,6 +65,7 @@ def magic(
     Raises:
         ValueError: If shapes differ, there are not two axes, fewer than two trajectories or no
             step, the model's values are missing, or a hyperparameter is out of range.
+        TypeError: If ``key`` is no random key.
 
     Example:
         >>> import jax
@@ -79,6 +80,7 @@ def magic(
     """
     level = checked_probability("level", level)
     resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
+    require_key(key)
     log_ratio, reward, discount = checked(trajectories, 2, discount)
     n, time = reward.shape
     if n < 2:

@@ -9,7 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_core._internal.checks import checked_probability, checked_whole, require_choice
+from neorl_core._internal.checks import (
+    checked_probability,
+    checked_whole,
+    require_choice,
+    require_key,
+)
 from neorl_core._internal.float_widths import narrowed
 from neorl_core._internal.resampling import in_blocks, random_rows
 from neorl_core.statistics._bootstrap import (
@@ -60,6 +65,7 @@ def block_bootstrap_replicates(
         ValueError: If there is no sample, first axes differ, ``block_length`` is not a whole number
             between one and the length, ``resamples`` is not a whole number >= 1, or ``blocks`` is
             unknown.
+        TypeError: If ``key`` is no random key.
 
     Example:
         >>> import jax
@@ -75,6 +81,7 @@ def block_bootstrap_replicates(
     """
     samples, block_length, resamples = _checked(samples, 1, block_length, blocks, resamples)
     dtype, samples = result_type(statistic, samples), widened_samples(samples)
+    require_key(key)
     options = {"blocks": blocks, "statistic": statistic, "resamples": resamples}
     replicates = _replicates(samples, key, block_length=block_length, **options)
     return narrowed(replicates, dtype)
@@ -113,6 +120,7 @@ def block_bootstrap_interval(
     Raises:
         ValueError: As :func:`block_bootstrap_replicates`, and if there are fewer than two steps or
             ``level`` is outside (0, 1).
+        TypeError: If ``key`` is no random key.
 
     Example:
         >>> import jax
@@ -127,6 +135,7 @@ def block_bootstrap_interval(
     level = checked_probability("level", level)
     samples, block_length, resamples = _checked(samples, 2, block_length, blocks, resamples)
     dtype, samples = result_type(statistic, samples), widened_samples(samples)
+    require_key(key)
     options = {"blocks": blocks, "statistic": statistic, "resamples": resamples}
     interval = _interval(samples, key, level, block_length=block_length, **options)
     return narrowed(interval, dtype)

@@ -14,6 +14,7 @@ from neorl_core._internal.checks import (
     checked_whole,
     floats,
     require_choice,
+    require_key,
     require_length,
 )
 from neorl_core._internal.float_widths import is_half_precision, narrowed, widened
@@ -48,6 +49,7 @@ def bootstrap_replicates(
     Raises:
         ValueError: If there is no sample, first axes differ, or ``resamples`` is not a whole number
             >= 1.
+        TypeError: If ``key`` is no random key.
 
     Example:
         >>> import jax
@@ -61,6 +63,7 @@ def bootstrap_replicates(
     """
     samples = checked_samples(samples, 1)
     resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
+    require_key(key)
     dtype, samples = result_type(statistic, samples), widened_samples(samples)
     replicates = _replicates(samples, key, statistic=statistic, resamples=resamples)
     return narrowed(replicates, dtype)
@@ -104,6 +107,7 @@ def bootstrap_interval(
     Raises:
         ValueError: If there are fewer than two samples, first axes differ, ``level`` is outside
             (0, 1), ``resamples`` is not a positive integer or ``method`` is unknown.
+        TypeError: If ``key`` is no random key.
 
     Example:
         >>> import jax
@@ -119,6 +123,7 @@ def bootstrap_interval(
     samples = checked_samples(samples, 2)
     level = checked_probability("level", level)
     resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
+    require_key(key)
     require_choice("method", method, ("percentile", "bca"))
     dtype, samples = result_type(statistic, samples), widened_samples(samples)
     interval = _interval(

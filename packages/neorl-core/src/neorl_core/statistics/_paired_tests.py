@@ -11,6 +11,7 @@ from neorl_core._internal.checks import (
     checked_whole,
     floats,
     require_choice,
+    require_key,
     require_length,
     require_rank,
     require_same_shape,
@@ -154,6 +155,7 @@ def sign_flip_test(
     Raises:
         ValueError: If the shapes differ, there is no pair, ``resamples`` is not a whole number >=
             1, or ``alternative`` is unknown.
+        TypeError: If patterns are drawn and ``key`` is no random key.
 
     Example:
         >>> import jax
@@ -169,6 +171,8 @@ def sign_flip_test(
     resamples = checked_whole("resamples", resamples, 1, "give the number of sign patterns")
     n = difference.shape[0]
     every = n < resamples.bit_length()  # 2^n patterns are no more
+    if not every:
+        require_key(key)
     observed = jnp.sum(difference)
     # A pattern's sum is the observed one less twice what it turns round.
     flipped = _every_flip(difference) if every else _drawn_flips(difference, key, resamples)

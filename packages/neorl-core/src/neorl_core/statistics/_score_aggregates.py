@@ -14,6 +14,7 @@ from neorl_core._internal.checks import (
     floats,
     is_concrete,
     like,
+    require_key,
     require_length,
     require_rank,
     require_scalar,
@@ -204,6 +205,7 @@ def stratified_bootstrap_interval(
     Raises:
         ValueError: If ``scores`` has not two axes, there are fewer than two runs or no task,
             ``level`` is outside (0, 1) or ``resamples`` is not a positive integer.
+        TypeError: If ``key`` is no random key.
 
     Example:
         >>> import jax
@@ -219,6 +221,7 @@ def stratified_bootstrap_interval(
     require_length("scores", scores, 2)
     level = checked_probability("level", level)
     resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
+    require_key(key)
     return _stratified(scores, key, level, statistic=statistic, resamples=resamples)
 
 
