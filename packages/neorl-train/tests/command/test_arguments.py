@@ -238,7 +238,10 @@ def test_a_run_in_place_of_the_folder_of_runs_is_told(capsys, tmp_path):
 def test_a_first_list_needs_no_folder(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["list"]) == 0
-    assert "none yet; `neorl-train run` makes the first" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert "none yet; `neorl-train run` makes the first" in listed
+    learners = listed.split("\nalgorithms\n")[1].split("\nruns in ")[0].splitlines()
+    assert len({len(line) - len(line[2:].split(maxsplit=1)[1]) for line in learners}) == 1, listed
 
 
 @pytest.mark.slow

@@ -103,7 +103,8 @@ def describe_all(runs: Path) -> str:
     lines += ["networks of any size, of which these names are small ones"]
     lines += [f"  {name}" for name in GRAPH_PLANTS]
     lines += ["algorithms"]
-    lines += [f"  {name:<10} {_about(name)}" for name in ALGORITHMS]
+    width = max(map(len, ALGORITHMS))
+    lines += [f"  {name:<{width}}  {_about(name)}" for name in ALGORITHMS]
     lines += [f"runs in {runs}"]
     rows = [_row(RunDirectory(path.absolute())) for path in numbered(runs)]
     return "\n".join(lines + (rows or ["  none yet; `neorl-train run` makes the first"]))
