@@ -47,7 +47,7 @@ def test_the_tables_of_the_page_declare_the_boiler():
         "feedwater rises by at most 0.05 t/h per second and falls by at most 0.1 t/h per second",
     ]
     assert words[4] == "fuel at 0 kg/h while level is below 0.6 m"
-    assert words[5] == "0.1 fuel +1 feedwater at most 95"
+    assert words[5] == "0.1 fuel + 1 feedwater at most 95"
     assert re.match(r"pressure at most 64 bar, by a linear model: .* held-out steps$", words[6])
     assert words[7:] == [
         "feedwater moves by at least 0.5 t/h or holds",

@@ -76,8 +76,8 @@ WORDS = [
     "feedwater rises by at most 0.05 t/h per second and falls by at most 0.1 t/h per second",
     "fuel at 0 kg/h while level is below 0.6 m",
     "fuel between 0 and 200 kg/h while flue is above 480 degC",
-    "0.1 fuel +1 feedwater at most 95",
-    "0.1 fuel +1 feedwater at least 4",
+    "0.1 fuel + 1 feedwater at most 95",
+    "0.1 fuel + 1 feedwater at least 4",
 ]
 
 
@@ -132,7 +132,9 @@ REFUSED = {
     r"constraint 0 \(range\) has the fields \['channel'\] and may have \['high', 'low', 'unit'\]": [
         one("range", channel="fuel", lo=3.0)
     ],
-    "known: range, while, sum, box": [one("totaliser", channel="fuel")],
+    "known: range, while, sum, keep_below, box": [one("totaliser", channel="fuel")],
+    "unknown kind 'ranges'; did you mean 'range'": [one("ranges", channel="fuel")],
+    r"got \['channel', 'ups'\]; 'ups': did you mean 'up'\?": [one("rate", channel="fuel", ups=1.0)],
     "it needs a model of the plant, identified from a log": [
         one("keep_below", obs="flue", at_most=500.0)
     ],

@@ -79,7 +79,7 @@ def test_a_toml_document_is_worded_and_survives_json(spec):
         "valve rises by at most 0.5 % per second",
         "jacket may change at any rate",
         "valve between 0 and 10 % while temperature is above 380 K",
-        "0.5 valve +1 jacket at most 340 -5 level",
+        "0.5 valve + 1 jacket at most 340 - 5 level",
         "valve moves by at least 0.5 % or holds",
         "jacket rests for 120 s after every move",
     ]
@@ -135,7 +135,7 @@ def test_a_barrier_row_is_the_condition_on_the_model(spec, steps):
         agree.append(excess <= 0)
     assert 5 < sum(agree) < 45
     words = describe_constraints(declared_constraints(spec, records))[-1]
-    assert words.startswith("-2 temperature +700 stays above zero")
+    assert words.startswith("-2 temperature + 700 stays above zero")
 
 
 def one(kind, **fields):
@@ -157,10 +157,10 @@ def lock(low, high, above=350.0):
 REFUSED = {
     "the box and the constraint '1 valve at least 101'": [row(-1.0, -101.0)],
     "both '1 valve at most 10' and '1 valve at least 20'": [row(1.0, 10.0), row(-1.0, -20.0)],
-    r"both '1 valve \+1 jacket at most 290' and '1 valve \+0.5 jacket at least 160'": [
+    r"both '1 valve \+ 1 jacket at most 290' and '1 valve \+ 0.5 jacket at least 160'": [
         row(1.0, 290.0, 1.0), row(-1.0, -160.0, -0.5)
     ],
-    r"all of '1 valve at least 30', '1 jacket at most 300', '-0.4 valve \+1 jacket at least 292'": [
+    r"'1 valve at least 30', '1 jacket at most 300', '-0.4 valve \+ 1 jacket at least 292'": [
         row(1.0, 90.0), row(-1.0, -30.0),
         one("linear", sum={"jacket": {"value": 1.0, "per": "K"}}, at_most=300.0, plus={}),
         row(0.4, -292.0, -1.0),

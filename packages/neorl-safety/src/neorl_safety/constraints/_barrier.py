@@ -25,6 +25,7 @@ from neorl_safety.constraints._records import (
     finite,
     row_words,
     shortest,
+    signed,
 )
 
 NUMBERS = ("offset", "next_offset", "decay", "margin")
@@ -155,7 +156,7 @@ def _kept_words(channels: Channels, now: np.ndarray, offset: float) -> str:
         channel, weight = channels.obs[places[0]], float(now[places[0]])
         side = "at most" if weight < 0 else "at least"
         return f"{channel.name} {side} {-offset / weight:g} {channel.unit}"
-    return f"{row_words(channels.obs, now)} {offset:+g} stays above zero"
+    return f"{row_words(channels.obs, now)} {signed(offset)} stays above zero"
 
 
 def barrier_records(

@@ -46,7 +46,7 @@ def declared_constraints(
         >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), pumps, (), dt=60.0, horizon=100)
         >>> total = {"kind": "sum", "sum": {"a": 1.0, "b": 1.0}, "at_most": 150.0}
         >>> describe_constraints(declared_constraints(spec, [total]))[-1]
-        '1 a +1 b at most 150'
+        '1 a + 1 b at most 150'
     """
     channels = spec_channels(spec)
     by_kind = read_records(with_models(channels, records, model))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from neorl_core.infrastructure import check_head, head
+from neorl_core.infrastructure import check_head, head, nearest_name
 from neorl_safety.constraints._action_limits import ActionConstraints
 from neorl_safety.constraints._constraints import (
     CHANNEL_KINDS,
@@ -143,10 +143,13 @@ def read_records(listed: Sequence[Any]) -> dict[str, list[Record]]:
         require(isinstance(record, Mapping), f"{where} must be an object, got {type_name(record)}")
         given = record.get("kind")
         kind = DECLARED_AS.get(given, given) if isinstance(given, str) else given
+        known = [*DECLARED_AS, "keep_below", *KINDS]
+        near = nearest_name(given, known) if isinstance(given, str) else None
+        hint = f"did you mean {near!r}? " if near else ""
         require(
             isinstance(kind, str) and kind in KINDS,
-            f"{where}: unknown kind {given!r}; known: {', '.join([*DECLARED_AS, *KINDS])}; install "
-            "what brings it",
+            f"{where}: unknown kind {given!r}; {hint}known: {', '.join(known)}; a kind of your own "
+            "is known once the package that brings it is installed",
         )
         fields = {name: value for name, value in record.items() if name != "kind"}
         records.setdefault(str(kind), []).append(Record(f"{where} ({given})", fields))

@@ -83,7 +83,7 @@ class LinearKind:
         )
 
     def describe(self, channels: Channels, constraint: Linear) -> list[str]:
-        """Such as ``"1 feed +2 jacket at most 500 +0.5 T_R"``, or ``at least``."""
+        """Such as ``"1 feed + 2 jacket at most 500 + 0.5 T_R"``, or ``at least``."""
         words = []
         for row, at_most, by_obs in zip(*map(np.asarray, constraint), strict=True):
             # A row of `at_least` is stored with the other sign.
@@ -113,4 +113,6 @@ def malformed_rows(rows: Array, bounds: Array) -> Array:
 
 
 def _signed(words: str) -> str:
-    return words if not words or words.startswith("-") else f"+{words}"
+    if not words:
+        return ""
+    return f"- {words[1:]}" if words.startswith("-") else f"+ {words}"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from jaxtyping import Array, Bool, Float
 
 from neorl_core import InputError
+from neorl_core.infrastructure import nearest_name
 
 
 class ChannelRange(NamedTuple):
@@ -162,10 +163,13 @@ def require_fields(
     """Raises unless ``data`` is an object with these fields, and of others the optional ones."""
     require(isinstance(data, Mapping), f"{where} must be an object, got {type_name(data)}")
     given = set(map(str, data))
+    known = fields | optional
     may = f" and may have {sorted(optional)}" if optional else ""
+    near = [(name, nearest_name(name, known - given)) for name in sorted(given - known)]
+    hints = "".join(f"; {name!r}: did you mean {other!r}?" for name, other in near if other)
     require(
-        fields <= given <= fields | optional,
-        f"{where} has the fields {sorted(fields)}{may}, got {sorted(given)}",
+        fields <= given <= known,
+        f"{where} has the fields {sorted(fields)}{may}, got {sorted(given)}{hints}",
     )
 
 

@@ -75,11 +75,17 @@ def coefficient_records(channels: Sequence[ChannelRange], row: Any) -> dict[str,
 def row_words(channels: Sequence[ChannelRange], row: Any) -> str:
     """Such as ``"1 feed + 2.5 jacket"``; empty where all coefficients are zero."""
     terms = [
-        f"{float(entry):+g} {channel.name}"
+        f"{signed(float(entry))} {channel.name}"
         for channel, entry in zip(channels, np.asarray(row), strict=True)
         if entry != 0
     ]
-    return " ".join(terms).removeprefix("+")
+    words = " ".join(terms).removeprefix("+ ")
+    return f"-{words[2:]}" if words.startswith("- ") else words
+
+
+def signed(value: float) -> str:
+    """A number behind another one, as in ``"+ 2.5"``."""
+    return f"{'-' if value < 0 else '+'} {abs(value):g}"
 
 
 def finite(where: str, field: str, value: Any) -> float:
