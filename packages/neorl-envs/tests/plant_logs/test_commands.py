@@ -171,6 +171,13 @@ def test_the_tag_that_masks_most_rows_is_named(
     assert main(["convert", "plant.toml", "--out", "whole.h5"]) == 0
     assert "unknown in" not in capsys.readouterr().out
     assert int(np.asarray(read_dataset("whole.h5").transitions.mask).sum()) == 98
+    late = [f"{lines[0]},QI-9", *(f"{row.rpartition(',')[0]}," for row in rows[:30]), *rows[30:]]
+    Path("log.csv").write_text("\n".join(late) + "\n")
+    assert main(["convert", "plant.toml", "--out", "late.h5"]) == 0
+    out = capsys.readouterr().out
+    assert "lab is unknown in 30 of 99 rows" in out
+    assert "its largest_gap_s, 30 min, bridges that, so these rows are before its first" in out
+    assert "logged on change" not in out
 
 
 def test_the_hint_to_install_the_extra_works_without_an_index_of_ours(

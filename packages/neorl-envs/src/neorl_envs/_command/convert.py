@@ -1,6 +1,7 @@
 """``neorl-envs convert plant.toml``: a historian's export into a dataset file."""
 
 import dataclasses
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def command(words: list[str]) -> None:
     print(
         f"from {counted.get('of the running plant', 0)} rows of the running plant{_left(counted)}"
     )
-    warnings = [*_unfinished(path, config, columns), *_maskers(path, dataset)]
+    warnings = [*_unfinished(path, config, columns), *_maskers(path, config, dataset)]
     for line in [*warnings, *_lost(path, config, dataset)]:
         print(f"warning: {line}")
     print(f"Next: neorl-envs inspect {out}")
@@ -104,21 +105,31 @@ def _left(counted: dict[str, int]) -> str:
     return "".join(f"; {reasons[why]} {why}" for why in order)
 
 
-def _maskers(path: Path, dataset: Any) -> list[str]:
+def _maskers(path: Path, config: Any, dataset: Any) -> list[str]:
     """The tags that cost most rows, and what to do about each."""
     counted = dataset.attributes["ingestion"]
     rows = counted["rows"].get("of the running plant", 0)
     tags = sorted(counted["unknown"].items(), key=lambda item: -item[1]["rows"])
+    usual = config.sampling.largest_gap_s
+    held = {t.name: usual if math.isnan(t.largest_gap_s) else t.largest_gap_s for t in config.tags}
     maskers = []
     for name, unknown in tags:
         if unknown["rows"] <= MASKING * rows:
             continue
         spacing = unknown["mean_spacing_s"]
         every = f"its values are {duration(spacing)} apart on average; " if spacing else ""
+        advice = (
+            f"set its largest_gap_s in {path} to how long a value holds (inf if it is logged on "
+            "change), or take the tag out"
+        )
+        if spacing and held[name] >= spacing:  # a longer one would not help
+            advice = (
+                f"its largest_gap_s, {duration(held[name])}, bridges that, so these rows are "
+                "before its first value or in a longer gap; do without them, or take the tag out"
+            )
         maskers.append(
             f"{name} is unknown in {unknown['rows']} of {rows} rows, in {unknown['alone']} of them "
-            f"alone; {every}set its largest_gap_s in {path} to how long a value holds (inf if it "
-            "is logged on change), or take the tag out"
+            f"alone; {every}{advice}"
         )
     return maskers
 

@@ -16,7 +16,7 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid #8884; }
-th:first-child, td:first-child, td:nth-child(2) { text-align: left; }
+th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; }
 .wide { overflow-x: auto; } svg { vertical-align: middle; } rect { fill: var(--bar); }
 .doubt::before { content: "! "; color: var(--bad); font-weight: bold; }
 small { color: var(--soft); }

@@ -143,7 +143,8 @@ def _looked_at(
         for block in blocks(config, paths, tally, words, memory):
             samples.add(block)
         for entry in tally.files:
-            say(f"{entry['name']}: {entry['bytes'] / 1e6:.1f} MB")
+            size, unit = (1e6, "MB") if entry["bytes"] >= 1e5 else (1e3, "kB")
+            say(f"{entry['name']}: {entry['bytes'] / size:.1f} {unit}")
         counted = [i for i, t in enumerate(config.tags) if t.role in (*OBSERVED, "manipulated")]
         gap = config.episodes.gap_s / config.sampling.period_s
         timeline = Timeline(samples, n_tags, counted, gap=gap)
