@@ -84,7 +84,9 @@ def test_the_command_writes_the_page_and_names_what_is_wrong(log, tmp_path, caps
     monkeypatch.chdir(tmp_path)
     write_dataset(tmp_path / "log.h5", log)
     assert main(["model", "log.h5", "--updates", "60", "--episodes", "8"]) == 0
-    printed = capsys.readouterr().out.splitlines()
+    captured = capsys.readouterr()
+    assert captured.err.startswith("learning the plant from three quarters of the log ...\n")
+    printed = captured.out.splitlines()
     assert printed[-1] == "page: model.html"
     assert "return: predicted" in "\n".join(printed)
     for words, message in (

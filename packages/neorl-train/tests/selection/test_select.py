@@ -30,7 +30,9 @@ def test_the_better_controller_is_chosen_and_everything_is_written(log, tmp_path
     out = tmp_path / "choice.html"
     words = ["--updates", "60", "--value-updates", "100", "--output", str(out)]
     assert main(["select", str(tmp_path / "log.h5"), *words]) == 0
-    printed = capsys.readouterr().out.splitlines()
+    captured = capsys.readouterr()
+    assert "learning the plant from the log and estimating 2 candidates ...\n" in captured.err
+    printed = captured.out.splitlines()
     assert printed[0].startswith("  PI: return")
     assert printed[1].startswith("* PI feed-forward: return")
     result = json.loads((tmp_path / "choice.json").read_text())

@@ -1,7 +1,9 @@
 """Progress all along: a live bar on a terminal, plain lines elsewhere."""
 
+import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 PLAIN_INTERVAL = 5.0
@@ -101,6 +103,19 @@ class Reporter:
         # What follows the last step, such as an evaluation that compiles, has no known length.
         rest = f"{left:.0f} s left" if done < self._total else "finishing"
         return f"{shown} {self._unit}  {rest}"
+
+
+@contextlib.contextmanager
+def only_stage(name: str) -> Iterator[None]:
+    """The one long stage of a command, which ends silently where it fails."""
+    reporter = Reporter()
+    reporter.stage(name)
+    try:
+        yield
+    except BaseException:
+        reporter.drop()
+        raise
+    reporter.end()
 
 
 BAR, WIDE = 24, 100

@@ -6,6 +6,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.results import print_json
 from neorl_train._command.run_argument import take_flag
+from neorl_train._process.progress import only_stage
 from neorl_train.plant_models import ModelOptions, check_plant_model, mark, write_model_page
 
 USAGE = """neorl-train model LOG [--OPTION VALUE ...]
@@ -33,7 +34,8 @@ def command(arguments: list[str]) -> None:
     from neorl_train._pipeline.plant_model import known_log
 
     log = known_log(Path(name))
-    check = check_plant_model(log.dataset, Path(name).name, options, log.facts, log.controllers)
+    with only_stage("learning the plant from three quarters of the log"):
+        check = check_plant_model(log.dataset, Path(name).name, options, log.facts, log.controllers)
     page = write_model_page(check, Path(options.output))
     if as_json:
         checks = [

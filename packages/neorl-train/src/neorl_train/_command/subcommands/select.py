@@ -6,6 +6,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.results import print_json
 from neorl_train._command.run_argument import named_run, take_flag
+from neorl_train._process.progress import only_stage
 from neorl_train.selection import (
     SelectOptions,
     lines,
@@ -45,7 +46,8 @@ def command(arguments: list[str]) -> None:
     path = named_run(name)
     log = known_log(path)
     candidates = {**log.controllers, **policies_beside(path, options.policies, log.dataset.spec)}
-    selection = select_candidates(log.dataset, path.name, candidates, options, log.facts)
+    with only_stage(f"learning the plant from the log and estimating {len(candidates)} candidates"):
+        selection = select_candidates(log.dataset, path.name, candidates, options, log.facts)
     page, beside = write_selection(selection, Path(options.output))
     if as_json:
         print_json("selection", {**selection_to_json(selection), "page": str(page.absolute())})
