@@ -97,6 +97,7 @@ def test_what_may_follow_depends_on_the_answer(noisy, monkeypatch, deployable):
         ("do not deploy", True, ["neorl-train safety-report"]),
         ("cannot tell", False, ["neorl-train select", "neorl-train model"]),
         ("worth a trial", False, ["neorl-train select", "neorl-train model"]),
+        ("do not deploy", False, ["neorl-train model"]),
     ):
         judged = dataclasses.replace(noisy.verdict, answer=answer)
         steps = _next_steps.next_steps(Path("runs/my run"), judged, simulated=simulated)

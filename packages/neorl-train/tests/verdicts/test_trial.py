@@ -111,6 +111,15 @@ def test_each_clause_refuses_alone_and_says_what_would_change_it(change, failed,
     assert (closing(decided) == "") == (answer == "do not deploy")
 
 
+def test_a_limit_that_today_breaks_too_is_said_with_what_to_declare():
+    worse = changed(cost_high=(5.5,), cost_incumbent=(5.2,))
+    (words,) = [one.sentence for one in trial_verdict(TABLES, worse).clauses if not one.holds]
+    expected = "the mean of PID, 5.2 m, is beyond it too: --limits.cost overflow NUMBER declares"
+    assert expected in words
+    kept = changed(cost_high=(5.5,), cost_incumbent=(4.8,))
+    assert not any("too" in one.sentence for one in trial_verdict(TABLES, kept).clauses)
+
+
 def test_the_estimator_that_contradicts_is_named_with_its_loss():
     others = (*GOOD.others, OtherEstimate("the doubly robust estimate", -3.0, -1.0))
     (clause,) = [

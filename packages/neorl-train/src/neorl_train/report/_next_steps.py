@@ -25,16 +25,13 @@ def next_steps(run: Path, verdict: Verdict, *, simulated: bool) -> list[Step]:
     """
     where = shlex.quote(str(run))
     train = command_prefix("neorl-train")
-    undecided = verdict.answer not in (DEPLOY, REFUSE) and not simulated
     steps = []
-    if undecided:
-        steps += [
-            (f"{train} select {where}", "estimate every candidate from the log, with intervals"),
-            (
-                f"{train} model {where}",
-                "see whether a plant model learned from the log can be used",
-            ),
-        ]
+    if not simulated and verdict.answer not in (DEPLOY, REFUSE):
+        why = "estimate every candidate from the log, with intervals"
+        steps.append((f"{train} select {where}", why))
+    if not simulated and verdict.answer != DEPLOY:
+        why = "see whether a plant model learned from the log can be used"
+        steps.append((f"{train} model {where}", why))
     if simulated and verdict.answer != DEPLOY:
         why = "see which constraints break, with and without the filter"
         steps.append((f"{train} safety-report {where}", why))

@@ -72,6 +72,7 @@ def _sections(inputs: Inputs) -> list[Section]:
         ("why", "Why", _why(inputs)),
         ("limits", "What the verdict says and does not say", about.what_it_says(inputs)),
         ("next", "Next", about.next_commands(inputs)),
+        ("identified", "What was identified and retuned", about.identified(inputs)),
         (
             "benefit",
             "What the gain is made of" if inputs.simulated else "What the log came to",
@@ -98,7 +99,10 @@ def _why(inputs: Inputs) -> Html:
             if note
         ]
     else:
-        parts.append(paragraph(f"Reason: {inputs.verdict.reason}."))
+        if inputs.verdict.clauses:
+            parts.append(clause_table(inputs.verdict))
+        if inputs.verdict.reason:
+            parts.append(paragraph(f"Reason: {inputs.verdict.reason}."))
         worse = line_warnings(inputs.evaluation.imitation)
         parts += [paragraph(tag("strong", f"{line}.", class_="fails")) for line in worse]
         parts.append(results.score_line(inputs))

@@ -78,7 +78,7 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     clauses = (
         _trust_clause(tables, forecast),
         _gain_clause(tables, forecast),
-        *_cost_clauses(tables, forecast.prediction),
+        *_cost_clauses(tables, forecast),
         _support_clause(forecast),
         *_agreement_clauses(tables, forecast),
         *_excitation_clauses(forecast.excitation),
@@ -155,10 +155,15 @@ def _gain_clause(tables: ResultTables, forecast: LogPrediction) -> Clause:
     )
 
 
-def _cost_clauses(tables: ResultTables, one: Prediction) -> list[Clause]:
-    clauses = []
-    for channel, value, high in zip(tables.spec.cost, one.cost, one.cost_high, strict=True):
+def _cost_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Clause]:
+    one, clauses = forecast.prediction, []
+    costs = zip(tables.spec.cost, one.cost, one.cost_high, one.cost_incumbent, strict=True)
+    for channel, value, high, today in costs:
         holds, kind = bool(high <= channel.limit), limit_kind(channel.per)
+        too = (
+            f"; the mean of {forecast.incumbent}, {quantity(today, channel.unit)}, is beyond it "
+            f"too: --limits.cost {channel.name} NUMBER declares what the plant tolerates"
+        )
         limit = kind.limit_words(channel.limit, channel.unit)
         clauses.append(
             Clause(
@@ -174,7 +179,7 @@ def _cost_clauses(tables: ResultTables, one: Prediction) -> list[Clause]:
                 holds=holds,
                 sentence=f"the upper bound of its predicted cost {channel.name}, "
                 f"{quantity(high, channel.unit)}, {'is' if holds else 'is not'} within the limit "
-                f"of {limit}",
+                f"of {limit}{too if not holds and today > channel.limit else ''}",
             )
         )
     return clauses

@@ -26,7 +26,7 @@ def what_it_says(inputs: Inputs) -> Html:
     """What follows from the verdict, and what does not."""
     tables = inputs.evaluation.tables
     says: list[Content] = [
-        f"It concerns {tables.candidate}, that one trained policy, behind its guard, and no "
+        f"It concerns {tables.candidate}, that one policy, behind its guard, and no "
         "other: not another seed, not the algorithm, not the policy without its guard.",
     ]
     if inputs.simulated:
@@ -40,6 +40,11 @@ def what_it_says(inputs: Inputs) -> Html:
             "What was counted zero times can still happen: the tables give the largest chance of "
             "a violation that the counts leave open.",
         ]
+    elif inputs.verdict.clauses:
+        says.append(
+            "Without a simulator no policy was run. What is said of its return and its costs is "
+            "what a model learned from the log predicts, and holds as far as that model does."
+        )
     else:
         says.append(
             "Without a simulator no policy was run, so nothing is known of its return or of its "
@@ -48,7 +53,8 @@ def what_it_says(inputs: Inputs) -> Html:
     demands = "; ".join(_demands(inputs)) or "none are recorded"
     says += [
         f"The guard keeps these limits of every action, whatever the policy asks for: {demands}. "
-        "It does not keep temperatures, pressures or any other state within limits.",
+        "It guarantees nothing about temperatures, pressures or any other state: a limit that "
+        "names a measurement is only as good as the model that predicts it.",
         "This is supervisory control. It is no protection layer and no part of a safety "
         "instrumented system, which must stay independent of it.",
     ]
@@ -67,7 +73,7 @@ def training_facts(inputs: Inputs) -> Html:
 
 
 def data_facts(inputs: Inputs) -> Html:
-    """The log: size, origin, excitation, and what controllers were identified on it."""
+    """The log: size, origin, excitation, and what was tried on the plant."""
     source, spec = inputs.evaluation.source, inputs.evaluation.tables.spec
     # A channel without a unit comes from a format that states neither units nor a period.
     assumed = " (assumed: the file does not say)" if spec.obs[0].unit == "?" else ""
@@ -90,11 +96,16 @@ def data_facts(inputs: Inputs) -> Html:
     if tried:
         parts.append(paragraph("What the simulated plant went through while learners tried:"))
         parts.append(bullets(tried))
-    identified = [str(sentence) for sentence in inputs.record.get("controllers", [])]
-    if identified:
-        parts.append(paragraph("What classical controllers were fitted to; look at the signs:"))
-        parts.append(bullets(identified))
     return joined(parts)
+
+
+def identified(inputs: Inputs) -> Html:
+    """What classical controllers were fitted to, and what retuning would change in them."""
+    sentences = [str(sentence) for sentence in inputs.record.get("controllers", [])]
+    if not sentences:
+        return Html("")
+    advice = "Compare gains, signs and integral times with those in your control system."
+    return joined([bullets(sentences), paragraph(advice)])
 
 
 def _excitation(inputs: Inputs) -> Html:

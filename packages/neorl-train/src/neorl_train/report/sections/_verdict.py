@@ -35,20 +35,26 @@ def headline(inputs: Inputs) -> Html:
     )
 
 
-def clause_table(verdict: Verdict, level: float) -> Html:
-    """Every condition with its numbers; a picture shows interval and limit on one scale."""
+def clause_table(verdict: Verdict, level: float | None = None) -> Html:
+    """Every condition with its numbers; a picture shows interval and limit on one scale.
+
+    Args:
+        verdict: With its clauses.
+        level: Confidence of the intervals; ``None`` for predictions, whose intervals have none.
+    """
     columns = [
         Column("Clause", align="left"),
         Column("Holds", align="left"),
         Column("Estimate"),
-        Column(f"{confidence(level)} interval"),
+        Column("Interval" if level is None else f"{confidence(level)} interval"),
         Column("Must hold", align="left"),
         Column("Limit"),
         Column("Unit", align="left"),
         Column("Interval and limit", align="left"),
     ]
     return table(
-        "To deploy, every clause must hold: the end of the interval that counts against the limit.",
+        f"{'For a trial' if level is None else 'To deploy'}, every clause must hold: the end of "
+        "the interval that counts against the limit.",
         columns,
         [_row(clause) for clause in verdict.clauses],
     )
