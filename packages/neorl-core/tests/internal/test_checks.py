@@ -69,7 +69,7 @@ REFUSED = [
     *(
         (
             require_each,
-            {"count": 2, "things": "loops"},
+            {"count": 2, "counted": "loops"},
             np.zeros(shape),
             "x must have one number for each of the 2 loops, "
             f"got shape {shape}; give it the shape (2,)",
@@ -143,7 +143,7 @@ GOOD = [
 PASSED = [
     (require_scalar, {}, 3),
     (require_scalar, {}, np.zeros(())),
-    (require_each, {"count": 2, "things": "loops"}, (0, 1)),
+    (require_each, {"count": 2, "counted": "loops"}, (0, 1)),
     *((require_broadcast, FOUR, np.zeros(shape)) for shape in ((), (3,), (4, 1), (4, 3))),
     (require_rank, {"rank": 2, "axes": "time, act"}, np.zeros((0, 3))),
     (require_length, {"least": 2}, np.zeros(2)),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from neorl_core import Channel, InputError, Spec
 from neorl_core.control import PID
 from neorl_envs import write_dataset
 from neorl_train._command.main import main
+from neorl_train._pipeline.plant_model import known_log
 from neorl_train.configuration import ClassicalConfig
 from neorl_train.configuration._classical import check_classical, task_of
 
@@ -60,6 +62,12 @@ def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log, capsys
         r"from \d+ rows",
         controller,
     )
+    # What select and a search take for a candidate is the same controller, fitted again.
+    log = known_log(run)
+    assert (list(log.controllers), log.today) == (["pid_imitation"], "")
+    again: Any = log.controllers["pid_imitation"]
+    for gain in ("kp", "ki", "kd"):
+        np.testing.assert_array_equal(getattr(again, gain), getattr(fallback.policy, gain))
     assert controller in capsys.readouterr().err
     assert main(["inspect", str(run)]) == 0
     assert f"controllers {controller}\n" in capsys.readouterr().out

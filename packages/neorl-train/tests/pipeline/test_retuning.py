@@ -13,6 +13,7 @@ from neorl_core import Channel, InputError, Spec
 from neorl_core.control import PID
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import Run, configure, resume, start
+from neorl_train._pipeline.plant_model import known_log
 from neorl_train._pipeline.retuning import residual_words
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._retuning import check_candidate, check_retuning
@@ -154,6 +155,11 @@ def test_a_log_alone_is_worth_a_trial_or_says_what_is_missing(runs):
     if not failed:
         assert "Run it in shadow first" in decided.sentence
     assert decided.answer in runs[1].report.read_text()
+
+
+@pytest.mark.nightly
+def test_select_takes_what_was_retuned_for_what_runs_today(runs):
+    assert [known_log(run.path).today for run in runs] == ["PI", "pid_imitation"]
 
 
 @pytest.mark.nightly

@@ -104,7 +104,7 @@ def require_scalar(name: str, value: ArrayLike) -> None:
 
 
 def require_each(name: str, value: Any, count: int, counted: str) -> None:
-    """Refuses what is not of shape ``(count,)``: one number for each of some ``things``."""
+    """Refuses what is not of shape ``(count,)``: one number for each of what is ``counted``."""
     if np.shape(value) != (count,):
         raise ValueError(
             f"{name} must have one number for each of the {count} {counted}, "

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import Policy, Spec, Step
+from neorl_envs.blocks import Term
 
 
 class Wrapper(eqx.Module):
@@ -61,6 +62,11 @@ class Wrapper(eqx.Module):
             line for line in self.env.graph if not (name := line.rpartition("=")[0].strip())
             or name in known
         )  # fmt: skip
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """What a return is made of."""
+        return self.env.terms
 
     @property
     def channel_descriptions(self) -> str:

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import Environment, Step
 from neorl_core.infrastructure import unknown_name
+from neorl_envs.blocks import Term
 from neorl_envs.wrappers._base import Wrapper
 
 
@@ -21,6 +22,11 @@ class Penalised(Wrapper):
     """
 
     weights: tuple[float, ...] = eqx.field(static=True, default=())
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """None: the plant's terms leave out the price of its costs."""
+        return ()
 
     def step(
         self, params: Any, state: Any, action: Float[Array, " act"], key: PRNGKeyArray

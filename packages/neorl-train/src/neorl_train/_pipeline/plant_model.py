@@ -10,6 +10,8 @@ from neorl_agents.retuning import PlantFacts
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset, make, read_dataset
 from neorl_envs.plants import PLANTS
+from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train.configuration._sections import Config
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._source import source_named
 from neorl_train.runs._directory import RunDirectory
@@ -22,14 +24,16 @@ class KnownLog(NamedTuple):
     Attributes:
         dataset: The log.
         facts: What a built-in plant declares, or the ``plant.toml`` of a converted log.
-        controllers: Tunings of a built-in plant by name; none of another.
+        controllers: Tunings of a built-in plant, and controllers that the run identified, by name.
         notes: Which of its ``plant.toml`` is used and what is not, in sentences.
+        today: Which of the controllers runs today; empty where that is not known.
     """
 
     dataset: Dataset
     facts: PlantFacts
     controllers: dict[str, Policy]
     notes: tuple[str, ...] = ()
+    today: str = ""
 
 
 def known_log(path: Path) -> KnownLog:
@@ -39,13 +43,17 @@ def known_log(path: Path) -> KnownLog:
         path: Dataset file, or directory of a run.
 
     Returns:
-        The log, and what a built-in plant declares where it filled the log.
+        The log, what a built-in plant declares where it filled the log, and the controllers that
+        the run identified, which are fitted again to the same episodes.
 
     Raises:
         InputError: If there is neither, or the file cannot be read.
     """
+    config = None
     if path.is_dir() and (path / RECORD).is_file():
-        path = _log_of(RunDirectory(path.absolute()))
+        run = RunDirectory(path.absolute())
+        config = _config_of(run)
+        path = source_named(config.data.source).log_file(run.dataset)
     elif not path.exists():
         hint = ""
         if str(path) in PLANTS:
@@ -55,12 +63,20 @@ def known_log(path: Path) -> KnownLog:
     name = dataset.attributes.get("provenance", {}).get("environment", "")
     if name not in PLANTS:
         facts, notes = declared_facts(dataset)
-        return KnownLog(dataset, facts, {}, notes)
+        identified = {} if config is None else fitted_controllers(config, dataset, None)[0]
+        today = "" if config is None else config.retuning.controller
+        return KnownLog(dataset, facts, identified, notes, today if today in identified else "")
     plant = make(name)
     facts = PlantFacts(
         tuple(plant.action_rates()), tuple(plant.exogenous), plant.interlock, plant.objective
     )
-    return KnownLog(dataset, facts, dict(plant.tunings()))
+    controllers: dict[str, Policy] = dict(plant.tunings())
+    today = next(iter(controllers))
+    if config is not None:
+        controllers |= fitted_controllers(config, dataset, plant)[0]
+        if config.evaluation.incumbent in controllers:
+            today = config.evaluation.incumbent
+    return KnownLog(dataset, facts, controllers, (), today)
 
 
 def declared_facts(
@@ -118,10 +134,9 @@ def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, P
     return policies
 
 
-def _log_of(run: RunDirectory) -> Path:
+def _config_of(run: RunDirectory) -> Config:
     from neorl_agents import ALGORITHMS
     from neorl_train.configuration._sections import config_type
     from neorl_train.configuration._toml import load_toml
 
-    config = load_toml(run.config, config_type(ALGORITHMS)())
-    return source_named(config.data.source).log_file(run.dataset)
+    return load_toml(run.config, config_type(ALGORITHMS)())

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -349,7 +350,8 @@ def _traces(
     traces = []
     for name, guarded in shown:
         policy = by_name[name, guarded].policies[0]
-        (rows,) = rollouts_in_chunks(environment, policy, key, chunk, at_once=STARTS_AT_ONCE)
+        chunks = rollouts_in_chunks(environment, policy, key, chunk, at_once=STARTS_AT_ONCE)
+        rows = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
         traces += [
             trace_of(rows, row, label=label, policy=name, guarded=guarded, start=start)
             for row, (label, start) in enumerate(starts.items())

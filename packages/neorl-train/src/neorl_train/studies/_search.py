@@ -46,7 +46,7 @@ class PredictedGain:
         """
         config, log = configure(run.config), known_log(run.path)
         policies = policies_beside(run.path, (), log.dataset.spec)
-        incumbent = config.evaluation.incumbent or next(iter(log.controllers), "")
+        incumbent = config.evaluation.incumbent or log.today
         pool = {**log.controllers, **policies}
         if not incumbent:
             incumbent = next((name for name in policies if group_of(name) == "bc"), "")

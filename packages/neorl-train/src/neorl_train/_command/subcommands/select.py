@@ -19,7 +19,9 @@ USAGE = """neorl-train select RUN_OR_LOG [--OPTION VALUE ...]
 
 Estimates every candidate from the log alone and chooses by a fixed rule: replayed episodes of a
 plant model, fitted Q evaluation and importance sampling, with intervals, on one page and as JSON.
-Candidates are the policies of the run, the controllers of a built-in plant, and --policies.
+Candidates are the policies of the run, the controllers of a built-in plant, those that the run
+identified from the log, and --policies. What runs today is the plant's ordinary controller, or the
+identified one that the run retuned.
 
 examples:
   neorl-train select runs/0001
@@ -45,7 +47,11 @@ def command(arguments: list[str]) -> None:
 
     path = named_run(name)
     log = known_log(path)
-    candidates = {**log.controllers, **policies_beside(path, options.policies, log.dataset.spec)}
+    policies = policies_beside(path, options.policies, log.dataset.spec)
+    if log.today:
+        candidates = {log.today: log.controllers[log.today], **log.controllers, **policies}
+    else:
+        candidates = {**policies, **log.controllers}
     with only_stage(f"learning the plant from the log and estimating {len(candidates)} candidates"):
         selection = select_candidates(log.dataset, path.name, candidates, options, log.facts)
     page, beside = write_selection(selection, Path(options.output))
@@ -54,10 +60,10 @@ def command(arguments: list[str]) -> None:
         return
     for note in log.notes:
         print(f"note: {note}")
-    if not log.controllers and not options.incumbent:
+    if not log.today and not options.incumbent:
         print(
-            f"note: no controller of this log is known, so {selection.incumbent} stands for what "
-            "runs today; name another candidate with --incumbent"
+            f"note: the controller that filled this log is not known, so {selection.incumbent} "
+            "stands for what runs today; name another candidate with --incumbent"
         )
     for line in lines(selection):
         print(line)
