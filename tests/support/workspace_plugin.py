@@ -30,7 +30,7 @@ from network import refuse_connections
 COMPILED = "/jax/core/compile/backend_compile_duration"
 REFERENCE = 0.0035
 STRICT = {"neorl-core", "neorl-envs", "neorl-safety"}
-MOST_PROGRAMS = 500, 1_000
+MOST_PROGRAMS = 400, 700
 """Compiled programs that a process keeps beyond a file, and beyond a test.
 
 A thousand take about a gigabyte, of which a process may have three; and each takes several memory
