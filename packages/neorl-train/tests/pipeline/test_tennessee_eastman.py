@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("polars", reason="converting a historian's export needs neorl-envs[etl]")
+
 from neorl_agents.retuning import learned_plants
 from neorl_core import InputError
 from neorl_envs import write_dataset

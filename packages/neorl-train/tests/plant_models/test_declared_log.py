@@ -4,6 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+pytest.importorskip("polars", reason="expressions of plant.toml need neorl-envs[etl]")
+
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import RetuneSettings, learned_plants
 from neorl_core import Channel, CostChannel, Spec
