@@ -29,3 +29,19 @@ def test_a_product_over_two_axes_has_no_such_form():
             lambda left, right: (jax.lax.dot_general(left, right, (((1, 2), (1, 2)), ((), ()))),),
             INPUTS,
         )
+
+
+def test_a_product_in_a_form_for_each_platform_takes_the_plain_one():
+    """As the affine layers of several heads at once have it; the CPU's form holds a loop here."""
+
+    def looped(left, right):
+        return jax.lax.fori_loop(0, 1, lambda _, x: x @ right, left)
+
+    def product(left, right):
+        forms = {"cpu": looped, "default": lambda a, b: a @ b}
+        return (jax.lax.platform_dependent(left[0], right[0], **forms),)
+
+    actual = prepared(listed(product, INPUTS))(LEFT, RIGHT)[0]
+    np.testing.assert_allclose(actual, LEFT[0] @ RIGHT[0], rtol=1e-5, atol=1e-6)
+    with pytest.raises(NoSuchOperationError, match="a form for"):
+        listed(lambda x, y: (jax.lax.platform_dependent(x, y, cuda=jnp.add),), INPUTS)

@@ -96,6 +96,8 @@ class _Draft:
                 results = self.written_out(body, consts, inputs)
             elif name in SAME:
                 results = inputs
+            elif name == "platform_index":
+                results = [_other_platform(equation.params["platforms"])]
             elif name == "cond":
                 results = self._either(inputs, equation)
             else:
@@ -127,14 +129,16 @@ class _Draft:
         return self._add(name, tuple(inputs), shape, dtype, _settings(name, equation))
 
     def _either(self, inputs: list[Place], equation: Any) -> list[Place]:
-        """Both branches are computed, and one is taken: a list of operations cannot branch."""
+        """Both branches are computed, and one is taken: a list of operations cannot branch.
+
+        Where it is known now which one, the other is left out.
+        """
         which, operands = inputs[0], inputs[1:]
-        branches = [
-            self.written_out(branch.jaxpr, branch.consts, operands)
-            for branch in equation.params["branches"]
-        ]
+        branches = equation.params["branches"]
         if isinstance(which, np.ndarray):
-            return branches[int(which)]
+            taken = branches[int(which)]
+            return self.written_out(taken.jaxpr, taken.consts, operands)
+        branches = [self.written_out(branch.jaxpr, branch.consts, operands) for branch in branches]
         return [
             self._add("select_n", (which, *answers), tuple(out.aval.shape), out.aval.dtype.name)
             for answers, out in zip(zip(*branches, strict=True), equation.outvars, strict=True)
@@ -233,6 +237,18 @@ def _identity(place: Place) -> Any:
     if isinstance(place, np.ndarray):
         return place.dtype.name, place.shape, place.tobytes()
     return place
+
+
+def _other_platform(platforms: Sequence[tuple[str, ...] | None]) -> np.ndarray:
+    """The form of ``jax.lax.platform_dependent`` for platforms without one of their own.
+
+    All forms give the same numbers; the others are arranged for a compiler. Where every platform
+    has one of its own, it is that of a CPU.
+    """
+    for place, names in enumerate(platforms):
+        if names is None or (None not in platforms and "cpu" in names):
+            return np.asarray(place, np.int32)
+    raise NoSuchOperationError(f"a form for {platforms} alone")
 
 
 def _require_types(name: str, dtype: str, equation: Any) -> None:
