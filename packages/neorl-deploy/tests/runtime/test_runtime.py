@@ -112,6 +112,15 @@ def test_wrong_shapes_are_refused(runtime):
         runtime.step(np.ones(3), np.ones((1, 2)))
 
 
+def test_a_value_that_is_no_number_is_refused_by_its_channel(runtime):
+    named = dict(zip([channel.name for channel in runtime.manifest.obs], MIDDLE, strict=True))
+    last = runtime.manifest.obs[-1].name
+    with pytest.raises(ValueError, match=rf"obs must be numbers, got 'Bad' for {last}; give NaN"):
+        runtime.step({**named, last: "Bad"}, LastSent.UNKNOWN)
+    with pytest.raises(ValueError, match="one number for each of the 3 channels, got 'Bad'"):
+        runtime.step("Bad", LastSent.UNKNOWN)
+
+
 def test_a_step_by_name_is_the_step_in_order(runtime):
     obs = [channel.name for channel in runtime.manifest.obs]
     sent = {channel.name: channel.low for channel in runtime.manifest.action}

@@ -57,7 +57,8 @@ def vector(name: str, value: Any, channels: Sequence[ChannelEntry]) -> np.ndarra
         channels: Channels of the bundle.
 
     Raises:
-        ValueError: If there are more or fewer, or a dictionary has other names.
+        ValueError: If there are more or fewer, a dictionary has other names, or a value is no
+            number; the channel is named.
     """
     width = len(channels)
     if isinstance(value, dict):
@@ -71,8 +72,25 @@ def vector(name: str, value: Any, channels: Sequence[ChannelEntry]) -> np.ndarra
     if isinstance(value, np.ndarray) and value.dtype == np.float32:
         vector = value
     else:
-        with np.errstate(over="ignore"):
-            vector = np.asarray(value, np.float32)
+        try:
+            with np.errstate(over="ignore"):
+                vector = np.asarray(value, np.float32)
+        except (TypeError, ValueError) as error:
+            raise ValueError(_no_number(name, value, channels)) from error
     if vector.shape != (width,):
         raise ValueError(f"{name} has shape {vector.shape}; expected ({width},)")
     return vector
+
+
+def _no_number(name: str, value: Any, channels: Sequence[ChannelEntry]) -> str:
+    """Which value of an argument is no number."""
+    if isinstance(value, list | tuple) and len(value) == len(channels):
+        for channel, one in zip(channels, value, strict=True):
+            try:
+                float(one)
+            except (TypeError, ValueError):
+                return (
+                    f"{name} must be numbers, got {one!r} for {channel.name}; give NaN where a "
+                    "value is not known"
+                )
+    return f"{name} must be one number for each of the {len(channels)} channels, got {value!r:.80}"

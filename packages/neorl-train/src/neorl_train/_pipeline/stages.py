@@ -326,7 +326,8 @@ def _evaluate(
             **shared,
         )
     starts = settings.starts
-    session.reporter.stage(f"evaluating {len(policies)} policies in {starts} paired episodes")
+    count = f"{len(policies)} {'policy' if len(policies) == 1 else 'policies'}"
+    session.reporter.stage(f"evaluating {count} in {starts} paired episodes")
     return evaluate(
         run.environment,
         policies,
