@@ -74,8 +74,8 @@ def known_log(path: Path) -> KnownLog:
     today = next(iter(controllers))
     if config is not None:
         controllers |= fitted_controllers(config, dataset, plant)[0]
-        if config.evaluation.incumbent in controllers:
-            today = config.evaluation.incumbent
+        named = (config.evaluation.incumbent, config.retuning.controller)
+        today = next((name for name in named if name in controllers), today)
     return KnownLog(dataset, facts, controllers, (), today)
 
 
