@@ -8,6 +8,7 @@ import pytest
 from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
 from neorl_core import Channel, CostChannel, Spec
 from neorl_train.results import ResultTables
+from neorl_train.selection._agreement import contradicted
 from neorl_train.verdicts import LogPrediction, OtherEstimate, trial_verdict
 from neorl_train.verdicts._rule import closing
 
@@ -138,4 +139,18 @@ def test_a_number_that_is_none_is_never_worth_a_trial(field):
     nan = float("nan")
     assert trial_verdict(TABLES, changed(**{field: nan})).answer != "worth a trial"
     diverged = (*GOOD.others, OtherEstimate("fitted Q evaluation", nan, nan))
-    assert trial_verdict(TABLES, changed(others=diverged)).answer == "cannot tell"
+    decided = trial_verdict(TABLES, changed(others=diverged))
+    assert decided.answer == "cannot tell"
+    assert "fitted Q evaluation diverged and gives no number" in decided.sentence
+
+
+def test_select_refuses_a_gain_that_another_estimator_contradicts_or_cannot_judge():
+    one, nan = GOOD.prediction, float("nan")
+    assert contradicted(one, GOOD.others) is one
+    loss, diverged = OtherEstimate("A", -3.0, -1.0), OtherEstimate("B", nan, nan)
+    assert contradicted(one, (*GOOD.others, loss, diverged)).refusals == (
+        "A predicts a loss of 3, at least 1, where the plant model predicts a gain of 2",
+        "B diverged and gives no number of its gain",
+    )
+    worse = dataclasses.replace(one, gain=-0.5)
+    assert contradicted(worse, (loss, diverged)) is worse

@@ -37,9 +37,14 @@ class Excitation(NamedTuple):
         return float(np.where(self.at_end > SATURATED, 0.0, self.free).min())
 
     @property
+    def required(self) -> float:
+        """The free part that every action must exceed."""
+        return LEAST
+
+    @property
     def suffices(self) -> bool:
         """Whether every action moved on its own account."""
-        return self.least > LEAST
+        return self.least > self.required
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -137,11 +137,11 @@ def _mode(radius: float, dt: float) -> str:
 
 
 def _identified_words(
-    identified: dict[str, Any], ways: dict[str, Callable[[Any], str]], untold: set[str]
+    identified: dict[str, Any], ways: dict[str, Callable[[Any], str]], implied: set[str]
 ) -> str:
     parts = []
     for key, value in identified.items():
-        if key == DOUBTS or (key in untold and key not in ways):
+        if key == DOUBTS or (key in implied and key not in ways):
             continue
         if key in ways:
             parts.append("" if value is None else ways[key](value))

@@ -77,7 +77,7 @@ class GossipConfig:
         links: Pairs of names of sites, each an undirected link.
         groups: Members of a group at each level of a hierarchy, lowest level first: ``(4, 3)`` is
             three groups of four sites, in the order of the sites. Every level averages once, and
-            after the last one all sites hold the exact mean.
+            after the last one all sites hold the exact mean, where none of them is absent.
         steps: Times that every site mixes with its neighbours in a round.
         exact: Whether a round mixes until all hold the exact mean, in as many steps as the graph
             needs, instead of ``steps``.

@@ -1,6 +1,7 @@
 """Whether other estimators contradict the gain that a plant model predicts."""
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -49,11 +50,18 @@ def other_estimates(
 
 
 def contradicted(one: Prediction, others: tuple[OtherEstimate, ...]) -> Prediction:
-    """The prediction, refused where an estimator predicts a loss beyond all of its own error."""
-    refusals = [
-        f"{other.name} predicts a loss of {number(-other.gain)}, at least {number(-other.high)}, "
-        f"where the plant model predicts a gain of {number(one.gain)}"
-        for other in others
-        if one.gain > 0 and other.high < 0
-    ]
+    """The prediction, refused where an estimator contradicts its gain.
+
+    That is where it predicts a loss beyond all of its own error, and where it diverged.
+    """
+    refusals = []
+    for other in others if one.gain > 0 else ():
+        if math.isnan(other.high):
+            refusals.append(f"{other.name} diverged and gives no number of its gain")
+        elif other.high < 0:
+            refusals.append(
+                f"{other.name} predicts a loss of {number(-other.gain)}, at least "
+                f"{number(-other.high)}, where the plant model predicts a gain of "
+                f"{number(one.gain)}"
+            )
     return dataclasses.replace(one, refusals=(*one.refusals, *refusals)) if refusals else one

@@ -4,7 +4,6 @@ import dataclasses
 import math
 
 from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
-from neorl_agents.retuning._excitation import LEAST
 from neorl_core.costs import limit_kind
 from neorl_train.results._tables import ResultTables
 from neorl_train.results._wording import number, quantity
@@ -213,13 +212,15 @@ def _agreement_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Cl
     worst = min(forecast.others, key=lambda one: -math.inf if math.isnan(one.high) else one.high)
     holds = bool(worst.high > 0)
     names = ", ".join(one.name for one in forecast.others)
-    loss = quantity(abs(worst.gain), tables.reward_unit)
-    sentence = (
-        f"no other estimator contradicts the gain ({names})"
-        if holds
-        else f"{worst.name} contradicts the gain: it predicts a loss of {loss}, beyond its own "
-        "error"
-    )
+    if holds:
+        sentence = f"no other estimator contradicts the gain ({names})"
+    elif math.isnan(worst.high):
+        sentence = f"{worst.name} diverged and gives no number, so it does not support the gain"
+    else:
+        loss = quantity(abs(worst.gain), tables.reward_unit)
+        sentence = (
+            f"{worst.name} contradicts the gain: it predicts a loss of {loss}, beyond its own error"
+        )
     return [
         Clause(
             name="agreement",
@@ -251,7 +252,7 @@ def _excitation_clauses(moved: Excitation | None) -> list[Clause]:
             high=moved.least,
             bound=moved.least,
             relation=">",
-            limit=LEAST,
+            limit=moved.required,
             unit="1",
             holds=moved.suffices,
             sentence="; ".join(moved.doubts)
