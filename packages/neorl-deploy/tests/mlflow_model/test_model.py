@@ -1,7 +1,9 @@
 """A bundle as a model of MLflow; MLflow itself loads it in an environment of its own."""
 
+import errno
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -75,6 +77,20 @@ def test_the_folder_holds_the_bundle_and_words_alone(folder, exported, bundle, t
         write_mlflow_model(bundle, tmp_path / "other")
     with pytest.raises(BundleError, match=r"weights\.npz"):
         _load_pyfunc(str(bundle))
+
+
+@pytest.mark.parametrize("failing", ["shutil.copytree", "_description"])
+def test_a_full_disk_leaves_no_part_of_the_folder(exported, tmp_path, monkeypatch, failing):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    several = shutil.Error([("policy.npz", "model/policy.npz", str(full))])
+
+    def stopped(*_, **__):
+        raise several if failing == "shutil.copytree" else full
+
+    monkeypatch.setattr(f"neorl_deploy.mlflow_model._model.{failing}", stopped)
+    with pytest.raises(DeployError, match=r"cannot write .*model: .*No space left on device$"):
+        write_mlflow_model(exported, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.nightly

@@ -1,5 +1,6 @@
 """Animations and comparisons of runs."""
 
+import errno
 import itertools
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from matplotlib.animation import PillowWriter
 from PIL import Image
 
 from neorl_envs import Dataset
@@ -38,6 +40,22 @@ def test_an_animation_grows_in_fixed_axes(env: Any, log: Dataset, tmp_path: Path
     with pytest.raises(ValueError, match="frames and fps must be at least 1, got 0 and 5"):
         animate(env.spec, log.episode(0), tmp_path / "a.gif", bands={}, frames=0)
     assert not (tmp_path / "a.gif").exists()
+
+
+def test_an_animation_replaces_a_file_only_when_it_is_complete(
+    env: Any, log: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(writer: PillowWriter) -> None:
+        Path(writer.outfile).write_bytes(b"GIF89a")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(PillowWriter, "finish", full_disk)
+    path = tmp_path / "run.gif"
+    path.write_bytes(b"the last one")
+    with pytest.raises(OSError, match="No space left on device"):
+        animate(env.spec, log.episode(0), path, bands=env.bands(), frames=1)
+    assert path.read_bytes() == b"the last one"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_runs_beside_each_other(env: Any, log: Dataset) -> None:

@@ -1,6 +1,7 @@
 """The Python face: a run as an object, its results readable, its mistakes answered in one line."""
 
 import dataclasses
+import errno
 import re
 from pathlib import Path
 
@@ -104,11 +105,28 @@ def test_pictures_are_drawn_and_written(finished, noisy, tmp_path):
     figure = finished.plot(tmp_path / "curves.svg")
     assert figure.axes
     assert (tmp_path / "curves.svg").stat().st_size > 1000
+    finished.plot(tmp_path / "curves")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match="there was no simulator"):
         finished.plot(what="episode")
     assert len(plot_episode(noisy.evaluation).axes) > 2
     with pytest.raises(InputError, match="'longest' was kept; there are: typical"):
         plot_episode(noisy.evaluation, "longest")
+
+
+def test_a_picture_that_cannot_be_written_leaves_the_last_one(finished, tmp_path, monkeypatch):
+    figures = pytest.importorskip("matplotlib.figure")
+
+    def full_disk(figure, path, **_):
+        path.write_bytes(b"a part")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(figures.Figure, "savefig", full_disk)
+    (tmp_path / "curves.svg").write_bytes(b"the last one")
+    with pytest.raises(OSError, match="No space left on device"):
+        finished.plot(tmp_path / "curves.svg")
+    assert (tmp_path / "curves.svg").read_bytes() == b"the last one"
+    assert [path.name for path in tmp_path.iterdir()] == ["curves.svg"]
 
 
 def test_a_finished_run_is_resumed_by_object_or_path(finished, monkeypatch):

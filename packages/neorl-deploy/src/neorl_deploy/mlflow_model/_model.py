@@ -46,15 +46,21 @@ def write_mlflow_model(bundle: str | os.PathLike[str], out: str | os.PathLike[st
     sealed, folder = read_bundle(bundle), Path(out)
     try:
         folder.mkdir(parents=True)
+    except FileExistsError:
+        raise DeployError(f"{folder} exists already; name another place") from None
+    except OSError as error:
+        raise DeployError(f"cannot write {folder}: {error.strerror}") from error
+    try:
         shutil.copytree(sealed.path, folder / DATA)
         version = metadata.version("neorl-deploy")
         extra = "" if "numpy" in sealed.manifest.forms else "[jax]"
         (folder / "requirements.txt").write_text(f"neorl-deploy{extra}=={version}\n")
         (folder / "MLmodel").write_text(json.dumps(_description(sealed), indent=2) + "\n")
-    except FileExistsError:
-        raise DeployError(f"{folder} exists already; name another place") from None
     except OSError as error:
-        raise DeployError(f"cannot write {folder}: {error.strerror}") from error
+        shutil.rmtree(folder, ignore_errors=True)
+        # Of several files that could not be copied, the first one's reason stands for all.
+        reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror
+        raise DeployError(f"cannot write {folder}: {reason}") from error
     return folder
 
 

@@ -1,6 +1,7 @@
 """An episode as it unfolds, as a GIF."""
 
 import functools
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from matplotlib.animation import PillowWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from neorl_core import Spec, Trajectory
+from neorl_core.infrastructure import write_bytes
 from neorl_envs.render._trends import trends
 
 
@@ -32,7 +34,7 @@ def animate(
     Args:
         spec: Channels and period.
         trajectory: One episode, with at least one step.
-        path: The file.
+        path: The file; it is written completely or not at all.
         bands: Lower and upper limit of observed channels by name.
         tracked: See :func:`trends`.
         channels: See :func:`trends`.
@@ -46,6 +48,7 @@ def animate(
 
     Raises:
         ValueError: If the episode has no step, ``frames`` or ``fps`` is below one.
+        OSError: If it cannot be written; what was there is then as it was.
     """
     n = len(trajectory.reward)
     if n < 1:
@@ -60,15 +63,19 @@ def animate(
     FigureCanvasAgg(figure)
     ranges = [(axes.get_xlim(), axes.get_ylim()) for axes in figure.axes]
     writer = PillowWriter(fps=fps)
-    with writer.saving(figure, str(path), dpi):
-        for frame in range(1, frames + 1):
-            part: Trajectory = jax.tree.map(
-                lambda column, end=-(-n * frame // frames): column[:end], trajectory
-            )
-            writer.fig = drawn(part, steps=n)
-            FigureCanvasAgg(writer.fig)
-            for axes, (xlim, ylim) in zip(writer.fig.axes, ranges, strict=True):
-                axes.set_xlim(*xlim)
-                axes.set_ylim(*ylim)
-            writer.grab_frame()
+    # The writer tells its format by the ending, which a temporary file beside the path has not.
+    with tempfile.TemporaryDirectory() as folder:
+        drawing = Path(folder) / "animation.gif"
+        with writer.saving(figure, str(drawing), dpi):
+            for frame in range(1, frames + 1):
+                part: Trajectory = jax.tree.map(
+                    lambda column, end=-(-n * frame // frames): column[:end], trajectory
+                )
+                writer.fig = drawn(part, steps=n)
+                FigureCanvasAgg(writer.fig)
+                for axes, (xlim, ylim) in zip(writer.fig.axes, ranges, strict=True):
+                    axes.set_xlim(*xlim)
+                    axes.set_ylim(*ylim)
+                writer.grab_frame()
+        write_bytes(path, drawing.read_bytes())
     return path

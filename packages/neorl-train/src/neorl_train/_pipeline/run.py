@@ -8,6 +8,7 @@ import jax
 
 from neorl_agents import load_policy
 from neorl_core import Policy
+from neorl_core.infrastructure import replacing
 from neorl_train._pipeline.job import resume_job, run_job
 from neorl_train._process.progress import Reporter
 from neorl_train._process.switches import cores, prepare_process
@@ -97,7 +98,8 @@ class Run:
         """A picture of the run; all of them are in its report.
 
         Args:
-            file: File to write it to as well; the ending decides the format.
+            file: File to write it to as well, completely or not at all; the ending decides the
+                format, ``.png`` where there is none.
             what: ``"episode"`` is a typical episode of the guarded candidate, the reference
                 behind it; ``"learning"`` are the curves of every seed. By default the episode
                 where there was a simulator, else the curves.
@@ -112,7 +114,9 @@ class Run:
         what = what or ("episode" if evaluation.tables.environment else "learning")
         figure = plot_learning(self.path) if what == "learning" else plot_episode(evaluation)
         if file is not None:
-            figure.savefig(file)
+            path = Path(file) if Path(file).suffix else Path(f"{file}.png")
+            with replacing(path) as temporary:
+                figure.savefig(temporary, format=path.suffix.removeprefix("."))
         return figure
 
     def __repr__(self) -> str:
