@@ -181,6 +181,7 @@ def test_the_version_is_said(capsys):
         (["resume"], "resume was given no run, and there is none in"),
         (["inspect", "a", "b"], "inspect takes one run directory, got 2 arguments"),
         (["list", "-x"], "unknown option '-x' of list; see `neorl-train list --help`"),
+        (["list", "runs", "more"], "list takes one folder of runs, got 2 arguments; for example"),
         (["list", "nowhere"], "nowhere: no such folder; name the folder that holds the numbered"),
         (["track", "--helpp"], "unknown option '--helpp' of track"),
         (["track", "a", "--quiet"], "unknown option '--quiet' of track"),
@@ -275,33 +276,6 @@ def test_a_learner_that_cannot_be_imported_is_named_and_harms_no_list(
         assert re.search(why, capsys.readouterr().err), words
     assert main(["list"]) == 0
     assert re.search(rf"\n  my_bc +the algorithm {why}.*\n", capsys.readouterr().out)
-
-
-LIGHT = ("evaluate", "compare", "sweep", "benchmark", "baselines", "resume", "report", "track")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--help"],
-        ["rnu"],
-        ["sweep", "--help"],
-        # One process a command costs a third of a second: two by day.
-        *[
-            pytest.param([name, "--help"], marks=pytest.mark.nightly)
-            for name in LIGHT
-            if name != "sweep"
-        ],
-    ],
-)
-def test_the_command_answers_without_importing_jax(words):
-    code = (
-        "import sys; from neorl_train._command.main import main; "
-        f"code = 0\ntry:\n    code = main({words!r})\nexcept SystemExit as stop:\n"
-        "    code = stop.code or 0\nsys.exit(code + 100 * ('jax' in sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert done.returncode == (2 if words == ["rnu"] else 0)
 
 
 def test_one_seed_is_told_from_several():

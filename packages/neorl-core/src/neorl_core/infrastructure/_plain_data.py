@@ -5,12 +5,11 @@ import dataclasses
 import functools
 import math
 import os
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
-
-import numpy as np
 
 from neorl_core._vocabulary.errors import InputError
 from neorl_core.infrastructure._names import unknown_name
@@ -119,7 +118,9 @@ class Binder:
                 if not (changed_only and _is_default(f, getattr(value, f.name)))
             ]
             return {key: self.plain(entry, changed_only=changed_only) for key, entry in entries}
-        if isinstance(value, np.ndarray):
+        # Importing NumPy takes half the time of a short command, and without it there is no array.
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(value, numpy.ndarray):
             return self.plain(value.tolist())
         if isinstance(value, Mapping):
             return {str(k): self.plain(v, changed_only=changed_only) for k, v in value.items()}

@@ -1,5 +1,6 @@
 """Help that is kept while the code is the same, and completion by what it names."""
 
+import dataclasses
 import shutil
 import subprocess
 import sys
@@ -10,9 +11,9 @@ from typing import Any
 import pytest
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import _kept_help
+from neorl_core.infrastructure.command_line import _kept_text
 from neorl_core.infrastructure.command_line._completion import completion_script, options_in
-from neorl_core.infrastructure.command_line._kept_help import print_kept_help, rendered_help
+from neorl_core.infrastructure.command_line._kept_text import kept_text, rendered_help
 from neorl_core.infrastructure.command_line._program import Program
 
 PREPARED: list[str] = []
@@ -52,37 +53,47 @@ def test_help_does_without_the_switches_of_the_process(
     assert PREPARED == []
 
 
+def test_a_subcommand_that_computes_nothing_takes_no_switches(
+    program: Program, capsys: pytest.CaptureFixture[str]
+) -> None:
+    light = dataclasses.replace(program, unprepared=("run",))
+    assert light.run(["run"]) == 0
+    assert PREPARED == []
+    assert program.run(["run"]) == 0
+    assert PREPARED == ["prepared"]
+
+
 def test_a_text_is_kept_until_the_code_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     state, rendered = ["one"], []
-    monkeypatch.setattr(_kept_help, "_state", lambda: state[0])
-    monkeypatch.setattr(_kept_help, "_has_guests", lambda: False)
+    monkeypatch.setattr(_kept_text, "_state", lambda: state[0])
+    monkeypatch.setattr(_kept_text, "_has_guests", lambda: False)
 
     def render() -> None:
         rendered.append(state[0])
         print(f"help of {state[0]}")
 
     for _ in range(2):
-        print_kept_help("neorl-x", ["run", "--help"], render)
+        print(kept_text("neorl-x", ["run", "--help"], render), end="")
     state[0] = "two"
-    print_kept_help("neorl-x", ["run", "--help"], render)
+    print(kept_text("neorl-x", ["run", "--help"], render), end="")
     assert capsys.readouterr().out == "help of one\nhelp of one\nhelp of two\n"
     assert rendered == ["one", "two"]
     assert len(list((tmp_path / "neorl/help").iterdir())) == 1
-    monkeypatch.setattr(_kept_help, "_has_guests", lambda: True)
+    monkeypatch.setattr(_kept_text, "_has_guests", lambda: True)
     for _ in range(2):
-        print_kept_help("neorl-x", ["other", "--help"], render)
+        kept_text("neorl-x", ["other", "--help"], render)
     assert len(rendered) == 4
 
 
 def test_the_state_is_that_of_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _kept_help._state() == _kept_help._state()
+    assert _kept_text._state() == _kept_text._state()
     monkeypatch.syspath_prepend(str(tmp_path))
-    before = _kept_help._state()
+    before = _kept_text._state()
     (tmp_path / "guest.py").touch()
-    assert _kept_help._state() != before
+    assert _kept_text._state() != before
 
 
 def test_a_text_that_ends_otherwise_is_not_kept() -> None:

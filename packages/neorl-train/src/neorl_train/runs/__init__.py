@@ -1,21 +1,26 @@
 """Files of a run."""
 
-from neorl_train.runs._checkpoint_manifest import tree_digest as tree_digest
-from neorl_train.runs._checkpoints import Checkpoints as Checkpoints
-from neorl_train.runs._checkpoints import Restored as Restored
-from neorl_train.runs._checkpoints import complete_steps as complete_steps
-from neorl_train.runs._directory import RunDirectory as RunDirectory
-from neorl_train.runs._directory import create_run as create_run
-from neorl_train.runs._directory import numbered as numbered
-from neorl_train.runs._lock import file_lock as file_lock
-from neorl_train.runs._lock import holder as holder
-from neorl_train.runs._lock import locked as locked
-from neorl_train.runs._records import RecordReader as RecordReader
-from neorl_train.runs._records import Records as Records
-from neorl_train.runs._records import read_records as read_records
-from neorl_train.runs._tracker import MlflowTracker as MlflowTracker
-from neorl_train.runs._tracker import NoTracker as NoTracker
-from neorl_train.runs._tracker import Tracker as Tracker
+from typing import TYPE_CHECKING
+
+from neorl_core.infrastructure import lazy_names
+
+if TYPE_CHECKING:
+    from neorl_train.runs._checkpoint_manifest import tree_digest as tree_digest
+    from neorl_train.runs._checkpoints import Checkpoints as Checkpoints
+    from neorl_train.runs._checkpoints import Restored as Restored
+    from neorl_train.runs._checkpoints import complete_steps as complete_steps
+    from neorl_train.runs._directory import RunDirectory as RunDirectory
+    from neorl_train.runs._directory import create_run as create_run
+    from neorl_train.runs._directory import numbered as numbered
+    from neorl_train.runs._lock import file_lock as file_lock
+    from neorl_train.runs._lock import holder as holder
+    from neorl_train.runs._lock import locked as locked
+    from neorl_train.runs._records import RecordReader as RecordReader
+    from neorl_train.runs._records import Records as Records
+    from neorl_train.runs._records import read_records as read_records
+    from neorl_train.runs._tracker import MlflowTracker as MlflowTracker
+    from neorl_train.runs._tracker import NoTracker as NoTracker
+    from neorl_train.runs._tracker import Tracker as Tracker
 
 __all__ = [
     "Checkpoints",
@@ -35,3 +40,16 @@ __all__ = [
     "read_records",
     "tree_digest",
 ]
+
+# A command that lists runs needs no checkpoints, and so neither Orbax nor JAX.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "neorl_train.runs._checkpoint_manifest": ["tree_digest"],
+        "neorl_train.runs._checkpoints": ["Checkpoints", "Restored", "complete_steps"],
+        "neorl_train.runs._directory": ["RunDirectory", "create_run", "numbered"],
+        "neorl_train.runs._lock": ["file_lock", "holder", "locked"],
+        "neorl_train.runs._records": ["RecordReader", "Records", "read_records"],
+        "neorl_train.runs._tracker": ["MlflowTracker", "NoTracker", "Tracker"],
+    },
+)

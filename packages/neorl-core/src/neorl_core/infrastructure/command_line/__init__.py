@@ -3,6 +3,7 @@
 from neorl_core.infrastructure.command_line._errors import StoppedError as StoppedError
 from neorl_core.infrastructure.command_line._errors import is_out_of_memory as is_out_of_memory
 from neorl_core.infrastructure.command_line._errors import one_line as one_line
+from neorl_core.infrastructure.command_line._kept_text import kept_text as kept_text
 from neorl_core.infrastructure.command_line._options import parse_options as parse_options
 from neorl_core.infrastructure.command_line._process import cache_directory as cache_directory
 from neorl_core.infrastructure.command_line._process import command_prefix as command_prefix
@@ -19,6 +20,7 @@ __all__ = [
     "cache_directory",
     "command_prefix",
     "is_out_of_memory",
+    "kept_text",
     "one_line",
     "parse_options",
     "summary_of",

@@ -23,9 +23,9 @@ from neorl_core.infrastructure.command_line._completion import (
     shell_of,
 )
 from neorl_core.infrastructure.command_line._errors import StoppedError, is_out_of_memory, one_line
-from neorl_core.infrastructure.command_line._kept_help import (
+from neorl_core.infrastructure.command_line._kept_text import (
     is_help,
-    print_kept_help,
+    kept_text,
     rendered_help,
 )
 from neorl_core.infrastructure.command_line._sections import ALL, HELP
@@ -45,6 +45,7 @@ class Program:
         prepare: Called before the subcommand is imported; sets process switches.
         when_memory_ends: Advice where an array did not fit into memory.
         sectioned: Subcommands whose options are in sections, of which ``--help all`` shows all.
+        unprepared: Subcommands that compute nothing, which are called without ``prepare``.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Program:
     prepare: Callable[[], object]
     when_memory_ends: str
     sectioned: tuple[str, ...] = ()
+    unprepared: tuple[str, ...] = ()
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Runs the command line; whatever goes wrong is one line on standard error.
@@ -110,7 +112,7 @@ class Program:
             importlib.import_module(self.subcommands[name]).command(words)
 
         if kept:
-            print_kept_help(self.name, [name, *words], render)
+            print(kept_text(self.name, [name, *words], render), end="")
         else:
             render()
 
@@ -131,7 +133,8 @@ class Program:
     def _run_subcommand(self, name: str, words: list[str]) -> None:
         if name not in self.subcommands:
             raise unknown_name("command", name, self.subcommands)
-        self.prepare()
+        if name not in self.unprepared:
+            self.prepare()
         try:
             importlib.import_module(self.subcommands[name]).command(words)
         except Exception as error:

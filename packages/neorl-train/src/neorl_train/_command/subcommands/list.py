@@ -1,11 +1,13 @@
 """``neorl-train list [RUNS]``: environments, algorithms and runs."""
 
+import json
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import one_line, summary_of
+from neorl_core.infrastructure.command_line import kept_text, one_line, summary_of
 from neorl_train._command.results import print_json
 from neorl_train._command.run_argument import refuse_options
 from neorl_train._command.run_state import state_of, verdict_of
@@ -29,10 +31,15 @@ examples:
 def command(arguments: list[str]) -> None:
     """``neorl-train list [RUNS]``."""
     words = [word for word in arguments if word != "--json"]
-    if words[:1] in (["-h"], ["--help"]) or len(words) > 1:
+    if "-h" in words or "--help" in words:
         print(USAGE)
         return
     refuse_options("list", words, known=["--json"])
+    if len(words) > 1:
+        raise InputError(
+            f"list takes one folder of runs, got {len(words)} arguments; for example "
+            "`neorl-train list runs`"
+        )
     runs = Path(words[0] if words else "runs")
     if words:
         _require_folder_of_runs(runs)
@@ -44,10 +51,6 @@ def command(arguments: list[str]) -> None:
 
 def everything(runs: Path) -> dict[str, Any]:
     """Content of :func:`describe_all` as plain JSON; a damaged run has only an ``error``."""
-    from neorl_agents import ALGORITHMS
-    from neorl_envs import environment_names
-    from neorl_envs.plants import GRAPH_PLANTS
-
     listed = []
     for path in numbered(runs):
         run = RunDirectory(path.absolute())
@@ -64,11 +67,30 @@ def everything(runs: Path) -> dict[str, Any]:
         except InputError as error:
             entry["error"] = one_line(error)
         listed.append(entry)
+    return {**known_names(), "runs": listed}
+
+
+def known_names() -> dict[str, Any]:
+    """Environments, networks, and algorithms with a line about each.
+
+    Importing all learners takes seconds, so the names are kept from one process to the next, until
+    the code changes. A process that has imported them may have registered others, and asks anew.
+    """
+    if "neorl_agents" in sys.modules:
+        return _names_in_tables()
+    text = kept_text("neorl-train", ["list"], lambda: print(json.dumps(_names_in_tables())))
+    return json.loads(text)
+
+
+def _names_in_tables() -> dict[str, Any]:
+    from neorl_agents import ALGORITHMS
+    from neorl_envs import environment_names
+    from neorl_envs.plants import GRAPH_PLANTS
+
     return {
         "environments": list(environment_names()),
         "networks": list(GRAPH_PLANTS),
         "algorithms": {name: _about(name) for name in ALGORITHMS},
-        "runs": listed,
     }
 
 
@@ -94,17 +116,14 @@ def describe_all(runs: Path) -> str:
     Returns:
         Text for people; a damaged run is named as such, and a learner that cannot be imported.
     """
-    from neorl_agents import ALGORITHMS
-    from neorl_envs import environment_names
-    from neorl_envs.plants import GRAPH_PLANTS
-
+    known = known_names()
     lines = ["environments"]
-    lines += [f"  {name}" for name in environment_names()]
+    lines += [f"  {name}" for name in known["environments"]]
     lines += ["networks of any size, of which these names are small ones"]
-    lines += [f"  {name}" for name in GRAPH_PLANTS]
+    lines += [f"  {name}" for name in known["networks"]]
     lines += ["algorithms"]
-    width = max(map(len, ALGORITHMS))
-    lines += [f"  {name:<{width}}  {_about(name)}" for name in ALGORITHMS]
+    width = max(map(len, known["algorithms"]))
+    lines += [f"  {name:<{width}}  {about}" for name, about in known["algorithms"].items()]
     lines += [f"runs in {runs}"]
     rows = [_row(RunDirectory(path.absolute())) for path in numbered(runs)]
     return "\n".join(lines + (rows or ["  none yet; `neorl-train run` makes the first"]))

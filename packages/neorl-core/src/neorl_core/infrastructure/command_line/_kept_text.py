@@ -1,8 +1,8 @@
-"""Help that was printed before, kept until the code behind it changes.
+"""Text that was printed before, kept until the code behind it changes.
 
-What a subcommand says of itself depends on its options, and those of training on every learner:
-importing them takes seconds of processor time. The text is kept in the user's cache beside a mark
-of the state of the code, and printed again while that is the same.
+What a subcommand says of itself depends on its options, and those of training on every learner, as
+the list of learners does: importing them takes seconds of processor time. The text is kept in the
+user's cache beside a mark of the state of the code, and printed again while that is the same.
 """
 
 import contextlib
@@ -35,8 +35,8 @@ def is_help(words: Sequence[str]) -> bool:
     return any(word in HELP for word in words)
 
 
-def print_kept_help(program: str, words: Sequence[str], render: Callable[[], object]) -> None:
-    """Prints a help text that is kept, or renders it and keeps it.
+def kept_text(program: str, words: Sequence[str], render: Callable[[], object]) -> str:
+    """A text that is kept, or else rendered and kept; it depends on installed code alone.
 
     Nothing is kept where another distribution brings learners, plants or readers of its own: its
     code is not watched.
@@ -45,6 +45,9 @@ def print_kept_help(program: str, words: Sequence[str], render: Callable[[], obj
         program: Name of the command.
         words: Words after it.
         render: Prints the text; may end with ``SystemExit(0)``.
+
+    Returns:
+        The text.
 
     Raises:
         SystemExit: As ``render`` ends with another code.
@@ -56,14 +59,13 @@ def print_kept_help(program: str, words: Sequence[str], render: Callable[[], obj
     with contextlib.suppress(OSError, UnicodeDecodeError):
         mark, _, text = path.read_text(encoding="utf-8").partition("\n")
         if mark == state:
-            print(text, end="")
-            return
+            return text
     text = rendered_help(render)
-    print(text, end="")
     if not _has_guests():
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, f"{state}\n{text}")
+    return text
 
 
 def rendered_help(render: Callable[[], object]) -> str:
