@@ -1,5 +1,6 @@
 """What a sweep says of a folder that holds more than its own runs."""
 
+import json
 import os
 
 from neorl_core import InputError
@@ -10,6 +11,15 @@ from neorl_train.studies import _sweep, read_sweep
 GRID = """
 [grid]
 training.algorithms = ["td3_bc", "bc"]
+"""
+
+SEARCH = """
+[search]
+trials = 3
+[search.space]
+algorithms.iql.expectile = {low = 0.5, high = 0.9}
+[training]
+algorithms = ["iql"]
 """
 
 
@@ -33,6 +43,38 @@ def test_runs_of_another_sweep_in_the_folder_and_settings_that_failed_are_named(
     assert said.endswith("no run has finished\n")
     assert other.path not in _sweep.state_of(folder, cells).finished
     assert _sweep.state_of(folder, cells).others == 1
+
+
+def printed(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_sweep_prints_one_document_of_json_whatever_came_of_it(tmp_path, monkeypatch, capsys):
+    path, folder = tmp_path / "sweep.toml", tmp_path / "runs"
+    path.write_text(GRID)
+    monkeypatch.setattr(_sweep, "run_job", refused)
+    words = ["sweep", str(path), "--output", str(folder), "--no-together", "--json"]
+    assert main([*words, "--dry-run"]) == 0
+    plan = printed(capsys)
+    assert (plan["format"], plan["finished"]) == ("neorl-sweep-plan", 0)
+    assert plan["runs"] == [{"training.algorithms": "td3_bc"}, {"training.algorithms": "bc"}]
+    assert main(words) == 0
+    failed = [f"training.algorithms {name}: no such plant" for name in ("td3_bc", "bc")]
+    document = printed(capsys)
+    assert (document["rows"], document["failed"]) == ([], failed)
+    path.write_text(SEARCH)
+    assert main([*words, "--dry-run"]) == 0
+    plan = printed(capsys)
+    assert (plan["trials"], list(plan["space"])) == (3, ["algorithms.iql.expectile"])
+
+
+def test_a_benchmark_names_its_runs_as_json(tmp_path, capsys):
+    folder = tmp_path / "runs"
+    words = ["benchmark", "--plants", "CSTR-v0", "--algorithms", "bc", "--output", str(folder)]
+    assert main([*words, "--dry-run", "--json"]) == 0
+    plan = printed(capsys)
+    assert (plan["format"], plan["folder"]) == ("neorl-benchmark-plan", str(folder))
+    assert [run["training.algorithms"] for run in plan["runs"]] == ["bc"]
 
 
 def test_a_second_command_in_the_folder_is_refused(tmp_path, monkeypatch, capsys):

@@ -1,7 +1,6 @@
 """``neorl-train benchmark``: learners on plants, logs and seeds, beside the controllers."""
 
 import dataclasses
-import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
+from neorl_train._command.results import print_json
 
 USAGE = """neorl-train benchmark [FILE.toml | FOLDER] [--OPTION VALUE ...]
 
@@ -111,6 +111,9 @@ def command(arguments: list[str]) -> None:
     if options.dry_run:
         for cell in cells:
             say(f"  {cell.words()}")
+        if options.json:
+            runs = [cell.values for cell in cells]
+            print_json("benchmark-plan", {"folder": str(plan.directory), "runs": runs})
         return
     benchmark, files = carry_out_benchmark(
         plan,
@@ -123,7 +126,7 @@ def command(arguments: list[str]) -> None:
     from neorl_train.studies._benchmark_tables import benchmark_text, benchmark_to_json
 
     if options.json:
-        print(json.dumps(benchmark_to_json(benchmark), indent=1))
+        print_json("benchmark", benchmark_to_json(benchmark))
     else:
         print(benchmark_text(benchmark))
     say(f"files: {files[0].absolute()}, {', '.join(path.suffix for path in files[1:])}")

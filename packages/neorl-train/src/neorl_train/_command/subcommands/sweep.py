@@ -1,15 +1,15 @@
 """``neorl-train sweep SWEEP.toml``: a run for every combination of settings, or a search."""
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
+from neorl_train._command.results import print_json
 
 if TYPE_CHECKING:
     from neorl_train.studies._cells import Cell, SweepFile
@@ -101,6 +101,10 @@ def command(arguments: list[str]) -> None:
     if options.dry_run:
         for cell in cells:
             say(f"  {cell.words()}")
+        if options.json:
+            counts = {"finished": len(state.finished), "failed": len(state.failed)}
+            runs = [cell.values for cell in cells]
+            print_json("sweep-plan", {"folder": str(sweep.directory), **counts, "runs": runs})
         return
     with one_command(sweep.directory):
         state = state_of(sweep.directory, cells, retry=options.retry)
@@ -129,6 +133,9 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
     say = _say(options)
     say(f"{sweep.search.trials} trials in {sweep.directory}, over {', '.join(sweep.search.space)}")
     if options.dry_run:
+        if options.json:
+            plan = {"trials": sweep.search.trials, "space": sweep.search.space}
+            print_json("sweep-plan", {"folder": str(sweep.directory), **plan})
         return
     with one_command(sweep.directory):
         cells = search(
@@ -142,8 +149,9 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
         )
         once = list({cell.name: cell for cell in cells}.values())
         state = state_of(sweep.directory, once)
-        _tables(sweep.directory, state, once, state.failed, options)
-    best = best_trial(sweep.directory, sweep.search)
+        best = best_trial(sweep.directory, sweep.search)
+        chosen = best and {"settings": best[0], "predicted_gain": best[1]}
+        _tables(sweep.directory, state, once, state.failed, options, best=chosen)
     if best is not None:
         settings = " ".join(f"--{name} {value}" for name, value in best[0].items())
         say(f"best by the plant model, {best[1]:.4g}: {settings}")
@@ -155,8 +163,12 @@ def _tables(
     cells: Sequence["Cell"],
     failed: Mapping[str, str],
     options: SweepOptions,
+    **further: Any,
 ) -> None:
-    """Prints the table of all finished runs and writes it in three formats."""
+    """Prints the table of all finished runs and writes it in three formats.
+
+    What is given besides stands in the JSON.
+    """
     from neorl_train.studies import (
         aggregate,
         compare_runs,
@@ -177,12 +189,14 @@ def _tables(
         )
     if not runs:
         say("no run has finished")
+        if options.json:
+            print_json("comparison", {"rows": [], "failed": reasons, **further})
         return
     comparison = compare_runs(sorted(runs))
     aggregates = aggregate(comparison)
     if options.json:
         document = comparison_to_json(comparison, aggregates)
-        print(json.dumps({**document, "failed": reasons}, indent=1))
+        print_json("comparison", {**document, "failed": reasons, **further})
     else:
         print(comparison_text(comparison, aggregates))
     for suffix in (".md", ".csv", ".json"):
