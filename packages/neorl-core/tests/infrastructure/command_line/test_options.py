@@ -138,6 +138,12 @@ MISTAKES = {
     "without its section": (["a", "--updates", "3"], "did you mean --training.updates?"),
     "underscores": (["a", "--dry_rum"], "did you mean --dry-run?"),
     "a negation": (["a", "--training.no-shufle"], "did you mean --training.no-shuffle?"),
+    "of another name": (
+        ["a", "--training.folder", "x"],
+        "unknown option '--training.folder'; section training has --training.updates, ",
+    ),
+    "of a section that is mistyped": (["a", "--trainig.updats", "3"], "mean --training.updates?"),
+    "of another section": (["a", "--file.rate", "3"], "did you mean --training.rate?"),
     "nothing like it": (["a", "--zzz"], "unknown option '--zzz'; see `program act --help`"),
     "a word too many": (["a", "b"], "unexpected word 'b'; options begin with --; see"),
     "no file": ([], "PATH file (required)"),

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import difflib
 import io
 import re
 import sys
@@ -10,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from neorl_core._vocabulary.errors import InputError
-from neorl_core.infrastructure import nearest_name
 from neorl_core.infrastructure.command_line._sections import HELP, chosen_options, help_words
 
 Options = TypeVar("Options")
@@ -21,6 +21,11 @@ REWORDED = (
     (r"Error parsing (--\S+): could not convert string to float: (.*)", r"a number"),
 )
 """What the parser says with the names of Python's functions, and what was expected."""
+
+NEAR = 0.6
+"""Least similarity, by ``difflib``, of an option that a mistyped one may have meant."""
+MOST_LISTED = 8
+"""Options of a section up to which a message lists them all."""
 
 PAIRS = re.compile(r"Error parsing (--\S+): Failed to parse key-value pairs!")
 
@@ -150,16 +155,31 @@ def _unknown(word: str, known: Sequence[str], program: str) -> InputError:
         return InputError(
             f"unexpected word {word!r}; options begin with --; see `{program} --help`"
         )
-    alike = _options_ending_in(name.replace("_", "-"), known)
-    hint = f"did you mean {alike}? " if alike else ""
+    hint = _hint(name.replace("_", "-"), known)
     return InputError(f"unknown option {name!r}; {hint}see `{program} --help`")
 
 
-def _options_ending_in(name: str, known: Sequence[str]) -> str:
-    """The options whose last word is ``name``, at most three; else the nearest option, if any."""
-    last = name.lstrip("-")
-    same = [option for option in known if option.rpartition(".")[2].lstrip("-") == last]
-    return " or ".join(same[:3]) or nearest_name(name, known) or ""
+def _hint(name: str, known: Sequence[str]) -> str:
+    """The options that may have been meant, or those of the section that was named; or nothing."""
+    section, _, last = name.lstrip("-").rpartition(".")
+    by_last: dict[str, list[str]] = {}
+    for option in known:
+        by_last.setdefault(option.lstrip("-").rpartition(".")[2], []).append(option)
+    inside = [option for option in known if section and option.startswith(f"--{section}.")]
+    of_section = [option.rpartition(".")[2] for option in inside]
+    if near := difflib.get_close_matches(last, of_section, n=1, cutoff=NEAR):
+        return _did_you_mean([f"--{section}.{near[0]}"])
+    if last in by_last:
+        return _did_you_mean(by_last[last])
+    if 0 < len(inside) <= MOST_LISTED:
+        return f"section {section} has {', '.join(inside)}; "
+    if near := difflib.get_close_matches(last, list(by_last), n=1, cutoff=NEAR):
+        return _did_you_mean(by_last[near[0]])
+    return ""
+
+
+def _did_you_mean(options: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(options[:3])}? "
 
 
 def _names(kind: type, default: Any, prefix: str = "") -> Iterator[str]:
