@@ -51,6 +51,11 @@ REFUSED = [
     (checked_probability, {}, np.nan, f"x must be in (0, 1), got nan; {FRACTION}"),
     (checked_probability, {"closed": True}, 1.01, f"x must be in [0, 1], got 1.01; {FRACTION}"),
     (checked_probability, {"closed": True}, -0.01, f"x must be in [0, 1], got -0.01; {FRACTION}"),
+    *(
+        (check, {}, "0.9", "x must be a number, got '0.9'; write it without quotes")
+        for check in (checked_probability, checked_positive)
+    ),
+    (checked_probability, {}, None, "x must be a number, got None; give a float"),
     (checked_positive, {}, 0.0, f"x must be finite and positive, got 0.0; {UNIT}"),
     (checked_positive, {}, np.inf, f"x must be finite and positive, got inf; {UNIT}"),
     (checked_positive, {}, np.nan, f"x must be finite and positive, got nan; {UNIT}"),
@@ -217,6 +222,22 @@ def test_floats_stay_and_integers_become_the_default_float(dtype):
         assert floats(1).dtype == jnp.float64
 
 
+@pytest.mark.parametrize(
+    ("flags", "where"),
+    [
+        ([0.0, 0.99, 1.0], "got 0.99 at index 1"),
+        (jnp.asarray([[1, 2]]), r"got 2 at index \(0, 1\)"),
+        (np.nan, "got nan;"),
+    ],
+)
+def test_flags_that_are_neither_0_nor_1_are_refused(flags, where):
+    """A probability of an end, or a count, would otherwise be read as true."""
+    with pytest.raises(ValueError, match=f"flags such as terminated must be 0 or 1, {where}"):
+        booleans(flags)
+    assert booleans([0.0, 1.0]).tolist() == booleans([0, 1]).tolist() == [False, True]
+    assert jax.jit(booleans)(jnp.asarray([0.0, 1.0])).tolist() == [False, True]
+
+
 def test_nan_stands_where_a_number_is_not_fine():
     result = nan_unless(np.asarray([True, False]), np.asarray([1, 2]))
     np.testing.assert_array_equal(result, np.asarray([1, np.nan], np.float32))
@@ -292,9 +313,9 @@ def test_series_have_one_axis_of_one_length(series, message):
 
 
 def test_flags_may_be_zeros_and_ones_and_numbers_take_the_dtype_of_the_data():
-    flags = booleans(np.asarray([0.0, 1.0, 2.0]))
+    flags = booleans(np.asarray([0.0, 1.0]))
     assert flags.dtype == jnp.bool_
-    assert flags.tolist() == [False, True, True]
+    assert flags.tolist() == [False, True]
     for dtype in (jnp.bfloat16, jnp.float32):
         assert like(0.5, jnp.ones(2, dtype)).dtype == dtype
     assert float(like(0.5, jnp.ones(2))) == 0.5

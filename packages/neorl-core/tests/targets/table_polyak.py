@@ -39,6 +39,16 @@ ROWS = [
                 {"tau": 0.5},
             ),
             Refusal("tau must be in [0, 1]", (jnp.ones(3), jnp.ones(3)), {"tau": 1.5}),
+            Refusal(
+                "target and online must have one structure; only target has the leaf ['w']; give",
+                ({"w": jnp.ones(3)}, {"v": jnp.ones(3)}),
+                {"tau": 0.5},
+            ),
+            Refusal(
+                "target and online must have one structure; they are of types list and tuple; give",
+                ([jnp.ones(3)], (jnp.ones(3),)),
+                {"tau": 0.5},
+            ),
         ],
     ),
 ]

@@ -127,7 +127,10 @@ FAULTS = {
         "episode 1: field 'infos/cost': expected rows",
     ),
     "wide actions": ({"actions": np.zeros((4, 2))}, "episode 1: field 'actions': expected rows of"),
-    "a flag of two": ({"truncations": [0, 0, 0, 2]}, "column 'truncations', row 6: .* got 2"),
+    "a flag of two": (
+        {"truncations": [0, 0, 0, 2]},
+        "episode_1: field 'truncations', row 3: .* got 2",
+    ),
     "no costs": ({"infos/cost": None}, "episode_1: infos hold"),
     "NaN": ({"rewards": [0, np.nan, 0, 0]}, "column 'reward', row 4: expected a finite number"),
     "nothing": (
@@ -213,6 +216,9 @@ def test_rollouts_that_do_not_fit_are_named(chained: Dataset, toy: Dataset) -> N
     short = good[0]._replace(actions=good[0].actions[:-1])
     with pytest.raises(DatasetError, match="episode 1: field 'actions': expected 3 rows"):
         dataset_from_rollouts(chained.spec, [good[0], short])
+    likely = good[0]._replace(truncations=np.array([0.0, 0.99, 1.0]))
+    with pytest.raises(DatasetError, match="'truncations', row 1: expected 0 or 1, got 0.99"):
+        dataset_from_rollouts(chained.spec, [likely])
     with pytest.raises(DatasetError, match="there is no episode"):
         dataset_from_rollouts(chained.spec, [])
     lies = toy.transitions._replace(next_obs=np.array(toy.transitions.next_obs) + 1)

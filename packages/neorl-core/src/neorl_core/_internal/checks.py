@@ -31,8 +31,19 @@ def floats(value: ArrayLike) -> Array:
 
 
 def booleans(flags: ArrayLike) -> Array:
-    """Flags as booleans; a log may hold them as 0 and 1."""
-    return jnp.asarray(flags).astype(jnp.bool_)
+    """Flags as booleans; a log may hold them as 0 and 1, and refuses known others, such as 0.99."""
+    array = jnp.asarray(flags)
+    if array.dtype != jnp.bool_ and is_concrete(array):
+        known = np.asarray(array)
+        other = (known != 0) & (known != 1)
+        if other.any():
+            row = tuple(int(i) for i in np.argwhere(other)[0])
+            where = f" at index {row[0] if len(row) == 1 else row}" if row else ""
+            raise ValueError(
+                f"flags such as terminated must be 0 or 1, got {known[row]:g}{where}; compare what "
+                "they come from with a threshold"
+            )
+    return array.astype(jnp.bool_)
 
 
 def like(value: ArrayLike, data: Array) -> Array:
@@ -50,7 +61,7 @@ def checked_probability(name: str, value: Any, *, closed: bool = False, many: bo
     """
     if not many:
         require_scalar(name, value)
-    numbers = _readable(value)
+    numbers = _readable(name, value)
     inside = (numbers >= 0) & (numbers <= 1) if closed else (numbers > 0) & (numbers < 1)
     if not is_concrete(value):
         return nan_unless(inside, numbers)
@@ -70,7 +81,7 @@ def checked_positive(name: str, value: Any, *, or_zero: bool = False, many: bool
     """
     if not many:
         require_scalar(name, value)
-    numbers = _readable(value)
+    numbers = _readable(name, value)
     valid = ((numbers >= 0) if or_zero else (numbers > 0)) & (numbers < np.inf)
     if not is_concrete(value):
         return nan_unless(valid, numbers)
@@ -80,11 +91,21 @@ def checked_positive(name: str, value: Any, *, or_zero: bool = False, many: bool
     return value
 
 
-def _readable(value: Any) -> Any:
+def _readable(name: str, value: Any) -> Any:
     """A plain number as it is, an array of NumPy where it is known, of JAX where it is traced."""
     if isinstance(value, (int, float)):
         return value
-    return np.asarray(value) if is_concrete(value) else jnp.asarray(value)
+    if not is_concrete(value):
+        return jnp.asarray(value)
+    array = np.asarray(value)
+    if not jnp.issubdtype(array.dtype, jnp.number) and array.dtype != np.bool_:
+        raise ValueError(f"{name} must be a number, got {value!r}; {_as_number(value)}")
+    return array
+
+
+def _as_number(value: Any) -> str:
+    """How to write what is not a number."""
+    return "write it without quotes" if isinstance(value, str) else "give a float"
 
 
 def nan_unless(valid: ArrayLike, numbers: ArrayLike) -> Array:

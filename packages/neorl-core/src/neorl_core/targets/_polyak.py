@@ -36,6 +36,11 @@ def polyak(target: Tree, online: Tree, *, tau: float | Float[Array, ""]) -> Tree
     target networks in Lillicrap et al., arXiv 1509.02971.
     """
     tau = checked_probability("tau", tau, closed=True)
+    if jax.tree.structure(target) != jax.tree.structure(online):
+        raise ValueError(
+            f"target and online must have one structure; {_apart(target, online)}; give the "
+            "parameters of one network"
+        )
 
     def towards(old: Array, new: Array) -> Array:
         if not jnp.issubdtype(old.dtype, jnp.floating):
@@ -46,3 +51,15 @@ def polyak(target: Tree, online: Tree, *, tau: float | Float[Array, ""]) -> Tree
         return ((1 - tau) * old + tau * new).astype(old.dtype)
 
     return jax.tree.map(towards, target, online)
+
+
+def _apart(target: Tree, online: Tree) -> str:
+    """A leaf that only one of two trees has, or the types that differ."""
+    leaves = [
+        {jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)}
+        for tree in (target, online)
+    ]
+    for name, only in (("target", leaves[0] - leaves[1]), ("online", leaves[1] - leaves[0])):
+        if only:
+            return f"only {name} has the leaf {min(only)}"
+    return f"they are of types {type(target).__name__} and {type(online).__name__}"

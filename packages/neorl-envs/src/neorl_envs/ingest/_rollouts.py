@@ -186,7 +186,15 @@ def check_rollout(episode: Rollout, where: str) -> None:
                 f"{where}: field '{name}': expected {expected} rows beside {n} rewards, got "
                 f"{len(column)}"
             )
-    ended = np.asarray(episode.terminations, np.bool_) | np.asarray(episode.truncations, np.bool_)
+    ended = np.zeros(n, np.bool_)
+    for name in ("terminations", "truncations"):
+        column = np.asarray(getattr(episode, name))
+        other = np.flatnonzero((column != 0) & (column != 1))
+        if other.size:
+            raise DatasetError(
+                f"{where}: field '{name}', row {other[0]}: expected 0 or 1, got {column[other[0]]}"
+            )
+        ended |= column.astype(np.bool_)
     early = np.flatnonzero(ended[:-1])
     if early.size:
         raise DatasetError(
