@@ -23,7 +23,10 @@ def test_help_has_examples(command, capsys):
 def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys):
     monkeypatch.chdir(run_directory.parent.parent)
     assert main(["export"]) == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    stages = ["reading iql-0 of runs/0001 and its guard", "lowering the programs for cpu"]
+    stages += ["answering the test vectors", "comparing the answers of a fresh process"]
+    assert err.splitlines() == [f"export, {i} of 4: {stages[i - 1]}" for i in (1, 2, 3, 4)]
     assert "0001/policy.bundle" in out
     assert "Verdict of run 0001: deploy" in out
     assert main(["replay"]) == 0

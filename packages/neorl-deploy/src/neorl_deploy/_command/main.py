@@ -188,6 +188,7 @@ def _export(options: argparse.Namespace) -> int:
             sign_key=options.sign,
             onnx=options.onnx,
         ),
+        progress=lambda line: print(one_line(f"export, {line}"), file=sys.stderr, flush=True),
     )
     _print_lines(bundle_lines(bundle))
     _print_lines(verdict_lines(bundle))

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,16 @@ class ExportOptions:
     onnx: bool = False
 
 
-def export_run(path: str | os.PathLike[str], options: ExportOptions = ExportOptions()) -> Bundle:
+def _silent(line: str) -> None:
+    """Progress that nobody asked for."""
+
+
+def export_run(
+    path: str | os.PathLike[str],
+    options: ExportOptions = ExportOptions(),
+    *,
+    progress: Callable[[str], None] = _silent,
+) -> Bundle:
     """Exports the candidate of a finished run, behind its guard, as a bundle.
 
     A policy that must not be deployed, or of which nothing is known, is exported too (to be
@@ -59,6 +69,8 @@ def export_run(path: str | os.PathLike[str], options: ExportOptions = ExportOpti
     Args:
         path: The run directory.
         options: Place, policy, gate, platforms and key.
+        progress: Called with one line at the beginning of each stage; a policy with many layers,
+            such as ``caps``, takes minutes.
 
     Returns:
         The written bundle, verified.
@@ -74,15 +86,19 @@ def export_run(path: str | os.PathLike[str], options: ExportOptions = ExportOpti
     out = run.path / BUNDLE if options.out is None else options.out
     require_place(out, overwrite=options.overwrite)
     signer = None if options.sign_key is None else Signer(options.sign_key)
+    progress(f"1 of 4: reading {run.candidate.stem} of {run.path} and its guard")
     with _on_cpu():
         guarded = guarded_policy(run)
         manifest = assembled_manifest(run, guarded, carry_entries(guarded.policy))
+        progress(f"2 of 4: lowering the programs for {', '.join(options.platforms)}")
         exported = export_programs(
             guarded.policy, guarded.spec.n_obs, options.platforms, program_names(manifest)
         )
+        progress("3 of 4: answering the test vectors")
         vectors = answered_vectors(Reference(guarded.policy), guarded.candidate)
         further = {bundle_files.ONNX: policy_onnx(guarded.candidate)} if options.onnx else {}
         numpy_files, why_not = numpy_form(guarded, manifest["flags"], vectors)
+    progress("4 of 4: comparing the answers of a fresh process")
     files = assembled_files(run, exported, vectors) | numpy_files | further
     manifest["programs"] = programs_entry(exported, files, why_not)
     if signer is not None:
