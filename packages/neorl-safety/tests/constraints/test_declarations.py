@@ -129,7 +129,7 @@ REFUSED = {
     "sum of fuel: coefficient must be a number, got str": [
         one("sum", sum={"fuel": "1"}, at_most=1.0)
     ],
-    r"constraint 0 \(range\) has the fields \['channel'\] and may have \['high', 'low', 'unit'\]": [
+    r"constraint 1 \(range\) has the fields \['channel'\] and may have \['high', 'low', 'unit'\]": [
         one("range", channel="fuel", lo=3.0)
     ],
     "known: range, while, sum, keep_below, box": [one("totaliser", channel="fuel")],

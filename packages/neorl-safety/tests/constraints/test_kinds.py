@@ -93,7 +93,7 @@ def test_a_foreign_kind_is_written_described_and_read_back(spec, ceiling):
         "jacket at most 300 K while observation 1 is above 350",
     ]
     document["constraints"][-1]["above"] = "hot"
-    with pytest.raises(InputError, match=r"constraint 3 \(ceiling\): above must be a number"):
+    with pytest.raises(InputError, match=r"constraint 4 \(ceiling\): above must be a number"):
         constraints_from_dict(document)
 
 

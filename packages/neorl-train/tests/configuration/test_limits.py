@@ -130,7 +130,7 @@ def test_what_the_plant_toml_of_a_log_declares_is_the_sources_own():
     assert declared.rate_down["feed"] == math.inf
     with pytest.raises(InputError, match=r"from 0 to the plant's own 0.5, in kg/h per second"):
         resolved_limits(LimitsConfig(rate_up={"feed": 1.0}), declared, SPEC)
-    with pytest.raises(InputError, match=r"plant.toml, constraint 0 \(rate of 'feed'\): give up"):
+    with pytest.raises(InputError, match=r"plant.toml, constraint 1 \(rate of 'feed'\): give up"):
         declared_limits(SPEC, None, [{"kind": "rate", "channel": "feed"}])
 
 

@@ -179,7 +179,7 @@ def channel_limits(
     Args:
         channels: Channels of action and observation.
         records: Records as declared, of any kind.
-        where: What a record is called in messages, before its number.
+        where: What a record is called in messages, before its number, which counts from 1.
 
     Returns:
         The limits by channel; an end that no record gives is missing.
@@ -190,14 +190,14 @@ def channel_limits(
     further: list[Mapping[str, Any]] = []
     of_kind: dict[str, list[Record]] = {"box": [], "rate": []}
     for i, record in enumerate(records):
-        require(isinstance(record, Mapping), f"{where} {i} must be a table, got {record!r:.40}")
+        require(isinstance(record, Mapping), f"{where} {i + 1} must be a table, got {record!r:.40}")
         given = record.get("kind")
         kind = {"range": "box"}.get(str(given), str(given))
         if kind not in of_kind:
             further.append(record)
             continue
         fields = {name: value for name, value in record.items() if name != "kind"}
-        of_kind[kind].append(Record(f"{where} {i} ({given})", fields))
+        of_kind[kind].append(Record(f"{where} {i + 1} ({given})", fields))
     unlimited = {"low": -np.inf, "high": np.inf}
     ranges = _pairs(channels.action, of_kind["box"], unlimited)
     rates = _pairs(channels.action, of_kind["rate"], {"up": np.inf, "down": np.inf}, timed=True)

@@ -241,7 +241,7 @@ def with_models(
     for i, record in enumerate(records):
         if isinstance(record, Mapping) and record.get("kind") == "keep_below":
             fields = {name: value for name, value in record.items() if name != "kind"}
-            made += kept_below(channels, Record(f"constraint {i} (keep_below)", fields), model)
+            made += kept_below(channels, Record(f"constraint {i + 1} (keep_below)", fields), model)
         else:
             made.append(record)
     return made

@@ -121,11 +121,11 @@ def made_constraints(channels: Channels, records: Mapping[str, list[Record]]) ->
 def _channels(kind: str, listed: list[Any]) -> tuple[ChannelRange, ...]:
     channels = []
     for i, entry in enumerate(listed):
-        require_fields(f"{kind} {i}", entry, {"name", "unit", "low", "high"})
+        require_fields(f"{kind} {i + 1}", entry, {"name", "unit", "low", "high"})
         for field in ("name", "unit"):
             require(
                 isinstance(entry[field], str),
-                f"{kind} {i}: {field} must be a string, got {type_name(entry[field])}",
+                f"{kind} {i + 1}: {field} must be a string, got {type_name(entry[field])}",
             )
         where = f"{kind} {entry['name']!r}"
         low, high = (number(where, field, entry[field]) for field in ("low", "high"))
@@ -139,7 +139,7 @@ def read_records(listed: Sequence[Any]) -> dict[str, list[Record]]:
     """The records by kind, each with its place in the document."""
     records: dict[str, list[Record]] = {}
     for i, record in enumerate(listed):
-        where = f"constraint {i}"
+        where = f"constraint {i + 1}"
         require(isinstance(record, Mapping), f"{where} must be an object, got {type_name(record)}")
         given = record.get("kind")
         kind = DECLARED_AS.get(given, given) if isinstance(given, str) else given
