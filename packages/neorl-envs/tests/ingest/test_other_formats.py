@@ -217,7 +217,7 @@ def test_rollouts_that_do_not_fit_are_named(chained: Dataset, toy: Dataset) -> N
     with pytest.raises(DatasetError, match="episode 1: field 'actions': expected 3 rows"):
         dataset_from_rollouts(chained.spec, [good[0], short])
     likely = good[0]._replace(truncations=np.array([0.0, 0.99, 1.0]))
-    with pytest.raises(DatasetError, match="'truncations', row 1: expected 0 or 1, got 0.99"):
+    with pytest.raises(DatasetError, match=r"'truncations', row 1: .* got 0\.99"):
         dataset_from_rollouts(chained.spec, [likely])
     with pytest.raises(DatasetError, match="there is no episode"):
         dataset_from_rollouts(chained.spec, [])

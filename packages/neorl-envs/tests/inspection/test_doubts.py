@@ -13,6 +13,7 @@ from neorl_envs import Dataset, write_dataset
 from neorl_envs._command.main import main
 from neorl_envs.datasets import dataset_from_columns
 from neorl_envs.inspection import dataset_report, report_html, report_text, trends
+from neorl_envs.inspection._report import figures
 from neorl_envs.inspection._standstills import standstills
 
 N, FIRST, STILL = 3000, 1000, 400
@@ -133,11 +134,19 @@ def test_a_laboratory_value_is_remarked(plant: dict[str, np.ndarray]) -> None:
     assert any(note.startswith("laboratory changes every 3.57 h") for note in report["notes"])
 
 
+def test_values_have_four_digits_and_no_avoidable_exponent() -> None:
+    numbers = (0.179312, 335.0412, 12345.6, -23456.7, 2e7, 0.0, float("nan"))
+    assert [figures(x) for x in numbers] == [
+        "0.1793", "335", "12346", "-23457", "2e+07", "0", "nan"
+    ]  # fmt: skip
+
+
 def test_doubts_stand_before_remarks(plant: dict[str, np.ndarray]) -> None:
     """Five faint notes stood there, all equally red."""
     report = dataset_report(log_of(plant))
     assert report["notes"][: len(report["doubts"])] == report["doubts"]
     text = report_text(report)
+    assert text.startswith(f"log {report['name']}: {report['rows']} rows, ")
     assert "\ndoubt: temperature stood still" in text
     assert "\nnote: no row is terminated" in text
     page = report_html(report)

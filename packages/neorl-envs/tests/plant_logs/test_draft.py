@@ -260,12 +260,20 @@ def test_ranges_come_from_all_files(
     assert main(["init", *(f"export/{i}.csv" for i in range(3)), "--out", "plant.toml"]) == 0
     values = tomllib.loads(Path("plant.toml").read_text())
     assert values["log"]["files"] == ["export/0.csv", "export/1.csv", "export/2.csv"]
+    assert values["name"] == "export", "0, 1 and 2 have nothing in common but their folder"
     assert values["tag"][0]["low"] < 0
     assert values["tag"][0]["high"] > 21.9
     with pytest.raises(DatasetError, match=r"other\.csv: no column 'A'"):
         draft_plant_log("export/0.csv", write(tmp_path / "other.csv", ["B"], [["1"]]))
     assert main(["init"]) == 2
     assert "name the log to look at: neorl-envs init export.csv" in capsys.readouterr().err
+
+
+def test_a_log_is_named_by_what_its_files_have_in_common(tmp_path: Path) -> None:
+    """Reports of four files were headed by the name of the first."""
+    paths = [write(tmp_path / f"july_{i}.csv", ["A"], [["1.5", "1.6"]]) for i in (1, 12)]
+    assert drafted(*paths)["name"] == "july"
+    assert drafted(paths[1])["name"] == "july_12"
 
 
 def test_a_second_log_in_a_folder_has_a_configuration_of_its_own(

@@ -21,7 +21,6 @@ from neorl_train.report import print_summary, write_report
 from neorl_train.report._html import Group, Html, tag
 from neorl_train.report._inputs import read_inputs
 from neorl_train.report.figures import _style
-from neorl_train.report.figures._learning import Curve, Panel, learning_curves
 from neorl_train.report.sections._about import data_facts, what_it_says
 from neorl_train.results import Estimate
 from neorl_train.results._text import table_text
@@ -380,15 +379,3 @@ def test_a_browser_understands_it(run, page, tmp_path, browser):
     assert [h for h in shown.headings if h.strip()] == [h for h in page.headings if h.strip()]
     assert shown.pictures == page.pictures
     assert "CONSOLE" not in seen.stderr
-
-
-@pytest.mark.parametrize("points", [1, 2])
-def test_a_curve_of_one_point_is_a_dot(points):
-    """A run that was validated once has one point a seed, and no line goes through it."""
-    step, value = np.arange(1, points + 1) * 1000, np.full(points, 0.5)
-    recorded = [Curve("loss", "iql", seed, step, value) for seed in (0, 1)]
-    panel = Panel("loss", "loss", {}, float("nan"), logarithmic=False)
-    figure = _style.styled(learning_curves, recorded, [panel])
-    drawn = figure.axes[0].get_lines()
-    assert len(drawn) == 3
-    assert all((line.get_marker() == "o") == (points == 1) for line in drawn)

@@ -12,6 +12,7 @@ from neorl_train.results._wording import (
     percent,
     quantity,
     signed,
+    significant,
     with_interval,
 )
 
@@ -39,10 +40,32 @@ def test_numbers_have_as_many_digits_as_they_deserve():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0"), (12.345678, "12.35"), (1e-7, "1.00e-07"), (123456.0, "1.23e+05"), (-0.5, "-0.5")],
+    [
+        (0.0, "0"),
+        (12.345678, "12.35"),
+        (1e-7, "1.00e-07"),
+        (123456.0, "123456"),
+        (1.5e7, "1.50e+07"),
+        (-0.5, "-0.5"),
+    ],
 )
 def test_numbers_are_short(value, text):
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.179312, "0.179"),
+        (12.345, "12.3"),
+        (123456.7, "123\N{THIN SPACE}457"),
+        (0.0, "0"),
+        (-0.0012345, "\N{MINUS SIGN}0.00123"),
+        (float("nan"), "not a number"),
+    ],
+)
+def test_a_number_without_an_interval_has_three_digits(value, text):
+    assert significant(value) == text
 
 
 def test_quantities_bear_their_unit():

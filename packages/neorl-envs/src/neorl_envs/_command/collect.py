@@ -46,7 +46,8 @@ class Collect:
     """random: uniform actions; medium: the first tuning; mixed: all tunings; expert: the reference
     without operators."""
     steps: int = 100_000
-    """Smallest number of rows; complete episodes are kept."""
+    """Smallest number of rows. The log may have some more, because episodes are complete and each
+    controller acts in equally many."""
     size: Literal["", "small", "full"] = ""
     """In place of --steps: a size whose hash is published, small (2,000 rows) or full (0.1 to 3
     million)."""

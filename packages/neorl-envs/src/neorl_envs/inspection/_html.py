@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_envs.inspection._report import duration, moment
+from neorl_envs.inspection._report import duration, figures, moment
 from neorl_envs.inspection._text import origin_lines, relation_lines
 from neorl_envs.inspection._trends import Trends
 
@@ -133,7 +133,8 @@ def _scale(channel: dict[str, Any], drawn: Trends) -> str:
     if not np.isfinite(low).any():
         return f"{name}<br><small>no value</small>"
     unit = html.escape(channel["unit"])
-    return f"{name}<br><small>{np.nanmin(low):.5g} to {np.nanmax(high) + 0.0:.5g} {unit}</small>"
+    least, most = figures(float(np.nanmin(low))), figures(float(np.nanmax(high)) + 0.0)
+    return f"{name}<br><small>{least} to {most} {unit}</small>"
 
 
 def _trend(name: str, report: dict[str, Any], drawn: Trends) -> str:
@@ -171,7 +172,7 @@ def _channels(channels: Sequence[dict[str, Any]], *, moving: bool) -> str:
     head += ["moves", "std of step"] if moving else []
     rows = []
     for c in channels:
-        numbers = [f"{c.get(key, float('nan')):.5g}" for key in ("min", "mean", "max")]
+        numbers = [figures(c.get(key, float("nan"))) for key in ("min", "mean", "max")]
         shares = [f"{c[key]:.1%}" for key in ("coverage", "saturated", "outside")]
         cells = [c["name"], c["unit"], *numbers, *shares, duration(c["longest_flat_s"])]
         cells += [f"{c['moved']:.0%}", f"{c['step_std']:.4g}"] if moving else []

@@ -262,3 +262,8 @@ def moment(seconds: float, origin: str | None) -> str:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
         return f"{seconds:g} s"
+
+
+def figures(value: float) -> str:
+    """A number for people: four significant digits, and no exponent where it can be avoided."""
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from neorl_core.costs import limit_kind
-from neorl_envs.inspection._report import duration, moment
+from neorl_envs.inspection._report import duration, figures, moment
 
 WIDTH = 110
 
@@ -21,7 +21,7 @@ def report_text(report: dict[str, Any]) -> str:
     """
     lengths, returns = report["episode_length"], report["episode_return"]
     lines = [
-        f"{report['name']}: {report['rows']} rows, {report['episodes']} episodes of "
+        f"log {report['name']}: {report['rows']} rows, {report['episodes']} episodes of "
         f"{lengths['min']:.0f} to {lengths['max']:.0f} steps (mean {lengths['mean']:.1f}), "
         f"period {report['period_s']:g} s",
         f"episodes end: {report['terminated']} terminated, {report['truncated']} truncated",
@@ -136,7 +136,7 @@ def _channel_table(title: str, channels: list[dict[str, Any]]) -> list[str]:
     head = [title, "unit", "min", "mean", "max", "std", "coverage", "saturated", "longest flat"]
     rows = [head + (["std of step", "moves"] if moving else [])]
     for c in channels:
-        numbers = [f"{c.get(name, float('nan')):.5g}" for name in ("min", "mean", "max", "std")]
+        numbers = [figures(c.get(name, float("nan"))) for name in ("min", "mean", "max", "std")]
         fractions = [f"{c['coverage']:.0%}", f"{c['saturated']:.1%}"]
         fractions.append(duration(c["longest_flat_s"]))
         moved = [f"{c['step_std']:.4g}", f"{c['moved']:.0%}"] if moving else []

@@ -1,5 +1,6 @@
 """A first ``plant.toml`` from a look at a log; what was guessed stands beside it as a comment."""
 
+import itertools
 import json
 import math
 import os
@@ -71,7 +72,18 @@ def draft_plant_log(
             reason = (str(error).splitlines() or ["?"])[0]
             raise DatasetError(f"{each}: cannot read it as a table: {reason}") from error
     names = [os.path.relpath(each, folder).replace(os.sep, "/") for each in paths]
-    return _text(paths[0], names, layout, evidence)
+    return _text(_log_name(paths), names, layout, evidence)
+
+
+def _log_name(paths: list[Path]) -> str:
+    """The name of a single file, or of several what their names begin with, or of their folder."""
+    first, *others = (path.name.split(".")[0] for path in paths)
+    if not others:
+        return first
+    letters = zip(first, *others, strict=False)
+    same = itertools.takewhile(lambda place: len(set(place)) == 1, letters)
+    start = "".join(place[0] for place in same)
+    return start.rstrip("0123456789_- ") or paths[0].resolve().parent.name
 
 
 def _add_file(path: Path, layout: Layout, evidence: dict[str, Evidence]) -> None:
@@ -90,13 +102,13 @@ def _add_file(path: Path, layout: Layout, evidence: dict[str, Evidence]) -> None
             break
 
 
-def _text(path: Path, names: list[str], layout: Layout, evidence: dict[str, Evidence]) -> str:
+def _text(name: str, names: list[str], layout: Layout, evidence: dict[str, Evidence]) -> str:
     files = layout.files
     notation = log_notation(list(evidence.values()))
     tags, missing = _tags(layout, evidence, notation)
     lines = [
         "# A draft from a look at the log. Complete the lines marked TODO.",
-        f"name = {quoted(path.name.split('.')[0])}",
+        f"name = {quoted(name)}  # what reports call this log",
         "",
         "[log]",
         f"files = [{', '.join(map(quoted, names))}]",

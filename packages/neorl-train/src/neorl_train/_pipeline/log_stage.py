@@ -10,7 +10,7 @@ from neorl_envs.inspection import contradiction_sentences, contradictions
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train.experience._experience import Experience, training_experience
 from neorl_train.experience._hindrances import hindrances
-from neorl_train.experience._log_cache import collected_log, complete_log
+from neorl_train.experience._log_cache import collected_log, complete_log, more_rows
 from neorl_train.experience._source import PlantSource, is_streamed
 from neorl_train.experience._streamed import StreamedData, streamed_sentence
 
@@ -33,6 +33,8 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
     with session.timings.stage("read the log"):
         dataset = run.dataset or complete_log(config.data, path, reporter.say)
     _record(run, session, dataset, path)
+    if isinstance(run.source, PlantSource) and dataset.n_rows > config.data.steps:
+        reporter.say(f"{path.name}: {more_rows(config.data.steps, dataset.n_rows)}")
     if not np.asarray(dataset.transitions.terminated).any():
         reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
     if not isinstance(run.source, PlantSource):

@@ -31,8 +31,10 @@ class DataConfig:
 
     Attributes:
         source: Name of an environment, whose log is collected, or the path of a dataset file.
-        steps: Least number of steps to collect under the plant's own controllers; of no effect for
-            a file. By default (-1) 120,000, or none where learners are trained on the plant itself.
+        steps: Least number of steps to collect under the plant's own controllers. The log may hold
+            some more rows, because episodes are complete and each controller acts in equally many.
+            Of no effect for a file. By default (-1) 120,000, or none where learners are trained on
+            the plant itself.
         quality: Behaviour that fills the collected log: ``random`` (uniform actions), ``medium``
             (the plant's first tuning), ``mixed`` (all tunings) or ``expert`` (its reference,
             without operators). Of no effect for a file.

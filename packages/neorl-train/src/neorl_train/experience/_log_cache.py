@@ -63,6 +63,14 @@ def collected_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None
             shutil.copyfile(cached, copy)
 
 
+def more_rows(ordered: int, collected: int) -> str:
+    """Why a collected log has more rows than were ordered."""
+    return (
+        f"{collected} rows for data.steps {ordered}, because every episode is complete and each "
+        "controller acts in equally many"
+    )
+
+
 def _make_room(latest: Path) -> None:
     """Removes logs that were not used for long, while all of them are too large; links stay."""
     with contextlib.suppress(OSError):

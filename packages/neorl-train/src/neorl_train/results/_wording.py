@@ -30,6 +30,13 @@ def _digits(width: float, significant: int, most: int) -> int:
     return min(max(significant - 1 - math.floor(math.log10(width)), 0), most)
 
 
+def significant(value: float, digits: int = 3) -> str:
+    """A number without an interval: so many significant digits, and every one before the point."""
+    if value == 0 or not math.isfinite(value):
+        return fixed(value, 0)
+    return fixed(value, max(digits - 1 - math.floor(math.log10(abs(value))), 0))
+
+
 def fixed(value: float, digits: int) -> str:
     """A number with a fixed count of digits after the point and a real minus sign."""
     if math.isnan(value):
@@ -128,5 +135,7 @@ def number(value: float) -> str:
         return "not a number"
     if value == 0:
         return "0"
+    if 1e4 <= abs(value) < 1e7:
+        return f"{value:.0f}"
     text = f"{value:.4g}"
     return text if "e" not in text else f"{value:.2e}"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from neorl_train.report.figures._style import CLASSICAL, LIMIT, colours, new_figure
-from neorl_train.results._wording import plain
+from neorl_train.results._wording import listed, number, plain
 
 DASHES = ((0, (4, 2)), (0, (1, 1.5)))
 
@@ -71,6 +71,34 @@ def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
         steps, values = np.array(sorted(pairs)).T
         collected.append(Curve(metric, algorithm, seed, steps, values))
     return collected
+
+
+def single_validation(recorded: Sequence[Curve], panels: Sequence[Panel]) -> str:
+    """What was measured where every policy was validated once, so that there is no curve.
+
+    Args:
+        recorded: Curves of all metrics.
+        panels: Metrics to show.
+
+    Returns:
+        One sentence of values and one on how to get a curve; empty where there is a curve.
+    """
+    shown = [curve for panel in panels for curve in recorded if curve.metric == panel.metric]
+    steps = {int(step) for curve in shown for step in curve.step}
+    if any(len(curve.step) > 1 for curve in shown):
+        return ""
+    measured = []
+    for panel in panels:
+        by_learner: dict[str, list[float]] = {}
+        for curve in (curve for curve in shown if curve.metric == panel.metric):
+            by_learner.setdefault(curve.algorithm, []).append(float(curve.value[0]))
+        means = [f"{name} {number(float(np.mean(v)))}" for name, v in by_learner.items()]
+        measured.append(f"{panel.label}: {', '.join(means)}")
+    return (
+        f"Every policy was validated once, after {listed([str(step) for step in sorted(steps)])} "
+        f"updates, so there is no curve to draw. Means over the seeds are: {'; '.join(measured)}. "
+        "For a curve, set checkpoints.interval to a tenth of training.updates."
+    )
 
 
 def learning_curves(recorded: Sequence[Curve], panels: Sequence[Panel]) -> Any:

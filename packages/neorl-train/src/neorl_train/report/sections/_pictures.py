@@ -8,7 +8,7 @@ from neorl_core.costs import limit_kind
 from neorl_train.report._html import Html, figure, joined, paragraph, tag
 from neorl_train.report._inputs import Inputs
 from neorl_train.report.figures import _style
-from neorl_train.report.figures._learning import Panel, learning_curves
+from neorl_train.report.figures._learning import Panel, learning_curves, single_validation
 from neorl_train.report.figures._results import (
     by_start,
     costs_that_occur,
@@ -195,6 +195,8 @@ def learning_picture(inputs: Inputs) -> Html:
     panels = learning_panels(inputs)
     if not panels:
         return paragraph("Nothing was recorded while the policies were trained.")
+    if single := single_validation(inputs.validations, panels):
+        return paragraph(single)
     words = (
         "Thin lines are seeds, thick ones their mean. "
         + (

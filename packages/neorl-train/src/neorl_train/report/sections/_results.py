@@ -19,6 +19,7 @@ from neorl_train.results._wording import (
     percent,
     sign_digits,
     signed,
+    significant,
     with_interval,
 )
 
@@ -222,7 +223,7 @@ def imitation_table(inputs: Inputs) -> Html:
         Column("Action", align="left"),
         Column("Unit", align="left"),
         Column("Mean distance", f"[{level}]"),
-        Column("Logged std"),
+        Column("Std of the logged action"),
         Column("Variance explained"),
         Column("Farther than a straight line", f"paired [{level}]"),
         Column("Episodes"),
@@ -237,7 +238,7 @@ def imitation_table(inputs: Inputs) -> Html:
                 fit.channel,
                 fit.unit,
                 with_interval(fit.difference, digits),
-                fixed(fit.deviation, digits),
+                significant(fit.deviation),
                 explained,
                 _beyond_line(fit),
                 str(fit.n_episodes),
