@@ -1,6 +1,7 @@
 """Retuning against the best gain of a linear plant, and a choice that can be made by hand."""
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
@@ -161,7 +162,7 @@ def test_the_largest_lower_bound_without_a_refusal_is_chosen():
     ("rule", "message"),
     [
         ({"least_gain": 1e6}, "the lower bound of its predicted gain"),
-        ({"outside": 0.0, "slack": -1.0}, "it leaves what the log has seen"),
+        ({"outside": 0.0, "slack": -1.0, "price": math.inf}, "it leaves what the log has seen"),
         ({"over": -1.1}, "of its episodes are over 80% of the limit of moved"),
         ({"rise": -9.0}, "its mean moved rises from"),
         ({"contradiction": -1e6}, "the linear part of the model predicts a loss"),
@@ -171,6 +172,27 @@ def test_every_clause_of_the_rule_refuses(plants, rule, message):
     pool = {"timid": law(0.3), "good": law(0.6)}
     table = predictions(plants.judging, pool, "timid", plants.scale, ChoiceRule(**rule))
     assert [message in " ".join(one.refusals) for one in table] == [False, True]
+
+
+def test_leaving_the_log_costs_a_part_of_the_predicted_gain(plants):
+    """By hand: 0.03 outside beside 0.01 of the incumbent is 0.0174 too far, at 20 times 50."""
+    rule = ChoiceRule(outside=1.25, slack=1e-4, price=20.0)
+    assert rule.charge(0.03, 0.01, 50.0) == pytest.approx(17.4)
+    assert rule.charge(0.0125, 0.01, 50.0) == 0.0
+    assert rule.farthest(0.01) == pytest.approx(0.0626)
+    strict = dataclasses.replace(rule, price=math.inf)
+    assert strict.charge(0.0125, 0.01, 50.0) == 0.0
+    assert strict.farthest(0.01) == pytest.approx(0.0126)
+
+    pool = {"timid": law(0.3), "good": law(0.6)}
+    dear = ChoiceRule(outside=0.0, slack=-0.01, price=30.0)
+    lows = [
+        predictions(plants.judging, pool, "timid", plants.scale, rule, logged=logged)[1].low
+        for rule, logged in ((dear, ()), (dear, ("good",)), (ChoiceRule(outside=1e9), ()))
+    ]
+    outside = predictions(plants.judging, pool, "timid", plants.scale, dear)[1].outside
+    assert lows[1] == lows[2], "where a logged controller goes, the log has been"
+    assert lows[1] - lows[0] == pytest.approx(30 * plants.scale * (outside + 0.01), rel=1e-4)
 
 
 def test_a_policy_that_diverges_is_refused(plants):

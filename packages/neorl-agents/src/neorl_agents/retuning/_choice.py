@@ -30,6 +30,10 @@ class ChoiceRule:
         rise: Rise of a mean cost over the incumbent's, as a part of its limit.
         outside: Factor on how far the incumbent leaves what the log has seen.
         slack: What is allowed beyond it, in standard deviations a step.
+        price: What a predicted gain loses for leaving the log farther than that, in spreads of
+            returns for one standard deviation a step. With the usual 20, a policy that is outside
+            by a twentieth of a standard deviation in the mean step has lost the whole spread, and
+            is refused. An infinite price refuses whatever leaves the log farther.
         contradiction: Loss that the linear part may predict, as a part of the predicted gain.
         trust: Least predicted gain, as a part of the error of the model where the log shows it
             (:func:`model_error`).
@@ -43,9 +47,29 @@ class ChoiceRule:
     rise: float = 0.01
     outside: float = 1.25
     slack: float = 1e-4
+    price: float = 20.0
     contradiction: float = 0.5
     trust: float = 0.2
     near: float = 0.8
+
+    def farthest(self, incumbent: float) -> float:
+        """How far a policy may leave what the log has seen, in standard deviations a step.
+
+        Args:
+            incumbent: How far the incumbent leaves it.
+        """
+        return self.outside * incumbent + self.slack + 1 / self.price
+
+    def charge(self, outside: float, incumbent: float, scale: float) -> float:
+        """What a predicted gain loses for leaving the log, in the unit of the return.
+
+        Args:
+            outside: How far the policy leaves it, in standard deviations a step.
+            incumbent: How far the incumbent does.
+            scale: Spread of returns in the log.
+        """
+        beyond = outside - self.outside * incumbent - self.slack
+        return self.price * scale * beyond if beyond > 0 else 0.0
 
 
 class OtherController(NamedTuple):
@@ -82,7 +106,8 @@ class Prediction:
         name: Name of the policy.
         returns: Mean return in the model.
         gain: Mean paired difference of returns over episodes and networks.
-        low: ``gain`` less the standard errors between episodes and the deviation between networks.
+        low: ``gain`` less the standard errors between episodes, the deviation between networks,
+            and the price of leaving what the log has seen.
         by_member: Mean difference in each network, then in the linear part.
         cost: Mean cost quantity that each limit bounds: the sum or the worst step of an episode.
         cost_high: The same with standard errors and the deviation between networks on top.
@@ -209,11 +234,12 @@ def _prediction(
     networks = difference[:-1]
     error = networks.mean(axis=0).std() / np.sqrt(networks.shape[1])
     gain = float(networks.mean())
+    outside = [float(np.mean(one.outside[:-1])) for one in (mine, today)]
     low = gain - rule.z * float(error) - float(networks.mean(axis=1).std())
+    low -= 0.0 if in_log else rule.charge(*outside, scale)
     limits = rule.near * np.asarray([c.limit for c in spec.cost])
     costs = [_quantities(one, spec)[:-1] for one in (mine, today)]
     over = [np.mean(cost > limits, axis=(0, 1)) for cost in costs]
-    outside = [float(np.mean(one.outside[:-1])) for one in (mine, today)]
     prediction = Prediction(
         name=name,
         returns=float(np.mean(mine.returns[:-1])),
@@ -232,7 +258,7 @@ def _prediction(
     if is_incumbent:
         return prediction
     refusals = _refusals(prediction, spec, scale, rule)
-    if not in_log and prediction.outside > rule.outside * outside[1] + rule.slack:
+    if not in_log and outside[0] > rule.farthest(outside[1]):
         refusals.append(
             f"it leaves what the log has seen by {outside[0]:.3g} standard deviations a step, the "
             f"incumbent by {outside[1]:.3g}"

@@ -1,6 +1,7 @@
 """A controller retuned from a log, or with a network on top, where other episodes agree."""
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -101,7 +102,7 @@ def retune(
         for share in settings.parts:
             changes = jnp.asarray(share * searched.changes, jnp.float32)
             candidates[f"{letter} {share:g}"] = tuned(incumbent, declared, changes, spread=spread)
-    table = _without_gaps(judged(plants, candidates, TODAY, settings.rule))
+    table = _without_gaps(judged(plants, candidates, TODAY, _strict(settings.rule)))
     chosen = choose(table, TODAY)
     policy = candidates[chosen]
     values = zip(
@@ -164,7 +165,9 @@ def refine(
         candidates[f"{part:g}"] = with_authority(fitted.policy, part)
     # Hundreds of weights find what only the networks of the model believe in, ten gains seldom do.
     rule = dataclasses.replace(
-        settings.rule, contradiction=settings.network_contradiction, trust=settings.network_trust
+        _strict(settings.rule),
+        contradiction=settings.network_contradiction,
+        trust=settings.network_trust,
     )
     table = judged(plants, candidates, TODAY, rule)
     chosen = choose(table, TODAY)
@@ -195,6 +198,12 @@ def select(
     """
     table = judged(plants, policies, incumbent, rule, logged)
     return choose(table, incumbent), table
+
+
+def _strict(rule: ChoiceRule) -> ChoiceRule:
+    """The rule for what was searched in the model."""
+    # A search ends where the model is most wrong, so no predicted gain may pay for leaving the log.
+    return dataclasses.replace(rule, price=math.inf)
 
 
 def _without_gaps(table: tuple[Prediction, ...]) -> tuple[Prediction, ...]:

@@ -186,7 +186,7 @@ def _cost_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Clause]
 
 def _support_clause(forecast: LogPrediction) -> Clause:
     one, rule = forecast.prediction, forecast.rule
-    limit = rule.outside * one.outside_incumbent + rule.slack
+    limit = rule.farthest(one.outside_incumbent)
     holds = bool(one.outside <= limit)
     return Clause(
         name="support",
@@ -199,7 +199,7 @@ def _support_clause(forecast: LogPrediction) -> Clause:
         limit=limit,
         unit="1",
         holds=holds,
-        sentence=f"it {'stays' if holds else 'does not stay'} where the log has been: "
+        sentence=f"it {'stays near' if holds else 'leaves'} what the log has seen: "
         f"{number(one.outside)} standard deviations a step outside, "
         f"{number(one.outside_incumbent)} with {forecast.incumbent}",
     )
