@@ -26,12 +26,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents.retuning import ChoiceRule, PlantFacts, learned_plants, select
+from neorl_agents.retuning import (
+    ChoiceRule,
+    PlantFacts,
+    Prediction,
+    learned_plants,
+    select,
+)
 from neorl_core import Policy
 from neorl_core.control import tunables, tuned
 from neorl_core.infrastructure import write_text
 from neorl_core.statistics import rank_correlation
-from neorl_envs import collect_log, make
+from neorl_envs import collect_log, environment_names, make
 from neorl_train.evaluation._episodes import episodes_of, joined
 from neorl_train.evaluation._rollout import rollouts_in_chunks
 from neorl_train.results import Episodes, ResultTables
@@ -43,7 +49,6 @@ RESULT = ROOT / "tools/baselines/choice/candidate_pools.json"
 PAGE = ROOT / "docs/pages/explanation/choosing-without-the-plant.md"
 BEGIN = "<!-- pools: python tools/tables/choice/candidate_pools.py -->"
 END = "<!-- end of pools -->"
-PLANTS = ("CSTR-v0", "DMSD-v0", "WaterTreatment-v0", "SupplyChain-v0", "PowerGrid-v0")
 STEPS, STARTS, KEY, MARGIN = 60_000, 200, 778, 0.05
 SIZES = (0.5,) * 8 + (1.5,) * 8 + (4.0,) * 7
 """Deviations of the changes, in the steps that the controller declares."""
@@ -99,16 +104,25 @@ def measured(name: str, seed: int) -> dict[str, Any]:
         "chosen": chosen,
         "gain": by_name[chosen]["gain"],
         "chosen_harms": bool(by_name[chosen]["harm"]),
-        "preferred": [by_name[one.name] for one in table[1:] if not one.refusals],
-        "trials": [
-            by_name[one.name]
-            for one, answer in zip(table[1:], answers, strict=True)
-            if answer == "worth a trial"
-        ],
         "better": int(sum(one["low"] > 0 and not one["over"] for one in facts_of[1:])),
-        "answers": {answer: answers.count(answer) for answer in sorted(set(answers))},
-        "candidates": len(table),
+        "scale": plants.scale,
+        "candidates": [
+            predicted_facts(one) | {"answer": answer} | by_name[one.name]
+            for one, answer in zip(table[1:], answers, strict=True)
+        ],
         "seconds": round(time.process_time() - begun, 1),
+    }
+
+
+def predicted_facts(one: Prediction) -> dict[str, Any]:
+    """What the rule looks at of one candidate, so that another rule can be tried on the rows."""
+    return {
+        "name": one.name,
+        "predicted": one.gain,
+        "predicted_low": one.low,
+        "linear": one.by_member[-1],
+        "outside": [one.outside, one.outside_incumbent],
+        "refused": bool(one.refusals),
     }
 
 
@@ -136,6 +150,11 @@ def rows() -> list[dict[str, Any]]:
     return json.loads(RESULT.read_text()) if RESULT.is_file() else []
 
 
+def trials_of(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The candidates of a pool that were worth a trial by the rule."""
+    return [one for one in row["candidates"] if one["answer"] == "worth a trial"]
+
+
 def page() -> None:
     """Writes the table between its marks, where there is a row."""
     if not rows():
@@ -147,17 +166,17 @@ def page() -> None:
         "|---|---|---|---|---|",
     ]
     for row in pools:
-        trials = row["trials"]
+        trials = trials_of(row)
         kept = " (kept what runs)" if row["chosen"] == "today" else ""
         lines.append(
-            f"| {row['plant']}, {row['seed']} | {row['candidates'] - 1}, {row['better']} | "
+            f"| {row['plant']}, {row['seed']} | {len(row['candidates'])}, {row['better']} | "
             f"{row['rank']:.2f} | {row['gain']:.3g}{kept}, {row['best']:.3g} | "
             f"{len(trials)}, {sum(one['harm'] for one in trials)} |"
         )
-    trials = [one for row in pools for one in row["trials"]]
+    trials = [one for row in pools for one in trials_of(row)]
     harms = sum(one["harm"] for one in trials)
     words = (
-        f"{len(pools)} pools, {sum(row['candidates'] - 1 for row in pools)} candidates: "
+        f"{len(pools)} pools, {sum(len(row['candidates']) for row in pools)} candidates: "
         f"{len(trials)} were worth a trial by the rule, and {harms} of these are worse on the "
         "plant, or over a limit in more episodes than allowed."
     )
@@ -171,7 +190,7 @@ def page() -> None:
 def main() -> None:
     """Measures what is missing, then writes the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="*", default=list(PLANTS))
+    parser.add_argument("names", nargs="*", default=list(environment_names()))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
@@ -181,7 +200,7 @@ def main() -> None:
                 continue
             row = measured(name, seed)
             write_text(RESULT, json.dumps([*rows(), row], indent=1) + "\n")
-            print(json.dumps({k: v for k, v in row.items() if k not in ("trials", "preferred")}))
+            print(json.dumps({k: v for k, v in row.items() if k != "candidates"}))
             sys.stdout.flush()
     page()
 
