@@ -37,7 +37,7 @@ TRUTH = (
 )
 BETWEEN = {
     "RobotAssembly-v0": " The force is the exception: its peak within the period counts.",
-    "PowerGrid-v0": " Between two samples a frequency was seen to swing 6 % further than at them.",
+    "PowerGrid-v0": " A frequency may swing further between two samples; 6 % further was observed.",
     "SteelAnnealing-v0": " A sample stands for up to 56 m of strip.",
 }
 
@@ -97,7 +97,7 @@ def _channels(env: Any) -> list[str]:
     lines += ["| Measured | Unit | Range | Dead time |", "|---" * 4 + "|"]
     for c, wait in zip(spec.obs, _dead_times(env.instruments, spec.dt), strict=True):
         lines.append(f"| {c.name} | {c.unit} | {c.low:g} to {c.high:g} | {wait} |")
-    head = "| Manipulated | Unit | Range | Largest change a second | Dead time |"
+    head = "| Manipulated | Unit | Range | Largest change per second | Dead time |"
     lines += ["", head, "|---" * 5 + "|"]
     waits = _dead_times(env.actuators, spec.dt)
     for c, rate, wait in zip(spec.action, env.action_rates(), waits, strict=True):
@@ -130,8 +130,9 @@ def _baselines(env: Any) -> list[str]:
     result = json.loads(path.read_text())
     text = (
         f"Means and standard errors over {result['episodes']} episodes; the score is the return "
-        "less the declared penalties. *Kept* is the share of episodes "
-        "within the limit to the end; one that trips keeps none, and has no costs after its trip."
+        "minus the declared penalties. *Kept* is the share of episodes that stay within the limit "
+        "to the end; an episode that trips counts as keeping no limit, and nothing after the trip "
+        "is added to its costs."
     )
     if any(row["policy"].endswith(", shifted") for row in result["rows"]):
         text += (
@@ -146,11 +147,14 @@ def _baselines(env: Any) -> list[str]:
             f"{row['lost']:.3g} ± {row['lost_error']:.2g}"
             for row in modes
         ]
-        text += f" *Test mode*: {factors}; lost there, on the same draws: {', '.join(lost)}."
+        text += (
+            f" In *test mode*, the constants change: {factors}. On the same draws, these "
+            f"controllers lose there: {', '.join(lost)}."
+        )
     search = next((row for row in result["rows"] if "candidates" in row), None)
     if search:
         text += (
-            f" The best constant is of a search over {search['candidates']} candidates on "
+            f" The best constant action was searched among {search['candidates']} candidates on "
             f"{search['search_episodes']} other episodes."
         )
     return ["## Baselines", "", text, "", *table(result), "", *_identified(env, result["costs"])]
@@ -165,14 +169,14 @@ def _identified(env: Any, costs: list[str]) -> list[str]:
     result = json.loads(path.read_text())
     reasons = {row.get("reason") for row in result["rows"]}
     if not result["episodes"]:
-        return [*lines, f"LQG and MPC do not apply: {reasons.pop()}.", ""]
+        reason = str(reasons.pop()).replace(": ", "; ")
+        return [*lines, f"LQG and MPC do not apply: {reason}.", ""]
     effort = result.get("settings", {}).get("effort")
     lines.append(
-        f"LQG and MPC of a linear plant identified from {result['log_rows']} rows of mixed "
-        f"quality (`tools/tables/classical_table.py`), over {result['episodes']} of the same "
-        "episodes; "
-        "orders up to two; "
-        + (f"effort {effort:g}." if effort else "other settings by default, nothing tuned.")
+        f"LQG and MPC use a linear model, of order two at most, identified from "
+        f"{result['log_rows']} rows of mixed quality (`tools/tables/classical_table.py`), and ran "
+        f"{result['episodes']} of the same episodes. "
+        + (f"Their effort is {effort:g}." if effort else "All other settings are the defaults.")
     )
     head = ["", f"return [{env.reward_unit}]", "score", *costs, *(f"kept {c}" for c in costs)]
     head = [*head, "trips"]
@@ -198,7 +202,7 @@ def _constants(env: Any) -> list[str]:
         spread = f"{c.spread:g}" if c.spread else ""
         lines.append(f"| {name} | {_value(value)} | {c.unit} | {spread} | {c.source} |")
     kept = [f"`{relation}`" for relation in env.relations]
-    return [*lines, "", f"Refused unless: {', '.join(kept)}.", ""]
+    return [*lines, "", f"Constants and initial states must satisfy {', '.join(kept)}.", ""]
 
 
 def _value(value: Any) -> str:

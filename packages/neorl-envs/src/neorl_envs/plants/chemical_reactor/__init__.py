@@ -23,12 +23,12 @@ where $k_K$ is the mean of the three heat transfers, weighted by mass. What a to
 cooling would lead to is $T_{adiab} = T_R + m_A \Delta H / (m c_R)$. Classical Runge-Kutta, 40
 substeps in a period.
 
-**Parameters** stand in :class:`Constants`, each with unit and source. Published are the balances
-and their constants, the initial charge, the band of 2 K about 90 degC, the limit of 109 degC for
-the adiabatic temperature and the amount of 20,680 kg. Reaction rate and heat are uncertain. Our own
-choice are the pressure (a rising level compresses inert gas, water by Antoine, monomer over its
-polymer by Flory and Huggins), instruments, actuators and disturbances, the trips, the prices, and
-the controllers.
+**Parameters** are in :class:`Constants`, each with unit and source. Published are the balances and
+their constants, the initial charge, the band of 2 K about 363.15 K (90 °C), the limit of 382.15 K
+for the adiabatic temperature and the amount of 20,680 kg. Reaction rate and heat are uncertain. Our
+own choices are the pressure (a rising level compresses inert gas, water by Antoine, monomer over
+its polymer by Flory and Huggins), instruments, actuators and disturbances, the trips, the prices,
+and the controllers.
 
 **Disturbances.** The feed's temperature (1 K) and both supplies (0.2 K) drift with a memory of 30
 minutes; a batch starts with 2 % more or less water, up to 20 kg more or less reacted and up to 2 K
@@ -43,21 +43,21 @@ Thermometers, totaliser and pressure sit at the vessel and answer within seconds
 through wall, jacket and exchanger is in the balances.
 
 **Manipulated (3).** Feed (0 to 30,000 kg/h, 6,000 a period) and the inlet temperatures of jacket
-and exchanger (60 to 100 degC, 4 K a period, a lag of 30 s). The batch sequence ends the dosing with
-30,000 kg.
+and exchanger (333.15 to 373.15 K, 4 K a period, a lag of 30 s). The batch sequence ends the dosing
+with 30,000 kg.
 
 **Judged by.** A batch is worth 100 points of polymer; a period costs 0.1, a trip 100. Costs:
 ``temperature``, K min of the reactor outside its band or of the adiabatic temperature above its
-limit, 20 an episode; ``pressure``, bar above 3.5, none in any step. Above 5 bar or 130 degC the
+limit, 20 an episode; ``pressure``, bar above 3.5, none in any step. Above 5 bar or 403.15 K the
 plant trips; with 20,680 kg of polymer the batch has succeeded.
 
-**Controllers.** Three PID loops and an interlock that caps the feed of a cold reactor, by the set
-point of the adiabatic temperature in degC and the gain of the feed in kg/h per K; the reference is
-``PID 106/1500``. Faster ones finish sooner and break the limit in half of the batches. A search
-over all numbers of the same loops reaches a score of 84.4 in place of 83.1 with a reactor one
-kelvin colder (set points 88.9 and 89.6 degC) and a colder jacket; it is not the reference, since
-the recipe asks for 90 degC and the temperature decides what polymer comes out. :func:`bad_policy`,
-full feed with both inlets at 100 degC, breaks both costs.
+**Controllers.** Three PID loops and an interlock that caps the feed of a cold reactor. Their names
+give the set point of the adiabatic temperature in °C and the gain of the feed in kg/h per K: the
+reference, ``PID 106/1500``, holds 379.15 K. Faster ones finish sooner and break the limit in half
+of the batches. A search over all numbers of the same loops reaches a score of 84.4 in place of 83.1
+with a reactor one kelvin colder (set points 362.05 and 362.75 K) and a colder jacket; it is not the
+reference, since the recipe asks for 363.15 K and the temperature determines the polymer.
+:func:`bad_policy`, full feed with both inlets at 373.15 K, breaks both costs.
 
 Source: Lucia, Andersson, Brandt, Diehl and Engell, J. Process Control 24 (2014) 1247, as in
 do-mpc's ``industrial_poly``.

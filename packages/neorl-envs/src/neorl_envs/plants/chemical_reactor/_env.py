@@ -77,8 +77,8 @@ class ChemicalReactor(SimulatedPlant):
     terms: ClassVar[tuple[Term, ...]] = objective.TERMS
     glossary: ClassVar[str] = (
         "points: 100 for a finished batch, less 0.1 for each step and 100 for a trip; "
-        "PID 106/1500: set point of the adiabatic temperature 106 \N{DEGREE SIGN}C, gain of the "
-        "feed 1500 kg/h per K"
+        "PID 106/1500: set point of the adiabatic temperature 379.15 K (106 \N{DEGREE SIGN}C), "
+        "gain of the feed 1500 kg/h per K"
     )
     channel_descriptions: ClassVar[str] = (
         "Measured: T_R reactor, T_S its wall, T_M jacket, T_EK reactor contents in the external "

@@ -31,7 +31,7 @@ LIMITS = (
     Limit("T_R", high=TRIP_TEMPERATURE, trip=True, unit="K"),
 )
 """``c_T = max(|T_R - 363.15 K| - 2 K, T_adiab - 382.15 K, 0) dt``, ``c_P = max(P - 3.5 bar, 0)``;
-the relief valve at 5 bar and the switch at 130 degC end the batch."""
+the relief valve at 5 bar and the switch at 403.15 K end the batch."""
 
 TERMS = (
     Term("polymer", "kg", POINTS_PER_KG),
