@@ -10,7 +10,7 @@ import numpy as np
 from neorl_core import InputError, Policy, Spec
 from neorl_core.statistics import conformal_sample_size
 from neorl_envs import Dataset
-from neorl_safety.guards import GuardSettings
+from neorl_safety.guards import GuardSettings, guard_with
 from neorl_safety.monitoring import (
     Monitor,
     Watch,
@@ -32,7 +32,7 @@ from neorl_train.configuration._monitors import (
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._padded import padded_episodes
-from neorl_train.experience._split import training_sample
+from neorl_train.experience._split import both_parts, training_sample
 
 LEAST_STRETCH = 100
 """Steps: five times as many as the moving mean of a drift monitor weighs."""
@@ -193,3 +193,27 @@ def _require_enough(monitors: MonitorsConfig, held_out: Dataset) -> None:
             f"episodes cannot promise: {needed} are needed, or as many stretches of "
             f"{LEAST_STRETCH} steps in longer ones; raise it, or data.held_out"
         )
+
+
+def trend_arguments(
+    config: Config, spec: Spec, dataset: Dataset, guarding: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the trends of a log alone are drawn with: loops, the guard, and held-out episodes.
+
+    Args:
+        config: Configuration, resolved.
+        spec: Channels of the run.
+        dataset: Complete log.
+        guarding: Constraints, fallbacks and settings of the guard.
+
+    Returns:
+        Keyword arguments of :func:`~neorl_train.evaluate_offline`.
+    """
+    settings, constraints, fallbacks = (
+        guarding[name] for name in ("settings", "constraints", "fallbacks")
+    )
+    return {
+        "held_out_episodes": both_parts(config.data, dataset)[1].tolist(),
+        "loops": tuple(config.classical.manipulated),
+        "guard": lambda policy: guard_with(settings, policy, constraints, fallbacks, spec),
+    }

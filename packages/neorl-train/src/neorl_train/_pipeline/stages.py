@@ -23,6 +23,7 @@ from neorl_train._pipeline.monitors import (
     fitted_watches,
     guard_settings,
     monitor_records,
+    trend_arguments,
 )
 from neorl_train._pipeline.origins import origin_of
 from neorl_train._pipeline.processes import leader
@@ -323,6 +324,7 @@ def _evaluate(
             dataset=experience.dataset,
             held_out=experience.held_out,
             training=experience.training,
+            **trend_arguments(run.config, run.spec, experience.dataset, guarding),
             **shared,
         )
     starts = settings.starts

@@ -1,6 +1,6 @@
 """Evaluation where there is no simulator: the log's own results, and the distance to them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import jax.numpy as jnp
@@ -16,8 +16,10 @@ from neorl_train.evaluation._checks import check_names
 from neorl_train.evaluation._episodes import recorded_episodes
 from neorl_train.evaluation._shadow import action_fits
 from neorl_train.evaluation._source import source_of
+from neorl_train.evaluation._stretches import declared_bands, shown_channels, stretches
 from neorl_train.evaluation._summary import policy_rows
 from neorl_train.results._results import LINE, LOG, MEAN, Evaluation, PolicyResult
+from neorl_train.results._stretches import Stretch
 from neorl_train.results._tables import ResultTables
 
 NO_SIMULATOR = (
@@ -49,6 +51,9 @@ def evaluate_offline(
     candidate: str | None = None,
     spec: Spec | None = None,
     controllers: Mapping[str, Policy] | None = None,
+    held_out_episodes: Sequence[int] = (),
+    loops: Sequence[str] = (),
+    guard: Callable[[Policy], Policy] | None = None,
     level: float = EvaluationConfig.level,
     episode_margin: float = EvaluationConfig.episode_margin,
 ) -> Evaluation:
@@ -64,11 +69,15 @@ def evaluate_offline(
         spec: Channels with the cost limits of the run; those of the log by default.
         controllers: Classical controllers that were fitted on the log, by name; their actions stand
             beside the imitators'.
+        held_out_episodes: Numbers of the episodes in ``held_out``, to be told apart in trends.
+        loops: Controlled variables that the trends show.
+        guard: Puts the candidate behind its guard for the trends; without it, it proposes alone.
         level: Confidence level of all intervals.
         episode_margin: What the rule would demand of single episodes, were there a simulator.
 
     Returns:
-        Tables with the log as only row, and how far each policy's actions are from the log's.
+        Tables with the log as only row, how far each policy's actions are from the log's, and the
+        proposals of the candidate in the best, the median and the worst stretch of the log.
 
     Raises:
         ValueError: If the candidate is unknown or the log has fewer than two episodes.
@@ -99,14 +108,25 @@ def evaluate_offline(
         pooled=(),
         episode_margin=episode_margin,
     )
+    bands = declared_bands(dataset, spec)
+    proposed: tuple[Stretch, ...] = ()
+    if candidate:
+        proposed = stretches(
+            guard(policies[candidate]) if guard else policies[candidate],
+            dataset,
+            name=candidate,
+            channels=shown_channels(dataset, spec, loops, bands),
+            held_out=held_out_episodes,
+        )
     return Evaluation(
         tables=tables,
         results=(log,),
         traces=(),
-        bands=(),
+        bands=bands,
         imitation=action_fits({**imitators, **policies}, held_out, level=level),
         score=score_of(dataset, rows[0]),
         source=source_of(dataset),
+        stretches=proposed,
     )
 
 

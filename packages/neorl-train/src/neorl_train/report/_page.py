@@ -14,6 +14,7 @@ from neorl_train.report.sections import _movement as moves
 from neorl_train.report.sections import _pictures as pictures
 from neorl_train.report.sections import _results as results
 from neorl_train.report.sections._benefit import benefit
+from neorl_train.report.sections._stretches import stretch_pictures
 from neorl_train.report.sections._verdict import clause_table, headline, tiles
 from neorl_train.results._results import line_warnings
 from neorl_train.runs._names import REPORT
@@ -124,6 +125,7 @@ def _simulated(inputs: Inputs) -> list[Section]:
 
 def _logged(inputs: Inputs) -> list[Section]:
     return [
+        ("stretches", "What it would have done on the log", stretch_pictures(inputs)),
         ("imitation", "Distance to the log", results.imitation_table(inputs)),
         ("moves", "How the plant was moved", moves.movement_table(inputs)),
     ]

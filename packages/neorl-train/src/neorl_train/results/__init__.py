@@ -16,6 +16,7 @@ from neorl_train.results._results import Excitation as Excitation
 from neorl_train.results._results import PolicyResult as PolicyResult
 from neorl_train.results._results import Score as Score
 from neorl_train.results._results import Source as Source
+from neorl_train.results._stretches import Stretch as Stretch
 from neorl_train.results._tables import AmountCell as AmountCell
 from neorl_train.results._tables import CostCell as CostCell
 from neorl_train.results._tables import Estimate as Estimate
@@ -44,6 +45,7 @@ __all__ = [
     "ResultTables",
     "Score",
     "Source",
+    "Stretch",
     "Trace",
     "read_evaluation",
     "read_fine_tuning",

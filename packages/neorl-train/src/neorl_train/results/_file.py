@@ -24,7 +24,7 @@ def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
         What JSON can hold, with its head.
     """
     plain = to_plain(evaluation)
-    del plain["traces"]
+    del plain["traces"], plain["stretches"]
     spec = evaluation.tables.spec
     units = {
         "return": evaluation.tables.reward_unit,
@@ -37,7 +37,7 @@ def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def traces_to_json(evaluation: Evaluation) -> dict[str, Any]:
-    """The content of ``traces.json``: the episodes that are kept row by row."""
+    """The content of ``traces.json``: episodes and stretches of a log, row by row."""
     spec = evaluation.tables.spec
     units = {
         field: {channel.name: channel.unit for channel in getattr(spec, field)}
@@ -48,6 +48,7 @@ def traces_to_json(evaluation: Evaluation) -> dict[str, Any]:
         "units": {**units, "reward": evaluation.tables.reward_unit},
         "period_s": spec.dt,
         "traces": to_plain(evaluation.traces),
+        "stretches": to_plain(evaluation.stretches),
     }
 
 
@@ -69,7 +70,8 @@ def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> 
                 result["episodes"].setdefault(name, [])
     for fit in _objects(plain.get("imitation")):  # files from before the line was compared with
         fit.setdefault("beyond_line", None)
-    return from_plain(Evaluation, {**plain, "traces": traces.get("traces")})
+    rows_of = {"traces": traces.get("traces"), "stretches": traces.get("stretches", [])}
+    return from_plain(Evaluation, {**plain, **rows_of})
 
 
 def _objects(entries: Any) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 from neorl_train.results._episodes import Episodes, Trace
+from neorl_train.results._stretches import Stretch
 from neorl_train.results._tables import Estimate, ResultTables, Role
 from neorl_train.results._text import table_text
 from neorl_train.results._wording import decimals, difference, listed, with_interval
@@ -155,11 +156,13 @@ class Evaluation:
         tables: Means with intervals: all that the verdict depends on.
         results: Episodes behind them, by policy and guard.
         traces: A few episodes row by row, of the guarded candidate and of the reference.
-        bands: Soft limits of observed channels, to be drawn with a trend.
+        bands: Limits of observed channels, to be drawn with a trend.
         imitation: How each learner's actions compare with the logged ones on episodes that it
             was not trained on; empty where there was a simulator.
         score: Score of the log by the published formula, where one is known.
         source: Description of the log.
+        stretches: Best, median and worst stretch of the log with what the candidate proposed there;
+            empty where there was a simulator.
     """
 
     tables: ResultTables
@@ -169,6 +172,7 @@ class Evaluation:
     imitation: tuple[ActionFit, ...]
     score: Score | None
     source: Source
+    stretches: tuple[Stretch, ...] = ()
 
     def __repr__(self) -> str:
         """The tables as aligned text: every policy with its return, gain and costs."""

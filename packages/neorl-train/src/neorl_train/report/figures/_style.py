@@ -57,13 +57,13 @@ def installed() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def new_figure(height: float) -> Any:
-    """An empty figure in the style of the report, as wide as its page; inches."""
+def new_figure(height: float, *, width: float = WIDTH) -> Any:
+    """An empty figure in the style of the report, by default as wide as its page; inches."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_STYLE):
-        return Figure(figsize=(WIDTH, height), layout="constrained")
+        return Figure(figsize=(width, height), layout="constrained")
 
 
 def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> str:

@@ -130,15 +130,17 @@ def _measurement(
     ends = [end for pair in limits for end in pair]
     panel.set_ylim(*window([*np.concatenate(seen), *ends]))
     for low, high in limits:
-        _forbidden(panel, low, high)
-    _title(panel, channel.name, channel.unit)
+        forbidden(panel, low, high)
+    panel_title(panel, channel.name, channel.unit)
 
 
-def _title(panel: Any, name: str, unit: str) -> None:
+def panel_title(panel: Any, name: str, unit: str) -> None:
+    """Name and unit above a panel."""
     panel.set_title(f"{name}  [{unit}]" if unit else name, loc="left", fontsize=10, pad=3)
 
 
-def _forbidden(panel: Any, low: float, high: float) -> None:
+def forbidden(panel: Any, low: float, high: float) -> None:
+    """Shades what lies beyond limits, and writes them at the side; infinite for none."""
     bottom, top = panel.get_ylim()
     for limit, end in ((low, bottom), (high, top)):
         if not np.isfinite(limit):
@@ -165,8 +167,8 @@ def _cost(panel: Any, index: int, traces: Sequence[Trace], spec: Spec, step: flo
     for position, y in enumerate(shown):
         _line(panel, position, np.arange(1, len(y) + 1) * step, y)
     panel.set_ylim(0, window([0.0, channel.limit, *np.concatenate(shown)])[1])
-    _forbidden(panel, -np.inf, channel.limit)
-    _title(panel, f"cost {channel.name} {kind.trend}", channel.unit)
+    forbidden(panel, -np.inf, channel.limit)
+    panel_title(panel, f"cost {channel.name} {kind.trend}", channel.unit)
 
 
 def _input(
@@ -186,8 +188,8 @@ def _input(
         panel.axhline(end, color=MUTED, lw=0.8, ls=":", zorder=1)
     for band in bands:
         if band.channel == channel.name:
-            _forbidden(panel, band.low, band.high)
-    _title(panel, channel.name, channel.unit)
+            forbidden(panel, band.low, band.high)
+    panel_title(panel, channel.name, channel.unit)
 
 
 def _guard(panel: Any, trace: Trace, step: float) -> None:
@@ -207,7 +209,7 @@ def _guard(panel: Any, trace: Trace, step: float) -> None:
     panel.grid(visible=False)
     panel.spines["left"].set_visible(False)
     panel.tick_params(axis="y", length=0)
-    _title(panel, "guard, fraction of the steps", "")
+    panel_title(panel, "guard, fraction of the steps", "")
 
 
 def _legend(figure: Any, panel: Any, traces: Sequence[Trace], given: Sequence[str]) -> None:

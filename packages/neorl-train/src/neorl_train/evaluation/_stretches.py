@@ -1,0 +1,218 @@
+"""A policy in shadow over the best, the median and the worst stretch of a log."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from neorl_core import Policy, Spec, as_arrays
+from neorl_envs import Dataset
+from neorl_train.evaluation._shadow import shadow
+from neorl_train.results._results import Band
+from neorl_train.results._stretches import BEST, MEDIAN, WORST, Stretch
+
+LONGEST_S, LONGEST = 86_400.0, 2_000
+"""A stretch is at most a day and at most as many steps as a picture can show."""
+ALIKE, LIBRARY, AT_ONCE = 50, 20_000, 200
+"""Similar situations that are looked up, among at most so many rows, for so many rows at once."""
+MOST_CHANNELS = 4
+
+
+def stretches(
+    policy: Policy,
+    dataset: Dataset,
+    *,
+    name: str,
+    channels: Sequence[str],
+    held_out: Sequence[int] = (),
+) -> tuple[Stretch, ...]:
+    """Proposals of a policy in the logged situations of three stretches.
+
+    The stretches are those with the largest, the median and the smallest mean reward. Episodes
+    longer than a day are cut. The policy begins one stretch earlier where the episode does, follows
+    the logged action in each step, and brings nothing about: the situations are the logged ones.
+
+    What the log covers is, for each row, the range of the actions in the 50 rows of other
+    stretches whose standardised observations are nearest.
+
+    Args:
+        policy: Policy, behind its guard where it has one.
+        dataset: Complete log.
+        name: Name of the policy.
+        channels: Observations to show.
+        held_out: Episodes that the policy was not trained on.
+
+    Returns:
+        Best, median and worst; fewer where the log has fewer than three stretches.
+    """
+    length = max(int(min(LONGEST_S / dataset.spec.dt, LONGEST)), 2)
+    spans, rewards = _spans(dataset, length)
+    chosen = _chosen(rewards)
+    starts = np.asarray(dataset.episode_starts)
+    episodes = np.searchsorted(starts, spans[:, 0], side="right") - 1
+    before = np.maximum(spans[:, 0] - length, starts[episodes])
+    columns: Any = dataset.transitions
+    picked = list(chosen.values())
+    # The first row stands twice: so the policy has followed an action before its first proposal.
+    count = np.maximum(np.arange(2 * length + 1) - 1, 0)
+    rows = np.minimum(before[picked, None] + count, spans[picked, 1:] - 1)
+    obs, action = np.asarray(columns.obs)[rows], np.asarray(columns.action)[rows]
+    proposed, report = jax.device_get(shadow(as_arrays(policy), obs, action))
+    order = [c.name for c in dataset.spec.obs]
+    shown = [order.index(channel) for channel in channels]
+    found = []
+    for place, (label, one) in enumerate(chosen.items()):
+        (begin, end), lead = spans[one], spans[one, 0] - before[one] + 1
+        part = slice(lead, lead + end - begin)
+        low, high = _covered(dataset, begin, end)
+        stamp = np.nan if dataset.time is None else float(dataset.time[begin])
+        found.append(
+            Stretch(
+                label=label,
+                policy=name,
+                episode=int(episodes[one]),
+                first=int(begin - starts[episodes[one]]),
+                stamp=stamp,
+                held_out=int(episodes[one]) in set(held_out),
+                reward=float(rewards[one]),
+                channels=tuple(channels),
+                obs=obs[place, part][:, shown].astype(np.float64),
+                logged=action[place, part].astype(np.float64),
+                proposed=proposed[place, part].astype(np.float64),
+                low=low,
+                high=high,
+                cost=np.asarray(columns.cost[begin:end], np.float64),
+                flags=np.asarray(report.flags[place, part], np.int64),
+                known=np.asarray(columns.mask[begin:end], bool),
+            )
+        )
+    return tuple(found)
+
+
+def _spans(
+    dataset: Dataset, length: int
+) -> tuple[Int[np.ndarray, "stretch 2"], Float[np.ndarray, " stretch"]]:
+    """First row and row after the last of every stretch, and the mean reward of its known rows.
+
+    Stretches that are much shorter than usual, or mostly unknown, are left out: a mean over a few
+    steps is extreme by chance.
+    """
+    spans = np.array(
+        [
+            (first, min(first + length, end))
+            for start, end in zip(dataset.episode_starts, dataset.episode_ends, strict=True)
+            for first in range(int(start), int(end), length)
+        ]
+    )
+    columns: Any = dataset.transitions
+    mask = np.asarray(columns.mask, bool)
+    reward = np.where(mask, np.asarray(columns.reward, np.float64), 0.0)
+    known = np.add.reduceat(mask.astype(np.int64), spans[:, 0])
+    means = np.add.reduceat(reward, spans[:, 0]) / np.maximum(known, 1)
+    kept = known >= max(np.median(known) / 2, 1)
+    return spans[kept], means[kept]
+
+
+def _chosen(rewards: Float[np.ndarray, " stretch"]) -> dict[str, int]:
+    order = [int(one) for one in np.argsort(-rewards, kind="stable")]
+    chosen = {BEST: order[0]}
+    if len(order) > 2:
+        chosen[MEDIAN] = order[len(order) // 2]
+    if len(order) > 1:
+        chosen[WORST] = order[-1]
+    return chosen
+
+
+def _covered(dataset: Dataset, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest action of the log in situations similar to those of some rows."""
+    columns: Any = dataset.transitions
+    usable = np.asarray(columns.mask, bool).copy()
+    usable[begin:end] = False
+    library = np.flatnonzero(usable)
+    if len(library) > LIBRARY:
+        library = library[np.linspace(0, len(library) - 1, LIBRARY).astype(int)]
+    shape = (end - begin, dataset.spec.n_action)
+    if not len(library):
+        return np.full(shape, np.nan), np.full(shape, np.nan)
+    known = np.asarray(columns.obs)[library].astype(np.float64)
+    middle, scale = known.mean(axis=0), known.std(axis=0)
+    moving = scale > 0  # a channel that never changes tells nothing apart
+    known = (known - middle)[:, moving] / scale[moving]
+    asked = np.asarray(columns.obs[begin:end], np.float64)
+    asked = (asked - middle)[:, moving] / scale[moving]
+    actions = np.asarray(columns.action)[library].astype(np.float64)
+    squares = (known**2).sum(axis=1)
+    count = min(ALIKE, len(library))
+    low, high = np.empty(shape), np.empty(shape)
+    for first in range(0, len(asked), AT_ONCE):
+        block = slice(first, first + AT_ONCE)
+        # The square of what is asked is the same for every row of the library.
+        away = squares - 2 * asked[block] @ known.T
+        nearest = np.argpartition(away, count - 1, axis=1)[:, :count]
+        low[block], high[block] = actions[nearest].min(axis=1), actions[nearest].max(axis=1)
+    return low, high
+
+
+_ABOVE = re.compile(r"greatest\(\s*(\w+)\s*-\s*([-+.\deE]+)\s*,\s*0(?:\.0*)?\s*\)")
+_BELOW = re.compile(r"greatest\(\s*([-+.\deE]+)\s*-\s*(\w+)\s*,\s*0(?:\.0*)?\s*\)")
+
+
+def declared_bands(dataset: Dataset, spec: Spec) -> tuple[Band, ...]:
+    """Limits of observations that the costs of a ``plant.toml`` declare.
+
+    A cost per step ``greatest(PRESSURE - 2895, 0)`` with the limit 5 is a limit of 2900 for the
+    pressure. A cost of another form says nothing of a single observation.
+
+    Args:
+        dataset: The log.
+        spec: Its channels, with the cost limits of the run.
+    """
+    texts = {
+        str(one.get("name")): str(one.get("expression"))
+        for one in _configuration(dataset).get("cost", ())
+    }
+    observed = {channel.name for channel in spec.obs}
+    bands = []
+    for channel in spec.cost:
+        text = texts.get(channel.name, "").strip()
+        above, below = _ABOVE.fullmatch(text), _BELOW.fullmatch(text)
+        if channel.per != "step" or not np.isfinite(channel.limit):
+            continue
+        if above and above[1] in observed:
+            bands.append(Band(above[1], -np.inf, float(above[2]) + channel.limit))
+        if below and below[2] in observed:
+            bands.append(Band(below[2], float(below[1]) - channel.limit, np.inf))
+    return tuple(bands)
+
+
+def shown_channels(
+    dataset: Dataset, spec: Spec, loops: Sequence[str], bands: Sequence[Band]
+) -> tuple[str, ...]:
+    """Observations worth a look: what loops control, what is limited, what is rewarded.
+
+    Args:
+        dataset: The log.
+        spec: Its channels.
+        loops: Controlled variables of declared loops.
+        bands: Limits of observations.
+
+    Returns:
+        At most four; the first three channels where nothing is declared.
+    """
+    configuration = _configuration(dataset)
+    texts = [str(configuration.get("reward", {}).get("expression", ""))]
+    texts += [str(one.get("expression", "")) for one in configuration.get("cost", ())]
+    words = re.findall(r"\w+", " ".join(texts))
+    observed = [channel.name for channel in spec.obs]
+    wanted = [*loops, *(band.channel for band in bands), *words]
+    found = dict.fromkeys(name for name in wanted if name in observed)
+    return tuple(found)[:MOST_CHANNELS] or tuple(observed[:3])
+
+
+def _configuration(dataset: Dataset) -> Mapping[str, Any]:
+    """The ``plant.toml`` of a converted log; empty for any other."""
+    found = dataset.attributes.get("provenance", {}).get("configuration", {})
+    return found if isinstance(found, Mapping) else {}

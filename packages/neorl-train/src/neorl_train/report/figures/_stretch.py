@@ -1,0 +1,114 @@
+"""A stretch of a log in one narrow column: actions above, measurements below."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from neorl_core import Spec
+from neorl_core.costs import limit_kind
+from neorl_train.report.figures._style import CLASSICAL, INK, LEARNERS, MUTED, new_figure, time_axis
+from neorl_train.report.figures._style import window as window_of
+from neorl_train.report.figures._trends import forbidden, panel_title
+from neorl_train.results._results import Band
+from neorl_train.results._stretches import Stretch
+
+PROPOSED, LOGGED, OUTSIDE = LEARNERS[0], CLASSICAL, LEARNERS[1]
+WIDTH, PANEL, HEAD = 4.6, 1.35, 0.75  # inches; as wide as a phone, so that its words can be read
+MOST_ACTIONS = 6
+
+
+def shown_actions(one: Stretch, spec: Spec) -> list[int]:
+    """The actions that are drawn: all, or of many those whose proposal differs most."""
+    ranges = np.array([max(channel.high - channel.low, 1e-300) for channel in spec.action])
+    away = np.abs(np.where(one.known[:, None], one.proposed - one.logged, 0.0)).mean(axis=0)
+    if len(ranges) <= MOST_ACTIONS:
+        return list(range(len(ranges)))
+    return sorted(int(i) for i in np.argsort(-away / ranges)[:MOST_ACTIONS])
+
+
+def stretch_trend(one: Stretch, spec: Spec, bands: Sequence[Band]) -> Any:
+    """Actions as logged and as proposed, then measurements and costs as logged.
+
+    Args:
+        one: The stretch.
+        spec: Channels, limits and period.
+        bands: Limits of observed channels.
+
+    Returns:
+        The figure.
+    """
+    actions = shown_actions(one, spec)
+    costs = [j for j in range(spec.n_cost) if np.nanmax(one.cost[:, j], initial=0.0) > 0]
+    rows = len(actions) + len(one.channels) + len(costs)
+    figure = new_figure(PANEL * rows + HEAD, width=WIDTH)
+    panels = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
+    seconds, unit = time_axis(len(one.known), spec.dt)
+    time = np.arange(len(one.known)) * spec.dt / seconds
+    for panel, i in zip(panels, actions, strict=False):
+        _action(panel, one, i, time, spec)
+    for panel, place in zip(panels[len(actions) :], range(len(one.channels)), strict=False):
+        _measurement(panel, one, place, time, spec, bands)
+    for panel, j in zip(panels[rows - len(costs) :], costs, strict=True):
+        channel, kind = spec.cost[j], limit_kind(spec.cost[j].per)
+        shown = kind.along(np.nan_to_num(one.cost[:, j]))
+        panel.plot(time, shown, color=LOGGED, lw=1.2)
+        panel.set_ylim(0, window_of([0.0, channel.limit, *shown])[1])
+        forbidden(panel, -np.inf, channel.limit)
+        panel_title(panel, f"cost {channel.name} {kind.trend}, as logged", channel.unit)
+    panels[-1].set_xlabel(f"time [{unit}]")
+    handles, names = _legend(panels[0])
+    figure.legend(
+        handles, names, loc="outside upper left", ncols=2, labelcolor=INK, handlelength=1.4
+    )
+    return figure
+
+
+def _action(panel: Any, one: Stretch, index: int, time: np.ndarray, spec: Spec) -> None:
+    channel = spec.action[index]
+    logged, proposed = (
+        np.where(one.known, column[:, index], np.nan) for column in (one.logged, one.proposed)
+    )
+    panel.fill_between(
+        time,
+        np.where(one.known, one.low[:, index], np.nan),
+        np.where(one.known, one.high[:, index], np.nan),
+        step="post",
+        color=MUTED,
+        alpha=0.18,
+        lw=0,
+        zorder=0,
+    )
+    panel.step(time, logged, where="post", color=LOGGED, lw=1.2, ls=(0, (4, 2)), zorder=2)
+    panel.step(time, proposed, where="post", color=PROPOSED, lw=1.5, zorder=3)
+    outside = one.outside(one.proposed)[:, index]
+    panel.plot(
+        time[outside], proposed[outside], "o", color=OUTSIDE, ms=3.5, zorder=4, label="outside"
+    )
+    panel.set_ylim(*window_of([*logged, *proposed], margin=0.15))
+    for end in (channel.low, channel.high):  # drawn where it lies within the axis
+        panel.axhline(end, color=MUTED, lw=0.8, ls=":", zorder=1)
+    panel_title(panel, channel.name, channel.unit)
+
+
+def _measurement(
+    panel: Any, one: Stretch, place: int, time: np.ndarray, spec: Spec, bands: Sequence[Band]
+) -> None:
+    name = one.channels[place]
+    unit = next(channel.unit for channel in spec.obs if channel.name == name)
+    values = np.where(one.known, one.obs[:, place], np.nan)
+    panel.plot(time, values, color=LOGGED, lw=1.2)
+    limits = [(band.low, band.high) for band in bands if band.channel == name]
+    panel.set_ylim(*window_of([*values, *(end for pair in limits for end in pair)]))
+    for low, high in limits:
+        forbidden(panel, low, high)
+    panel_title(panel, f"{name}, as logged", unit)
+
+
+def _legend(panel: Any) -> tuple[list[Any], list[str]]:
+    logged, proposed, outside = panel.get_lines()[:3]
+    (covered,) = panel.collections[:1]
+    return (
+        [proposed, logged, outside, covered],
+        ["proposed", "logged", "outside the grey range", "range in similar situations"],
+    )
