@@ -15,6 +15,7 @@ from neorl_envs._command.extras import install_line
 from neorl_envs.ingest._read import read_dataset
 from neorl_envs.inspection._report import duration
 from neorl_envs.inspection._reward import reward_is_constant
+from neorl_envs.inspection._text import excluded_words
 
 OFTEN = 0.01
 """A larger share of a tag's values outside its range casts doubt on the range."""
@@ -71,6 +72,8 @@ def command(words: list[str]) -> None:
     print(
         f"from {counted.get('of the running plant', 0)} rows of the running plant{_left(counted)}"
     )
+    for one in dataset.attributes["ingestion"].get("excluded", ()):
+        print(f"excluded: {excluded_words(one)}")
     warnings = [*_unfinished(path, config, columns), *_maskers(path, config, dataset)]
     for line in [*warnings, *_lost(path, config, dataset)]:
         print(f"warning: {line}")

@@ -110,12 +110,28 @@ def origin_lines(report: dict[str, Any]) -> list[str]:
     ingestion = report["ingestion"] if isinstance(report["ingestion"], dict) else {}
     if isinstance(ingestion.get("rows"), dict):
         lines.append(f"rows: {_pairs(ingestion['rows'])}")
+    lines += _excluded_lines(ingestion)
     for title, key in (("values of", "tags"), ("unknown:", "unknown")):
         tags = ingestion.get(key)
         for tag, counts in tags.items() if isinstance(tags, dict) else ():
             if isinstance(counts, dict):
                 lines.append(f"{title} {tag}: {_pairs(counts)}")
     return lines
+
+
+def _excluded_lines(ingestion: dict[str, Any]) -> list[str]:
+    excluded = ingestion.get("excluded")
+    return [
+        f"excluded: {excluded_words(one)}"
+        for one in (excluded if isinstance(excluded, list) else ())
+        if isinstance(one, dict) and {"from", "to", "reason", "rows"} <= one.keys()
+    ]
+
+
+def excluded_words(one: dict[str, Any]) -> str:
+    """How many rows a period of ``[[exclude]]`` took out, and why."""
+    count = f"{one['rows']} {'row' if one['rows'] == 1 else 'rows'}"
+    return f"{count} from {one['from']} to {one['to']}: {one['reason']}"
 
 
 def _pairs(values: dict[str, Any]) -> str:

@@ -150,6 +150,21 @@ class Episodes:
 
 
 @dataclasses.dataclass(frozen=True)
+class Exclusion:
+    """A period whose rows do not enter the dataset, such as maintenance or a failed instrument.
+
+    Attributes:
+        begin: Its first instant, ISO 8601; in the time zone of the log where no offset is named.
+        end: The instant after it.
+        reason: Why it is left out.
+    """
+
+    begin: str
+    end: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Reward:
     """Reward of a step as an expression over tags, and its unit."""
 
@@ -207,6 +222,7 @@ class PlantLog:
     history: History = History()
     constraints: tuple[Mapping[str, Any], ...] = ()
     terms: tuple[TermOfReward, ...] = ()
+    excludes: tuple[Exclusion, ...] = ()
 
     def of_role(self, *roles: str) -> tuple[Tag, ...]:
         """The tags of some roles, in the order of the file."""

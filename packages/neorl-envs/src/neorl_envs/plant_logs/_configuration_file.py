@@ -1,5 +1,6 @@
 """Between ``plant.toml`` and typed values; a key that is unknown or of another type is named."""
 
+import datetime
 import os
 import tomllib
 from collections.abc import Mapping
@@ -9,11 +10,20 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import Binder
 from neorl_envs.plant_logs._configuration import PlantLog, check_plant_log
+from neorl_envs.plant_logs._exclusions import excluded_periods
 
 _BINDER = Binder(
-    keys={"tags": "tag", "costs": "cost", "constraints": "constraint", "terms": "term"}
+    keys={
+        "tags": "tag",
+        "costs": "cost",
+        "constraints": "constraint",
+        "terms": "term",
+        "excludes": "exclude",
+        "begin": "from",
+        "end": "to",
+    }
 )
-"""An array of tables is written in the singular: ``[[tag]]``."""
+"""An array of tables is written in the singular: ``[[tag]]``; ``from`` is a word of Python."""
 
 
 def read_plant_log(path: str | os.PathLike[str]) -> PlantLog:
@@ -47,11 +57,27 @@ def plant_log_from_dict(values: Mapping[str, Any], source: str) -> PlantLog:
         InputError: See :func:`read_plant_log`.
     """
     try:
-        config = _BINDER.bound(PlantLog, values)
+        config = _BINDER.bound(PlantLog, {**values, **_written_out(values)})
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
     check_plant_log(config, source)
+    excluded_periods(config, source)
     return config
+
+
+def _written_out(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Excluded periods with their times as text: TOML also has times without quotes."""
+    tables = values.get("exclude")
+    if not isinstance(tables, list):
+        return {}
+    return {
+        "exclude": [
+            {k: v.isoformat(" ") if isinstance(v, datetime.datetime) else v for k, v in one.items()}
+            if isinstance(one, Mapping)
+            else one
+            for one in tables
+        ]
+    }
 
 
 def plain(config: PlantLog) -> dict[str, Any]:

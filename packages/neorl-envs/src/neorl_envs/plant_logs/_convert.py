@@ -239,6 +239,13 @@ def _terms(config: PlantLog) -> list[dict[str, Any]]:
     return [{"name": t.name, "unit": t.unit, "worth": t.worth} for t in config.terms]
 
 
+def _excluded(config: PlantLog, rows: Rows) -> list[dict[str, Any]]:
+    return [
+        {"from": one.begin, "to": one.end, "reason": one.reason, "rows": int(number)}
+        for one, number in zip(config.excludes, rows.excluded, strict=True)
+    ]
+
+
 def _attributes(
     config: PlantLog, tally: Tally, rows: Rows, samples: Samples, timeline: Timeline
 ) -> dict[str, Any]:
@@ -260,6 +267,7 @@ def _attributes(
             "tags": {name: dict(counter) for name, counter in sorted(tally.tags.items())},
             "unknown_tags": sorted(tally.unknown)[:50],
             "rows": {name: number for name, number in rows.counts.items() if number},
+            **({"excluded": _excluded(config, rows)} if config.excludes else {}),
             "unknown": {
                 tag.name: {
                     "rows": rows.unknown[tag.name],

@@ -157,6 +157,11 @@ def _rules(period: float) -> list[str]:
         '# expression = "greatest(level - 80, 0)"',
         '# unit = "%"',
         "# limit = 0.0",
+        "",
+        "# [[exclude]]  # a period whose rows are left out",
+        '# from = "2026-03-01 08:00"',
+        '# to = "2026-03-03 16:00"',
+        '# reason = "pump overhaul"',
     ]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from neorl_envs.plant_logs._configuration import BEFORE, OBSERVED, PlantLog
+from neorl_envs.plant_logs._exclusions import Period, excluded_periods, period_of
 from neorl_envs.plant_logs._expressions import Expression
 from neorl_envs.plant_logs._grid import Piece
 
@@ -26,17 +27,18 @@ REASONS = (
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """The expressions of a configuration, read once."""
+    """The expressions and excluded periods of a configuration, read once."""
 
     reward: Expression
     costs: tuple[Expression, ...]
     running: Expression | None
     trip: Expression | None
     terms: tuple[Expression, ...] = ()
+    excluded: tuple[Period, ...] = ()
 
 
 def rules(config: PlantLog, source: str) -> Rules:
-    """Reads every expression.
+    """Reads every expression, and the times of every excluded period.
 
     Raises:
         InputError: Naming file, key and what is wrong.
@@ -55,6 +57,7 @@ def rules(config: PlantLog, source: str) -> Rules:
         reward=read(config.reward.expression, "reward.expression"),
         costs=tuple(read(c.expression, f"cost {c.name!r}") for c in config.costs),
         terms=tuple(read(t.expression, f"term {t.name!r}") for t in config.terms),
+        excluded=excluded_periods(config, source),
         **conditions,
     )
 
@@ -81,6 +84,8 @@ class Signals:
         block: Number, for every sample, of the stretch of plant life that it belongs to, -1 for
             none.
         tripped: Whether the plant has tripped, for every sample.
+        excluded: Number, for every sample, of the period of ``[[exclude]]`` that it lies in, from 1
+            on; 0 for none.
         cut: Whether a mode changes after the row, for every row.
         unknown: First unknown part of every row, as a place in ``REASONS``; 0 for
             nothing.
@@ -89,6 +94,7 @@ class Signals:
 
     block: Int[np.ndarray, " sample"]
     tripped: Bool[np.ndarray, " sample"]
+    excluded: Int[np.ndarray, " sample"]
     cut: Bool[np.ndarray, " row"]
     unknown: Int[np.ndarray, " row"]
     acted: Bool[np.ndarray, " row"]
@@ -100,6 +106,7 @@ class Signals:
         return cls(
             np.full(n_samples, -1, np.int32),
             np.zeros(n_samples, np.bool_),
+            np.zeros(n_samples, np.int16),
             np.zeros(rows, np.bool_),
             np.zeros(rows, np.int8),
             np.zeros(rows, np.bool_),
@@ -127,7 +134,9 @@ def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
     now, then = signals.block[:-1], signals.block[1:]
     trips = signals.tripped[1:] & (now >= 0)
     usable = (now >= 0) & ((then == now) | trips)
-    counts["rows in shutdown or between batches"] += int((~usable).sum())
+    out = excluded_rows(signals) > 0
+    counts["rows in shutdown or between batches"] += int((~usable & ~out).sum())
+    counts["excluded by plant.toml"] += int(out.sum())
     terminated = usable & trips
     ended = terminated | ~np.append(usable[1:], False) | signals.cut
     ended = (ended | _length_ends(ended & usable, usable, config.episodes.length)) & usable
@@ -140,6 +149,15 @@ def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
     follows = ended | np.append(signals.acted[1:], False)
     counts["masked: next action unknown"] += int((kept & known & ~follows).sum())
     return Flags(kept, terminated & kept, ended & ~terminated, known & follows)
+
+
+def excluded_rows(signals: Signals) -> Int[np.ndarray, " row"]:
+    """Number of the period that takes a row out, from 1 on; 0 for none.
+
+    A row that leads into a period goes with it, since its result is not to be used.
+    """
+    begun, led = signals.excluded[:-1], signals.excluded[1:]
+    return np.where(begun > 0, begun, led)
 
 
 def add_signals(
@@ -159,9 +177,11 @@ def add_signals(
         The columns of these rows.
     """
     begin, first, last = where
-    alive, tripped, new = _life(part, config, rule)
+    excluded = period_of(part.at, rule.excluded)
+    alive, tripped, new = _life(part, config, rule, excluded > 0)
     fresh = first + 1 if first else 0
     here = slice(fresh - begin, None)
+    signals.excluded[fresh : last + 1] = excluded[here]
     numbers = met + np.cumsum(new[here])
     signals.block[fresh : last + 1] = np.where(alive[here], numbers, -1)
     signals.tripped[fresh : last + 1] = tripped[here]
@@ -177,11 +197,13 @@ def look_back(config: PlantLog) -> int:
     return max(config.history.steps - 1, 2)
 
 
-def _life(part: Piece, config: PlantLog, rule: Rules) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Whether the plant runs, whether it has tripped, whether another life begins."""
+def _life(
+    part: Piece, config: PlantLog, rule: Rules, excluded: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Whether the plant runs and counts, whether it has tripped, whether another life begins."""
     conditions = part.before_and_now()
     n = len(part.at)
-    alive, tripped = np.ones(n, np.bool_), np.zeros(n, np.bool_)
+    alive, tripped = ~excluded, np.zeros(n, np.bool_)
     if rule.running is not None:
         alive &= np.nan_to_num(rule.running(conditions), nan=0.0) != 0
     if rule.trip is not None:

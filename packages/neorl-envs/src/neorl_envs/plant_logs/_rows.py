@@ -1,6 +1,7 @@
 """The rows of a log in pieces of bounded size: first their flags, then their columns."""
 
 import dataclasses
+import datetime
 from collections import Counter
 from collections.abc import Iterator
 
@@ -14,10 +15,12 @@ from neorl_envs.plant_logs._episodes import (
     Signals,
     Where,
     add_signals,
+    excluded_rows,
     flags,
     look_back,
     rows_of,
 )
+from neorl_envs.plant_logs._exclusions import without_excluded, words_of
 from neorl_envs.plant_logs._grid import Piece, TagSamples, piece
 from neorl_envs.plant_logs._tables import Words
 from neorl_envs.plant_logs._timeline import Timeline
@@ -58,10 +61,11 @@ class Rows:
         counts: Rows by why they are masked or left out.
         unknown: Rows of a running plant in which a tag is unknown, for every tag that a row needs.
         alone: The same, where no other tag is unknown.
+        excluded: Rows that every period of ``[[exclude]]`` takes out.
         stretches: Stretches with at least one row that is kept, in order of time.
 
     Raises:
-        DatasetError: If there are more rows than can be meant.
+        DatasetError: If there are more rows than can be meant, or an excluded period has none.
     """
 
     def __init__(
@@ -93,6 +97,8 @@ class Rows:
             for tag in config.numbers
             if tag.role != "auxiliary" or {tag.name, BEFORE + tag.name} & used
         ]
+        self.excluded = np.zeros(len(config.excludes), np.int64)
+        self._met = np.zeros(len(config.excludes), np.bool_)
         self.stretches: list[Stretch] = []
         room = at_once  # rows that are not computed again to be written
         for periods in timeline.stretches:
@@ -101,6 +107,7 @@ class Rows:
                 room -= len(periods) if stretch.columns else 0
                 self.stretches.append(stretch)
         self.counts["stretches without a gap"] = len(timeline.stretches)
+        self._require_met(source)
 
     @property
     def n_rows(self) -> int:
@@ -138,9 +145,31 @@ class Rows:
             columns = add_signals(signals, part, self._config, self._rule, where, met)
             self._count_unknown(part, signals, where)
             met = int(signals.block[where.first : where.last + 1].max(initial=met))
+        self._count_excluded(signals)
         whole = len(periods) <= min(room, self._at_once)
         row_flags = flags(signals, self._config, self.counts)
         return Stretch(periods, signals, row_flags, columns if whole else None)
+
+    def _count_excluded(self, signals: Signals) -> None:
+        """Counts which periods the log has samples in, and the rows that each takes out."""
+        n = len(self.excluded)
+        if n:
+            self._met |= np.bincount(signals.excluded, minlength=n + 1)[1:] > 0
+            self.excluded += np.bincount(excluded_rows(signals), minlength=n + 1)[1:]
+
+    def _require_met(self, source: str) -> None:
+        """Refuses a period that the log has nothing in: its times are likely wrong."""
+        for one, met in zip(self._config.excludes, self._met, strict=True):
+            if not met:
+                reach = ""
+                if self._timeline.stretches:
+                    ends = self._timeline.stretches[0].start, self._timeline.stretches[-1].stop - 1
+                    begin, end = (_utc(period * self._period) for period in ends)
+                    reach = f"; its rows reach from {begin} to {end}"
+                raise DatasetError(
+                    f"{source}: [[exclude]] {words_of(one)}: the log has no row in it{reach}; "
+                    "correct from and to, or take the table out"
+                )
 
     def _count_unknown(self, part: Piece, signals: Signals, where: Where) -> None:
         """Counts which tags are unknown where rows begin."""
@@ -167,7 +196,9 @@ class Rows:
         times = numbers * self._period
         window = self._timeline.window(int(times[0]), int(times[-1]) + self._delay)
         samples = {tag.name: one for tag, one in zip(self._config.tags, window, strict=True)}
-        part = piece(times, samples, self._config)
+        part = without_excluded(
+            piece(times, samples, self._config), self._config, self._rule.excluded
+        )
         for tag in self._config.of_role("mode"):
             known = self._words.get(tag.name, Words()).known
             automatic = [code for word, code in known.items() if word in tag.automatic]
@@ -177,6 +208,11 @@ class Rows:
                 times, TagSamples(mode.at, is_automatic)
             )
         return part
+
+
+def _utc(nanoseconds: int) -> str:
+    stamp = datetime.datetime.fromtimestamp(nanoseconds / 1e9, datetime.UTC)
+    return f"{stamp:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _in_force(times: np.ndarray, samples: TagSamples) -> np.ndarray:
