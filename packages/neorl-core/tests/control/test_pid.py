@@ -270,6 +270,15 @@ def interlocked(**changes):
     return dataclasses.replace(pid, **changes)
 
 
+@pytest.mark.parametrize(
+    ("reading", "output"), [(2.0, 25.25), (0.0, 3.0), (np.nan, 3.0), (np.inf, 3.0), (-np.inf, 3.0)]
+)
+def test_a_lost_measurement_does_not_release_an_interlock(reading, output):
+    bank = interlocked(override_measured=(1,))
+    outputs = bank(bank.initial_carry(), jnp.asarray([1.0, reading]))[1]
+    np.testing.assert_allclose(outputs, [output])
+
+
 def each(name, things, shape=(2,)):
     return (
         f"{name} must have one number for each of the 1 {things}, "

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import types
 
 import equinox as eqx
 import jax
@@ -13,6 +14,7 @@ from neorl_agents import load_policy, save_policy
 from neorl_deploy import NotDeployable
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
+from neorl_deploy.export._assemble import _policy_words
 from neorl_deploy.training_run._summaries import evaluation_summary
 from neorl_safety.constraints import action_constraints
 from neorl_safety.filters import Flag
@@ -159,3 +161,15 @@ def test_a_gate_writes_nothing_unless_the_verdict_is_deploy(run_directory, verdi
         export_run(run_directory, ExportOptions(require_deploy=True))
     assert error.value.exit_code == 3
     assert sorted(run_directory.iterdir()) == before
+
+
+def test_the_words_of_a_fallback_name_its_interlocks(pid, spec):
+    interlocked = dataclasses.replace(
+        pid,
+        override_below=jnp.array([340.0]),
+        override_cap=jnp.array([20.0]),
+        override_output=(0,),
+        override_measured=(1,),
+    )
+    words = _policy_words(types.SimpleNamespace(kind="pid", spec=spec, policy=interlocked))
+    assert words.endswith("; valve at most 20 % while temperature is below 340 K or lost")

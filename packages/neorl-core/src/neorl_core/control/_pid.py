@@ -82,7 +82,8 @@ class PID:
     finite measurement over the time that has passed since.
 
     An override ``j`` caps output ``override_output[j]`` at ``override_cap[j]`` while
-    ``obs[override_measured[j]] < override_below[j]``: the low-select interlock of batch recipes.
+    ``obs[override_measured[j]] < override_below[j]``: the low-select interlock of batch recipes. A
+    measurement that is lost counts as below, so the cap stays until the measurement is back.
 
     Shapes and indices are checked when the bank is called; of the numbers, those that are known
     then. What is being traced is used as it comes: the loops run inside a simulator. A bank
@@ -332,7 +333,9 @@ class PID:
     def _caps(self, obs: Float[Array, " obs"]) -> Float[Array, " loop"]:
         if not self.override_output:
             return self.high
-        active = obs[jnp.asarray(self.override_measured)] < self.override_below
+        reading = obs[jnp.asarray(self.override_measured)]
+        # "Below" is false of NaN, and a lost measurement must not release the interlock.
+        active = (reading < self.override_below) | ~jnp.isfinite(reading)
         caps = jnp.where(active, self.override_cap, jnp.inf)
         return self.high.at[jnp.asarray(self.override_output)].min(caps)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from neorl_deploy.training_run._summaries import data_hash, evaluation_summary, 
 
 if TYPE_CHECKING:
     from neorl_agents import PolicyArtefact
+    from neorl_core import Spec
 
 VERSIONED = ("neorl-core", "neorl-safety", "neorl-agents", "neorl-deploy", "jax", "jaxlib", "numpy")
 """Distributions whose versions the provenance records."""
@@ -175,7 +176,8 @@ def _policy_words(artefact: PolicyArtefact) -> str:
         artefact: The policy with its channels.
 
     Returns:
-        For a constant the action that it holds, for a PID its loops; empty for other kinds.
+        For a constant the action that it holds, for a PID its loops and its interlocks; empty for
+        other kinds.
     """
     spec = artefact.spec
     policy: Any = artefact.policy  # of the class of its kind
@@ -189,8 +191,20 @@ def _policy_words(artefact: PolicyArtefact) -> str:
             f"{spec.obs[j].unit}"
             for i, (j, setpoint) in enumerate(zip(policy.measured, policy.setpoint, strict=True))
         ]
-        return "; ".join(loops)
+        return "; ".join([*loops, *_interlock_words(policy, spec)])
     return ""
+
+
+def _interlock_words(bank: Any, spec: Spec) -> Iterator[str]:
+    """The caps that a bank of PID loops puts on its outputs, which its set points do not show."""
+    outputs, inputs = bank.override_output, bank.override_measured
+    numbers = zip(bank.override_cap, bank.override_below, strict=True)
+    for i, j, (cap, below) in zip(outputs, inputs, numbers, strict=True):
+        output, measured = spec.action[i], spec.obs[j]
+        yield (
+            f"{output.name} at most {_number(cap)} {output.unit} while {measured.name} is below "
+            f"{_number(below)} {measured.unit} or lost"
+        )
 
 
 def _number(value: Any) -> str:
