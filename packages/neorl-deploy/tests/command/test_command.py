@@ -20,6 +20,16 @@ def test_help_has_examples(command, capsys):
     assert f"neorl-deploy {command}" in capsys.readouterr().out.split("examples:")[1]
 
 
+@pytest.mark.parametrize("words", [["--help"], ["exprot"], ["export", "--help"]])
+def test_the_command_answers_without_importing_numpy(words):
+    code = (
+        f"import sys; from neorl_deploy._command.main import main\ntry:\n    main({words!r})\n"
+        "finally:\n    assert not {'jax', 'numpy'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == (2 if words == ["exprot"] else 0), done.stderr
+
+
 def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys):
     monkeypatch.chdir(run_directory.parent.parent)
     assert main(["export"]) == 0

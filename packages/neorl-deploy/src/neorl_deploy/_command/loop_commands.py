@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from neorl_deploy._command.switches import prepare_jax, settle_memory
 from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError
-from neorl_deploy.bundle._read import Bundle
 
 if TYPE_CHECKING:
+    from neorl_deploy.bundle._read import Bundle
     from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._cycle import Cycle
     from neorl_deploy.loop._rollout import Rollout

@@ -1,5 +1,7 @@
 """The command; every process-wide switch is set by ``switches.py``, and nowhere else."""
 
+from __future__ import annotations
+
 import argparse
 import difflib
 import json
@@ -9,15 +11,15 @@ import sys
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from neorl_deploy._command.audit_command import audit_of, verify_audit
 from neorl_deploy._command.loop_commands import add_form, add_loop_commands
 from neorl_deploy._command.switches import prepare_jax
 from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError, NotDeployable
-from neorl_deploy.bundle._read import Bundle, read_bundle
-from neorl_deploy.bundle._signature import read_public_key
+
+if TYPE_CHECKING:  # reading a bundle needs NumPy, and the help of a command does not
+    from neorl_deploy.bundle._read import Bundle
 
 EXAMPLES = """\
 examples:
@@ -241,6 +243,7 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    from neorl_deploy._command.audit_command import audit_of, verify_audit
     from neorl_deploy._command.text import bundle_lines, limit_lines, proof_lines, verdict_lines
 
     if (audit := audit_of(options.bundle)) is not None:
@@ -281,6 +284,9 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _read(path: Path, options: argparse.Namespace) -> Bundle:
+    from neorl_deploy.bundle._read import read_bundle
+    from neorl_deploy.bundle._signature import read_public_key
+
     trusted = None if options.public_key is None else read_public_key(options.public_key)
     return read_bundle(path, trusted_key=trusted)
 

@@ -1,10 +1,13 @@
 """Text about a bundle that the commands print for people; the same exists as JSON."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from neorl_deploy.bundle._files import FORMS
-from neorl_deploy.bundle._manifest import ChannelEntry
-from neorl_deploy.bundle._read import Bundle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # reading a bundle needs NumPy, and the help of a command does not
+    from neorl_deploy.bundle._manifest import ChannelEntry
+    from neorl_deploy.bundle._read import Bundle
 
 LONGEST_LINE = 1_000
 
@@ -51,6 +54,8 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
 
 def _form_lines(bundle: Bundle) -> Iterator[str]:
     """The further forms, with their sizes, or why there is none."""
+    from neorl_deploy.bundle._files import FORMS
+
     words = {"numpy": "NumPy alone, guard included", "onnx": "ONNX, the policy without its guard"}
     for form, names in FORMS.items():
         if form in bundle.manifest.forms:
