@@ -36,6 +36,15 @@ def _cache_of_its_own(tmp_path_factory):
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _fewer_resamples(pytestconfig):
+    """By night intervals have as many draws as those of users; by day they were half of a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not pytestconfig.getoption("--nightly"):
+            patch.setattr("neorl_train.evaluation._estimates.RESAMPLES", 1_000)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _process_left_alone(monkeypatch):
     """Commands that run inside the test process do not change its switches."""
