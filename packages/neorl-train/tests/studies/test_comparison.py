@@ -40,17 +40,28 @@ def _leave_run(path, noisy, *, source, gain, status="finished"):
     return path
 
 
-@pytest.fixture
-def runs(tmp_path, noisy):
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, noisy):
+    """Three finished runs; a test that writes into one takes a copy."""
+    folder = tmp_path_factory.mktemp("runs")
     return [
-        _leave_run(tmp_path / "0001", noisy, source="First-v0", gain=0.5),
-        _leave_run(tmp_path / "0002", noisy, source="Second-v0", gain=0.5),
-        _leave_run(tmp_path / "0003", noisy, source="Second-v0", gain=0.9),
+        _leave_run(folder / "0001", noisy, source="First-v0", gain=0.5),
+        _leave_run(folder / "0002", noisy, source="Second-v0", gain=0.5),
+        _leave_run(folder / "0003", noisy, source="Second-v0", gain=0.9),
     ]
 
 
-def test_rows_hold_what_the_episodes_say(runs, noisy):
-    comparison = compare_runs(runs)
+@pytest.fixture(scope="module")
+def comparison(runs):
+    return compare_runs(runs)
+
+
+@pytest.fixture(scope="module")
+def aggregates(comparison):
+    return aggregate(comparison)
+
+
+def test_rows_hold_what_the_episodes_say(comparison, noisy):
     row = comparison.rows[0]
     results = {(one.name, one.guarded): one.episodes for one in noisy.evaluation.results}
     seeds = [results[name, True].returns for name in ("good-0", "good-1")]
@@ -68,8 +79,7 @@ def test_rows_hold_what_the_episodes_say(runs, noisy):
     )
 
 
-def test_only_what_differs_is_said_and_a_controller_once_a_plant(runs):
-    comparison = compare_runs(runs)
+def test_only_what_differs_is_said_and_a_controller_once_a_plant(comparison):
     good = [row.settings for row in comparison.rows if row.policy == "good"]
     assert good == [{"algorithms.good.gain": one} for one in ("0.5", "0.5", "0.9")]
     assert all(row.settings == {} for row in comparison.rows if row.policy != "good")
@@ -77,9 +87,8 @@ def test_only_what_differs_is_said_and_a_controller_once_a_plant(runs):
     assert hasty == ["0001", "0002"]
 
 
-def test_the_score_over_plants_is_the_trimmed_mean_of_gains_in_deviations(runs):
-    comparison = compare_runs(runs)
-    (one,) = [a for a in aggregate(comparison) if a.learner == "good"]
+def test_the_score_over_plants_is_the_trimmed_mean_of_gains_in_deviations(comparison, aggregates):
+    (one,) = [a for a in aggregates if a.learner == "good"]
     assert one.sources == ("First-v0", "Second-v0")
     rows = [r for r in comparison.rows if r.policy == "good" and r.run in ("0001", "0002")]
     scores = np.concatenate([np.asarray(row.each_seed) / row.spread for row in rows])
@@ -90,10 +99,9 @@ def test_the_score_over_plants_is_the_trimmed_mean_of_gains_in_deviations(runs):
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".md", ".tex", ".csv", ".json"])
-def test_every_format_holds_every_row(runs, tmp_path, suffix):
-    comparison = compare_runs(runs)
+def test_every_format_holds_every_row(comparison, aggregates, tmp_path, suffix):
     path = tmp_path / f"table{suffix}"
-    write_comparison(path, comparison, aggregate(comparison))
+    write_comparison(path, comparison, aggregates)
     text = path.read_text()
     if suffix == ".csv":
         rows = list(csv.DictReader(text.splitlines()))
@@ -114,13 +122,10 @@ def test_every_format_holds_every_row(runs, tmp_path, suffix):
         assert text.count("logged behaviour") == 2
 
 
-def test_the_command_prints_the_table_and_json(runs, capsys):
+def test_the_command_prints_the_table_and_json(runs, comparison, aggregates, capsys):
     assert main(["compare", *map(str, runs)]) == 0
     printed = capsys.readouterr().out
-    assert (
-        printed.strip()
-        == comparison_text(compare_runs(runs), aggregate(compare_runs(runs))).strip()
-    )
+    assert printed.strip() == comparison_text(comparison, aggregates).strip()
     assert main(["compare", str(runs[0]), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["level"] == 0.95
 
@@ -132,9 +137,10 @@ def test_what_cannot_be_compared_is_named(runs, tmp_path, noisy, capsys):
     with pytest.raises(InputError, match="given twice"):
         compare_runs([runs[0], runs[0]])
     other = dataclasses.replace(noisy.tables, level=0.9)
-    write_results(runs[1], dataclasses.replace(noisy.evaluation, tables=other), noisy.verdict)
+    elsewhere = _leave_run(tmp_path / "0005", noisy, source="Second-v0", gain=0.5)
+    write_results(elsewhere, dataclasses.replace(noisy.evaluation, tables=other), noisy.verdict)
     with pytest.raises(InputError, match="different levels"):
-        compare_runs(runs[:2])
+        compare_runs([runs[0], elsewhere])
     with pytest.raises(InputError, match=r"ending of .*\.xlsx"):
         write_comparison(tmp_path / "table.xlsx", compare_runs(runs[:1]), ())
     for output, fault in (("new/a.md", "there is no folder"), ("a.pdf", "unknown ending of")):
