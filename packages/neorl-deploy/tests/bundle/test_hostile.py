@@ -279,7 +279,7 @@ def test_a_pipe_put_in_place_after_the_listing_is_not_waited_for(bundle, monkeyp
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    reader.join(timeout=30)
+    reader.join(timeout=300)
     assert outcome == ["refused"]
 
 

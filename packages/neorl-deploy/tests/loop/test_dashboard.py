@@ -111,7 +111,7 @@ def free_port():
 
 
 def ask(port, path, token=TOKEN):
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     with contextlib.closing(client):
         client.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
         answer = client.getresponse()

@@ -68,7 +68,7 @@ def test_a_process_killed_in_a_turn_goes_on_with_its_counts_once_a_person_says_s
     plan = {**vars(PLAN), "limits": {"level": [0.7, 1.3]}}
     arguments = [str(Path(__file__).parent), str(exported), json.dumps(document), json.dumps(plan)]
     command = [sys.executable, "-c", KILLED, *arguments, str(tmp_path / "audit")]
-    died = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    died = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     assert died.returncode == -signal.SIGKILL, died.stderr
     with sorted((tmp_path / "audit").glob("*.jsonl"))[-1].open("ab") as file:
         file.write(b"0123 cut off in the middle")

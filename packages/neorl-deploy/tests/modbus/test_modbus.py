@@ -48,7 +48,7 @@ class Tank:
         self.start()
 
     def call(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(300)
 
     def start(self):
         self.call(self._start())
@@ -152,7 +152,7 @@ def tags(document, exported):
 
 @pytest.fixture
 def connected(tank, tags):
-    with contextlib.closing(ModbusPlant(tags, tank.address, timeout=5.0)) as plant:
+    with contextlib.closing(ModbusPlant(tags, tank.address, timeout=60.0)) as plant:
         yield plant
 
 
@@ -167,7 +167,7 @@ def test_every_type_and_word_order_is_read_and_written_as_struct_packs_it(
     number = {"u": 200, "i": -200, "f": -1.5}[kind[0]] + (2**40 if kind[-2:] == "64" else 0)
     words = words_of(number, kind, order)
     tank.put(HOLDING, 20, words)
-    with contextlib.closing(ModbusPlant(tags, tank.address, timeout=5.0)) as plant:
+    with contextlib.closing(ModbusPlant(tags, tank.address, timeout=60.0)) as plant:
         (reading,) = plant.read([tag])
         assert (reading.value, reading.quality) == (number, Quality.GOOD)
         assert plant.write({tag: number + 1}) == {}

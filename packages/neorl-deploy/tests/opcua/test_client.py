@@ -42,7 +42,7 @@ class Reactor:
         self.start()
 
     def call(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(300)
 
     def start(self):
         self.call(self._start())
@@ -138,7 +138,7 @@ def connected(reactor, tags):
     for name, value in TAGS.items():
         reactor.set(name, value)
     reactor.set("BEAT", 0, kind=ua.VariantType.Int16)
-    plant = OpcUaPlant(tags, reactor.address, timeout=5.0)
+    plant = OpcUaPlant(tags, reactor.address, timeout=60.0)
     yield plant
     plant.close()
 
@@ -183,14 +183,14 @@ def test_a_locked_tag_is_refused_and_a_clamped_one_is_noticed(reactor, connected
 
 
 def test_a_dead_port_a_missing_tag_and_a_text_are_one_line(reactor, tags):
-    dead = OpcUaPlant(tags, f"opc.tcp://127.0.0.1:{free_port()}", timeout=5.0)
+    dead = OpcUaPlant(tags, f"opc.tcp://127.0.0.1:{free_port()}", timeout=60.0)
     with pytest.raises(PlantError, match=r"^opc.tcp://127.0.0.1:\d+: ") as error:
         dead.read([tag("LI")])
     assert "\n" not in str(error.value)
     dead.close()
     for name, words in (("NONE", "has no tag 'ns=2;s=NONE'"), ("NAME", "holds no number")):
         object.__setattr__(tags.loop, "heartbeat", tag(name))
-        odd = OpcUaPlant(tags, reactor.address, timeout=5.0)
+        odd = OpcUaPlant(tags, reactor.address, timeout=60.0)
         with pytest.raises(PlantError, match=words):
             odd.read([tag("LI")])
         odd.close()

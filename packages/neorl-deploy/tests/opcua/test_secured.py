@@ -63,7 +63,7 @@ class Evaporator:
         self.call(self._start(folder))
 
     def call(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(300)
 
     async def _start(self, folder):
         for who, usage in (("server", "SERVER_AUTH"), ("client", "CLIENT_AUTH")):

@@ -41,7 +41,7 @@ class Served:
             time.sleep(0.01)
 
     def ask(self, method, path, body=None, token=TOKEN):
-        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         with contextlib.closing(client):
             client.request(method, path, body, headers)
@@ -156,7 +156,7 @@ def test_without_the_token_nothing_is_told(served):
 
 def test_a_request_that_is_too_large_is_refused_whatever_it_says_of_itself(served):
     assert served.infer(b"x" * 70_000)[0] == 413
-    client = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+    client = http.client.HTTPConnection("127.0.0.1", served.port, timeout=300)
     headers = {"Authorization": f"Bearer {TOKEN}", "Transfer-Encoding": "chunked"}
     chunks = iter([b"x" * 40_000, b"x" * 40_000])
     with contextlib.closing(client):

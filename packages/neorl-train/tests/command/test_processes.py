@@ -78,7 +78,7 @@ def _words_of(words, number):
 
 
 def _ended(processes, folder):
-    codes = [process.wait(timeout=900) for process in processes]
+    codes = [process.wait(timeout=1500) for process in processes]
     return codes, [(folder / f"err-{number}").read_text() for number in range(len(codes))]
 
 
@@ -96,7 +96,7 @@ def configured(tmp_path, make_log):
 
 
 def _wait_for_checkpoint(run, folder):
-    checkpoints, last = run / "checkpoints" / "bc", time.monotonic() + 600
+    checkpoints, last = run / "checkpoints" / "bc", time.monotonic() + 1500
     while not (checkpoints.is_dir() and any(p.name.isdecimal() for p in checkpoints.iterdir())):
         assert time.monotonic() < last, (folder / "err-0").read_text()
         time.sleep(0.2)
@@ -179,7 +179,7 @@ def test_a_lost_process_leaves_a_run_that_one_process_resumes(configured, tmp_pa
         assert alone.poll() is None, (tmp_path / "err-0").read_text()
         time.sleep(0.2)
     alone.send_signal(signal.SIGINT)
-    assert alone.wait(timeout=600) == 130
+    assert alone.wait(timeout=1500) == 130
 
 
 @pytest.mark.nightly

@@ -189,7 +189,7 @@ def test_a_federation_that_is_killed_comes_to_the_same_policies(tmp_path, make_l
         [*command, str(file), "--quiet"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
     second = tmp_path / "federations/0002"
-    rounds, deadline = second / "rounds.jsonl", time.monotonic() + 500
+    rounds, deadline = second / "rounds.jsonl", time.monotonic() + 1500
     while not (rounds.exists() and rounds.read_text().count("\n") >= 2):
         assert time.monotonic() < deadline
         assert process.poll() is None, process.stderr.read() if process.stderr else ""
