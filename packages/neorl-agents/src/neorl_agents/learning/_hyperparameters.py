@@ -89,7 +89,9 @@ def require_widths(owner: Any, field: str) -> None:
 
 def require_choice(owner: Any, field: str, choices: Collection[str]) -> None:
     """Refuses a field that is none of ``choices``."""
-    require(owner, field, attrgetter(field)(owner) in choices, f"one of {', '.join(choices)}")
+    # A name that is there is looked up; listing a registry reads the files of every distribution.
+    if attrgetter(field)(owner) not in choices:
+        require(owner, field, False, f"one of {', '.join(choices)}")
 
 
 def require_flag(owner: Any, *fields: str) -> None:
