@@ -127,6 +127,43 @@ def test_help_shows_the_values_that_are_given(capsys: pytest.CaptureFixture[str]
     assert "321" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--quiet",),
+        ("--low_rate.updates=5", "--learners.training.no-shuffle"),
+        ("--learners.rate", "0.125", "--learners.training.rate", "2"),
+    ],
+)
+def test_sections_that_nobody_names_keep_their_values(words: tuple[str, ...]) -> None:
+    """A parser of the named sections gives what one of all options does."""
+    default = Many(low_rate=Training(updates=321), learners=Learner(rate=0.75))
+    given = {"program": "p", "default": default}
+    options = parse_options(Many, words, by_section=True, **given)
+    assert options == parse_options(Many, words, **given)
+    assert (options == default) == (not words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--low-rate.updats", "5"), "mean --low-rate.updates?"),
+        (("--low-rat.rate", "5"), "or --low-rate.rate?"),
+        (("--low-rate.updates", "x"), "--low-rate.updates must be a whole number, got 'x'"),
+        (("--quiet", "x"), "unexpected word 'x'"),
+    ],
+)
+def test_a_mistake_among_named_sections_is_the_same_line(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError) as error:
+        parse_options(Many, words, program="p", default=Many(), by_section=True)
+    assert message in str(error.value)
+    output = capsys.readouterr()
+    assert output.err == output.out == ""
+
+
 def test_an_unknown_section_is_named_with_the_nearest() -> None:
     with pytest.raises(InputError, match=r"unknown section 'low-rat'; did you mean 'low-rate'"):
         parse_options(Many, ["--help", "low-rat"], program="p", by_section=True)

@@ -11,7 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from neorl_core._vocabulary.errors import InputError
-from neorl_core.infrastructure.command_line._sections import HELP, chosen_options, help_words
+from neorl_core.infrastructure.command_line._sections import (
+    HELP,
+    chosen_options,
+    help_words,
+    named_options,
+    with_part,
+)
 
 Options = TypeVar("Options")
 
@@ -79,6 +85,10 @@ def parse_options(
         )
         keywords, words = {"default": part}, HELP[-1:]
     _say_repeated(words, program)
+    if by_section and default is not None and help_request is None:
+        options = _of_named_sections(default, words, program)
+        if options is not None:
+            return options
     messages = io.StringIO()
     try:
         with contextlib.redirect_stderr(messages):
@@ -98,6 +108,26 @@ def parse_options(
     if unknown:
         raise _unknown(unknown[0], list(_names(kind, default)), program)
     return options
+
+
+def _of_named_sections(default: Options, words: Sequence[str], program: str) -> Options | None:
+    """The options by a parser of the named sections alone, which is made many times faster.
+
+    None where it does not take every word: the parser of all options says what is wrong.
+    """
+    import tyro
+
+    part = named_options(default, words)
+    if part is None:
+        return None
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            parsed, unknown = tyro.cli(
+                type(part), args=list(words), prog=program, default=part, return_unknown_args=True
+            )
+    except SystemExit:
+        return None
+    return None if unknown else with_part(default, parsed)
 
 
 def _say_repeated(words: Sequence[str], program: str) -> None:

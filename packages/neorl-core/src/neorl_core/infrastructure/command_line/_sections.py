@@ -81,6 +81,43 @@ def chosen_options(
     return _part(options, is_asked), f"Options of `{program}`: {', '.join(sorted(chosen))}."
 
 
+def named_options(options: Any, words: Sequence[str]) -> Any:
+    """The part of the options whose sections are named by what was typed.
+
+    Args:
+        options: A dataclass whose sections are dataclasses.
+        words: What was typed.
+
+    Returns:
+        A dataclass with the options beside the sections, and those of the named sections; None
+        where there are none.
+    """
+    typed = tuple(word.partition("=")[0].replace("_", "-") for word in words)
+
+    def is_named(name: str) -> bool:
+        return not name or any(word.startswith(f"--{name}.") for word in typed)
+
+    return _part(options, is_named)
+
+
+def with_part(options: Any, part: Any) -> Any:
+    """The options with the values of a part of them.
+
+    Args:
+        options: A dataclass whose sections are dataclasses.
+        part: Some of its sections and fields.
+
+    Returns:
+        An object of the type of ``options``.
+    """
+    values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+    for name, value in values.items():
+        before = getattr(options, name)
+        if _is_section(before):
+            values[name] = with_part(before, value)
+    return dataclasses.replace(options, **values)
+
+
 def _section_of(word: str, options: Any, sections: list[str]) -> str:
     """The section that a word names: by its name, by the end of it, or by one of its options."""
     name = word.lstrip("-").replace("_", "-")
@@ -139,7 +176,8 @@ def _is_section(value: Any) -> bool:
 
 def _part(options: Any, keep: Callable[[str], bool], prefix: str = "") -> Any:
     """The options of the sections that are kept, with their values; None where there is none."""
-    hints = typing.get_type_hints(type(options), include_extras=True)
+    kept = keep(prefix)
+    hints = typing.get_type_hints(type(options), include_extras=True) if kept else {}
     fields, values = [], {}
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
@@ -149,7 +187,7 @@ def _part(options: Any, keep: Callable[[str], bool], prefix: str = "") -> Any:
             if value is not None:
                 fields.append((field.name, type(value)))
                 values[field.name] = value
-        elif field.init and keep(prefix):
+        elif field.init and kept:
             fields.append((field.name, hints[field.name]))
             values[field.name] = value
     if not fields:
