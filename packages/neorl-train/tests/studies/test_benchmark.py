@@ -102,9 +102,10 @@ def test_a_bad_grid_is_refused_by_key(tmp_path, text, fault):
         _plan(tmp_path, text).cells()
 
 
-@pytest.fixture
-def entries(tmp_path, noisy):
+@pytest.fixture(scope="module")
+def entries(tmp_path_factory, noisy):
     """Three runs of two tasks: one learner finished on both, one failed on the second."""
+    folder = tmp_path_factory.mktemp("entries")
     collected = []
     for number, (quality, learner, error) in enumerate(
         [
@@ -115,7 +116,7 @@ def entries(tmp_path, noisy):
         ]
     ):
         seeds = (0, 1) if learner == "good" else (0,)
-        path = tmp_path / f"{number:04d}"
+        path = folder / f"{number:04d}"
         path.mkdir()
         (path / "config.toml").write_text("")
         status = {"status": "failed" if error else "finished", "error": error}
@@ -128,10 +129,10 @@ def entries(tmp_path, noisy):
                     line = {"kind": "validation", "algorithm": learner, "seed": seed}
                     file.write(json.dumps({**line, "step": 10 * step, "metrics": metrics}) + "\n")
         collected.append(Entry(("Line-v0", quality), learner, seeds, RunDirectory(path), error))
-    return collected
+    return tuple(collected)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def benchmark(entries, noisy):
     controllers = {entry.task: noisy.evaluation for entry in entries}
     return benchmark_of(entries, controllers, {"Line-v0": SCALE}, level=0.95, curve_starts=5)
@@ -205,9 +206,10 @@ def test_a_seed_that_failed_counts_as_the_worst_of_its_task(benchmark, noisy):
 
 
 def test_a_run_that_is_left_is_counted_and_its_learner_not_averaged(entries, noisy):
-    entries[3] = dataclasses.replace(entries[3], run=None, error="")
-    controllers = {entry.task: noisy.evaluation for entry in entries}
-    result = benchmark_of(entries, controllers, {"Line-v0": SCALE}, level=0.95, curve_starts=5)
+    *others, failed = entries
+    left = [*others, dataclasses.replace(failed, run=None, error="")]
+    controllers = {entry.task: noisy.evaluation for entry in left}
+    result = benchmark_of(left, controllers, {"Line-v0": SCALE}, level=0.95, curve_starts=5)
     assert result.runs == {"finished": 3, "failed": 0, "left": 1}
     assert next(one for one in result.overall if one.policy == "bad").tasks == 1
 
