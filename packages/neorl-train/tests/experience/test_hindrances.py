@@ -1,12 +1,14 @@
 """What a log cannot teach, in words, before anything is trained."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
-from neorl_core import Channel, Spec
+from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import data_statistics, dataset_from_columns
-from neorl_train.experience._hindrances import hindrances
+from neorl_train.experience._hindrances import hindrances, zero_limits
 
 SPEC = Spec(
     (Channel("level", "m", -9.0, 9.0),), (Channel("valve", "%", 0.0, 100.0),), (), 60.0, horizon=8
@@ -57,3 +59,33 @@ def test_actions_that_stand_still_or_leave_their_range_are_said():
     assert still.startswith("valve never moves: it is 40 % in every row")
     (beyond,) = told(2 * MOVING, MOVING)
     assert beyond.startswith("valve was logged from 0 to 200 %, beyond its range 0 to 100")
+
+
+def over_zero(per, limit=0.0, worst=0.3):
+    """Four episodes of eight rows, of which the second and the fourth exceed zero."""
+    n = 32
+    cost = np.zeros((n, 1))
+    cost[[9, 10, 30], 0] = worst
+    ends, mask = np.arange(n) % 8 == 7, np.ones(n, bool)
+    mask[30] = False
+    spec = dataclasses.replace(SPEC, cost=(CostChannel("overflow", "m", limit, per),))
+    log = dataset_from_columns(
+        spec, obs=np.zeros((n, 1)), action=MOVING[:, None], reward=np.zeros(n),
+        next_obs=np.zeros((n, 1)), cost=cost, mask=mask, terminated=ends & False, truncated=ends,
+    )  # fmt: skip
+    return zero_limits(log, spec)
+
+
+def test_a_limit_of_zero_that_the_log_exceeds_is_said_with_what_to_declare():
+    """Only the known rows count: 0.3 m in one of four episodes, so 0.075 m in the mean."""
+    (sentence,) = over_zero("step")
+    assert sentence == (
+        "the cost overflow has a limit of 0, which the mean over episodes keeps only if no episode "
+        "exceeds it; 1 of the 4 logged ones does, so hardly a policy can be shown to keep it; "
+        "declare what the plant tolerates: the log's own mean worst step of an episode is 0.075 m "
+        "(--limits.cost overflow 0.075)"
+    )
+    (summed,) = over_zero("episode")
+    assert "mean sum over an episode is 0.15 m (--limits.cost overflow 0.15)" in summed
+    assert over_zero("step", limit=0.1) == over_zero("step", worst=0.0) == []
+    assert "--limits.cost overflow 0.031)" in over_zero("step", worst=0.1201)[0]

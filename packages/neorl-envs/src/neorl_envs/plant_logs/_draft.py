@@ -156,7 +156,7 @@ def _rules(period: float) -> list[str]:
         '# name = "level"',
         '# expression = "greatest(level - 80, 0)"',
         '# unit = "%"',
-        "# limit = 0.0",
+        "# limit = 0.5  # what is tolerated of the worst step; 0 means that it may never happen",
         "",
         "# [[exclude]]  # a period whose rows are left out",
         '# from = "2026-03-01 08:00"',

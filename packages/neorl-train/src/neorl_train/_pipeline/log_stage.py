@@ -9,7 +9,7 @@ from neorl_envs import Dataset
 from neorl_envs.inspection import contradiction_sentences, contradictions
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train.experience._experience import Experience, training_experience
-from neorl_train.experience._hindrances import hindrances
+from neorl_train.experience._hindrances import hindrances, zero_limits
 from neorl_train.experience._log_cache import collected_log, complete_log, more_rows
 from neorl_train.experience._source import PlantSource, is_streamed
 from neorl_train.experience._streamed import StreamedData, streamed_sentence
@@ -42,6 +42,8 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
             counts = contradictions(dataset)
         for sentence in contradiction_sentences(counts):
             reporter.say(f"{path.name}: {sentence}; neorl-envs inspect {path.name} shows more")
+        for sentence in zero_limits(dataset, run.spec):
+            reporter.say(f"{path.name}: {sentence}")
     with session.timings.stage("split and statistics"):
         experience = training_experience(config, dataset, run.spec, path)
     training = experience.training

@@ -1,10 +1,14 @@
-"""Defects of a log for learning: actions that never move or are out of range, constant rewards."""
+"""Defects of a log: actions that never move, constant rewards, limits that nothing can keep."""
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from neorl_core import Channel, DataStatistics, Spec
+from neorl_core import Channel, CostChannel, DataStatistics, Spec
+from neorl_core.costs import limit_kind
+from neorl_envs import Dataset
 
 STILL = 1e-6
 """A channel that moves by no more than this part of its range stands still: rounding, say."""
@@ -72,6 +76,44 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
     return sentences
 
 
+def zero_limits(dataset: Dataset, spec: Spec) -> list[str]:
+    """Limits of zero that the log itself exceeds, so that hardly a policy can keep them.
+
+    Args:
+        dataset: Complete log.
+        spec: Its channels, with the cost limits of the run.
+
+    Returns:
+        One sentence for each, with a limit to declare in its place; none where the log keeps it.
+    """
+    sentences = []
+    columns: Any = dataset.transitions
+    for j, channel in enumerate(spec.cost):
+        if channel.limit != 0:
+            continue
+        known = np.where(columns.mask, columns.cost[:, j], 0.0).astype(np.float64)
+        worst = np.maximum.reduceat(known, dataset.episode_starts)
+        over = int((worst > 0).sum())
+        if over:
+            kind = limit_kind(channel)
+            total = np.add.reduceat(known, dataset.episode_starts)
+            mean = float(np.mean(kind.of_episode(total=total, worst=worst)))
+            sentences.append(
+                f"the cost {channel.name} has a limit of 0, which the mean over episodes keeps "
+                f"only if no episode exceeds it; {over} of the {len(worst)} logged ones "
+                f"{'does' if over == 1 else 'do'}, so hardly a policy can be shown to keep it; "
+                f"declare what the plant tolerates: the log's own mean {kind.quantity} is "
+                f"{mean:.3g}{_unit(channel)} (--limits.cost {channel.name} {_rounded_up(mean)})"
+            )
+    return sentences
+
+
+def _rounded_up(value: float) -> str:
+    """Two digits that are not less."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.ceil(value / step - 1e-5) * step:.2g}"
+
+
 def _ends_early(statistics: DataStatistics) -> bool:
     """Whether the plant ended an episode in a row that is trained on, or that is not known."""
     return statistics.terminated is None or float(statistics.terminated.max) > 0
@@ -83,5 +125,5 @@ def _extremes(statistics: DataStatistics, spec: Spec) -> Iterator[tuple[Channel,
     return zip(spec.action, low, high, strict=True)
 
 
-def _unit(channel: Channel) -> str:
+def _unit(channel: Channel | CostChannel) -> str:
     return "" if channel.unit in ("", "1") else f" {channel.unit}"
