@@ -11,6 +11,7 @@ from neorl_envs import write_dataset
 from neorl_envs.plant_logs import convert_log
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 from neorl_train import configure, start
+from neorl_train._command.main import main
 from neorl_train.verdicts._rule import closing
 
 CASES, PERIOD_S = range(1, 5), 600
@@ -55,7 +56,7 @@ def converted(shared_data, folder, cases):
 
 
 @pytest.mark.nightly
-def test_the_real_export_goes_to_an_honest_answer(shared_data, tmp_path, monkeypatch):
+def test_the_real_export_goes_to_an_honest_answer(shared_data, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
     write_dataset(tmp_path / "tep.h5", converted(shared_data, tmp_path, CASES))
     run = start(
@@ -85,6 +86,13 @@ def test_the_real_export_goes_to_an_honest_answer(shared_data, tmp_path, monkeyp
     assert decided.answer == "cannot tell"
     assert "model" in [clause.name for clause in decided.clauses if not clause.holds]
     assert "give a controller that is closer to what filled the log" in closing(decided)
+    # The command on the model says of this run what its answer says, by the same numbers.
+    (clause,) = [one for one in decided.clauses if one.name == "model"]
+    monkeypatch.chdir(tmp_path)
+    assert main(["model", str(run.path)]) == 0
+    printed = capsys.readouterr().out
+    assert f"\N{MULTIPLICATION X} model: {clause.sentence}" in printed.splitlines()
+    assert "No choice should rest on this model: model." in printed
 
 
 def test_one_case_alone_is_too_little_and_says_so(shared_data, tmp_path):

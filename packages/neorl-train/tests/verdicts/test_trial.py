@@ -11,6 +11,7 @@ from neorl_train.results import ResultTables
 from neorl_train.selection._agreement import contradicted
 from neorl_train.verdicts import LogPrediction, OtherEstimate, trial_verdict
 from neorl_train.verdicts._rule import closing
+from neorl_train.verdicts._trial import Repetition
 
 SPEC = Spec(
     (Channel("level", "m", 0.0, 1.0),),
@@ -110,6 +111,21 @@ def test_each_clause_refuses_alone_and_says_what_would_change_it(change, failed,
     assert [clause.name for clause in decided.clauses if not clause.holds] == [failed]
     assert words in closing(decided)
     assert (closing(decided) == "") == (answer == "do not deploy")
+
+
+def test_the_clause_on_the_model_is_the_check_of_the_command():
+    """One function for both, so that neither says what the other denies."""
+    repeated = Repetition("PID", GOOD.replayed, GOOD.logged, GOOD.scale, "EUR")
+    clause = trial_verdict(TABLES, GOOD).clauses[0]
+    assert (clause.value, clause.limit, clause.holds, clause.sentence) == (
+        0.5,
+        1.0,
+        True,
+        repeated.sentence,
+    )
+    assert repeated.sentence.endswith("of PID, the log shows 10.5 EUR, within 1 EUR")
+    assert not repeated._replace(replayed=11.51).holds
+    assert not repeated._replace(replayed=np.nan).holds
 
 
 def test_a_limit_that_today_breaks_too_is_said_with_what_to_declare():

@@ -1,9 +1,10 @@
 """The log that a plant model is learned from, and what is declared of its plant."""
 
+import dataclasses
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from neorl_agents import load_policy
 from neorl_agents.retuning import PlantFacts
@@ -14,6 +15,8 @@ from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train.configuration._sections import Config
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._source import source_named
+from neorl_train.experience._split import training_sample
+from neorl_train.plant_models import ModelOptions
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FALLBACK, POLICIES, RECORD
 
@@ -27,6 +30,7 @@ class KnownLog(NamedTuple):
         controllers: Tunings of a built-in plant, and controllers that the run identified, by name.
         notes: Which of its ``plant.toml`` is used and what is not, in sentences.
         today: Which of the controllers runs today; empty where that is not known.
+        retuned: Configuration of the run, where it retuned a controller in a plant model.
     """
 
     dataset: Dataset
@@ -34,6 +38,28 @@ class KnownLog(NamedTuple):
     controllers: dict[str, Policy]
     notes: tuple[str, ...] = ()
     today: str = ""
+    retuned: Config | None = None
+
+    def of_the_run(self, options: ModelOptions) -> tuple[Dataset, ModelOptions]:
+        """Episodes and options of the plant model that the run itself learned.
+
+        Args:
+            options: Options; those that have their default become the run's.
+
+        Returns:
+            The episodes that the run trained on, and its seed and its updates; the complete log
+            and the same options where no run learned a model.
+        """
+        if self.retuned is None:
+            return self.dataset, options
+        usual, own = ModelOptions(), self.retuned.retuning
+        taken: dict[str, Any] = {
+            name: getattr(own, name)
+            for name in ("updates", "seed")
+            if getattr(options, name) == getattr(usual, name)
+        }
+        part = training_sample(self.retuned.data, self.dataset)
+        return part, dataclasses.replace(options, **taken)
 
 
 def known_log(path: Path) -> KnownLog:
@@ -60,12 +86,16 @@ def known_log(path: Path) -> KnownLog:
             hint = f"; record one with `neorl-envs collect {path} --out log.h5`"
         raise InputError(f"{path}: there is no such log or run{hint}")
     dataset = read_dataset(path)
+    retuned = config if config is not None and config.retuning.controller else None
     name = dataset.attributes.get("provenance", {}).get("environment", "")
     if name not in PLANTS:
         facts, notes = declared_facts(dataset)
+        if retuned is not None:
+            facts, notes = run_facts(retuned, None, dataset.spec, dataset)
         identified = {} if config is None else fitted_controllers(config, dataset, None)[0]
         today = "" if config is None else config.retuning.controller
-        return KnownLog(dataset, facts, identified, notes, today if today in identified else "")
+        today = today if today in identified else ""
+        return KnownLog(dataset, facts, identified, notes, today, retuned)
     plant = make(name)
     facts = PlantFacts(
         tuple(plant.action_rates()), tuple(plant.exogenous), plant.interlock, plant.objective
@@ -76,7 +106,9 @@ def known_log(path: Path) -> KnownLog:
         controllers |= fitted_controllers(config, dataset, plant)[0]
         named = (config.evaluation.incumbent, config.retuning.controller)
         today = next((name for name in named if name in controllers), today)
-    return KnownLog(dataset, facts, controllers, (), today)
+    if retuned is not None:
+        facts, _ = run_facts(retuned, plant, dataset.spec, dataset)
+    return KnownLog(dataset, facts, controllers, (), today, retuned)
 
 
 def declared_facts(
@@ -105,6 +137,27 @@ def declared_facts(
     declared = declared_plant(dataset)
     beside = tuple(dict.fromkeys((*declared.exogenous, *exogenous)))
     return PlantFacts(tuple(rates), beside, None, declared.objective), declared.notes
+
+
+def run_facts(
+    config: Config, environment: Any, spec: Spec, log: Dataset
+) -> tuple[PlantFacts, tuple[str, ...]]:
+    """Declarations about the plant of a run, and sentences on what of them is used.
+
+    Args:
+        config: Configuration, resolved.
+        environment: The plant; ``None`` where there is only a log.
+        spec: Channels of the log.
+        log: The log.
+    """
+    if environment is None:
+        rates: Sequence[float] = [
+            min(config.limits.rate_up[c.name], config.limits.rate_down[c.name]) for c in spec.action
+        ]
+        return declared_facts(log, rates, config.retuning.exogenous)
+    exogenous = dict.fromkeys((*environment.exogenous, *config.retuning.exogenous))
+    rates, interlock = tuple(environment.action_rates()), environment.interlock
+    return PlantFacts(rates, tuple(exogenous), interlock, environment.objective), ()
 
 
 def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, Policy]:

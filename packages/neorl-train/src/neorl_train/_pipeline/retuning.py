@@ -1,7 +1,7 @@
 """The controller that a run retunes, and the candidate that it chooses without the plant."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,6 @@ from neorl_agents.retuning import (
     ChoiceRule,
     LearnedPlants,
     OtherController,
-    PlantFacts,
     Prediction,
     Refined,
     Retuned,
@@ -24,7 +23,7 @@ from neorl_agents.retuning import (
 )
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
-from neorl_train._pipeline.plant_model import declared_facts
+from neorl_train._pipeline.plant_model import run_facts
 from neorl_train.configuration._retuning import BEST, RESIDUAL, RETUNED
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._split import training_sample
@@ -78,7 +77,7 @@ def retuning_of(
     known = dict(controllers) | ({} if environment is None else environment.tunings())
     part = training_sample(config.data, dataset)
     own = _own_episodes(part, name)
-    facts, notes = _facts(config, environment, spec, part)
+    facts, notes = run_facts(config, environment, spec, part)
     try:
         settings = RetuneSettings(
             model=HistoryModelSettings(updates=config.retuning.updates),
@@ -234,17 +233,3 @@ def with_others(
 def _pool_words(one: Prediction) -> str:
     gain = f"{one.name}: predicted gain {number(one.gain)}, lower bound {number(one.low)}"
     return f"{gain}; {'; '.join(one.refusals)}" if one.refusals else f"{gain}; it may be preferred"
-
-
-def _facts(
-    config: Config, environment: Any, spec: Spec, log: Dataset
-) -> tuple[PlantFacts, tuple[str, ...]]:
-    """What is declared of the plant, and why something of it is not used."""
-    if environment is None:
-        rates: Sequence[float] = [
-            min(config.limits.rate_up[c.name], config.limits.rate_down[c.name]) for c in spec.action
-        ]
-        return declared_facts(log, rates, config.retuning.exogenous)
-    exogenous = dict.fromkeys((*environment.exogenous, *config.retuning.exogenous))
-    rates, interlock = tuple(environment.action_rates()), environment.interlock
-    return PlantFacts(rates, tuple(exogenous), interlock, environment.objective), ()

@@ -99,7 +99,7 @@ def evaluate_offline(
         environment="",
         reason=NO_SIMULATOR,
         spec=spec,
-        reward_unit=_reward_unit(dataset),
+        reward_unit=reward_unit(dataset),
         level=level,
         n_starts=0,
         candidate=candidate,
@@ -140,7 +140,7 @@ def logged_terms(dataset: Dataset) -> tuple[Term, ...]:
     )
 
 
-def _reward_unit(dataset: Dataset) -> str:
+def reward_unit(dataset: Dataset) -> str:
     """The unit of the reward, where the log says one."""
     reward = dataset.attributes.get("reward")
     return str(reward.get("unit", "")) or "reward" if isinstance(reward, dict) else "reward"

@@ -19,8 +19,10 @@ from neorl_train.report.sections._pictures import missing, picture
 from neorl_train.results._wording import number
 
 CHECKED = (
-    "Every episode on this page was left out of the fit. The model got its first row and the "
-    "logged actions, and nothing else but the channels that it does not predict."
+    "Every episode on this page was left out of the fit. The check model is that of the answer of "
+    "a run: what runs today is replayed in these episodes with what the model left of every logged "
+    "step. All other predictions got the first row and the logged actions, and nothing else but "
+    "the channels that are not predicted."
 )
 
 
@@ -80,7 +82,8 @@ def _checks(check: PlantModelCheck) -> Html:
     caption = (
         "The model may be used unless a check fails (\N{MULTIPLICATION X}). An exclamation mark "
         "asks for a look: what only noise makes, such as a cost of rare peaks, is not in a smooth "
-        "prediction, and comes back where logged episodes are replayed."
+        "prediction, and comes back where logged episodes are replayed. Where nobody knows what "
+        "runs today, there is no check model, and the return from the logged actions decides."
     )
     return table(caption, columns, rows)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
 from neorl_core.costs import limit_kind
@@ -12,6 +13,50 @@ from neorl_train.verdicts._rule import REFUSE, UNKNOWN, Answer, Clause, Verdict
 TRIAL: Answer = "worth a trial"
 TRUST = 0.25
 """Largest error of the predicted return of what runs today, in spreads of returns in the log."""
+
+
+class Repetition(NamedTuple):
+    """Whether a plant model repeats what runs today: a clause of a run, a check of a model.
+
+    Attributes:
+        incumbent: Name of what runs today.
+        replayed: Mean return that the model predicts of it.
+        logged: Mean return that the log shows in the same episodes.
+        scale: Spread of returns in the log.
+        unit: Unit of the return.
+    """
+
+    incumbent: str
+    replayed: float
+    logged: float
+    scale: float
+    unit: str
+
+    @property
+    def error(self) -> float:
+        """Distance of both returns."""
+        return abs(self.replayed - self.logged)
+
+    @property
+    def allowed(self) -> float:
+        """Largest error of a model that may be used."""
+        return TRUST * self.scale
+
+    @property
+    def holds(self) -> bool:
+        """Whether the model may be used; not if it diverged."""
+        return bool(self.error <= self.allowed)
+
+    @property
+    def sentence(self) -> str:
+        """The result, in units."""
+        return (
+            f"the model predicts {quantity(self.replayed, self.unit)} of {self.incumbent}, the log "
+            f"shows {quantity(self.logged, self.unit)}, {'within' if self.holds else 'not within'} "
+            f"{quantity(self.allowed, self.unit)}"
+        )
+
+
 POWER = 2.8
 """Standard errors that a gain must be to be seen at 5 % with a chance of 80 %: 1.96 + 0.84."""
 
@@ -112,9 +157,10 @@ def _names(tables: ResultTables) -> set[str]:
 
 
 def _trust_clause(tables: ResultTables, forecast: LogPrediction) -> Clause:
-    error, limit = abs(forecast.replayed - forecast.logged), TRUST * forecast.scale
-    holds = bool(error <= limit)
     unit = tables.reward_unit
+    numbers = (forecast.replayed, forecast.logged, forecast.scale)
+    repeated = Repetition(forecast.incumbent, *numbers, unit)
+    error = repeated.error
     return Clause(
         name="model",
         statistic=f"difference of the predicted return of {forecast.incumbent} to the logged one, "
@@ -124,12 +170,10 @@ def _trust_clause(tables: ResultTables, forecast: LogPrediction) -> Clause:
         high=error,
         bound=error,
         relation="<=",
-        limit=limit,
+        limit=repeated.allowed,
         unit=unit,
-        holds=holds,
-        sentence=f"the model predicts {quantity(forecast.replayed, unit)} of {forecast.incumbent}, "
-        f"the log shows {quantity(forecast.logged, unit)}, "
-        f"{'within' if holds else 'not within'} {quantity(limit, unit)}",
+        holds=repeated.holds,
+        sentence=repeated.sentence,
     )
 
 

@@ -9,11 +9,17 @@ from neorl_train._command.run_argument import take_flag
 from neorl_train._process.progress import only_stage
 from neorl_train.plant_models import ModelOptions, check_plant_model, mark, write_model_page
 
+NOBODY = (
+    "the controller that runs today is not known, so whether the model repeats it was not checked, "
+    "and what it predicts from the logged actions alone decides; a run with retuning.controller "
+    "names it, and its clause 'model' is that check"
+)
 USAGE = """neorl-train model LOG [--OPTION VALUE ...]
 
 Learns a model of the plant from three quarters of a log, predicts the other episodes from their
 first row and the logged actions, and writes a page that shows whether a choice may rest on it.
-LOG is a dataset file, or the directory of a run, whose log is then taken.
+LOG is a dataset file, or the directory of a run: then the model is the one that the run learned,
+and the check "model" is the clause of its answer.
 
 examples:
   neorl-train model plant.h5
@@ -34,8 +40,11 @@ def command(arguments: list[str]) -> None:
     from neorl_train._pipeline.plant_model import known_log
 
     log = known_log(Path(name))
+    part, options = log.of_the_run(options)
     with only_stage("learning the plant from three quarters of the log"):
-        check = check_plant_model(log.dataset, Path(name).name, options, log.facts, log.controllers)
+        check = check_plant_model(
+            part, Path(name).name, options, log.facts, log.controllers, log.today
+        )
     page = write_model_page(check, Path(options.output))
     if as_json:
         checks = [
@@ -46,6 +55,8 @@ def command(arguments: list[str]) -> None:
         return
     for note in log.notes:
         print(f"note: {note}")
+    if not log.today:
+        print(f"note: {NOBODY}")
     for one in check.checks:
         print(f"{mark(one)} {one.name}: {one.sentence}")
     print(check.sentence)
