@@ -65,6 +65,9 @@ def test_a_pid_is_tuned_by_gains_times_and_set_points():
         "set-point of T2 for valve",
         "bias of heater",
     ]
+    loops = tunables(bank(), SPEC)
+    measured = SPEC.obs[bank().measured[0]].unit
+    assert [one.unit for one in loops[:2]] == [f"{SPEC.action[0].unit} per {measured}", "s"]
     values = tunable_values(bank(), tunables(bank(), SPEC))
     np.testing.assert_allclose(values, [2.0, 20.0, -3.0, 80.0, 12.0], rtol=1e-6)
 

@@ -264,8 +264,17 @@ class PID:
         return tuple(
             number
             for alike, loops in groups.items()
-            for number in _loop_tunables(alike, loops, _names(spec.action, loops))
+            for number in _loop_tunables(
+                alike, loops, _names(spec.action, loops), self._gain_unit(spec, loops)
+            )
         )
+
+    def _gain_unit(self, spec: Spec, loops: tuple[int, ...]) -> str:
+        """Unit of a proportional gain; empty where loops of several units share it."""
+        units = {(spec.action[i].unit, spec.obs[self.measured[i]].unit) for i in loops}
+        action, measured = units.pop()
+        known = not units and self.kp[loops[0]] and "" not in (action, measured)
+        return f"{action} per {measured}" if known else ""
 
     def _reported(self, carry: PIDCarry, action: Array, integral: Array) -> PIDCarry:
         """The carry with a new integral where the action is known and there is an integral."""
@@ -345,12 +354,12 @@ def _names(channels: tuple[Channel, ...], some: tuple[int, ...]) -> str:
 
 
 def _loop_tunables(
-    alike: tuple[float, ...], loops: tuple[int, ...], names: str
+    alike: tuple[float, ...], loops: tuple[int, ...], names: str, unit: str
 ) -> Iterator[Tunable]:
     kp, ki, kd = alike
     every = tuple(Entry(leaf, loops) for leaf in ("kp", "ki", "kd"))
     lead = every[0] if kp else every[1]
-    yield Tunable(f"gain of {names}", "", every, (lead,), "factor", 0.5)
+    yield Tunable(f"gain of {names}", unit, every, (lead,), "factor", 0.5)
     if kp and ki:
         slower = (every[1]._replace(power=-1.0),)
         value = (every[0], *slower)

@@ -8,6 +8,7 @@ import numpy as np
 
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
+    Change,
     ChoiceRule,
     LearnedPlants,
     OtherController,
@@ -162,14 +163,32 @@ def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]
         return [*lines, f"{name} is kept as it is: of the nearest candidate, {why}"]
     for change in done.changes:
         if change.before != change.after:
-            both = f"{number(change.before)} becomes {number(change.after)}"
-            lines.append(f"{change.name}: {both} {change.unit}".rstrip())
+            lines.append(change_words(change))
     return [
         *lines,
         f"predicted gain in return over {name}: {number(chosen.gain)}, with a lower bound of "
         f"{number(chosen.low)}; the linear part of the model alone says "
         f"{number(chosen.by_member[-1])}",
     ]
+
+
+def change_words(change: Change) -> str:
+    """A number of a controller before and after, with as many digits as tell them apart.
+
+    Example:
+        >>> from neorl_agents.retuning import Change
+        >>> change_words(Change("gain of TIC_101", "% per °C", 2.1, 2.9))
+        'gain of TIC_101 from 2.1 to 2.9 % per °C'
+        >>> change_words(Change("set-point of T", "°C", 120.4, 120.4 + 1e-9))
+        'set-point of T stays at 120.4 °C'
+    """
+    before, after = number(change.before), number(change.after)
+    for digits in (5, 6):
+        if before == after:
+            before, after = (f"{value:.{digits}g}" for value in (change.before, change.after))
+    if before == after:
+        return f"{change.name} stays at {number(change.before)} {change.unit}".rstrip()
+    return f"{change.name} from {before} to {after} {change.unit}".rstrip()
 
 
 def chosen_candidate(
