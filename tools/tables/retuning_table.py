@@ -237,19 +237,26 @@ def counted(results: dict[str, list[dict[str, Any]]]) -> str:
             f"{answers.count('kept')} kept, {answers.count('no')} changed without a sure gain, and "
             f"{answers.count('harm')} made worse or taken over a limit."
         )
+    lines = [line for line in lines if not line.startswith("- Of 0 ")]
     times = [sum(row["seconds"]) for row in every]
     time_words = f"Model, search and networks together took {np.median(times):.0f} s in the median "
     return "\n".join(lines) + f"\n\n{time_words}and {max(times):.0f} s at most."
 
 
 def write_page() -> None:
-    """Writes the table and the counts between the markers of the page."""
-    results = {name: stored(name) for name in environment_names() if stored(name)}
+    """Writes the table of today's rule and the counts of both rules between the page's markers."""
+    every = {name: stored(name) for name in environment_names() if stored(name)}
+    today, older = (
+        {name: some for name, rows in every.items() if (some := [r for r in rows if of(r)])}
+        for of in (lambda row: row.get("rule") == RULE, lambda row: row.get("rule") != RULE)
+    )
+    blocks = [counted(today), table(today)]
+    if older:
+        blocks += ["By the earlier rule, from other logs:", counted(older)]
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    body = f"{BEGIN}\n\n{counted(results)}\n\n{table(results)}\n\n{END}"
-    write_text(PAGE, before + body + after)
+    write_text(PAGE, before + "\n\n".join([BEGIN, *blocks, END]) + after)
 
 
 def main() -> int:
