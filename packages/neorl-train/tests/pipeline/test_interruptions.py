@@ -18,6 +18,7 @@ from neorl_agents import load_policy
 from neorl_core import Channel, Spec
 from neorl_envs import write_dataset
 from neorl_envs.datasets import dataset_from_columns
+from neorl_train._command.main import main
 from neorl_train.runs import read_records, tree_digest
 
 pytestmark = pytest.mark.slow
@@ -96,6 +97,12 @@ def _finish(process, code=0):
     out, err = process.communicate()
     assert process.returncode == code, err
     return out, err
+
+
+def _refused(run, capsys, *words):
+    """What is said where a run is not continued; in this process, which has everything imported."""
+    assert main(["resume", str(run), *words]) == 2
+    return capsys.readouterr().err
 
 
 def _result(run):
@@ -310,12 +317,12 @@ def test_a_run_of_other_versions_is_continued_with_a_word_and_keeps_both(folder,
     assert _result(run) == straight
 
 
-def test_a_changed_configuration_or_log_is_refused(folder, straight):
+def test_a_changed_configuration_or_log_is_refused(folder, straight, capsys):
     run = folder / "changed" / "0001"
     shutil.copytree(folder / "straight" / "0001", run)
     text = (run / "config.toml").read_text()
     (run / "config.toml").write_text(re.sub("updates = .*", "updates = 6400", text))
-    _, err = _finish(_start(folder, "resume", str(run)), code=2)
+    err = _refused(run, capsys)
     assert err.startswith("neorl-train: ")
     assert "was changed since the run began" in err
     assert err.count("\n") == 1
@@ -325,6 +332,6 @@ def test_a_changed_configuration_or_log_is_refused(folder, straight):
     record = json.loads((run / "run.json").read_text())
     record["dataset"]["content_hash"] = "sha256:of another log"
     (run / "run.json").write_text(json.dumps(record))
-    _, err = _finish(_start(folder, "resume", str(run), "--quiet"), code=2)
+    err = _refused(run, capsys, "--quiet")
     assert "is not the log that this run began with" in err
     assert not other.exists()
