@@ -175,6 +175,7 @@ def test_its_bundle_is_verified_and_replayed_where_it_is_not_installed(command, 
     assert WORDS in command("neorl-deploy", "replay", cwd=work).stdout
 
 
+@pytest.mark.nightly
 def test_its_file_is_trained_on_by_its_reader_and_a_run_names_it(
     command, work: Path, installed: Path
 ) -> None:
