@@ -14,6 +14,7 @@ import pytest
 import documentation
 import neorl_envs
 from neorl_agents import ALGORITHMS
+from neorl_envs._command.main import main
 from neorl_train._command.options import read_run_options
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -136,7 +137,25 @@ def test_the_examples_of_a_readme_run(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_readme_leads_from_a_table_to_a_dataset_file(tmp_path: Path) -> None:
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[list[str]], str]:
+    """Runs `neorl-envs` in a folder, in this process, which has everything imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
+
+    def run(words: list[str]) -> str:
+        capsys.readouterr()
+        assert main(words) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_the_readme_leads_from_a_table_to_a_dataset_file(
+    tmp_path: Path, command: Callable[[list[str]], str]
+) -> None:
     """Its three commands, and the reward that it asks for between the first two."""
     text = (ROOT / "README.md").read_text()
     (block,) = re.findall(r"```console\n( +neorl-envs init .+?)```", text, flags=re.DOTALL)
@@ -145,18 +164,12 @@ def test_the_readme_leads_from_a_table_to_a_dataset_file(tmp_path: Path) -> None
     rows = [f"2026-01-05T10:{m:02d}:00Z,{m % 7},{m}\n" for m in range(40)]
     (tmp_path / "plant.csv").write_text("".join(["time,level,valve\n", *rows]))
 
-    def run(words: list[str]) -> str:
-        command = [sys.executable, "-m", "neorl_envs", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert "2 tags" in run(first)
+    assert "2 tags" in command(first)
     drafted = (tmp_path / "plant.toml").read_text()
     assert 'expression = "0"  # TODO' in drafted
     completed = drafted.replace('expression = "0"  # TODO', 'expression = "-abs(level - 3)"  #')
     (tmp_path / "plant.toml").write_text(completed)
-    results = [run(words) for words in others]
+    results = [command(words) for words in others]
     assert "reward is constant" not in "".join(results)
     assert "39 rows" in results[-1]
 
@@ -179,18 +192,18 @@ def output_of(command: list[str], place: Path) -> str:
 
 
 def test_the_export_of_the_tutorial_is_converted_as_it_says(
-    tmp_path: Path, shared_data: Callable[..., Path]
+    tmp_path: Path, shared_data: Callable[..., Path], command: Callable[[list[str]], str]
 ) -> None:
     """Its commands up to the training, with its two changes; every line it shows is printed."""
     text = historian(tmp_path, shared_data)
     commands = re.findall(r"```console\n(neorl-envs .+?)\n```", text)
-    assert [command.split()[1] for command in commands] == ["init", "convert", "inspect"]
+    assert [typed.split()[1] for typed in commands] == ["init", "convert", "inspect"]
     changes, *_ = re.findall(r"```toml\n(.+?)```", text, flags=re.DOTALL)
     shown = re.findall(r"```text\n(.+?)```", text, flags=re.DOTALL)
     printed = []
-    for command in commands:
-        words = shlex.split(command)[1:]
-        printed.append(output_of([sys.executable, "-m", "neorl_envs", *words], tmp_path))
+    for typed in commands:
+        words = shlex.split(typed)[1:]
+        printed.append(command(words))
         if words[0] == "init":
             drafted = (tmp_path / "plant.toml").read_text()
             for line in changes.splitlines():
@@ -210,10 +223,10 @@ def test_the_export_of_the_tutorial_is_converted_as_it_says(
 
 @pytest.mark.nightly
 def test_the_run_of_the_tutorial_answers_as_it_says(
-    tmp_path: Path, shared_data: Callable[..., Path]
+    tmp_path: Path, shared_data: Callable[..., Path], command: Callable[[list[str]], str]
 ) -> None:
     """Two minutes; the numbers of a policy differ from machine to machine, the answer does not."""
-    test_the_export_of_the_tutorial_is_converted_as_it_says(tmp_path, shared_data)
+    test_the_export_of_the_tutorial_is_converted_as_it_says(tmp_path, shared_data, command)
     text = (ROOT / "docs/pages/tutorials/historian.md").read_text()
     train, _ = re.findall(r"```console\nneorl-train run (.+?)\n```", text)
     words = ["neorl_train", "run", *shlex.split(train), "--output.no-tracking"]
