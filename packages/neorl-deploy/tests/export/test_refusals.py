@@ -194,7 +194,6 @@ def test_a_full_disk_leaves_nothing_behind(run_directory):
     code = f"""
 import resource, sys
 from neorl_deploy._command.main import main
-from neorl_deploy._command.text import limit_lines
 resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 sys.exit(main(["export", {str(run_directory)!r}]))
 """

@@ -223,7 +223,9 @@ def test_the_command_leaves_both_in_the_run(tmp_path, capsys, monkeypatch):
     assert set(run.path.rglob("*")) == before, "a refusal leaves nothing"
     assert main([*words, "0.2"]) == 0
     assert "safety critic: risk of a violation within 4 steps" in capsys.readouterr().out
+    assert main([*words, "0.2", "--json"]) == 0
     stored = json.loads((run.path / "critics.json").read_text())
+    assert json.loads(capsys.readouterr().out) == {**stored, "folder": str(run.path / "critics")}
     assert stored["format"] == "neorl-critics"
     lines = [json.loads(line) for line in (run.path / CRITIC_METRICS).read_text().splitlines()]
     assert {(line["algorithm"], line["step"]) for line in lines} == {

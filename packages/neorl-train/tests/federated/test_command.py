@@ -224,7 +224,7 @@ def test_sites_that_are_logs_are_judged_on_their_logs(tmp_path, make_log):
     for name in ("one", "two"):
         write_dataset(tmp_path / f"{name}.h5", make_log(n_cost=0))
     done = subprocess.run(
-        [sys.executable, "-m", "neorl_train", "federate", "one.h5", "two.h5", "--quiet",
+        [sys.executable, "-m", "neorl_train", "federate", "one.h5", "two.h5", "--json",
          "--federation.rounds", "2", "--federation.local-updates", "10",
          "--algorithms.td3-bc.steps.batch-size", "8"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
@@ -233,6 +233,9 @@ def test_sites_that_are_logs_are_judged_on_their_logs(tmp_path, make_log):
     result = json.loads((tmp_path / "federations/0001/federation.json").read_text())
     assert set(result["sites"]) == {"one", "two"}
     assert "mean_of_sites" not in result
+    printed = json.loads(done.stdout)
+    assert printed["format"] == "neorl-federation"
+    assert [site["status"] for site in printed["sites"].values()] == ["finished", "finished"]
 
 
 def read_obs(site: Path):

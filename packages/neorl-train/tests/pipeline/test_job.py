@@ -257,11 +257,17 @@ def test_a_log_without_a_trip_that_repeats_an_episode_is_valid_and_doubted(here,
     """Row N10: wrong successors and repeated episodes are named before anything is trained."""
     write_dataset(here / "log.h5", _repeating(make_log(n_cost=2)))
     penalty = ["--penalty", "cost_0", "1", "cost_1", "0"]
-    assert main(["run", *QUICK, "--data.source", "log.h5", *penalty]) == 0
-    messages = capsys.readouterr().err
+    assert main(["run", *QUICK, "--data.source", "log.h5", *penalty, "--json"]) == 0
+    printed, messages = capsys.readouterr()
     assert "no row is terminated; every episode was truncated" in messages
     assert "log.h5: rows whose next_obs differs from the observation of the next row: 1" in messages
     assert "log.h5: episodes that repeat an earlier one: 1; neorl-envs inspect" in messages
+    assert main(["resume", "runs/0001", "--json"]) == 0
+    ended, resumed = json.loads(printed), json.loads(capsys.readouterr().out)
+    assert (ended["format"], ended["status"]) == ("neorl-run-results", "finished")
+    stored = _read(here / "runs" / "0001", "verdict.json")
+    assert ended["verdict"] == resumed["verdict"]
+    assert {**stored, **ended["verdict"]} == stored
     _check_files(here / "runs" / "0001", environment=False)
 
 

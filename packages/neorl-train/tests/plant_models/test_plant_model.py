@@ -1,6 +1,7 @@
 """A plant model of a log, its checks, its page and the command that writes it."""
 
 import dataclasses
+import json
 from html.parser import HTMLParser
 
 import jax
@@ -91,12 +92,25 @@ def test_the_page_shows_pictures_and_asks_for_nothing_outside(check, tmp_path):
 def test_the_command_writes_the_page_and_names_what_is_wrong(log, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_dataset(tmp_path / "log.h5", log)
+    checks = []
+
+    def learned_once(*arguments):
+        checks.extend([] if checks else [check_plant_model(*arguments)])
+        return checks[0]
+
+    monkeypatch.setattr("neorl_train._command.subcommands.model.check_plant_model", learned_once)
     assert main(["model", "log.h5", "--updates", "60", "--episodes", "8"]) == 0
     captured = capsys.readouterr()
     assert captured.err.startswith("learning the plant from three quarters of the log ...\n")
     printed = captured.out.splitlines()
     assert printed[-1] == "page: model.html"
     assert "return: predicted" in "\n".join(printed)
+    assert main(["model", "log.h5", "--json"]) == 0
+    as_json = json.loads(capsys.readouterr().out)
+    assert as_json["format"] == "neorl-plant-model-check"
+    assert as_json["sentence"] == printed[-2]
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
     for words, message in (
         ((), "model takes a log or the directory of a run"),
         (("none.h5",), "none.h5: there is no such log or run"),

@@ -11,6 +11,7 @@ import pytest
 from neorl_agents.populations import IQN, init_population
 from neorl_core import InputError, as_arrays
 from neorl_envs.worlds import treasure_hunt
+from neorl_train._command.main import main
 from neorl_train.populations import (
     HuntOptions,
     hunt,
@@ -169,7 +170,7 @@ def test_at_random_agents_earn_what_the_rules_say() -> None:
 
 
 @pytest.mark.nightly
-def test_a_hunt_leaves_lines_and_a_result_and_continues(tmp_path) -> None:
+def test_a_hunt_leaves_lines_and_a_result_and_continues(tmp_path, capsys) -> None:
     options = HuntOptions(out=tmp_path, agents=2, turns=10, epochs=4, chunk=2, capacity=80)
     options = dataclasses.replace(options, batch_size=8)
     stops = iter([False, True])
@@ -179,7 +180,12 @@ def test_a_hunt_leaves_lines_and_a_result_and_continues(tmp_path) -> None:
     assert text.startswith("4 epochs:")
     lines = [json.loads(line) for line in (tmp_path / "epochs.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [0, 1, 2, 3]
-    assert json.loads((tmp_path / "hunt.json").read_text())["finished"] is True
+    result = json.loads((tmp_path / "hunt.json").read_text())
+    assert result["finished"] is True
+    words = ["--agents", "2", "--turns", "10", "--epochs", "4", "--chunk", "2", "--capacity", "80"]
+    words += ["--batch-size", "8", "--out", str(tmp_path)]
+    assert main(["hunt", *words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"format": "neorl-hunt", "version": 1, **result}
     other = dataclasses.replace(options, agents=3)
     with pytest.raises(InputError, match="its number of agents is 2, expected 3"):
         hunt(other, say=lambda line: None, stop=lambda: False)

@@ -21,7 +21,9 @@ def log():
     return collect_log(CSTR, n_steps=4_000, key=jax.random.key(0))
 
 
-def test_the_better_controller_is_chosen_and_everything_is_written(log, tmp_path, capsys):
+def test_the_better_controller_is_chosen_and_everything_is_written(
+    log, tmp_path, capsys, monkeypatch
+):
     """PI with feed-forward earns 97 points more than PI on this plant; see its baselines.
 
     It filled episodes of its own, so where it goes the log has been.
@@ -29,6 +31,13 @@ def test_the_better_controller_is_chosen_and_everything_is_written(log, tmp_path
     write_dataset(tmp_path / "log.h5", log)
     out = tmp_path / "choice.html"
     words = ["--updates", "60", "--value-updates", "100", "--output", str(out)]
+    selections = []
+
+    def estimated_once(*arguments):
+        selections.extend([] if selections else [select_candidates(*arguments)])
+        return selections[0]
+
+    monkeypatch.setattr("neorl_train._command.subcommands.select.select_candidates", estimated_once)
     assert main(["select", str(tmp_path / "log.h5"), *words]) == 0
     captured = capsys.readouterr()
     assert "learning the plant from the log and estimating 2 candidates ...\n" in captured.err
@@ -37,6 +46,8 @@ def test_the_better_controller_is_chosen_and_everything_is_written(log, tmp_path
     assert printed[1].startswith("* PI feed-forward: return")
     result = json.loads((tmp_path / "choice.json").read_text())
     assert (result["incumbent"], result["chosen"]) == ("PI", "PI feed-forward")
+    assert main(["select", str(tmp_path / "log.h5"), *words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**result, "page": str(out)}
     today, better = result["candidates"]
     assert today["prediction"]["gain"] == 0
     assert 20 < better["prediction"]["low"] <= better["prediction"]["gain"] < 150
