@@ -12,6 +12,7 @@ from neorl_core import InputError
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train._command.main import main
 from neorl_train.plant_models import ModelOptions, check_plant_model, mark, write_model_page
+from neorl_train.plant_models._check import _finite_check, _outcome_checks
 
 QUICK = ModelOptions(updates=60, episodes=8)
 CSTR = make("CSTR-v0")
@@ -70,6 +71,16 @@ def test_a_log_of_noise_is_no_ground_for_a_model(log):
     # Nobody says what runs today, so what the logged actions lead to decides.
     costs = {channel.name for channel in CSTR.spec.cost}
     assert {one.name for one in unknown.checks if not one.decides} == costs
+
+
+def test_a_model_that_diverges_gives_no_number(check):
+    wild = check.free._replace(outcome=np.full_like(check.free.outcome, np.nan))
+    checks = [*_outcome_checks(wild, CSTR.spec, "EUR", decides=True), _finite_check(wild)]
+    assert not any(one.holds for one in checks)
+    assert {one.sentence for one in checks} == {
+        "predicted episodes diverge, so there is no number",
+        "predicted episodes diverge",
+    }
 
 
 def test_the_page_shows_pictures_and_asks_for_nothing_outside(check, tmp_path):

@@ -125,7 +125,10 @@ def test_the_clause_on_the_model_is_the_check_of_the_command():
     )
     assert repeated.sentence.endswith("of PID, the log shows 10.5 EUR, within 1 EUR")
     assert not repeated._replace(replayed=11.51).holds
-    assert not repeated._replace(replayed=np.nan).holds
+    diverged = trial_verdict(TABLES, changed(replayed=np.nan))
+    assert diverged.answer == "cannot tell"
+    assert "the model diverges where PID acts in it, so it repeats nothing" in diverged.sentence
+    assert "nan" not in diverged.sentence
 
 
 def test_a_limit_that_today_breaks_too_is_said_with_what_to_declare():

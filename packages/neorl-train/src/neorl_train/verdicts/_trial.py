@@ -50,6 +50,8 @@ class Repetition(NamedTuple):
     @property
     def sentence(self) -> str:
         """The result, in units."""
+        if not math.isfinite(self.replayed):
+            return f"the model diverges where {self.incumbent} acts in it, so it repeats nothing"
         return (
             f"the model predicts {quantity(self.replayed, self.unit)} of {self.incumbent}, the log "
             f"shows {quantity(self.logged, self.unit)}, {'within' if self.holds else 'not within'} "
