@@ -119,5 +119,5 @@ def _share(model: FirstOrderModel, y: np.ndarray, u: np.ndarray, rows: np.ndarra
     weights = model.pole ** np.arange(model.steps)
     moved = np.convolve(u, weights)[rows - model.delay]
     start = y[rows - model.steps]
-    left = y[rows] - model.pole**model.steps * start - model.gain * moved
-    return float(1 - np.var(left) / np.var(y[rows] - start))
+    residual = y[rows] - model.pole**model.steps * start - model.gain * moved
+    return float(1 - np.var(residual) / np.var(y[rows] - start))

@@ -93,11 +93,11 @@ def imitate_loop(
             "derivative, or record more set-points"
         )
     weights = solution / size
-    left = u - within @ weights
+    residual = u - within @ weights
     kp, ki, *kd = (float(weight) for weight in weights)
     gains = PIDGains(kp, ki, kd[0] if kd else 0.0, 0.0)
     bias = float(np.mean(target - design @ weights))
-    return ImitatedLoop(gains, bias, float(1 - left @ left / (u @ u)), int(keep.sum()))
+    return ImitatedLoop(gains, bias, float(1 - residual @ residual / (u @ u)), int(keep.sum()))
 
 
 def _standing(action: np.ndarray, log: Log, slack: float) -> np.ndarray:

@@ -78,17 +78,17 @@ def _facts(
         varies = bool(np.ptp(cost) > 0)
     interval = clopper_pearson_interval(episodes, total, level=DEFAULT_LEVEL)
     low, high = 100 * float(interval.low), 100 * float(interval.high)
-    seen = f"{episodes} of {total} episodes have a step that counts against {name}"
+    share = f"{episodes} of {total} episodes have a step that counts against {name}"
     bounds = f"of such episodes, {low:.3g} to {high:.3g} % do ({100 * DEFAULT_LEVEL:g} %)"
     if varies:
-        claim = f"{seen}; {bounds}"
+        claim = f"{share}; {bounds}"
     elif quantity == "cost":
         claim = f"the cost {name} is {cost[0]:g} in every step, so no action is known to change it"
     elif counted.any():
         claim = f"every step counts against {name}, so the log shows no way to keep it"
     else:
         claim = (
-            f"{seen}; {bounds}, and nothing is known of what leads to one: a low risk of this "
+            f"{share}; {bounds}, and nothing is known of what leads to one: a low risk of this "
             "limit is no evidence"
         )
     return LimitFacts(name, float(counted.mean()), episodes, total, varies, claim)

@@ -126,9 +126,9 @@ def fit_safety_critic(
 
 def _next_actions(policy: Policy, rows: Transition, columns: Columns) -> np.ndarray:
     """The policy's next action in every row that counts, and zero in the others."""
-    seen = (columns.obs, columns.action, columns.next_obs, columns.last)
+    columns_along = (columns.obs, columns.action, columns.next_obs, columns.last)
     next_actions = np.zeros(np.shape(rows.action))
-    next_actions[np.asarray(rows.mask)] = actions_along(policy, *seen)
+    next_actions[np.asarray(rows.mask)] = actions_along(policy, *columns_along)
     return next_actions
 
 

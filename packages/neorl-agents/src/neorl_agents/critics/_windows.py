@@ -25,10 +25,10 @@ def window_sums(columns: Columns, values: np.ndarray, horizon: int, discount: fl
     Returns:
         Sums, same shape; what a piece lacks counts as zero.
     """
-    left, total = steps_left(columns), np.zeros(values.shape)
+    remaining, total = steps_left(columns), np.zeros(values.shape)
     padded = np.concatenate([values, np.zeros((horizon, values.shape[1]))])
     for i in range(horizon):
-        inside = (left > i)[:, None]
+        inside = (remaining > i)[:, None]
         total += discount**i * np.where(inside, padded[i : i + len(values)], 0)
     return total
 
@@ -45,7 +45,7 @@ def fully_seen(columns: Columns, horizon: int, episode_length: int) -> np.ndarra
         horizon: Steps of the window.
         episode_length: Steps after which an episode is truncated.
     """
-    left = steps_left(columns)
-    end = np.arange(len(left)) + left - 1
+    remaining = steps_left(columns)
+    end = np.arange(len(remaining)) + remaining - 1
     in_time = columns.age + horizon <= episode_length
-    return in_time & ((left >= horizon) | columns.terminated[end])
+    return in_time & ((remaining >= horizon) | columns.terminated[end])

@@ -160,8 +160,8 @@ class DynamicsModel(BaseLearner):
         """
         name = type(self).__name__
         require_model_log(name, spec, rows, self.exogenous, self.held_out)
-        kept = ~held_out_rows(rows.terminated, rows.truncated, self.held_out)
-        return self.sampler.tables(jax.tree.map(lambda column: np.asarray(column)[kept], rows))
+        fitted = ~held_out_rows(rows.terminated, rows.truncated, self.held_out)
+        return self.sampler.tables(jax.tree.map(lambda column: np.asarray(column)[fitted], rows))
 
     def init(
         self,
@@ -250,8 +250,8 @@ class DynamicsModel(BaseLearner):
         inputs = jnp.concatenate([rows.obs, rows.action], axis=-1)
         base, size = linear_answer(self._fit(structure.change), inputs, target.shape[-1])
         answers = network_answers(members, inputs)
-        left = (target - base) / along(size, target)
-        loss = likelihood_loss(members, answers, left, structure.predicted)
+        residual = (target - base) / along(size, target)
+        loss = likelihood_loss(members, answers, residual, structure.predicted)
         moments = member_moments(members, answers, base, size, structure.predicted)
         square = jnp.mean(jnp.square(jnp.mean(moments.mean, axis=0) - target), axis=-1)
         differ = jnp.mean(jnp.var(moments.mean, axis=0), axis=-1)
@@ -270,8 +270,8 @@ class DynamicsModel(BaseLearner):
         base, size = linear_answer(self._fit(structure.outcome), inputs, target.shape[-1])
         answers = network_answers(members, inputs)
         numbers, end = answers[..., :-1], answers[..., -1]
-        left = (target - base) / along(size, target)
-        loss = likelihood_loss(members, numbers, left, jnp.ones_like(size))
+        residual = (target - base) / along(size, target)
+        loss = likelihood_loss(members, numbers, residual, jnp.ones_like(size))
         ended = jnp.broadcast_to(rows.terminated, end.shape).astype(end.dtype)
         ends = jnp.sum(optax.sigmoid_binary_cross_entropy(end, ended), axis=0) * structure.ends
         return masked_mean(loss + ends, rows.mask), None
@@ -386,9 +386,9 @@ class DynamicsModel(BaseLearner):
         everyone = joined(change, outcome, jnp.arange(self.members))
         square = jnp.square(everyone.mean - target[None])
         # Every number weighs by what the best member leaves of it.
-        left = jnp.sum(jnp.where(counted[None, :, None], square, 0), axis=1)
-        least = jnp.min(left, axis=0, keepdims=True)
-        worse = jnp.sum(left / jnp.where(least > 0, least, 1), axis=-1)
+        remaining = jnp.sum(jnp.where(counted[None, :, None], square, 0), axis=1)
+        least = jnp.min(remaining, axis=0, keepdims=True)
+        worse = jnp.sum(remaining / jnp.where(least > 0, least, 1), axis=-1)
         elites = jnp.argsort(worse)[: self.elites or self.members]
         differ = uncertainty_of(joined(change, outcome, elites), self.uncertainty)
         largest = jnp.max(jnp.where(counted, differ, 0))

@@ -99,8 +99,8 @@ def fit_history_model(
     predicted = tuple(i for i in range(spec.n_obs) if i not in beside)
     scales = _scales(rows, spec, predicted)
     history = _chosen_history(rows, scales, predicted, settings)
-    seen = np.arange(len(rows.start))
-    inputs = _inputs_of_rows(rows, scales, predicted, history, seen)
+    every_row = np.arange(len(rows.start))
+    inputs = _inputs_of_rows(rows, scales, predicted, history, every_row)
     dynamics, dynamics_left = _linear_part(*inputs[0], settings.ridge)
     outcome, outcome_left = _linear_part(*inputs[1], settings.ridge)
     is_rare = (rows.outcome[:, 1:] > 0).any(axis=1) | rows.terminated
@@ -117,9 +117,9 @@ def fit_history_model(
         ),
     )
     keys = jax.random.split(key, settings.members)
-    share = len(rare) / len(seen)
+    share = len(rare) / len(every_row)
     with_rare = len(rare) > RARE and share < 0.25
-    chosen = jnp.asarray(rare if with_rare else seen[:1])
+    chosen = jnp.asarray(rare if with_rare else every_row[:1])
     ends = bool(np.any(rows.terminated))
     networks = _fit_remainders(keys, tables, chosen, settings, with_rare, share, ends)
     return HistoryModel(
@@ -146,7 +146,7 @@ def _scales(rows: LogRows, spec: Spec, predicted: tuple[int, ...]) -> Scales:
 
     least = 1e-6 * np.abs(change).max(axis=0) + 1e-9 * span[columns]
     some = rows.obs[:: max(1, len(rows.obs) // 50_000)]
-    seen = np.quantile(some, (0.001, 0.999), axis=0)
+    quantiles = np.quantile(some, (0.001, 0.999), axis=0)
     return Scales(
         obs=moments(rows.obs, 1e-5 * span),
         action=moments(rows.action, 1e-3 * reach),
@@ -154,8 +154,8 @@ def _scales(rows: LogRows, spec: Spec, predicted: tuple[int, ...]) -> Scales:
         outcome=moments(rows.outcome, 1e-8),
         low=jnp.asarray(np.asarray(lows(spec.obs)) - 0.02 * span, jnp.float32),
         high=jnp.asarray(np.asarray(highs(spec.obs)) + 0.02 * span, jnp.float32),
-        seen_low=jnp.asarray(seen[0], jnp.float32),
-        seen_high=jnp.asarray(seen[1], jnp.float32),
+        seen_low=jnp.asarray(quantiles[0], jnp.float32),
+        seen_high=jnp.asarray(quantiles[1], jnp.float32),
     )
 
 
@@ -195,9 +195,11 @@ def _ridge(inputs: np.ndarray, target: np.ndarray, ridge: float) -> np.ndarray:
 
 def _linear_part(inputs: np.ndarray, target: np.ndarray, ridge: float) -> tuple[np.ndarray, _Left]:
     coefficients = _ridge(inputs, target, ridge)
-    left = target - (inputs @ coefficients[:-1] + coefficients[-1])
-    spread = np.maximum(left.std(axis=0), 1e-7)
-    return coefficients, _Left((left / spread).astype(np.float32), jnp.asarray(spread, jnp.float32))
+    residual = target - (inputs @ coefficients[:-1] + coefficients[-1])
+    spread = np.maximum(residual.std(axis=0), 1e-7)
+    return coefficients, _Left(
+        (residual / spread).astype(np.float32), jnp.asarray(spread, jnp.float32)
+    )
 
 
 def _chosen_history(
@@ -216,9 +218,9 @@ def _chosen_history(
             parts.append(_inputs_of_rows(rows, scales, predicted, history, places)[0])
         (inputs, target), (others, truth) = parts
         coefficients = _ridge(inputs, target, settings.ridge)
-        left = truth - (others @ coefficients[:-1] + coefficients[-1])
+        residual = truth - (others @ coefficients[:-1] + coefficients[-1])
         whole = np.maximum(truth.std(axis=0), 1e-9)
-        errors.append(float(np.mean(np.sqrt(np.mean(left**2, axis=0)) / whole)))
+        errors.append(float(np.mean(np.sqrt(np.mean(residual**2, axis=0)) / whole)))
     enough = 1.02 * min(errors)
     return next(h for h, e in zip(settings.history, errors, strict=True) if e <= enough)
 

@@ -108,5 +108,5 @@ def _own_part(beside: Any, action: np.ndarray) -> float:
     scale = beside.std(axis=0)
     inputs = (beside - beside.mean(axis=0)) / np.where(scale > 0, scale, 1)
     centred = action - action.mean()
-    left = centred - inputs @ np.linalg.lstsq(inputs, centred, rcond=1e-8)[0]
-    return float(left.var() / centred.var())
+    residual = centred - inputs @ np.linalg.lstsq(inputs, centred, rcond=1e-8)[0]
+    return float(residual.var() / centred.var())

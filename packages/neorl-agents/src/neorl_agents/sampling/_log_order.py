@@ -51,11 +51,11 @@ def unmasked_rows(rows: Transition) -> np.ndarray:
     Raises:
         ValueError: If none does.
     """
-    kept = np.ones(len(np.asarray(rows.reward)), bool) if rows.mask is None else rows.mask
-    kept = np.asarray(kept, bool)
-    if not kept.any():
+    counts = np.ones(len(np.asarray(rows.reward)), bool) if rows.mask is None else rows.mask
+    counts = np.asarray(counts, bool)
+    if not counts.any():
         raise ValueError("every row is masked, so there is nothing to draw")
-    return kept
+    return counts
 
 
 def last_rows(ends: np.ndarray) -> np.ndarray:

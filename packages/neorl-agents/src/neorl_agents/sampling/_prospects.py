@@ -51,16 +51,16 @@ class Prospects:
             ValueError: If the log does not say where episodes end, or every row is masked.
         """
         history = Histories(Rows(), self.steps).tables(rows)
-        log, kept = on_host(rows), unmasked_rows(rows)
-        number = np.arange(len(kept), dtype=np.int32)
+        log, counts = on_host(rows), unmasked_rows(rows)
+        number = np.arange(len(counts), dtype=np.int32)
         last = last_rows(episode_ends(log))
-        reward = np.where(kept, log.reward, 0)
-        cost = np.zeros((len(kept), 0)) if log.cost is None else log.cost
-        cost = np.where(kept[:, None], cost, 0)
+        reward = np.where(counts, log.reward, 0)
+        cost = np.zeros((len(counts), 0)) if log.cost is None else log.cost
+        cost = np.where(counts[:, None], cost, 0)
         columns: Any = dict(  # of the host, as the rows
             returns=_from_here_on(reward[:, None], last)[:, 0].astype(np.float32),
             costs=_from_here_on(cost, last).astype(np.float32),
-            left=_from_here_on(kept[:, None], last)[:, 0].astype(np.int32),
+            left=_from_here_on(counts[:, None], last)[:, 0].astype(np.int32),
             step=number - history.first,
         )
         return ProspectTables(history, Prospect(**columns))

@@ -64,10 +64,10 @@ def returns_to_go(rows: Transition, *, discount: float) -> np.ndarray:
         [3.0, 4.0]
     """
     reward, terminated = np.asarray(rows.reward, np.float64), np.asarray(rows.terminated)
-    ends, kept = terminated | np.asarray(rows.truncated), unmasked_rows(rows)
-    ends = ends | np.append(~kept[1:], False)
-    tail = reward[kept].mean() / (1 - discount) if discount < 1 else 0.0
-    reward = np.where(kept, reward, 0)
+    ends, counts = terminated | np.asarray(rows.truncated), unmasked_rows(rows)
+    ends = ends | np.append(~counts[1:], False)
+    tail = reward[counts].mean() / (1 - discount) if discount < 1 else 0.0
+    reward = np.where(counts, reward, 0)
     result, following = np.empty(len(reward)), tail
     for t in range(len(reward) - 1, -1, -1):
         if ends[t]:

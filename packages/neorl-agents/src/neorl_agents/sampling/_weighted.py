@@ -66,11 +66,11 @@ class WeightedRows:
         log = on_host(rows)
         ends = episode_ends(log)
         episode = np.cumsum(np.append(False, ends[:-1]))
-        kept = unmasked_rows(log)
-        count = np.bincount(episode, weights=kept).astype(np.int32)
+        counts = unmasked_rows(log)
+        count = np.bincount(episode, weights=counts).astype(np.int32)
         x = np.arange(len(count), dtype=np.float64)
         if self.by == "return":
-            x = np.bincount(episode, weights=np.where(kept, log.reward, 0))
+            x = np.bincount(episode, weights=np.where(counts, log.reward, 0))
         x = np.where(count > 0, x, x[count > 0].min())
         width = x.max() - x.min()
         place = (x - x.min()) / width if width > 0 else np.zeros_like(x)
@@ -81,7 +81,7 @@ class WeightedRows:
         share[np.flatnonzero(weight)[-1] :] = 1.0
         return WeightedTables(
             rows,
-            np.flatnonzero(kept).astype(np.int32),  # pyright: ignore[reportArgumentType]
+            np.flatnonzero(counts).astype(np.int32),  # pyright: ignore[reportArgumentType]
             (np.cumsum(count) - count).astype(np.int32),  # pyright: ignore[reportArgumentType]
             count,  # pyright: ignore[reportArgumentType]
             share.astype(np.float32),  # pyright: ignore[reportArgumentType]

@@ -34,13 +34,13 @@ def fit(design: Array, target: Array, keep: Array, ridge: float | Array) -> Fit:
     system = jnp.concatenate([x, penalty])
     targets = jnp.concatenate([y, jnp.zeros((x.shape[1], y.shape[1]), y.dtype)])
     scaled, _, rank, _ = jnp.linalg.lstsq(system, targets)
-    left = jnp.sqrt(jnp.sum((y - product(x, scaled)) ** 2, axis=0) / rows) * y_scale
+    deviation = jnp.sqrt(jnp.sum((y - product(x, scaled)) ** 2, axis=0) / rows) * y_scale
     slopes = scaled.T * y_scale[:, None] / x_scale[None, :]
     slopes = jnp.where((rows > 0) & complete, slopes, jnp.nan)
     return Fit(
         slopes,
         jnp.where(complete, y_mean - product(slopes, x_mean), jnp.nan),
-        jnp.where(complete, left, jnp.nan),
+        jnp.where(complete, deviation, jnp.nan),
         jnp.where(complete, rank.astype(jnp.int32) + 1, 0),
         jnp.sum(keep).astype(jnp.int32),
     )
@@ -48,8 +48,8 @@ def fit(design: Array, target: Array, keep: Array, ridge: float | Array) -> Fit:
 
 def standardised(columns: Array, keep: Array, rows: Array) -> tuple[Array, Array, Array]:
     """The kept rows centred and of deviation one, the others zero; means and deviations."""
-    kept = jnp.where(keep[:, None], columns, 0)
-    mean = jnp.sum(kept, axis=0) / rows
+    counted = jnp.where(keep[:, None], columns, 0)
+    mean = jnp.sum(counted, axis=0) / rows
     centred = jnp.where(keep[:, None], columns - mean[None, :], 0)
     scale = jnp.sqrt(jnp.sum(centred**2, axis=0) / rows)
     # What never moves but by rounding tells nothing.

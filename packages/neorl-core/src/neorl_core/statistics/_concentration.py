@@ -195,9 +195,9 @@ def _moments_cut_at_each(ordered: Float[Array, " sample"]) -> tuple[Array, Array
     mean = total / count
     before = jnp.roll(mean, 1)
     within = jnp.cumsum((ordered - before) ** 2 * ((count - 1) / count))
-    left = n - count
-    between = (ordered - mean) ** 2 * (count * (left / n))
-    return (total + left * ordered) / n, (within + between) / (n - 1)
+    others = n - count
+    between = (ordered - mean) ** 2 * (count * (others / n))
+    return (total + others * ordered) / n, (within + between) / (n - 1)
 
 
 def _bounded(

@@ -35,8 +35,8 @@ def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
     """
     p = _checked(p_values)
     order = jnp.argsort(p)
-    left = jnp.arange(p.shape[0], 0, -1).astype(p.dtype)
-    stepped = jnp.minimum(jax.lax.cummax(p[order] * left), 1)
+    remaining = jnp.arange(p.shape[0], 0, -1).astype(p.dtype)
+    stepped = jnp.minimum(jax.lax.cummax(p[order] * remaining), 1)
     return _as_given(stepped, order, p)
 
 

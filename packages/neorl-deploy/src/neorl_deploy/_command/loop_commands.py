@@ -135,8 +135,8 @@ def _init(options: argparse.Namespace) -> int:
                 "leaves; replace them by the limits that count as good"
             )
         )
-    left = text.count(f'"{TODO}"')
-    print(one_line(f"{options.out}: {left} entries are left to complete (marked {TODO})"))
+    to_complete = text.count(f'"{TODO}"')
+    print(one_line(f"{options.out}: {to_complete} entries are left to complete (marked {TODO})"))
     return 0
 
 
@@ -248,9 +248,9 @@ class _Awake:
 
     def sleep_until(self, monotonic: float) -> None:
         """Waits until then, or until the end."""
-        left = monotonic - self.now().monotonic
-        if left > 0:
-            self._ending.wait(left)
+        remaining = monotonic - self.now().monotonic
+        if remaining > 0:
+            self._ending.wait(remaining)
 
 
 def _http(options: argparse.Namespace) -> int:

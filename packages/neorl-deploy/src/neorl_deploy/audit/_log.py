@@ -20,7 +20,7 @@ class AuditLog:
 
     Args:
         folder: Folder of the files; made if it is missing.
-        opening: What the first record of every file says besides, such as the digest of the bundle.
+        opening: Further entries of the first record of every file, such as the bundle's digest.
         largest: Bytes after which a new file begins.
         files: Files to keep; older ones are removed, and a record says so. ``None`` keeps all.
 

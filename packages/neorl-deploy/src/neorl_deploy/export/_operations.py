@@ -199,16 +199,16 @@ class _Draft:
         for at in range(len(self._operations) - 1, -1, -1):
             if at + n_inputs in needed:
                 needed |= {p for p in self._operations[at][1] if isinstance(p, int)}
-        kept = [at for at in range(len(self._operations)) if at + n_inputs in needed]
+        needed_at = [at for at in range(len(self._operations)) if at + n_inputs in needed]
         constants: dict[Any, int] = {}
         arrays: list[np.ndarray] = []
-        every = [p for at in kept for p in self._operations[at][1]] + list(outputs)
+        every = [p for at in needed_at for p in self._operations[at][1]] + list(outputs)
         for place in every:
             if isinstance(place, np.ndarray) and _identity(place) not in constants:
                 constants[_identity(place)] = n_inputs + len(arrays)
                 arrays.append(np.ascontiguousarray(place).reshape(place.shape))
         begin = n_inputs + len(arrays)
-        number = {at + n_inputs: begin + i for i, at in enumerate(kept)}
+        number = {at + n_inputs: begin + i for i, at in enumerate(needed_at)}
         number |= {i: i for i in range(n_inputs)}
 
         def numbered(place: Place) -> int:
@@ -216,7 +216,7 @@ class _Draft:
 
         operations = tuple(
             Operation(name, tuple(map(numbered, inputs)), shape, dtype, settings)
-            for name, inputs, shape, dtype, settings in (self._operations[at] for at in kept)
+            for name, inputs, shape, dtype, settings in (self._operations[at] for at in needed_at)
         )
         return Operations(
             self._inputs, tuple(arrays), operations, tuple(numbered(place) for place in outputs)

@@ -35,7 +35,7 @@ class Reference:
 
         Args:
             obs: One observation a row, shape ``(row, obs)``.
-            last_sent: What the plant received before, shape ``(row, act)``.
+            last_sent: Actions that the plant received before, shape ``(row, act)``.
             seed: Moves the numbers of the policy by their last bit, in every row otherwise;
                 ``None`` leaves them.
 

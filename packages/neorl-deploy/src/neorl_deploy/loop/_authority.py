@@ -17,7 +17,7 @@ class Authority(NamedTuple):
     """A band around where the actuators were when it was given.
 
     Attributes:
-        anchor: What the actuators held, in the units of the channels.
+        anchor: Values that the actuators held, in the units of the channels.
         width: How far an action may lie from it, by channel.
     """
 
@@ -33,8 +33,8 @@ class Authority(NamedTuple):
         outranks what protects it from the policy.
 
         Args:
-            decision: What the bundle decided.
-            received: What the actuators hold now; NaN where not known, then nothing moves.
+            decision: Decision of the bundle.
+            received: Values that the actuators hold now; NaN where not known, then nothing moves.
             manifest: Manifest of the bundle.
 
         Returns:

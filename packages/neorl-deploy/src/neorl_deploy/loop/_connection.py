@@ -61,7 +61,7 @@ def require_address(
         address: Address in the tag map.
         example: An address of the same scheme, for the message.
         trusted: Whether the way to another machine is secured, or known not to be.
-        advice: What to do about another machine, beside ``insecure = true``.
+        advice: Advice for another machine, beside ``insecure = true``.
 
     Raises:
         DeployError: If it is none, or of another machine that is not trusted.

@@ -229,12 +229,13 @@ class ControlLoop:
         now = self._now
         value = own["mode"]
         if not math.isnan(value):
-            if value != now.asked and not math.isnan(now.asked):  # at the start it asks for nothing
+            # The first number that is read asks for nothing.
+            if value != now.mode_number and not math.isnan(now.mode_number):
                 if value in range(len(TARGETS)):
                     self.ask(TARGETS[int(value)], f"the tag {self.tags.loop.mode}")
                 else:
                     self.ask(Mode.MANUAL, f"the tag {self.tags.loop.mode} is {value:g}, no mode")
-            now.asked = value
+            now.mode_number = value
         while self._orders:
             target, by, release = self._orders.popleft()
             if target is None:

@@ -22,15 +22,15 @@ class Cycle(NamedTuple):
         at: When it began.
         mode: The mode of this period.
         before: The mode of the period before.
-        reason: Why it is the mode.
-        measured: What was measured, and what of it may not be trusted.
-        received: What the actuators hold by their read-backs; NaN where not known.
-        decision: What the bundle decided.
+        reason: Reason for the mode.
+        measured: The measurements, and those that may not be trusted.
+        received: Values of the actuators by their read-backs; NaN where not known.
+        decision: Decision of the bundle.
         written: Number by tag that was written.
-        refused: Reason by tag that was not.
-        notes: Whatever else happened, one line each.
-        carry: What the bundle remembered before the decision, as words.
-        continued: Whether that is what it remembered after the last one; not after a stop, a
+        refused: Reason by tag that was not written.
+        notes: Other events, one line each.
+        carry: State of the bundle before the decision, as words.
+        continued: Whether that state is the one after the last decision; false after a stop, a
             release or a restart.
     """
 
@@ -57,7 +57,7 @@ class Memory:
         mode: Mode of the last period.
         target: Mode that was asked for last.
         seen: The last value and stamp of every input.
-        expected: What the read-backs should show; NaN where nothing was written.
+        expected: Values that the read-backs should show; NaN where nothing was written.
         at: When the last period began.
         number: Number of the last period.
         clean: Steps in a row in which all was well.
@@ -65,13 +65,13 @@ class Memory:
         failures: Periods in a row without a connection or with a refused write.
         failure: The last of them; empty where there is none.
         connected: Whether the last reading came through.
-        unrecorded: What happened after the last cycle was recorded.
-        carry: What the bundle remembered after the last decision.
+        unrecorded: Events after the last cycle was recorded.
+        carry: State of the bundle after the last decision.
         beat: Counter of the heartbeat.
-        beaten: What was written to its tag; NaN where nothing was.
-        beat_seen: What its tag showed.
+        beaten: Number that was written to its tag; NaN where none was.
+        beat_seen: Number that its tag showed.
         alive: Value of the heartbeat of the plant, and when it changed last, monotonic.
-        asked: Number that the tag of the mode showed.
+        mode_number: Number that the tag of the mode showed last.
     """
 
     mode: Mode
@@ -91,4 +91,4 @@ class Memory:
     beaten: float = math.nan
     beat_seen: float = math.nan
     alive: tuple[float, float] = (math.nan, math.nan)
-    asked: float = math.nan
+    mode_number: float = math.nan

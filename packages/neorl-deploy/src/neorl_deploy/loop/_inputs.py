@@ -61,13 +61,13 @@ def judged(
     Args:
         inputs: Rules of the tags, in the order of the bundle's observations.
         readings: One reading of each.
-        memory: What was remembered of each; ``None`` before the first reading.
+        memory: The last value and stamp of each; ``None`` before the first reading.
         now: The moment of the readings.
 
     Returns:
         The new memory, and the measurements.
     """
-    seen: list[Seen | None] = []
+    remembered: list[Seen | None] = []
     obs, ages = np.full(len(inputs), np.nan), np.zeros(len(inputs))
     faults: dict[str, str] = {}
     for i, (rule, reading, before) in enumerate(zip(inputs, readings, memory, strict=True)):
@@ -84,8 +84,8 @@ def judged(
             obs[i] = value
             ages[i] = max(ages[i], 0.0)
             after = after._replace(good=value, taken=now.monotonic - ages[i])
-        seen.append(after)
-    return seen, Judged(obs, ages, faults)
+        remembered.append(after)
+    return remembered, Judged(obs, ages, faults)
 
 
 def nothing_read(inputs: Sequence[Input], why: str) -> Judged:

@@ -27,7 +27,7 @@ class Reading(NamedTuple):
 
     Attributes:
         value: Value in the unit of the tag; NaN where it is no number.
-        quality: What the plant says of it.
+        quality: Its quality, as the plant reports it.
         stamp: When the source took it, in seconds since 1970 UTC; ``None`` where it does not say.
     """
 
@@ -102,6 +102,6 @@ class SystemClock:
 
     def sleep_until(self, monotonic: float) -> None:
         """Waits until the monotonic clock shows so many seconds."""
-        left = monotonic - time.monotonic()
-        if left > 0:
-            time.sleep(left)
+        remaining = monotonic - time.monotonic()
+        if remaining > 0:
+            time.sleep(remaining)

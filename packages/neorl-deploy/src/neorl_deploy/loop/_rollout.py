@@ -206,12 +206,12 @@ class Rollout:
     def _count(self, cycle: Cycle, *, acts: bool) -> None:
         obs = cycle.measured.obs
         violation = any(not low <= obs[i] <= high for i, low, high in self._rules)
-        seen = any(np.isfinite(obs[i]) for i, _, _ in self._rules)
+        measured = any(np.isfinite(obs[i]) for i, _, _ in self._rules)
         if acts and cycle.mode not in (Mode.CLOSED_LOOP, Mode.FALLBACK):
             return  # the loop is not closed yet
         self._left -= 1
         fallback = cycle.mode is Mode.FALLBACK
-        if not seen:
+        if not measured:
             return
         if acts:
             self.policy = self.policy.with_step(violation=violation, fallback=fallback)

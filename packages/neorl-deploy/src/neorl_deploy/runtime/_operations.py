@@ -30,7 +30,7 @@ class Operation(NamedTuple):
         inputs: Numbers of its inputs: of inputs of the list, constants and earlier operations.
         shape: Shape of its result.
         dtype: Type of its result.
-        settings: What else it needs, as plain numbers.
+        settings: Its further arguments, as plain numbers.
     """
 
     name: str

@@ -80,7 +80,7 @@ def write_state(path: Path, state: State, *, durable: bool) -> bytes:
 
     Args:
         path: The file.
-        state: What to write.
+        state: State to write.
         durable: Whether to wait until it would survive a loss of power.
 
     Returns:
@@ -130,7 +130,7 @@ class StateFile:
         """Writes a state with all its events in one piece.
 
         Args:
-            state: What to write.
+            state: State to write.
             durable: Whether to wait until it would survive a loss of power.
 
         Raises:

@@ -20,7 +20,7 @@ class ServingLimits:
     """Limits of a server.
 
     Attributes:
-        token: What a client must send as ``Authorization: Bearer TOKEN``; empty for none.
+        token: Token that a client must send as ``Authorization: Bearer TOKEN``; empty for none.
         largest: Bytes of a request.
         rate: Requests a second, on average.
         burst: Requests at once.
@@ -97,7 +97,7 @@ def refusal(
     Args:
         request: The framework's request.
         limits: Token, size and rate.
-        bucket: What is left of the rate.
+        bucket: Requests that the rate still allows.
         free: Paths that need no token and count for no rate.
     """
     if request.url.path in free:

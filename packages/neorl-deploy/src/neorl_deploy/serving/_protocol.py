@@ -24,11 +24,11 @@ class Asked(NamedTuple):
     """A request, parsed.
 
     Attributes:
-        id: What the client calls it; ``None`` where it does not.
+        id: Name that the client gave it; ``None`` where it gave none.
         obs: The observation, NaN where a measurement is missing.
-        last_sent: What the plant received, NaN where not known.
+        last_sent: Action that the plant received, NaN where not known.
         ages: Seconds since each measurement was taken; ``None`` where the client does not say.
-        carry: What the bundle remembered; ``None`` for a fresh one.
+        carry: State of the bundle after the last step; ``None`` for a fresh one.
     """
 
     id: str | None

@@ -93,9 +93,9 @@ def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         names = ", ".join(unknown[:5]) + more
         unfinished.append(f'the unit is still "?" of {names}; complete the unit in {path}')
-    left = lines_to_complete(path.read_text(encoding="utf-8"))
-    if left:
-        unfinished.append(f"{left} lines of {path} are still marked TODO; complete them")
+    to_complete = lines_to_complete(path.read_text(encoding="utf-8"))
+    if to_complete:
+        unfinished.append(f"{to_complete} lines of {path} are still marked TODO; complete them")
     return unfinished
 
 

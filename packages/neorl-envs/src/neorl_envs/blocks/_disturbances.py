@@ -32,10 +32,10 @@ def autoregressive(
         >>> float(autoregressive(jnp.zeros(()), jnp.ones(()), sd=2.0, memory=1e-9, dt=1.0))
         2.0
     """
-    kept = jnp.exp(-dt / jnp.asarray(memory, value.dtype))
+    decay = jnp.exp(-dt / jnp.asarray(memory, value.dtype))
     # 1 - a^2 without cancellation, for periods much shorter than the memory
     fresh = jnp.sqrt(-jnp.expm1(-2 * dt / jnp.asarray(memory, value.dtype)))
-    return kept * value + jnp.asarray(sd, value.dtype) * fresh * normal
+    return decay * value + jnp.asarray(sd, value.dtype) * fresh * normal
 
 
 def random_step(

@@ -136,18 +136,22 @@ class BatchStream:
         )
         reader.start()
         try:
-            left: dict[str, np.ndarray] = {}
+            leftover: dict[str, np.ndarray] = {}
             while True:
                 batch = ahead.get()
                 if isinstance(batch, BaseException):
                     raise batch
                 fresh, ends = batch
-                rows = {n: np.concatenate([left[n], c]) if left else c for n, c in fresh.items()}
+                rows = {
+                    n: np.concatenate([leftover[n], c]) if leftover else c for n, c in fresh.items()
+                }
                 n = len(next(iter(rows.values()))) // self.batch_size
                 for i in range(n):
                     part = slice(i * self.batch_size, (i + 1) * self.batch_size)
                     yield self._transition({name: c[part] for name, c in rows.items()})
-                left = {} if ends else {name: c[n * self.batch_size :] for name, c in rows.items()}
+                leftover = (
+                    {} if ends else {name: c[n * self.batch_size :] for name, c in rows.items()}
+                )
         finally:
             stop.set()
             while reader.is_alive():

@@ -57,34 +57,34 @@ def collect_rollouts(
     """
     if n_steps < 1:
         raise DatasetError(f"n_steps must be 1 or more, got {n_steps}")
-    left = n_steps
+    steps_left = n_steps
     for episode in itertools.count():
         obs, _ = env.reset(seed=seed if episode == 0 else None)
-        seen, rows = [np.asarray(obs, np.float32)], []
-        while left:
-            action = np.asarray(act(seen[-1]), np.float32)
+        observations, rows = [np.asarray(obs, np.float32)], []
+        while steps_left:
+            action = np.asarray(act(observations[-1]), np.float32)
             obs, reward, terminated, truncated, info = env.step(action)
             missing = [name for name in costs if name not in info]
             if missing:
                 raise DatasetError(
                     f"{env}: the information of a step has no {missing[0]!r}, only {sorted(info)}"
                 )
-            seen.append(np.asarray(obs, np.float32))
+            observations.append(np.asarray(obs, np.float32))
             rows.append((action, reward, terminated, truncated, [info[name] for name in costs]))
-            left -= 1
+            steps_left -= 1
             if terminated or truncated:
                 break
         if rows:
             action, reward, terminated, truncated, cost = zip(*rows, strict=True)
             yield Rollout(
-                np.stack(seen),
+                np.stack(observations),
                 np.stack(action),
                 np.asarray(reward, np.float32),
                 np.asarray(terminated, np.bool_),
                 np.asarray(truncated, np.bool_),
                 np.asarray(cost, np.float32).reshape(len(rows), len(costs)),
             )
-        if not left:
+        if not steps_left:
             return
 
 

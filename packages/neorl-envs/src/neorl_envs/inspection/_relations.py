@@ -76,10 +76,10 @@ def _unexplained(step: np.ndarray, known: list[np.ndarray]) -> np.ndarray:
         return step
     size = design[used].std(axis=0)
     scaled = design[used] / np.where(size > 0, size, 1)
-    left = np.full_like(step, np.nan)
+    residual = np.full_like(step, np.nan)
     moved = step[used]
-    left[used] = moved - scaled @ np.linalg.lstsq(scaled, moved, rcond=None)[0]
-    return left
+    residual[used] = moved - scaled @ np.linalg.lstsq(scaled, moved, rcond=None)[0]
+    return residual
 
 
 def _later(column: np.ndarray, rows: int) -> np.ndarray:
@@ -142,7 +142,7 @@ def behaviour(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
     design = np.column_stack([obs, np.ones(len(obs))])
     fitted = design @ np.linalg.lstsq(design, action, rcond=None)[0]
     variance = action.var(axis=0)
-    left = ((action - fitted) ** 2).mean(axis=0)
+    unexplained = ((action - fitted) ** 2).mean(axis=0)
     some = np.random.default_rng(0).permutation(len(obs))[:NEIGHBOURS]
     near = _nearest(obs[some])
     apart = ((action[some] - action[some][near]) ** 2).mean(axis=0) / 2
@@ -151,7 +151,7 @@ def behaviour(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
     return [
         {
             "action": channel.name,
-            "explained": float(1 - left[i] / scale[i]),
+            "explained": float(1 - unexplained[i] / scale[i]),
             "repeatable": float(1 - apart[i] / scale[i]),
         }
         for i, channel in enumerate(spec.action)

@@ -34,12 +34,12 @@ class EpisodeRecord:
 
     def _trajectory(self) -> Transition:
         n, spec = len(self._rows) - 1, self._env.spec
-        seen = np.stack([row[0] for row in self._rows])
+        obs = np.stack([row[0] for row in self._rows])
         widths = {"action": (spec.n_action,), "reward": (), "cost": (spec.n_cost,)}
         columns: dict[str, Any] = {
             name: np.reshape([row[i] for row in self._rows[1:]], (n, *width))
             for i, (name, width) in enumerate(widths.items(), start=1)
         }
         never: Any = np.zeros(n, np.bool_)
-        columns |= {"obs": seen[:-1], "next_obs": seen[1:]}
+        columns |= {"obs": obs[:-1], "next_obs": obs[1:]}
         return Transition(**columns, terminated=never, truncated=never)

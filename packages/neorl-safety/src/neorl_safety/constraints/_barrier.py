@@ -48,7 +48,7 @@ class Barrier(NamedTuple):
         next_offset: Constant part of the prediction, shape ``(row,)``.
         decay: Part of the distance to the limit that may be used up until the prediction, in
             (0, 1], shape ``(row,)``.
-        margin: What the prediction must keep for its own error, shape ``(row,)``.
+        margin: Margin for the error of the prediction, shape ``(row,)``.
         steps: Periods that the prediction looks ahead, shape ``(row,)``; NaN where not stated.
         missed: Part of the steps that the model was not fitted to in which its error exceeded the
             margin, shape ``(row,)``; NaN where not stated.
@@ -140,10 +140,10 @@ class BarrierKind:
         """The rows ``-next_by_action @ u <= h_next(u = 0) - (1 - decay) h - margin``."""
         dtype = situation.start.dtype
         c: Barrier = jax.tree.map(lambda leaf: leaf.astype(dtype), constraint)
-        kept = 1 - c.decay
-        by_obs = c.next_by_obs - kept[:, None] * c.now
+        share = 1 - c.decay
+        by_obs = c.next_by_obs - share[:, None] * c.now
         parts = jnp.where(by_obs == 0, 0, by_obs * situation.obs.astype(dtype)[None])
-        bounds = jnp.sum(parts, axis=-1) + c.next_offset - kept * c.offset - c.margin
+        bounds = jnp.sum(parts, axis=-1) + c.next_offset - share * c.offset - c.margin
         rows = -c.next_by_action
         usable = (c.decay > 0) & (c.decay <= 1) & (c.margin >= 0)
         return Rows(rows, bounds, malformed_rows(rows, bounds) | ~usable)

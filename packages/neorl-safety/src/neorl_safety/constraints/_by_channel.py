@@ -179,7 +179,7 @@ def channel_limits(
     Args:
         channels: Channels of action and observation.
         records: Records as declared, of any kind.
-        where: What a record is called in messages, before its number, which counts from 1.
+        where: Name of a record in messages, before its number, which counts from 1.
 
     Returns:
         The limits by channel; an end that no record gives is missing.

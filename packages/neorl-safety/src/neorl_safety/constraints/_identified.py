@@ -56,7 +56,7 @@ def identified_model(
 
     Args:
         obs: Observations, shape ``(time, obs)``, physical units.
-        action: What the plant received in each row, shape ``(time, act)``.
+        action: Action that the plant received in each row, shape ``(time, act)``.
         starts: First row of every episode, ascending from 0.
         mask: False where a row is not to be used; rows that hold a NaN never are.
 

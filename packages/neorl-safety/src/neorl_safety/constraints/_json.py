@@ -65,7 +65,7 @@ def constraints_from_dict(data: Mapping[str, Any], source: str = "constraints") 
     """Inverse of :func:`constraints_to_dict`.
 
     Args:
-        data: What :func:`constraints_to_dict` returned, possibly after a round trip through JSON.
+        data: Result of :func:`constraints_to_dict`, possibly after a round trip through JSON.
         source: Its source, for messages.
 
     Returns:

@@ -52,7 +52,7 @@ def certify(
         admissible: The set, with finite ends in order; rows may be anything.
         proposal: Any action, NaN and infinities included.
         anchors: Actions that are thought to satisfy the rows; any.
-        backup: What acts where nothing passes; any.
+        backup: Action to take where no answer passes; any numbers.
 
     Returns:
         The action, and whether it satisfies the rows.

@@ -14,7 +14,7 @@ class Context(NamedTuple):
             (first step, restart).
         dt: Seconds that one step lasts, scalar: the period of the Spec. A late call buys no
             larger step.
-        fallback_action: What the declared fallback proposes now, shape ``(act,)``.
+        fallback_action: Action that the declared fallback proposes now, shape ``(act,)``.
         held: Seconds since each channel was last commanded to move, shape ``(act,)``; ``None``
             where no constraint asks for it, then infinite.
         command: The action that was commanded last, shape ``(act,)``, from which a deadband and a

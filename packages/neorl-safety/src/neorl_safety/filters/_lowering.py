@@ -81,7 +81,7 @@ def meet(constraints: Constraints, limits: Limits, situation: Situation) -> Meet
     Args:
         constraints: All constraints.
         limits: The box and the actuator range of the constraints.
-        situation: What the constraints depend on, with a finite start.
+        situation: Inputs of the constraints, with a finite start.
 
     Returns:
         The meet. Neither the rate (:func:`reach`) nor wear is part of it.

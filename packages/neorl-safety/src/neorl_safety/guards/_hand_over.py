@@ -25,8 +25,8 @@ def decayed_offset(
     controller has integral action or not (manual reset that decays).
 
     Args:
-        proposal: What the controller proposes, within its limits; may hold NaN.
-        last: What the plant received last; NaN where unknown: then there is no offset.
+        proposal: Action that the controller proposes, within its limits; may hold NaN.
+        last: Last action of the plant; NaN where unknown, and then there is no offset.
         offset: Offset of the last step.
         acted: Whether the controller acted in the last step.
         span: Range of every actuator.
@@ -36,8 +36,8 @@ def decayed_offset(
     Returns:
         The offset, finite always; zero where it would be negligible.
     """
-    kept = jnp.exp(-dt / settle)
+    decay = jnp.exp(-dt / settle)
     fresh = jnp.where(acted, offset, last - proposal)
-    remaining = fresh * jnp.where(jnp.isfinite(kept), kept, 0)
+    remaining = fresh * jnp.where(jnp.isfinite(decay), decay, 0)
     counts = jnp.isfinite(remaining) & (jnp.abs(remaining) > NEGLIGIBLE * span)
     return jnp.where(counts, remaining, 0)

@@ -105,7 +105,7 @@ def settings_from_dict(
     """Inverse of :func:`settings_to_dict`.
 
     Args:
-        data: What :func:`settings_to_dict` returned, possibly after a round trip through JSON.
+        data: Result of :func:`settings_to_dict`, possibly after a round trip through JSON.
         spec: Specification whose observations are watched.
         policies: Policies by name, for monitors of their disagreement.
         source: Its source, for messages.

@@ -26,7 +26,7 @@ def episode_scores(
     Args:
         monitor: Any monitor.
         obs: Observations of each episode.
-        action: What the policy proposed, or what was sent.
+        action: Action that the policy proposed, or that was sent.
         mask: False where an episode has no step (padding).
 
     Returns:
@@ -46,7 +46,7 @@ def episode_alarms(
     Args:
         monitor: Any monitor.
         obs: Observations of each episode.
-        action: What the policy proposed, or what was sent.
+        action: Action that the policy proposed, or that was sent.
         mask: False where an episode has no step (padding).
 
     Returns:
@@ -75,7 +75,7 @@ def calibrated(
     Args:
         monitor: A monitor with a field ``threshold``.
         obs: Observations of episodes that it was not fitted on.
-        action: What the policy proposed, or what was sent.
+        action: Action that the policy proposed, or that was sent.
         mask: False where an episode has no step.
         false_alarms: Promised part of the stretches with a false alarm, in (0, 1); in a day there
             are at most :func:`alarms_per_day` of them.
@@ -116,7 +116,7 @@ def operation_scores(
     Args:
         monitor: Any monitor.
         obs: Observations of each episode.
-        action: What the policy proposed, or what was sent.
+        action: Action that the policy proposed, or that was sent.
         mask: False where an episode has no step; such steps are passed over.
         stretch: Steps of a stretch; what is left over of an episode is not counted. ``None`` for
             whole episodes.

@@ -84,7 +84,7 @@ def watches_from_dict(
     """Inverse of :func:`watches_to_dict`.
 
     Args:
-        data: What :func:`watches_to_dict` returned, possibly after a round trip through JSON.
+        data: Result of :func:`watches_to_dict`, possibly after a round trip through JSON.
         spec: Specification whose observations they watch.
         policies: Policies by name, for those that watch disagreement.
         source: Its source, for messages.

@@ -33,7 +33,7 @@ class Checked(NamedTuple):
         name: Such as ``"feed: rate"``.
         unit: Unit of the excess; empty for a row, whose unit is that of its terms.
         tier: How binding it is.
-        words: What is demanded.
+        words: The demand, in words.
         scale: Size to read an excess on, in ``unit``.
     """
 
@@ -101,7 +101,7 @@ def constraint_excess(
     Args:
         constraints: Constraints in physical units.
         obs: The observation that the action answers.
-        previous: What the plant had received before; NaN where not known: then no rate binds.
+        previous: Action before the step; NaN where it is not known, and then no rate binds.
         action: The action.
         dt: Seconds that a step lasts.
         held: Seconds since each channel moved before this action (:func:`seconds_held`); ``None``
@@ -149,7 +149,7 @@ def seconds_held(applied: Float[Array, "time act"], dt: float) -> Float[Array, "
     """Seconds for which each channel had stood still before every step; infinite at first.
 
     Args:
-        applied: What the plant received in every step.
+        applied: Action that the plant received in every step.
         dt: Seconds that a step lasts.
 
     Returns:

@@ -11,8 +11,8 @@ class Seen(NamedTuple):
 
     Attributes:
         obs: The observation, shape ``(obs,)``; may hold NaN.
-        action: What the policy proposes, shape ``(act,)``; may hold NaN.
-        previous: What the plant received last, shape ``(act,)``; NaN where unknown.
+        action: Action that the policy proposes, shape ``(act,)``; may hold NaN.
+        previous: Action that the plant received last, shape ``(act,)``; NaN where unknown.
     """
 
     obs: Float[Array, " obs"]

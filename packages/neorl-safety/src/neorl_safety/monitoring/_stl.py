@@ -21,7 +21,7 @@ class Formula:
         operator: Name of the outermost operator.
         parts: Formulas that it joins.
         channel: Channel of a comparison; empty otherwise.
-        threshold: What a comparison compares with, in the unit of the channel.
+        threshold: Threshold of a comparison, in the unit of the channel.
         window: First and last step, counted from now, that a temporal operator looks at.
         horizon: Steps ahead that decide the formula.
         depth: Number of operators that enclose one another, itself included.

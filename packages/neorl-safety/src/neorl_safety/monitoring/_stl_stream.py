@@ -74,7 +74,7 @@ def slide(window: Window, element: Any, join: Join, neutral: Any) -> tuple[Windo
         window: Window from :func:`empty_window` or the last step.
         element: The next one, a PyTree of scalars.
         join: Associative, of two elements, the earlier first.
-        neutral: What changes nothing.
+        neutral: Value that leaves the result as it is.
 
     Returns:
         The window and the join.

@@ -31,7 +31,7 @@ class Watch:
 
     Attributes:
         name: Unique in its guard.
-        monitor: What watches.
+        monitor: The monitor.
         false_alarms: Promised part of the stretches of operation with a false alarm; NaN where its
             threshold is given and not calibrated.
         episodes: Number of held-out stretches that set its threshold; zero for a given one.

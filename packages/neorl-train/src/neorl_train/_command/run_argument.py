@@ -71,17 +71,17 @@ def read_run_argument(
     if "-h" in words or "--help" in words:
         print(_usage(command, summary, takes))
         sys.exit(0)
-    left = [word for word in words if word not in takes]
-    refuse_options(command, left, known=takes)
-    if len(left) > 1:
+    named = [word for word in words if word not in takes]
+    refuse_options(command, named, known=takes)
+    if len(named) > 1:
         raise InputError(
-            f"{command} takes one run directory, got {len(left)} arguments; "
+            f"{command} takes one run directory, got {len(named)} arguments; "
             f"for example `neorl-train {command} runs/0001`"
         )
     flags = Flags(**{FLAGS[word].name: word in words for word in takes})
     from neorl_train.runs._directory import RunDirectory
 
-    path = named_run(left[0]) if left else newest_run(command)
+    path = named_run(named[0]) if named else newest_run(command)
     return RunDirectory(path.absolute()), flags
 
 

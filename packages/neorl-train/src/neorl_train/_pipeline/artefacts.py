@@ -87,7 +87,7 @@ def write_policies(
         policies: Policies by seed.
         spec: Channels, and the limits of the run.
         observations: Observations for the proof of parity (:func:`parity_observations`).
-        metadata: What travels with each, as plain JSON.
+        metadata: Metadata of each file, as plain JSON.
 
     Returns:
         Digest of every file, by its name.

@@ -82,10 +82,10 @@ def fine_tuning_results(
     """Results of every learner before and after, and its regret.
 
     Args:
-        learned: What the training of every learner brought, by its name.
+        learned: Result of the training of every learner, by its name.
         run: The run.
         evaluation: Paired episodes of the policies before and after.
-        validation: What judged the policies while they were fine-tuned.
+        validation: Validation of the policies during fine-tuning.
         metrics: File of the records of the training.
     """
     assert run.environment is not None  # a fine-tuning has a plant

@@ -263,7 +263,7 @@ def carry_on(
     """Carries out what is left of a run, in its own directory, and records how it ended.
 
     Args:
-        resolved_run: What its stages read.
+        resolved_run: Settings and sources that its stages read.
         run: Its directory.
         reporter: Reporter of progress.
         timings: Record of where the time goes.

@@ -180,7 +180,7 @@ def offline_states(
 
     Args:
         config: Configuration of the fine-tuning.
-        experience: What the offline run learned from.
+        experience: Experience of the offline run.
         name: Name of the learner.
         say: Called with one line for a damaged checkpoint.
 

@@ -63,10 +63,10 @@ class Resolved:
     """A configuration without anything left open.
 
     Attributes:
-        run: What its stages read.
+        run: Settings and sources that its stages read.
         limits: Limits in words, one sentence for each.
         replaced: Limits of the source that the run replaces, in words.
-        fallback: What the fallback does, in words.
+        fallback: Description of the fallback, in words.
         notes: What the user did not declare, or declared in vain, and should know of.
         origins: Distribution of everything that was brought from outside.
     """

@@ -31,7 +31,7 @@ class ResolvedRun:
     Attributes:
         config: Configuration with penalties, limits and fallback written out.
         source: Source of its experience.
-        kind: What its learners are trained on.
+        kind: Source of its learners' experience.
         environment: Plant that its policies can act on; ``None`` where there is only a log.
         dataset: Log, where the source is a file; that of a plant is yet to be collected.
         spec: Channels of the source, with the cost limits of the run.
@@ -124,7 +124,7 @@ class Learned:
     Attributes:
         trained: Policies and states of every seed.
         before: Policies of before by name, where trained ones went on.
-        collected: What happened on the plant, of every seed; nothing where none was tried.
+        collected: Record of every seed's collection on the plant; empty without one.
     """
 
     trained: Trained

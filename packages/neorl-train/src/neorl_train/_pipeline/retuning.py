@@ -43,7 +43,7 @@ class Retuning(NamedTuple):
         incumbent: The controller as it runs today.
         policies: The retuned controller, and with a network on top, by name; the incumbent where
             nothing was better.
-        words: What was changed, and what is predicted, in sentences.
+        words: The changes and the predictions, in sentences.
         kept: Prediction of the incumbent itself.
     """
 
@@ -102,7 +102,7 @@ def residual_words(done: Refined, spec: Spec) -> list[str]:
     """Describes the authority and the predictions of a network on top of the retuned controller.
 
     Args:
-        done: What its training ended with.
+        done: Result of its training.
         spec: Channels, for names and units.
     """
     chosen = {one.name: one for one in done.table}[done.chosen]
@@ -148,7 +148,7 @@ def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]
 
     Args:
         name: Name of the controller.
-        done: What the search ended with.
+        done: Result of the search.
         plants: The learned plants.
     """
     model, judged = plants.model, plants.judging.n_episodes
@@ -236,7 +236,7 @@ def with_others(
     """The prediction of a log alone with what other estimators say of the candidate's gain.
 
     Args:
-        prediction: What the plant model predicts.
+        prediction: Prediction of the plant model.
         retuning: Retuned controller, for what runs today.
         candidate: Policy that is handed over.
         dataset: Complete log.

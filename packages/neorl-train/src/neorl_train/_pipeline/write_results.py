@@ -29,8 +29,8 @@ def write_results(run: Path, evaluation: Evaluation, verdict: Verdict) -> None:
 
     Args:
         run: The directory.
-        evaluation: What was found.
-        verdict: What follows from it; written last, so that it never stands alone.
+        evaluation: Results of the evaluation.
+        verdict: The verdict on it; written last, so that it never stands alone.
 
     Raises:
         OSError: If a file cannot be written.
@@ -46,7 +46,7 @@ def evaluation_inputs(
 
     Args:
         record: Record of the run, with the hash of its configuration and that of its log.
-        policies: What is evaluated.
+        policies: The policies to evaluate.
         **further: What else decides, as plain JSON.
 
     Returns:

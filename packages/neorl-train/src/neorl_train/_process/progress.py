@@ -98,10 +98,10 @@ class Reporter:
         if not self._total or elapsed <= 0 or gained <= 0:
             return ""
         rate = gained / elapsed
-        left = max(self._total - done, 0) / rate
+        seconds_left = max(self._total - done, 0) / rate
         shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
         # What follows the last step, such as an evaluation that compiles, has no known length.
-        rest = f"{left:.0f} s left" if done < self._total else "finishing"
+        rest = f"{seconds_left:.0f} s left" if done < self._total else "finishing"
         return f"{shown} {self._unit}  {rest}"
 
 

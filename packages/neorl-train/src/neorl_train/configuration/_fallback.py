@@ -254,7 +254,7 @@ class _Rule:
         takes_values: Whether ``fallback.values`` is its action.
         check: Refuses what the source or the limits do not allow.
         policy: Builder of the controller.
-        words: What it does, in words.
+        words: Description of it, in words.
     """
 
     takes_values: bool

@@ -46,7 +46,7 @@ def declared_limits(
         spec: Cost channels, and actions with their ranges.
         rates: Largest change of every action per second, infinite for no limit; ``None`` where
             nothing is known of them, as for a log.
-        constraints: What the plant.toml of a log declares.
+        constraints: Constraints that the plant.toml of a log declares.
 
     Returns:
         A value for every cost and every action channel.

@@ -169,10 +169,10 @@ class Config:
         penalty: Reward taken off per unit of each cost, by name of the cost, in training only.
             Empty takes the plant's own, which ChemicalReactor-v0 has; a file with costs needs it.
         limits: Limits of the costs and of the actions, where they are not the source's own.
-        fallback: What acts where the policy cannot.
-        training: What is trained, and for how long.
+        fallback: Controller that acts where the policy cannot.
+        training: Learners to train, and for how long.
         evaluation: Evaluation in the simulator.
-        monitors: What watches while the policy acts.
+        monitors: Monitors that watch while the policy acts.
         supervisor: When the fallback takes over, and when it hands back.
         classical: Classical controllers that are fitted on the log and compared.
         retuning: The controller that is retuned in a plant model learned from the log.

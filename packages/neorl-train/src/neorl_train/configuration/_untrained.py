@@ -18,7 +18,7 @@ def require_importable(config: Config, words: Iterable[str]) -> None:
 
     Args:
         config: Defaults, with a section for every learner that could be imported.
-        words: What was typed.
+        words: The words that were typed.
 
     Raises:
         InputError: With what keeps the learner from being imported or used.
@@ -40,7 +40,7 @@ def refuse_untrained(config: Config, words: Iterable[str]) -> None:
     Args:
         config: What the words made; an unknown learner among the trained ones is left to
             :func:`validate`.
-        words: What was typed.
+        words: The words that were typed.
 
     Raises:
         InputError: Naming the option, what is trained, and both ways out.

@@ -26,7 +26,7 @@ def fine_tuned(
         after: Group of the fine-tuned policies, such as ``"iql"``.
         before: Group of the offline ones, such as ``"iql_offline"``.
         seeds: Seeds of both.
-        collected: What happened on the plant, of every seed.
+        collected: Record of every seed's collection on the plant.
         regret: Shortfall while it learned, of every seed.
 
     Returns:

@@ -63,7 +63,7 @@ def evaluate_offline(
         policies: Learned policies by name; none compares the controllers alone.
         dataset: Complete log.
         held_out: Episodes of it that no policy was trained on.
-        training: What the policies were trained on; classical imitators are fitted to
+        training: Data of the training; classical imitators are fitted to
             them and stand beside the learned policies.
         candidate: Name of the policy that would be exported; the first of ``policies`` by default.
         spec: Channels with the cost limits of the run; those of the log by default.
@@ -73,7 +73,7 @@ def evaluate_offline(
         loops: Controlled variables that the trends show.
         guard: Puts the candidate behind its guard for the trends; without it, it proposes alone.
         level: Confidence level of all intervals.
-        episode_margin: What the rule would demand of single episodes, were there a simulator.
+        episode_margin: Margin of single episodes that the rule would apply with a simulator.
 
     Returns:
         Tables with the log as only row, how far each policy's actions are from the log's, and the

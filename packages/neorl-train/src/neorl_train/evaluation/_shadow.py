@@ -43,14 +43,14 @@ def action_fits(
         line, ``"linear feedback"``, the others are compared with it episode by episode.
     """
     obs, action, mask = _padded(dataset)
-    kept = mask.any(axis=1)
+    counts = mask.any(axis=1)
     asked = {
         name: np.asarray(jax.device_get(shadow(as_arrays(policy), obs, action))[0], np.float64)
         for name, policy in policies.items()
     }
     away = {
-        name: np.where(mask[..., None], np.abs(proposed - action), 0.0)[kept].sum(axis=1)
-        / mask[kept].sum(axis=1)[:, None]
+        name: np.where(mask[..., None], np.abs(proposed - action), 0.0)[counts].sum(axis=1)
+        / mask[counts].sum(axis=1)[:, None]
         for name, proposed in asked.items()
     }
     fits: list[ActionFit] = []
@@ -59,7 +59,7 @@ def action_fits(
         beyond: list[Estimate | None] = [None] * dataset.spec.n_action
         if LINE in away and name != LINE:
             beyond = [*mean_estimates(away[name] - away[LINE], level=level)]
-        fits += _fits(name, proposed[mask], action[mask], means, beyond, dataset.spec, kept.sum())
+        fits += _fits(name, proposed[mask], action[mask], means, beyond, dataset.spec, counts.sum())
     return tuple(fits)
 
 

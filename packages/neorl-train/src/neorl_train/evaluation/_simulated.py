@@ -225,7 +225,7 @@ class Guarding(NamedTuple):
     """Parts of a guard.
 
     Attributes:
-        constraints: What it keeps.
+        constraints: Limits that it keeps.
         fallbacks: Policies that take over, by name.
         settings: Its monitors and supervisor.
     """

@@ -39,7 +39,7 @@ def policy_rows(
         reference: Name of the controller that differences refer to; empty for none.
         level: Confidence level of the intervals.
         detailed: Names and guards of the policies whose single amounts are estimated too.
-        terms: What the reward is made of, in the order of the episodes' ``terms``.
+        terms: Terms of the reward, in the order of the episodes' ``terms``.
 
     Returns:
         The rows, in the order of the results.

@@ -100,7 +100,7 @@ class Client:
         name: Name of the site.
         number: Its number among all sites, from 0, which its draws are made with.
         learner: Learner with plain numbers, schedules settled.
-        data: What it trains on.
+        data: Data of its training.
         settings: Settings of the federation.
         seed: Seed of the federation; all sites share it.
         device: Device of its work.

@@ -16,9 +16,9 @@ class Compressed(NamedTuple):
     """An update as it is sent, and what that leaves out.
 
     Attributes:
-        arrays: What is sent.
+        arrays: Arrays that are sent.
         received: The update as the server decodes it.
-        residual: What was not sent: the update less ``received``.
+        residual: The part that was not sent: the update minus ``received``.
     """
 
     arrays: tuple[np.ndarray, ...]

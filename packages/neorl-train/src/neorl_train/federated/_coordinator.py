@@ -81,7 +81,7 @@ class Coordinator:
         """Why an update cannot enter, in words; empty where it can.
 
         Args:
-            update: What a site sent.
+            update: Update that a site sent.
             round_: Number of the round.
             size: Number of parameters.
         """

@@ -161,7 +161,7 @@ def federation_checkpoints(
 
     Args:
         folder: Folder of the checkpoints.
-        identity: What the federation is, as plain JSON.
+        identity: Description of the federation, as plain JSON.
         keep: How many are kept.
         say: Called with a line about each damaged one.
     """

@@ -27,7 +27,7 @@ class Exchange:
     Args:
         coordinator: The server; without one, it only knows who the sites are.
         clients: The sites.
-        faults: What is wrong with them.
+        faults: Their faults.
         matrices: Mixing of a round without a server; ``None`` with one.
     """
 

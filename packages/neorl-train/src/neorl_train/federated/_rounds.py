@@ -17,7 +17,7 @@ class RoundRecord(NamedTuple):
         disagreement: Largest distance of a site's parameters from their mean; 0 with a server.
         bytes_up: Bytes of what the sites sent.
         bytes_down: Bytes of what the server sent to them.
-        bytes_plain: What the sites would have sent uncompressed.
+        bytes_plain: Bytes that the sites would have sent uncompressed.
         error: Euclidean length of what compression left out of all updates, relative to them.
     """
 

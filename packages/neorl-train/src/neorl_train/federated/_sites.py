@@ -76,7 +76,7 @@ def federation_plan(
     Args:
         shared: Sections of a run that all sites share.
         settings: Settings of the federation.
-        sites: What each site has of its own, by its name, as sections of a run.
+        sites: Settings of each site, by its name, as sections of a run.
         faults: Faults to rehearse.
 
     Raises:

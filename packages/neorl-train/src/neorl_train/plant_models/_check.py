@@ -70,7 +70,7 @@ class Check(NamedTuple):
     """One thing that was checked.
 
     Attributes:
-        name: What was checked.
+        name: Name of the check.
         holds: Whether the model passed.
         sentence: The result, in units.
         decides: Whether the model may not be used where it fails.
@@ -113,7 +113,7 @@ class PlantModelCheck:
         ahead: Errors some steps ahead.
         free: Whole episodes with their logged actions.
         replayed: Controllers that filled the log, where they are known.
-        checks: What was checked.
+        checks: The checks.
     """
 
     source: str
@@ -164,7 +164,7 @@ def check_plant_model(
         dataset: Log with costs and rewards.
         source: Name of the log, for messages and the page.
         options: How the model is learned.
-        facts: What is declared of the plant; nothing by default.
+        facts: Declared facts about the plant; none by default.
         controllers: Controllers by the name under which they filled the log; none by default.
         today: Which of them runs today; not known by default.
 

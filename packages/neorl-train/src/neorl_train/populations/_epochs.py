@@ -29,7 +29,7 @@ class Epochs(NamedTuple):
     """Results of some epochs.
 
     Attributes:
-        reward: What each agent earned in each.
+        reward: Reward of each agent in each.
         loss: Loss of each agent's gradient step; zero where there was none.
         epsilon: Chance of a random action in each, by agent.
         updates: Gradient steps of each agent since the beginning.
@@ -124,7 +124,7 @@ def play_episode(
         world: Rules.
         learner: Hyperparameters.
         population: Agents along a leading axis.
-        frames: What precedes the first observation of each.
+        frames: Frames before the first observation of each.
         for_world: Key of the world.
         for_actions: Key of the agents.
         order: Order of the agents in a turn.

@@ -100,7 +100,7 @@ def hunt(
     """Trains, leaves ``epochs.jsonl``, ``checkpoints`` and ``hunt.json`` in the folder.
 
     Args:
-        options: What to train.
+        options: Options of the training.
         say: Told how it goes.
         stop: Asked once a chunk; true ends the training, which can be continued.
 

@@ -19,7 +19,7 @@ def document(
 
     Args:
         title: Title of the window.
-        header: What stands above the contents.
+        header: Elements above the contents.
         sections: Sections in the order of reading; the contents link to them.
         margin: Text below every printed page, left of the page number; the title by default.
 

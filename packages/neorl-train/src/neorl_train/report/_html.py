@@ -81,7 +81,7 @@ def table(
     """A table; the first cell of every row is its heading.
 
     Args:
-        caption: What the table shows, with whatever applies to all of it.
+        caption: Description of the table, with remarks that apply to all of it.
         columns: Heads.
         rows: Cells in the order of the columns, or the heading of the rows that follow.
 

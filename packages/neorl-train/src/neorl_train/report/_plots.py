@@ -33,8 +33,8 @@ def plot_episode(evaluation: Evaluation, label: str = TYPICAL) -> Any:
     candidate = evaluation.tables.candidate
     ours = {trace.label: trace for trace in evaluation.traces if trace.policy == candidate}
     if label not in ours:
-        kept = ", ".join(ours) or "none, for there was no simulator to run a policy in"
-        raise InputError(f"no episode {label!r} was kept; there are: {kept}")
+        labels = ", ".join(ours) or "none, for there was no simulator to run a policy in"
+        raise InputError(f"no episode {label!r} was kept; there are: {labels}")
     trace = ours[label]
     reference = other_policy(evaluation.traces, trace)
     return _style.styled(trends, trace, reference, evaluation.tables.spec, evaluation.bands)

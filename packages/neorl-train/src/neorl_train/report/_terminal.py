@@ -88,7 +88,7 @@ def print_evaluation(
 
     Args:
         evaluation: Results.
-        verdict: What follows from them.
+        verdict: Verdict on them.
         stream: Stream to print to; standard output by default.
     """
     console = _console(stream)

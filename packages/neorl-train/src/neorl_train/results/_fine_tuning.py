@@ -60,7 +60,7 @@ class FineTuned:
         each_seed: Mean paired difference of every seed.
         regret: Shortfall of the policies from the reference while they were fine-tuned: mean over
             the offline policy and all validations, of every seed; ``None`` where none were made.
-        collected: What happened on the plant, of every seed.
+        collected: Record of every seed's collection on the plant.
     """
 
     name: str

@@ -82,7 +82,7 @@ def difference(estimate: Estimate, digits: int, *, space: str = NBSP) -> str:
     Args:
         estimate: The difference.
         digits: Least number of digits after the point.
-        space: What stands between the difference and its interval; a plain space may be broken.
+        space: Space between the difference and its interval; a plain one may be broken.
     """
     digits = sign_digits(estimate, digits)
     return f"{signed(estimate.value, digits)}{space}{interval(estimate, digits)}"

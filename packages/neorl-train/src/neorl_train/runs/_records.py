@@ -37,9 +37,9 @@ class Records:
     def keep(self, condition: Callable[[dict[str, Any]], bool]) -> None:
         """Drops all other lines, and a last one that was cut short; a new file if any is."""
         self._file.close()
-        kept = [_text(line) for line in read_records(self.path) if condition(line)]
-        if "".join(kept).encode() != self.path.read_bytes():
-            write_text(self.path, "".join(kept))
+        lines = [_text(line) for line in read_records(self.path) if condition(line)]
+        if "".join(lines).encode() != self.path.read_bytes():
+            write_text(self.path, "".join(lines))
         self._file = self.path.open("a", encoding="utf-8")
 
 

@@ -120,7 +120,7 @@ class Reason:
 
     Attributes:
         flag: Its name.
-        words: What it means.
+        words: Meaning of it.
         steps: Part of the steps.
         episodes: Episodes with it.
     """
@@ -137,7 +137,7 @@ class Alarms:
 
     Attributes:
         name: Name of the monitor.
-        words: What it alarms at.
+        words: Condition of its alarm.
         promised: Promised part of the episodes with a false alarm; ``None`` where none is.
         episodes: Part of the episodes with an alarm, with its exact interval.
         before_violation: Number of the episodes with a violated hard or soft constraint in which
@@ -184,12 +184,12 @@ class Assessment:
         metrics: The row of metrics by what acted.
         constraints: Every constraint that bound in any step.
         quiet: Names of the constraints that bound nowhere.
-        interventions: What the filter did, channel by channel.
+        interventions: Interventions of the filter, channel by channel.
         reasons: Decisions of the guard that occurred.
         changed: Part of the steps in which the filter changed the action.
         fallback: Part of the steps in which the fallback acted.
-        monitors: What the monitors found.
-        demands: What the guard keeps, in words.
+        monitors: Findings of the monitors.
+        demands: Limits that the guard keeps, in words.
         supervision: Monitors, and conditions for the fallback, in words.
         cases: Episodes to look at.
         bands: Soft limits of measurements, for the pictures.

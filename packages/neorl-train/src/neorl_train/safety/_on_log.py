@@ -48,10 +48,10 @@ def assess_on_log(
     Args:
         dataset: The log; of a long one the first 512 episodes.
         policy: Policy without its guard.
-        constraints: What the guard keeps.
+        constraints: Limits that the guard keeps.
         fallbacks: Fallbacks by name.
-        name: What the policy is called.
-        judged_by: What is checked; the same by default.
+        name: Name of the policy.
+        judged_by: Constraints to check; the same by default.
         requirements: Functions of observation and action that are checked besides.
         settings: Monitors and supervisor; those of a guard with default settings by default.
         spec: Channels with the cost limits of the run; those of the log by default.

@@ -74,9 +74,9 @@ def assess_on_plant(
     Args:
         environment: A plant.
         policy: Policy without its guard, in physical units.
-        name: What it is called.
-        constraints: What the guard keeps; the ranges and rates of the plant by default.
-        judged_by: What is checked; the same by default.
+        name: Its name.
+        constraints: Limits that the guard keeps; the ranges and rates of the plant by default.
+        judged_by: Constraints to check; the same by default.
         requirements: Functions of observation and action that are checked besides.
         fallbacks: Fallbacks by name; the plant's reference controller by default.
         settings: Monitors and supervisor; those of a guard with default settings by default.

@@ -159,8 +159,8 @@ def metrics_of(
     """The row of an evaluation for one set of episodes, with the columns of the constraints.
 
     Args:
-        label: What acted, such as ``"with the filter"``.
-        checked: What was checked.
+        label: Name of the case, such as ``"with the filter"``.
+        checked: The constraints that were checked.
         judged: The episodes.
         spec: Cost channels with their limits.
         level: Confidence level of every interval.
@@ -171,7 +171,7 @@ def metrics_of(
     tiers = [str(one.tier) for one in checked]
     counts = broken[..., [tier != "preference" for tier in tiers]]
     each = counts.sum(axis=(1, 2)).astype(np.float64)
-    kept = ~counts.any(axis=(1, 2))
+    within = ~counts.any(axis=(1, 2))
     return Metrics(
         episodes=row.n_episodes,
         return_mean=row.returns,
@@ -184,7 +184,7 @@ def metrics_of(
         violations_per_episode=mean_estimates(each[:, None], level=level)[0],
         critical_violations=int(broken[..., [tier == "hard" for tier in tiers]].sum()),
         shutdowns=row.trips,
-        satisfaction=fraction_estimates(kept[:, None], level=level)[0],
+        satisfaction=fraction_estimates(within[:, None], level=level)[0],
         success=row.success,
     )
 
@@ -269,7 +269,7 @@ def worst_starts(
     """Starts to look at: the worst without the filter, the worst with it, the most changed.
 
     Args:
-        checked: What was checked.
+        checked: The constraints that were checked.
         judged: Rows by what acted.
         names: Names in ``judged`` of what acted without and with the filter.
 

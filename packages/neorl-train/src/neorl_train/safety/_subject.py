@@ -23,7 +23,7 @@ class Subject:
         name: Such as ``"iql-0"``.
         policy: The policy without its guard.
         spec: Its channels, with the cost limits of the run.
-        constraints: What its guard keeps.
+        constraints: Limits that its guard keeps.
         fallbacks: Fallbacks by name.
         settings: Monitors and supervisor.
         source: Name of the plant, or file of the log, that it was trained on.

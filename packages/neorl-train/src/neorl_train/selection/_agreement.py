@@ -24,8 +24,8 @@ def other_estimates(
     says nothing below ten effective episodes, and is then left out.
 
     Args:
-        one: What the plant model predicts of the candidate.
-        mine: What the log's rows say of it; ``None`` where nobody asked.
+        one: Prediction of the plant model for the candidate.
+        mine: Estimates from the log's rows; ``None`` where none was asked for.
         theirs: The same of what runs today.
 
     Returns:

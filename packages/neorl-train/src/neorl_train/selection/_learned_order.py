@@ -14,7 +14,7 @@ class Task(NamedTuple):
     """The policies of one task.
 
     Attributes:
-        columns: What is known of every policy without the plant, shape ``(policy, column)``.
+        columns: Known numbers of every policy without the plant, shape ``(policy, column)``.
         returns: Their true returns, shape ``(policy,)``.
         allowed: Which of them may be picked, shape ``(policy,)``.
     """

@@ -77,9 +77,9 @@ class Estimated(NamedTuple):
     """One candidate.
 
     Attributes:
-        prediction: What the plant model predicts, and why it may not be preferred.
-        values: What the log's own rows say; ``None`` where none was asked for.
-        others: What other estimators say of its gain; none where none was asked for.
+        prediction: Prediction of the plant model, and reasons why it may not be preferred.
+        values: Estimates from the log's own rows; ``None`` where none was asked for.
+        others: Its gain by other estimators; none where none was asked for.
     """
 
     prediction: Prediction
@@ -95,7 +95,7 @@ class Selection:
         source: Name of the log.
         spec: Channels and limits.
         reward_unit: Unit of the reward.
-        incumbent: What runs today.
+        incumbent: Controller that runs today.
         chosen: The choice; the incumbent where nothing may be preferred.
         candidates: Every candidate, the incumbent first.
         scale: Spread of returns between the episodes of the log.
@@ -150,7 +150,7 @@ def select_candidates(
         source: Name of the log, for messages and the page.
         candidates: Deterministic policies in physical units by name, two or more.
         options: How they are estimated.
-        facts: What is declared of the plant; nothing by default.
+        facts: Declared facts about the plant; none by default.
 
     Returns:
         All estimates and the choice.

@@ -60,7 +60,7 @@ class LoggedEpisodes(NamedTuple):
     Attributes:
         obs: Shape ``(episode, time, obs)``.
         action: Shape ``(episode, time, act)``.
-        last: What the last row of every episode led to, shape ``(episode, obs)``.
+        last: Observation after the last row of every episode, shape ``(episode, obs)``.
         terminated: Whether the plant ended the episode, shape ``(episode,)``.
         reward: Shape ``(episode, time)``.
         mask: False behind the end of an episode, shape ``(episode, time)``.
@@ -200,10 +200,10 @@ def bootstrapped(
     count = np.shape(trajectories.reward)[0]
     drawn = jax.random.randint(jax.random.key(seed), (DRAWS, count), 0, count)
     value, values = _drawn(estimator)(trajectories, drawn, discount)
-    kept = np.asarray(values)[np.isfinite(np.asarray(values))]
-    if not len(kept):
+    finite = np.asarray(values)[np.isfinite(np.asarray(values))]
+    if not len(finite):
         return Estimate(float(value), float("-inf"), float("inf"))
-    low, high = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(finite, [(1 - level) / 2, (1 + level) / 2])
     return Estimate(float(value), float(low), float(high))
 
 

@@ -46,7 +46,7 @@ def write_benchmark(folder: Path, benchmark: Benchmark) -> list[Path]:
 
     Args:
         folder: Folder of the benchmark.
-        benchmark: What it found.
+        benchmark: Results of the benchmark.
 
     Returns:
         The files.

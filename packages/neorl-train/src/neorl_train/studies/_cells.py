@@ -25,7 +25,7 @@ class Cell:
     """One configuration of a sweep.
 
     Attributes:
-        values: What is varied, by dotted name.
+        values: Values to vary, by dotted name.
         config: The configuration, checked as far as it can be without the data.
         name: Digest of all that decides a result: equal cells have equal names, in any file.
     """

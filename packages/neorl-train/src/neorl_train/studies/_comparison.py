@@ -35,7 +35,7 @@ class ComparedRow:
     Attributes:
         run: Name of the run's folder.
         source: Plant, or log where there is no simulator.
-        settings: What this run was configured with where the compared runs differ.
+        settings: Settings of this run that differ between the compared runs.
         policy: Learner or controller.
         role: Role of the policy.
         seeds: Number of trained policies that are pooled.

@@ -24,7 +24,7 @@ class Table(NamedTuple):
     """A table of words.
 
     Attributes:
-        title: What it shows, with whatever applies to all of it.
+        title: Description of it, with remarks that apply to all of it.
         cells: Heads, then the rows.
     """
 

@@ -158,9 +158,9 @@ def _train(opened: Sequence[_Opened], stop: StopSignal, reporter: Reporter) -> d
         return failed
     validation = validation_of(opened[0].complete, shared)
     for name in opened[0].complete.config.training.algorithms:
-        left = [one for one in opened if one.name not in failed]
+        running = [one for one in opened if one.name not in failed]
         with stop.later():
-            failed |= _one_learner(name, left, shared, validation, stop, reporter)
+            failed |= _one_learner(name, running, shared, validation, stop, reporter)
         stop.check()
     return failed
 

@@ -38,8 +38,8 @@ class Shown:
 
     Attributes:
         heading: Heading of its section.
-        caption: What it shows.
-        picture: What is drawn.
+        caption: Description of it.
+        picture: The picture.
     """
 
     heading: str
@@ -52,7 +52,7 @@ def write_benchmark_pictures(folder: Path, benchmark: Benchmark) -> list[Path]:
 
     Args:
         folder: Folder of the benchmark.
-        benchmark: What it found.
+        benchmark: Results of the benchmark.
 
     Returns:
         The files.

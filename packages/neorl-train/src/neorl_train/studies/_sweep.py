@@ -107,7 +107,7 @@ def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> 
         else:
             others += 1
     failed = {} if retry else {n: e for n, e in _refused(directory).items() if n in names}
-    left = []
+    unfinished = []
     for cell in cells:
         record = runs[cell.name].record() if cell.name in runs else {"status": ""}
         process = holder(runs[cell.name]) if cell.name in runs else None
@@ -121,8 +121,8 @@ def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> 
         elif record["status"] == FAILED and not retry:
             failed[cell.name] = record.get("error", "failed")
         elif cell.name not in failed:
-            left.append(cell)
-    return SweepState(runs, failed, tuple(left), others)
+            unfinished.append(cell)
+    return SweepState(runs, failed, tuple(unfinished), others)
 
 
 def say_at_once(line: str) -> None:
@@ -233,7 +233,7 @@ def run_cell(
     Args:
         name: Name of the cell.
         sections: Its configuration as plain sections.
-        values: What is varied.
+        values: Values that are varied.
         run: Directory of the run that was stopped; empty for none.
 
     Raises:

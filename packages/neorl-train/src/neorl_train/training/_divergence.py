@@ -83,12 +83,12 @@ def _listed(tensors: list[str]) -> str:
 
 
 def _refuse(name: str, fault: str, step: int, checkpoints: AnyCheckpoints) -> NoReturn:
-    left = "no checkpoint was kept"
+    checkpoint = "no checkpoint was kept"
     if checkpoints is not None:
         checkpoints.wait()
         steps = checkpoints.steps()
-        left = f"the last good checkpoint is of update {steps[-1]}" if steps else left
+        checkpoint = f"the last good checkpoint is of update {steps[-1]}" if steps else checkpoint
     raise InputError(
-        f"{name} diverged: {fault} at update {step}; {left}; lower its learning rates, or scale "
-        "the reward"
+        f"{name} diverged: {fault} at update {step}; {checkpoint}; lower its learning rates, or "
+        "scale the reward"
     )

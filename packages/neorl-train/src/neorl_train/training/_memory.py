@@ -29,11 +29,11 @@ class TrainingMemory(NamedTuple):
     the memory of the machine.
 
     Attributes:
-        rows: What batches are drawn from, with the settings of the learner.
+        rows: Source of the batches, with the settings of the learner.
         states: The states of all seeds.
-        work: What the chunks need beside them while they run, by the compiler's own analysis.
-        available: What the device or the machine has; infinite where that is not known.
-        place: What has it, in words.
+        work: Further memory of the running chunks, by the compiler's own analysis.
+        available: Memory of the device or the machine; infinite where it is not known.
+        place: Name of the device or the machine, in words.
     """
 
     rows: int
@@ -133,7 +133,7 @@ def require_room(name: str, memory: TrainingMemory, most: float) -> None:
 
     Args:
         name: Name of the learner.
-        memory: What it takes.
+        memory: Memory that it takes.
         most: Most bytes that it may take, whatever there is.
 
     Raises:

@@ -43,7 +43,7 @@ class ReplayMemory(NamedTuple):
         largest: The largest priority so far, which new rows get.
         drawn: Slots of the present batch; -1 before the first.
         weights: Their weights.
-        counts: What happened while rows were collected.
+        counts: Counts of events while rows were collected.
     """
 
     running: Running
@@ -110,9 +110,9 @@ class PlantReplay(eqx.Module):
         for_steps, for_rows = jax.random.split(jax.random.fold_in(key, number))
         priorities = learner.priorities(state)
         tree = set_priorities(memory.tree, memory.drawn, priorities)
-        seen = jnp.where(memory.drawn >= 0, priorities, 0)
+        drawable = jnp.where(memory.drawn >= 0, priorities, 0)
         memory = memory._replace(
-            tree=tree, largest=jnp.maximum(memory.largest, jnp.max(seen)).astype(jnp.float32)
+            tree=tree, largest=jnp.maximum(memory.largest, jnp.max(drawable)).astype(jnp.float32)
         )
         policy = self._policy(learner, state)
         memory = self._collected(policy, memory, jax.random.split(for_steps, self.steps))

@@ -30,9 +30,9 @@ class PlantMemory(NamedTuple):
 
     Attributes:
         running: Episodes that go on.
-        rows: What batches are drawn from: a :class:`neorl_agents.online.Replay`, or the rows of the
+        rows: Source of the batches: a :class:`neorl_agents.online.Replay`, or the rows of the
             last rollouts, shape ``(step, env, ...)``.
-        counts: What happened while rows were collected.
+        counts: Counts of events while rows were collected.
     """
 
     running: Running

@@ -21,8 +21,8 @@ class LostProcessError(InputError):
     """Another process of the training ended without a word.
 
     Args:
-        seen: What was seen of it.
-        then: What to do.
+        seen: Symptom of the failure.
+        then: Advice to the user.
     """
 
     def __init__(self, seen: str, then: str) -> None:
@@ -47,7 +47,7 @@ def all_or_none(action: str) -> Iterator[None]:
     """Runs a block in all processes at once; if one of them fails, all of them stop.
 
     Args:
-        action: What the block does, as an infinitive for the message.
+        action: Action of the block, as an infinitive for the message.
 
     Raises:
         InputError: In the processes that did not fail themselves; it names the one that did.
@@ -74,7 +74,7 @@ def lost_in_one_line(then: str) -> Iterator[None]:
     If such blocks are nested, the message takes its advice from the outer one.
 
     Args:
-        then: What the user should do next.
+        then: Advice to the user.
 
     Raises:
         LostProcessError: With the first characters of the original error.

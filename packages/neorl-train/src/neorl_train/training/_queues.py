@@ -34,7 +34,7 @@ class Stacked(NamedTuple):
         learner: Learner with array leaves.
         source: Source of its batches.
         trainings: States, stacked by seed.
-        tables: What batches are drawn from.
+        tables: Source of the batches.
         keys: Keys of the chunks, stacked by seed.
     """
 
@@ -54,7 +54,7 @@ class SeedQueues:
 
     Args:
         learner: Learner with array leaves.
-        feed: What batches are drawn from.
+        feed: Source of the batches.
         begin: Initial state of the learner by the position of its seed, called once for each.
         keys: Key of the chunks of every seed.
         seeds: Seeds of the training runs.

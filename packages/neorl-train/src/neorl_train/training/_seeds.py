@@ -62,9 +62,9 @@ def offline_seeds(
         data: Training split; copied to each device once, or left in its file.
         seeds: Seeds of the training runs.
         devices: Devices, to which the seeds are dealt in turn.
-        contexts: What was trained before, for every seed; nothing by default.
+        contexts: Results of an earlier training, for every seed; none by default.
         part: Name of a learner that is trained before another one, which draws keys of its own.
-        feed: What batches are drawn from, where it is there already.
+        feed: Source of the batches, where it exists already.
         programs: Compiled programs that this training shares with others; see
             :class:`SeedQueues`.
     """

@@ -32,7 +32,7 @@ def write_verdict(run: str | os.PathLike[str], verdict: Verdict) -> None:
 
     Args:
         run: The directory; its evaluation is there already, so that no verdict stands alone.
-        verdict: What follows from the evaluation.
+        verdict: Verdict on the evaluation.
 
     Raises:
         OSError: If the file cannot be written.

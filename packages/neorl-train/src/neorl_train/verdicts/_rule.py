@@ -162,7 +162,7 @@ def rule_of(level: float, episode_margin: float) -> str:
 
     Args:
         level: Confidence level of the intervals whose ends it compares.
-        episode_margin: What is demanded of single episodes; infinite for nothing.
+        episode_margin: Margin of single episodes; infinite for no demand on them.
     """
     bounds = f"{confidence(level)} bounds"
     rule = f"return above the reference and every cost within its limit, by {bounds}"

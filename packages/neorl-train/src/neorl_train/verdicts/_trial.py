@@ -89,7 +89,7 @@ class LogPrediction:
         logged: Mean return that the log shows in the same episodes.
         scale: Spread of returns in the log.
         rule: Rule that the prediction was made by.
-        others: What other estimators say of the gain.
+        others: The gain by other estimators.
         excitation: How freely the actions of the log moved; ``None`` where nobody looked.
     """
 
@@ -116,7 +116,7 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
 
     Args:
         tables: Tables of the log.
-        forecast: What the plant model predicts from the log.
+        forecast: Prediction of the plant model from the log.
 
     Returns:
         The verdict with its clauses. It is not a permission to deploy.

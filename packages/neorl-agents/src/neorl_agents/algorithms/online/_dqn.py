@@ -183,9 +183,9 @@ class DQN(BaseLearner):
 
     def weight_exponent(self, state: LearnerState) -> Float[Array, ""]:
         """The exponent ``beta`` of the weights: from ``importance`` to 1 along the run."""
-        left = linear(state.updates, self.decay_updates, 0.0)
+        weight = linear(state.updates, self.decay_updates, 0.0)
         planned = jnp.asarray(self.decay_updates) > 0
-        return jnp.where(planned, 1 - (1 - self.importance) * left, self.importance)
+        return jnp.where(planned, 1 - (1 - self.importance) * weight, self.importance)
 
     def epsilon(self, state: LearnerState) -> Float[Array, ""]:
         """The chance of a random choice."""

@@ -42,8 +42,8 @@ class LagSearch:
 
         A pole that might as well be 1 is 1.
         """
-        left = np.array([self.errors(pole)[0] for pole in POLES])
-        place, delay = np.unravel_index(int(np.argmin(left)), left.shape)
+        errors = np.array([self.errors(pole)[0] for pole in POLES])
+        place, delay = np.unravel_index(int(np.argmin(errors)), errors.shape)
         around = POLES[max(place - 1, 0)], POLES[min(place + 1, len(POLES) - 1)]
         pole = _refined(lambda pole: self.errors(pole)[0][delay], *around)
         # As likely, by the ratio of likelihoods, with one number less.

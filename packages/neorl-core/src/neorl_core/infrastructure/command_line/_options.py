@@ -132,12 +132,12 @@ def _of_named_sections(default: Options, words: Sequence[str], program: str) -> 
 
 def _say_repeated(words: Sequence[str], program: str) -> None:
     """Says on standard error which option is given twice, of which the last one counts."""
-    seen: set[str] = set()
+    given: set[str] = set()
     for word in words:
         name = word.partition("=")[0].replace("_", "-")
-        if name.startswith("--") and name in seen:
+        if name.startswith("--") and name in given:
             print(f"{program}: {name} is given twice; the last one counts", file=sys.stderr)
-        seen.add(name)
+        given.add(name)
 
 
 def _first_message(boxes: str) -> str:

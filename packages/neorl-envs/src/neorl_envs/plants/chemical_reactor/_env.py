@@ -40,9 +40,9 @@ FED = 8
 
 
 def _last_of_recipe(fed: Array, command: Float[Array, "3"]) -> Float[Array, "3"]:
-    left = jnp.maximum(FEED_LOCK - fed, 0)
-    feed = jnp.where(left < LAST_DOSE, jnp.maximum(command[0], LAST_RATE), command[0])
-    return command.at[0].set(jnp.minimum(feed, left / HOURS))
+    remaining = jnp.maximum(FEED_LOCK - fed, 0)
+    feed = jnp.where(remaining < LAST_DOSE, jnp.maximum(command[0], LAST_RATE), command[0])
+    return command.at[0].set(jnp.minimum(feed, remaining / HOURS))
 
 
 class ChemicalReactor(SimulatedPlant):

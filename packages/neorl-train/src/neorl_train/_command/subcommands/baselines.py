@@ -40,7 +40,7 @@ class BaselineOptions:
         quality: Quality of the log whose behaviour takes part, of a plant: random, medium, mixed
             or expert.
         controllers: Classical controllers to fit on a log, such as pid, lqg and mpc.
-        classical: What they control, and their settings.
+        classical: Channels that they control, and their settings.
         output: File that is written: .txt, .md, .tex, .csv or .json; empty writes none.
         directory: Folder that keeps the results.
         json: Print JSON in place of the table.

@@ -18,7 +18,7 @@ class Dots:
 
     Attributes:
         title: Title of the panel.
-        unit: What the axis shows.
+        unit: Quantity on the axis.
         values: Estimate of every policy.
         learners: Names of those that are learners.
         level: A value to compare with; NaN for none.
@@ -36,7 +36,7 @@ class Profiles:
     """A panel of the part of the scores above each threshold.
 
     Attributes:
-        unit: What the axis shows.
+        unit: Quantity on the axis.
         thresholds: Thresholds.
         parts: Part of the scores above each, by policy.
         learners: Names of those that are learners.
@@ -54,7 +54,7 @@ class Curves:
 
     Attributes:
         title: Title of the panel.
-        unit: What the axis shows.
+        unit: Quantity on the axis.
         lines: Numbers of updates and estimates by learner.
         level: A value to compare with; NaN for none.
     """
@@ -72,7 +72,7 @@ def study_figure(pictures: Sequence[Picture], learners: Sequence[str]) -> Any:
     """All pictures, one below the other.
 
     Args:
-        pictures: What to draw.
+        pictures: Pictures to draw.
         learners: All learners, so that each has one colour everywhere.
 
     Returns:

@@ -73,7 +73,7 @@ def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> st
         draw: A function that returns a figure.
         *arguments: Its arguments.
         name: Short and unique on the page; keeps the identifiers of two pictures apart.
-        alt: What the picture shows, for those who cannot see it.
+        alt: Description of the picture, for those who cannot see it.
         **options: Its keyword arguments.
 
     Returns:

@@ -46,7 +46,7 @@ def trends(
         spec: Channels, limits and period.
         bands: Soft limits of observed channels, and limits of actions that are tighter than their
             ranges; without any of observed channels, the first ones are shown.
-        names: What the two are called; the policies by default.
+        names: Names of the two; the policies by default.
 
     Returns:
         The figure.
@@ -125,10 +125,10 @@ def _measurement(
     channel = spec.obs[index]
     for position, trace in enumerate(traces):
         _line(panel, position, np.arange(len(trace.obs)) * step, trace.obs[:, index])
-    seen = [trace.obs[:, index] for trace in traces]
+    measured = [trace.obs[:, index] for trace in traces]
     limits = [(b.low, b.high) for b in bands if b.channel == channel.name]
     ends = [end for pair in limits for end in pair]
-    panel.set_ylim(*window([*np.concatenate(seen), *ends]))
+    panel.set_ylim(*window([*np.concatenate(measured), *ends]))
     for low, high in limits:
         forbidden(panel, low, high)
     panel_title(panel, channel.name, channel.unit)

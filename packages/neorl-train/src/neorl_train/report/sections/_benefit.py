@@ -59,7 +59,7 @@ def amount_table(
     """Amounts of an episode: the candidate's, the reference's and their paired difference.
 
     Args:
-        inputs: What the report shows.
+        inputs: Contents of the report.
         kinds: Kinds of amounts with the heading of each, in order.
         caption: Caption of the table.
         total: Gain in return, to which the worth of the differences is summed up; none by default.

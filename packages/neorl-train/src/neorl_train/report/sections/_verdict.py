@@ -79,8 +79,8 @@ def _row(clause: Clause) -> list[Content]:
 
 def clause_picture(clause: Clause) -> Html:
     """The interval as a bar, the estimate as a dot, the limit as a line, on one scale."""
-    seen = [clause.low, clause.high, clause.limit, clause.bound, 0.0]
-    finite = [value for value in seen if abs(value) < float("inf")]
+    shown = [clause.low, clause.high, clause.limit, clause.bound, 0.0]
+    finite = [value for value in shown if abs(value) < float("inf")]
     low, high = min(finite), max(finite)
     pad = 0.06 * (high - low) or 1.0
     low, high = low - pad, high + pad
