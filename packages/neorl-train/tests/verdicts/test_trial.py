@@ -113,6 +113,12 @@ def test_each_clause_refuses_alone_and_says_what_would_change_it(change, failed,
     assert (closing(decided) == "") == (answer == "do not deploy")
 
 
+def test_no_gain_is_not_called_a_loss():
+    same = changed(others=(OtherEstimate("fitted Q evaluation", 0.0, 0.0),))
+    (clause,) = [one for one in trial_verdict(TABLES, same).clauses if not one.holds]
+    assert clause.sentence == "fitted Q evaluation predicts no gain at all"
+
+
 def test_the_clause_on_the_model_is_the_check_of_the_command():
     """One function for both, so that neither says what the other denies."""
     repeated = Repetition("PID", GOOD.replayed, GOOD.logged, GOOD.scale, "EUR")

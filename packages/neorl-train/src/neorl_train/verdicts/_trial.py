@@ -262,6 +262,8 @@ def _agreement_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Cl
         sentence = f"no other estimator contradicts the gain ({names})"
     elif math.isnan(worst.high):
         sentence = f"{worst.name} diverged and gives no number, so it does not support the gain"
+    elif worst.gain == 0:  # as of what runs today itself
+        sentence = f"{worst.name} predicts no gain at all"
     else:
         loss = quantity(abs(worst.gain), tables.reward_unit)
         sentence = (
