@@ -23,6 +23,22 @@ def test_a_product_of_stacks_is_that_of_jax(over):
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("over", ["ri,mio->rmo", "mio,ri->mor", "rqi,mio->rqmo", "i,mio->mo"])
+def test_several_networks_on_the_same_rows_are_one_product(over):
+    sizes = {"r": 2, "q": 4, "i": 3, "m": 5, "o": 6}
+    rng = np.random.default_rng(7)
+    sides = [
+        rng.normal(size=[sizes[axis] for axis in axes]).astype(np.float32)
+        for axes in over.split("->")[0].split(",")
+    ]
+    entries = [
+        ArrayEntry(name, side.shape, "float32")
+        for name, side in zip(("left", "right"), sides, strict=True)
+    ]
+    actual = prepared(listed(lambda a, b: (jnp.einsum(over, a, b),), entries))(*sides)[0]
+    np.testing.assert_allclose(actual, np.einsum(over, *sides), rtol=1e-5, atol=1e-6)
+
+
 def test_a_product_over_two_axes_has_no_such_form():
     with pytest.raises(NoSuchOperationError, match="a product over several axes"):
         listed(

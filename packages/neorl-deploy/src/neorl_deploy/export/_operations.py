@@ -7,6 +7,7 @@ alone is computed here, and what is there twice is kept once.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -162,8 +163,10 @@ class _Draft:
                         "transpose", (sides[i],), turned_shape, dtype, {"axes": axes}
                     )
             return self._add("dot", tuple(sides), shape, dtype)
-        if batch != ((), ()) or len(left_axes) != 1 or max(left, right) > 2:
+        if batch != ((), ()) or len(left_axes) != 1:
             raise NoSuchOperationError("a product over several axes")
+        if max(left, right) > 2:
+            return self._flat_product(inputs, shape, dtype, equation)
         turns = (left == 2 and left_axes[0] == 0, right == 2 and right_axes[0] == 1)
         for i, turned in enumerate(turns):
             if turned:
@@ -172,6 +175,30 @@ class _Draft:
                     "transpose", (sides[i],), turned_shape, dtype, {"axes": [1, 0]}
                 )
         return self._add("dot", tuple(sides), shape, dtype)
+
+    def _flat_product(
+        self, inputs: list[Place], shape: tuple[int, ...], dtype: str, equation: Any
+    ) -> Place:
+        """A product over one axis of arrays of any rank, as one of two matrices.
+
+        Several networks on the same rows are such a product: the axis of the networks is on one
+        side alone.
+        """
+        sides: list[Place] = []
+        counts: list[int] = []
+        along = equation.params["dimension_numbers"][0]
+        for i, (place, (axis,)) in enumerate(zip(inputs, along, strict=True)):
+            sizes = equation.invars[i].aval.shape
+            free = [other for other in range(len(sizes)) if other != axis]
+            axes = [*free, int(axis)] if i == 0 else [int(axis), *free]
+            turned, rows = tuple(sizes[a] for a in axes), math.prod(sizes[a] for a in free)
+            if axes != sorted(axes):
+                place = self._add("transpose", (place,), turned, dtype, {"axes": axes})
+            counts.append(rows)
+            flat = (rows, sizes[axis]) if i == 0 else (sizes[axis], rows)
+            sides.append(self._add("reshape", (place,), flat, dtype))
+        product = self._add("dot", tuple(sides), tuple(counts), dtype)
+        return self._add("reshape", (product,), shape, dtype)
 
     def _add(
         self,
