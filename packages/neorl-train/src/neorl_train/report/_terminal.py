@@ -146,12 +146,12 @@ def benefit_lines(tables: ResultTables) -> list[str]:
         rows = [row for row in tables.rows if row.role == "log"]
         cells = [cell for row in rows for cell in row.amounts if cell.kind == "term"]
         shown = [
-            f"{cell.name} {with_interval(cell.amount, decimals([cell.amount]))} {cell.unit}"
+            f"{cell.name} {with_interval(cell.amount, decimals([cell.amount]))}{_unit(cell.unit)}"
             for cell in cells
         ]
         return [f"an episode of the log came to: {'; '.join(shown)}"] if shown else []
     shown = [
-        f"{cell.name} {difference(cell.difference, decimals([cell.difference]))} {cell.unit}"
+        f"{cell.name} {difference(cell.difference, decimals([cell.difference]))}{_unit(cell.unit)}"
         for row in tables.rows
         if (row.name, row.guarded) == (tables.candidate, True)
         for cell in row.amounts
@@ -159,6 +159,11 @@ def benefit_lines(tables: ResultTables) -> list[str]:
     ]
     beside = f"{tables.candidate} beside {tables.reference}, an episode"
     return [f"{beside}: {'; '.join(shown)}"] if shown else []
+
+
+def _unit(unit: str) -> str:
+    """The unit behind a number; a count has none."""
+    return "" if unit == "1" else f" {unit}"
 
 
 def guard_lines(record: Mapping[str, Any]) -> list[str]:
