@@ -64,6 +64,12 @@ def test_a_signed_bundle_names_its_key(signed, key, capsys):
     assert "Every byte is as it was signed with your key." in capsys.readouterr().out
 
 
+def test_a_key_that_is_not_there_is_named_with_how_to_make_one(finished_run, tmp_path):
+    options = ExportOptions(out=tmp_path / "b", sign_key=tmp_path / "none.pem")
+    with pytest.raises(DeployError, match=r"openssl genpkey -algorithm ed25519 -out .*none\.pem"):
+        export_run(finished_run, options)
+
+
 def test_a_claimed_signature_cannot_be_stripped(signed):
     (signed / "signature.json").unlink()
     with pytest.raises(BundleError, match="claims a signature that is not there"):

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from neorl_deploy._command.main import _replayed, main
+from neorl_deploy._command.text import _origin, _rows
 
 
 @pytest.mark.parametrize("command", ["", "export", "replay", "verify", "inspect"])
@@ -61,6 +62,7 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
     assert main(["inspect", "runs/0001/policy.bundle"]) == 0
     out = capsys.readouterr().out
     assert "280 to 400 K" in out
+    assert "Costs that the verdict judges, and no part of the bundle enforces\n  " in out
     assert "valve rises by at most 0.5 % per second and falls by at most 0.5 % per second" in out
     assert "jacket may change at any rate" in out
     assert main(["inspect", "runs/0001/policy.bundle", "--json"]) == 0
@@ -124,6 +126,7 @@ def test_a_run_in_place_of_its_bundle_is_told(run_directory, exported, capsys, c
     ("arguments", "message"),
     [
         (["xport"], "did you mean export?"),
+        (["foo"], "'mlflow'); see `neorl-deploy --help`"),
         (["export", "--plaforms", "cpu"], "did you mean --platforms?"),
         (["verify"], "BUNDLE"),
         ([], "COMMAND"),
@@ -137,6 +140,37 @@ def test_a_mistyped_word_is_one_line_with_the_nearest_name(arguments, message, c
     assert message in error
     assert error.startswith("neorl-deploy: ")
     assert error.count("\n") == 1
+
+
+def test_a_check_that_would_be_skipped_is_refused(exported, tmp_path, capsys):
+    assert main(["verify", str(exported), "--head", "7c1f"]) == 2
+    assert "is a bundle, but an audit log is what --head checks" in capsys.readouterr().err
+    loop = tmp_path / "loop"
+    (loop / "audit").mkdir(parents=True)
+    (loop / "orders").mkdir()
+    (loop / "audit" / "audit-000001.jsonl").write_text("")
+    assert main(["verify", str(loop), "--require-deploy", "--self-test"]) == 2
+    assert "but a bundle is what --self-test or --require-deploy checks" in capsys.readouterr().err
+    assert main(["verify", str(loop), "--head", "7c1f"]) == 2
+    assert "the whole hash of a record (64 digits), got '7c1f'" in capsys.readouterr().err
+    assert main(["inspect", str(loop)]) == 2
+    assert f"`neorl-deploy verify {loop}` checks its audit log" in capsys.readouterr().err
+
+
+def test_without_jax_the_form_that_needs_none_is_named(exported, monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert main(["verify", str(exported), "--self-test"]) == 2
+    error = capsys.readouterr().err
+    assert 'pip install "neorl-deploy[jax]"; or add --form numpy' in error
+
+
+def test_the_origin_of_a_policy_is_said_as_far_as_it_is_recorded():
+    recorded = {"algorithm": "bc", "seed": 0, "updates": 500, "source": "CSTR-v0"}
+    assert _origin(recorded) == "bc, seed 0, 500 updates, on CSTR-v0"
+    assert _origin({"algorithm": "pid", "source": ""}) == "pid"
+    assert _origin(None) == ""
+    assert _rows({"dataset": {"rows": 40, "episodes": 2}}) == ", 40 rows in 2 episodes"
+    assert _rows({}) == ""
 
 
 def test_the_version_is_printed(capsys):

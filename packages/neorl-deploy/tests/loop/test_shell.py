@@ -9,7 +9,7 @@ from neorl_deploy import DeployError
 from neorl_deploy._command.main import main
 from neorl_deploy.loop import Mode
 from neorl_deploy.loop._connection import connect
-from neorl_deploy.loop._serve import HUNG, Watchdog, only_one, order, take_orders
+from neorl_deploy.loop._serve import HUNG, Watchdog, drop_old_orders, only_one, order, take_orders
 
 CONNECTION = '''
 """A plant of two actuators that obey."""
@@ -72,6 +72,24 @@ def test_orders_come_in_their_order_and_bad_ones_are_named(make, tmp_path, caplo
         order(tmp_path / "none", "manual", "me")
 
 
+def test_an_order_for_a_loop_that_does_not_run_is_refused_and_a_stop_is_kept(make, tmp_path):
+    with only_one(tmp_path):
+        order(tmp_path, "closed-loop", "shift leader")  # the process ends before it takes it
+    with pytest.raises(DeployError, match="nothing was asked for"):
+        order(tmp_path, "closed-loop", "shift leader")
+    with pytest.raises(DeployError, match="the stop holds from its next start on"):
+        order(tmp_path, "stop", "operator 7")
+    bench = make()
+    with only_one(tmp_path):
+        (line,) = drop_old_orders(tmp_path)
+        take_orders(tmp_path, bench.loop)
+    assert line == (
+        "closed-loop is not carried out, since it was asked for before this process began: "
+        "shift leader"
+    )
+    assert bench.step().notes == ("emergency stop: operator 7",)
+
+
 def test_a_watchdog_knows_when_the_last_step_was_too_long_ago():
     dog = Watchdog(5.0)
     assert not dog.expired(1e9)  # before the first step there is nothing to guard
@@ -114,18 +132,23 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
     monkeypatch.setattr("neorl_deploy._command.loop_commands.settle_memory", lambda: None)
     assert main(["serve", str(exported), "tags.toml", "--steps", "1"]) == 0
     output = capsys.readouterr().out
-    assert "Running in loop, in shadow" in output
+    assert "Running in shadow, recorded in the folder loop" in output
     assert "closed\nEnded in shadow; nothing is written any more\nHead of the audit log: " in output
     assert main(["verify", "loop", "--head", output.split()[-1]]) == 0
-    assert "2 records in 1 files" in capsys.readouterr().out
+    assert "2 records in 1 file\n" in capsys.readouterr().out
     assert main(["init", str(exported), "--out", "other.toml", "--rollout", "rollout.toml"]) == 0
     plan = (tmp_path / "rollout.toml").read_text()
     (tmp_path / "rollout.toml").write_text(plan.replace("[280.0, 400.0]", "[300.0, 350.0]"))
     command = ["serve", str(exported), "tags.toml", "--steps", "1", "--rollout", "rollout.toml"]
     assert main([*command, "--form", "numpy", "--directory", "second"]) == 0
-    assert main(["mode", "rollout", "--by", "shift leader", "--directory", "second"]) == 0
-    assert main(["mode", "closed-loop", "--by", "shift leader"]) == 0
+    assert main(["mode", "rollout", "--by", "shift leader", "--directory", "second"]) == 2
+    with only_one(tmp_path / "loop"):
+        assert main(["mode", "closed-loop", "--by", "shift leader"]) == 0
     assert len(list((tmp_path / "loop" / "orders").glob("*.json"))) == 1
+
+
+def lost(tags):
+    raise FileNotFoundError(2, "No such file", "august.csv")
 
 
 @pytest.mark.parametrize(
@@ -134,6 +157,7 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
         ({"kind": "carrier pigeon"}, "'carrier pigeon' must be one of"),
         ({"kind": "no.such:Thing"}, "cannot be imported"),
         ({"kind": "json:dumps", "odd": 1}, "'json:dumps'"),
+        ({"kind": f"{__name__}:lost"}, "cannot be opened: .*'august.csv'"),
     ],
 )
 def test_a_connection_that_is_none_is_one_line(make, connection, words):

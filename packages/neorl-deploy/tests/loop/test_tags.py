@@ -8,7 +8,7 @@ import pytest
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.loop import draft_tags, read_tags
-from neorl_deploy.loop._tags import tags_of
+from neorl_deploy.loop._tags import shared_tags, tags_of
 
 from .conftest import completed
 
@@ -42,6 +42,7 @@ def test_a_draft_names_what_is_known_and_asks_for_the_rest(read, tmp_path):
     document = tomllib.loads(text)
     assert [row["tag"] for row in document["input"]] == ["LI-101.PV", "temperature", "TODO"]
     assert [row["tag"] for row in document["output"]] == ['LC-101 "OP"', "TODO"]
+    assert all(len(str(row[end])) < 8 for row in document["input"] for end in ("low", "high"))
     path = tmp_path / "tags.toml"
     path.write_text(text)
     with pytest.raises(DeployError, match="pressure: no tag is written yet"):
@@ -105,6 +106,17 @@ def test_what_does_not_fit_is_one_line(read, document, change):
         tags_of(changed, read, "tags.toml")
     assert str(error.value).startswith("tags.toml")
     assert "\n" not in str(error.value)
+
+
+def test_a_tag_that_is_read_twice_is_named(read, document):
+    changed = completed(copy.deepcopy(document))
+    assert shared_tags(tags_of(changed, read, "tags.toml"), "tags.toml") == []
+    changed["input"][1]["tag"] = changed["input"][0]["tag"]
+    (line,) = shared_tags(tags_of(changed, read, "tags.toml"), "tags.toml")
+    tag = changed["input"][0]["tag"]
+    assert line == (
+        f"tags.toml: level and temperature are read from the same tag {tag!r}; is that meant?"
+    )
 
 
 def test_values_are_scaled_both_ways(make):

@@ -80,6 +80,9 @@ def test_health_readiness_and_description(served, runtime):
     description = json.loads(served.ask("GET", "/v2/models/policy")[1])
     assert description["versions"] == [runtime.bundle.digest]
     assert description["parameters"]["channels"]["obs"][1]["unit"] == "K"
+    assert description["parameters"]["flags"] == dict(runtime.manifest.flags)
+    monitors = enumerate(runtime.manifest.monitors)
+    assert description["parameters"]["alarms"] == {name: 1 << bit for bit, name in monitors}
     assert {one["name"] for one in description["outputs"]} >= {"action", "flags", "carry"}
     assert served.ask("GET", "/v2/models/other")[0] == 404
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from neorl_deploy._command.switches import prepare_jax
 from neorl_deploy._command.text import one_line
+from neorl_deploy._errors import DeployError
 from neorl_deploy.audit._chain import NAME, AuditError, verified
 
 
@@ -33,9 +35,13 @@ def verify_audit(folder: Path, bundle: Path | None, head: str | None) -> int:
 
     Raises:
         AuditError: If it was changed, or a decision comes out otherwise.
+        DeployError: If ``head`` is no whole hash.
     """
+    if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
+        raise DeployError(f"--head takes the whole hash of a record (64 digits), got {head!r}")
     chain = verified(folder, head=head)
-    print(one_line(f"Audit log {folder}: {chain.records} records in {len(chain.files)} files"))
+    files = f"{len(chain.files)} file{'s' * (len(chain.files) != 1)}"
+    print(one_line(f"Audit log {folder}: {chain.records} records in {files}"))
     if chain.first:
         print(f"  it begins at record {chain.first}: rotation removed what was before, and says so")
     if bundle is not None:

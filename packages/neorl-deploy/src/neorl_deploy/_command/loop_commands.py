@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neorl_deploy._command.switches import prepare_jax, settle_memory
+from neorl_deploy._command.switches import NUMPY_FORM, require_jax, settle_memory
 from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError
 
@@ -151,6 +151,7 @@ def _write_draft(path: Path, text: str) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    from neorl_deploy.audit._chain import AuditError
     from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._connection import connect
     from neorl_deploy.loop._control import ControlLoop
@@ -159,20 +160,28 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._plant import SystemClock
     from neorl_deploy.loop._record import audit_log, recorder
     from neorl_deploy.loop._rollout import Rollout
-    from neorl_deploy.loop._serve import Watchdog, only_one, serve, take_orders
-    from neorl_deploy.loop._tags import read_tags
+    from neorl_deploy.loop._serve import Watchdog, drop_old_orders, only_one, serve, take_orders
+    from neorl_deploy.loop._tags import read_tags, shared_tags
     from neorl_deploy.runtime._load import load_bundle
 
     if options.form == "stablehlo":
-        prepare_jax()
+        require_jax(other=NUMPY_FORM)
     bundle = _verified(options)
     tags, clock, folder = read_tags(options.tags, bundle), SystemClock(), options.directory
+    for line in shared_tags(tags, options.tags):
+        print(one_line(line))
     plan = None if options.rollout is None else read_plan(options.rollout, bundle.manifest)
     ending, ended = threading.Event(), threading.Event()
     with only_one(folder):
+        for line in drop_old_orders(folder):
+            print(one_line(line))
         runtime = load_bundle(bundle.path, state=folder / "state", form=options.form)
         plant = connect(tags)
-        log = audit_log(folder / "audit", bundle, form=options.form, files=options.keep)
+        try:
+            log = audit_log(folder / "audit", bundle, form=options.form, files=options.keep)
+        except AuditError as error:
+            advice = "keep that folder as it is, and start in another one with --directory"
+            raise AuditError(f"{error}; {advice}") from error
         loop = ControlLoop(
             runtime,
             tags,
@@ -189,7 +198,10 @@ def _serve(options: argparse.Namespace) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: ending.set())
         settle_memory()
-        print(f"Running in {folder}, in {loop.mode}; ask for a mode with `neorl-deploy mode`")
+        print(
+            f"Running in {loop.mode}, recorded in the folder {folder}; ask for another mode with "
+            "`neorl-deploy mode`"
+        )
         try:
             with _shown(options, board, runtime.manifest.dt):
                 serve(
@@ -254,8 +266,8 @@ class _Awake:
 
 
 def _http(options: argparse.Namespace) -> int:
-    prepare_jax()
-    from neorl_deploy.runtime._load import load_bundle
+    require_jax()
+    from neorl_deploy.runtime._load import tried
     from neorl_deploy.serving._limits import ServingLimits, read_token
     from neorl_deploy.serving._server import require_token_beyond_this_machine, serve_http
 
@@ -264,7 +276,7 @@ def _http(options: argparse.Namespace) -> int:
     token = "" if options.token_file is None else read_token(options.token_file)
     limits = ServingLimits(token=token, rate=options.rate, burst=max(1, round(options.rate)))
     require_token_beyond_this_machine(options.host, limits)
-    runtime = load_bundle(_verified(options).path)
+    runtime = tried(_verified(options))
     settle_memory()
     print(f"http://{options.host}:{options.port}/v2/models/{options.name}/infer", flush=True)
     serve_http(runtime, host=options.host, port=options.port, name=options.name, limits=limits)

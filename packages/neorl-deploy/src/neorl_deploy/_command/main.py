@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from neorl_deploy._command.loop_commands import add_form, add_loop_commands
-from neorl_deploy._command.switches import prepare_jax
+from neorl_deploy._command.switches import NUMPY_FORM, prepare_jax, require_jax
 from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError, NotDeployable
 
@@ -78,9 +78,10 @@ class _Parser(argparse.ArgumentParser):
             words.update(action.choices or ())
             for sub in getattr(action, "choices", {}).values():
                 words.update(sub._option_string_actions)
+        given = message.partition(" (choose from ")[0]  # what follows is no word of the user's
         near = [
             f"; did you mean {close[0]}?"
-            for word in message.replace("'", " ").split()
+            for word in given.replace("'", " ").split()
             if (close := difflib.get_close_matches(word, words, n=1)) and word not in words
         ]
         hint = "".join(near[:1]) if "required" not in message else ""
@@ -246,7 +247,9 @@ def _verify(options: argparse.Namespace) -> int:
     from neorl_deploy._command.audit_command import audit_of, verify_audit
     from neorl_deploy._command.text import bundle_lines, limit_lines, proof_lines, verdict_lines
 
-    if (audit := audit_of(options.bundle)) is not None:
+    audit = audit_of(options.bundle)
+    _require_options_of(options, audit=audit is not None)
+    if audit is not None:
         return verify_audit(audit, options.decided_by, options.head)
     bundle = _read(options.bundle, options)
     if options.self_test:
@@ -255,7 +258,7 @@ def _verify(options: argparse.Namespace) -> int:
         from neorl_deploy.runtime._trial import require_trial
 
         if options.form == "stablehlo":
-            prepare_jax()
+            require_jax(other=NUMPY_FORM)
             open_programs(bundle)
             require_trial(bundle)
         worst = Runtime(bundle, options.form).self_test()
@@ -270,6 +273,17 @@ def _verify(options: argparse.Namespace) -> int:
     if options.require_deploy and bundle.manifest.verdict != "deploy":
         raise NotDeployable(f"the verdict of {options.bundle} is {bundle.manifest.verdict!r}")
     return 0
+
+
+def _require_options_of(options: argparse.Namespace, *, audit: bool) -> None:
+    """Refuses what would be skipped: a check that is asked for and not made looks like one made."""
+    other = ("self_test", "require_deploy", "public_key") if audit else ("decided_by", "head")
+    if skipped := [f"--{name.replace('_', '-')}" for name in other if getattr(options, name)]:
+        this, that = ("an audit log", "a bundle") if audit else ("a bundle", "an audit log")
+        raise DeployError(
+            f"{options.bundle} is {this}, but {that} is what {' or '.join(skipped)} checks; name "
+            f"{that}, or leave the option out"
+        )
 
 
 def _inspect(options: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # reading a bundle needs NumPy, and the help of a command does not
     from neorl_deploy.bundle._manifest import ChannelEntry
@@ -43,13 +43,30 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
     provenance = document["provenance"]
     policy, fallback = provenance["policy"], provenance["fallback"]
     yield f"  policy     {policy['file']} ({policy['kind']}), run {provenance['run']}"
+    if origin := _origin(policy["metadata"]):
+        yield f"             {origin}"
     yield f"  fallback   {fallback['file']} ({fallback['kind']})"
-    yield f"  data       {provenance['data_hash'] or 'not recorded'}"
+    yield f"  data       {provenance['data_hash'] or 'not recorded'}{_rows(provenance['record'])}"
     platforms = ", ".join(bundle.manifest.platforms)
     yield f"  programs   StableHLO for {platforms}, calling convention " + str(
         bundle.manifest.calling_convention
     )
     yield from _form_lines(bundle)
+
+
+def _origin(metadata: Any) -> str:
+    """What was trained and on what, as far as the run has recorded it."""
+    words = {"algorithm": "{}", "seed": "seed {}", "updates": "{} updates", "source": "on {}"}
+    named = metadata if isinstance(metadata, dict) else {}
+    known = {key: named[key] for key in words if named.get(key) not in (None, "")}
+    return ", ".join(words[key].format(value) for key, value in known.items())
+
+
+def _rows(record: Any) -> str:
+    dataset = record.get("dataset") if isinstance(record, dict) else None
+    if not isinstance(dataset, dict) or "rows" not in dataset:
+        return ""
+    return f", {dataset['rows']} rows in {dataset.get('episodes', 'unknown')} episodes"
 
 
 def _form_lines(bundle: Bundle) -> Iterator[str]:
@@ -90,6 +107,12 @@ def inspect_lines(bundle: Bundle) -> Iterator[str]:
     yield f"Control period {manifest.dt:g} s"
     yield from _channel_lines("Observations", manifest.obs)
     yield from _channel_lines("Actions", manifest.action)
+    costs = manifest.document["spec"]["cost"]
+    if costs:
+        yield "Costs that the verdict judges, and no part of the bundle enforces"
+    for cost in costs:
+        unit, per = cost["unit"], cost["per"]
+        yield f"  {cost['name']} at most {cost['limit']:g} {unit} per {per}"
     yield from limit_lines(bundle)
     yield "Carry between steps: " + (
         ", ".join(f"{entry.name} {entry.dtype}{list(entry.shape)}" for entry in manifest.carry)

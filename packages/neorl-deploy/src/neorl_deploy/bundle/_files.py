@@ -128,8 +128,13 @@ def _entries(data: bytes) -> dict[str, Any]:
 
 
 def _require_no_run(path: Path) -> None:
-    """Whoever names a run means the bundle that lies in it."""
+    """Whoever names a run means the bundle that lies in it; the folder of a loop has none."""
     try:
+        if (path / "audit").is_dir() and (path / "orders").is_dir():
+            raise BundleError(
+                f"{path} is the folder of a loop and no bundle; `neorl-deploy verify "
+                f"{shlex.quote(str(path))}` checks its audit log"
+            )
         if not (path / "run.json").is_file() or (path / CHECKSUMS).exists():
             return
     except OSError as error:

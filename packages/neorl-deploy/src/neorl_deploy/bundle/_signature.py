@@ -102,6 +102,10 @@ def _load_private_key(path: Path) -> Any:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise DeployError(f"{path} is open to other users; chmod 600 it, or make a new key")
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except FileNotFoundError as error:
+        raise DeployError(
+            f"there is no key {path}; `openssl genpkey -algorithm ed25519 -out {path}` makes one"
+        ) from error
     except OSError as error:
         raise DeployError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, TypeError) as error:

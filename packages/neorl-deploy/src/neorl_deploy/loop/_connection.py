@@ -40,6 +40,8 @@ def connect(tags: TagMap) -> Plant:
         return make(tags=tags, **settings)
     except TypeError as error:
         raise DeployError(f"[connection] of kind {kind!r}: {error}") from error
+    except OSError as error:
+        raise DeployError(f"[connection] of kind {kind!r} cannot be opened: {error}") from error
 
 
 def require_timeout(timeout: float) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from neorl_deploy._errors import DeployError
 from neorl_deploy.loop._control import ControlLoop
@@ -110,17 +111,34 @@ def only_one(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise DeployError(f"cannot write to {folder}: {error.strerror}") from error
     with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # no such lock on this system: the heartbeat still tells two apart
-            pass
-        except OSError as error:
+        if not _locked(file):
             raise DeployError(
                 f"another loop runs in {folder}; two on one plant would fight. End that one first"
-            ) from error
+            )
         yield
+
+
+def _locked(file: IO[str]) -> bool:
+    """Whether a lock file is now held by this process; true where the system has no such lock."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:  # the heartbeat still tells two loops apart
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _nobody_runs(folder: Path) -> bool:
+    """Whether no process holds a folder; false where the system cannot say."""
+    try:
+        import fcntl  # noqa: F401
+    except ImportError:
+        return False
+    with (folder / "lock").open("r+") as file:
+        return _locked(file)
 
 
 def order(folder: Path, mode: str, by: str) -> None:
@@ -133,9 +151,12 @@ def order(folder: Path, mode: str, by: str) -> None:
             authority).
         by: Name of the person, and the reason.
 
+    A stop is left for the next start where no loop runs; nothing else is, since a loop must not
+    be closed by an order that was given before it began.
+
     Raises:
-        DeployError: If no loop has run in the folder, ``mode`` is not one of these words, or
-            ``by`` is empty.
+        DeployError: If no loop runs in the folder, ``mode`` is not one of these words, or ``by``
+            is empty.
     """
     words = (*ORDERS, STOP, BEGIN, FULL)
     if mode not in words:
@@ -145,11 +166,43 @@ def order(folder: Path, mode: str, by: str) -> None:
     orders = folder / "orders"
     name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     try:
-        draft = orders / f".{name}"
-        draft.write_text(json.dumps({"what": mode, "by": by}))
-        draft.replace(orders / f"{name}.json")
+        idle = _nobody_runs(folder)
+        if mode == STOP or not idle:
+            draft = orders / f".{name}"
+            draft.write_text(json.dumps({"what": mode, "by": by}))
+            draft.replace(orders / f"{name}.json")
     except OSError as error:
         raise DeployError(f"no loop has run in {folder}: {error.strerror}") from error
+    if idle:
+        kept = "the stop holds from its next start on" if mode == STOP else "nothing was asked for"
+        raise DeployError(
+            f"no loop runs in {folder}, so it writes nothing to the plant; {kept}. Start it with "
+            "`neorl-deploy serve`"
+        )
+
+
+def drop_old_orders(folder: Path) -> list[str]:
+    """Removes the orders that an earlier process has not taken, except for stops.
+
+    Args:
+        folder: The folder of the loop, held by this process.
+
+    Returns:
+        A line for each that was removed.
+    """
+    lines = []
+    for path in sorted((folder / "orders").glob("*.json")):
+        try:
+            document = json.loads(path.read_bytes())
+            what, by = str(document["what"]), str(document["by"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # named when the orders are taken
+        if what != STOP:
+            path.unlink()
+            lines.append(
+                f"{what} is not carried out, since it was asked for before this process began: {by}"
+            )
+    return lines
 
 
 def take_orders(folder: Path, loop: ControlLoop, rollout: Rollout | None = None) -> None:

@@ -61,7 +61,7 @@ def draft_tags(bundle: Bundle, *, plant: Path | None = None, name: str = "tags.t
             f"scale = 1.0          # channel = scale * tag + offset\noffset = 0.0\n"
             f'uncertain = "bad"    # what a value of uncertain quality counts as\n'
             f"max_age = {float(age)!r}\n"
-            f"low = {channel.low - slack!r}\nhigh = {channel.high + slack!r}\n"
+            f"low = {_short(channel.low - slack)}\nhigh = {_short(channel.high + slack)}\n"
             f"frozen = inf         # seconds without any change after which it counts as lost\n"
             f"hold = 0.0           # seconds for which the last good value replaces a lost one\n"
         )
@@ -71,7 +71,7 @@ def draft_tags(bundle: Bundle, *, plant: Path | None = None, name: str = "tags.t
             f"[[output]]\nchannel = {_text(channel.name)}\ntag = {_text(tag)}\n"
             f"read_back = {_text(tag)}\nunit = {_text(channel.unit)}\n"
             f"scale = 1.0          # channel = scale * tag + offset\noffset = 0.0\n"
-            f"tolerance = {0.01 * (channel.high - channel.low)!r}\n"
+            f"tolerance = {_short(0.01 * (channel.high - channel.low))}\n"
             f'advice = ""\n'
         )
     return "\n".join(parts)
@@ -101,6 +101,11 @@ def _known(plant: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(tables, list):
         raise DeployError(f"{plant} has no [[tag]], so it is not a plant.toml")
     return {t["name"]: t for t in tables if isinstance(t, dict) and isinstance(t.get("name"), str)}
+
+
+def _short(value: float) -> str:
+    """A number as a person would write it, without the last digits of binary arithmetic."""
+    return repr(float(f"{value:.10g}"))
 
 
 def _text(value: str) -> str:

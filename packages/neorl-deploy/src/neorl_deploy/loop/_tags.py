@@ -203,6 +203,18 @@ def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
     return tags
 
 
+def shared_tags(tags: TagMap, source: Path | str) -> list[str]:
+    """A line for every tag that several measurements are read from: mostly a slip of the pen."""
+    channels: dict[str, list[str]] = {}
+    for row in tags.inputs:
+        channels.setdefault(row.tag, []).append(row.channel)
+    return [
+        f"{source}: {' and '.join(names)} are read from the same tag {tag!r}; is that meant?"
+        for tag, names in channels.items()
+        if len(names) > 1
+    ]
+
+
 def _rows(
     tables: Any, kind: type[Row], channels: tuple[ChannelEntry, ...], where: str
 ) -> tuple[Row, ...]:

@@ -65,6 +65,44 @@ def load_bundle(
     if without_state not in ("stopped", "refused"):
         raise ValueError(f'without_state is "stopped" or "refused", got {without_state!r}')
     bundle = read_bundle(path, trusted_key=trusted_key)
+    runtime = tried(
+        bundle, form, require_deploy=require_deploy, self_test=self_test, time_limit=time_limit
+    )
+    try:
+        if state is None:
+            raise StateError("no file of state is named")
+        runtime.restore(state)
+    except StateError as error:
+        if without_state == "refused":
+            raise
+        runtime.stop(f"{WITHOUT_STATE}: {error}")
+    if state is not None:
+        runtime.keep(state)
+    return runtime
+
+
+def tried(
+    bundle: Bundle,
+    form: FormName = "stablehlo",
+    *,
+    require_deploy: bool = False,
+    self_test: bool = True,
+    time_limit: float = 120.0,
+) -> Runtime:
+    """A runtime whose programs were run elsewhere first and answer the test vectors; not stopped.
+
+    Args:
+        bundle: A verified bundle.
+        form: As in :func:`load_bundle`.
+        require_deploy: As in :func:`load_bundle`.
+        self_test: As in :func:`load_bundle`.
+        time_limit: As in :func:`load_bundle`.
+
+    Raises:
+        NotDeployable: As :func:`load_bundle`.
+        BundleError: As :func:`load_bundle`.
+        DeployError: As :func:`load_bundle`.
+    """
     verdict = bundle.manifest.verdict
     if verdict != DEPLOY:
         if require_deploy:
@@ -76,14 +114,4 @@ def load_bundle(
     runtime = Runtime(bundle, form)
     if self_test:
         runtime.self_test()
-    try:
-        if state is None:
-            raise StateError("no file of state is named")
-        runtime.restore(state)
-    except StateError as error:
-        if without_state == "refused":
-            raise
-        runtime.stop(f"{WITHOUT_STATE}: {error}")
-    if state is not None:
-        runtime.keep(state)
     return runtime

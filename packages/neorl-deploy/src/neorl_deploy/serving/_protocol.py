@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
 
 def metadata(name: str, manifest: Manifest, digest: str, n_words: int) -> dict[str, Any]:
-    """Metadata of a model in the protocol, and the channels with their units."""
+    """Metadata of a model in the protocol, the channels with their units, and every bit's name."""
     observed, width = len(manifest.obs), len(manifest.action)
     channels = {
         side: [{"name": c.name, "unit": c.unit, "low": c.low, "high": c.high} for c in entries]
@@ -63,7 +63,14 @@ def metadata(name: str, manifest: Manifest, digest: str, n_words: int) -> dict[s
             {"name": "alarms", "datatype": "UINT32", "shape": [1, 1]},
             {"name": "carry", "datatype": "UINT32", "shape": [1, n_words]},
         ],
-        "parameters": {"channels": channels, "dt": manifest.dt, "verdict": manifest.verdict},
+        "parameters": {
+            "channels": channels,
+            "dt": manifest.dt,
+            "verdict": manifest.verdict,
+            "flags": dict(manifest.flags),
+            "limits": dict(manifest.limits),
+            "alarms": {name: 1 << bit for bit, name in enumerate(manifest.monitors)},
+        },
     }
 
 
@@ -92,7 +99,9 @@ def asked(document: Any, manifest: Manifest, n_words: int) -> Asked:
     for tensor in document["inputs"]:
         name = tensor.get("name") if isinstance(tensor, dict) else None
         if name not in known or name in given:
-            raise RequestError(f"the input {name!r} is unknown or given twice; {', '.join(known)}")
+            raise RequestError(
+                f"the input {name!r} is unknown or given twice; the inputs are {', '.join(known)}"
+            )
         given[name] = _tensor(tensor, name, *known[name])
     if "obs" not in given:
         raise RequestError("the input obs is missing")
