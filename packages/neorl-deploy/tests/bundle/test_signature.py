@@ -65,7 +65,7 @@ def test_a_signed_bundle_names_its_key(signed, key, capsys):
 
 
 def test_a_key_that_is_not_there_is_named_with_how_to_make_one(finished_run, tmp_path):
-    options = ExportOptions(out=tmp_path / "b", sign_key=tmp_path / "none.pem")
+    options = ExportOptions(out=tmp_path / "b.bundle", sign_key=tmp_path / "none.pem")
     with pytest.raises(DeployError, match=r"openssl genpkey -algorithm ed25519 -out .*none\.pem"):
         export_run(finished_run, options)
 

@@ -6,7 +6,7 @@ import os
 from typing import Literal
 
 from neorl_deploy._errors import NotDeployable
-from neorl_deploy.bundle._read import read_bundle
+from neorl_deploy.bundle._read import Bundle, read_bundle
 from neorl_deploy.bundle._verdict import DEPLOY
 from neorl_deploy.runtime._events import LOGGER, WITHOUT_STATE
 from neorl_deploy.runtime._forms import FormName
