@@ -115,8 +115,7 @@ ROWS = [
                 (jnp.ones((1, 3)), jnp.ones(3), jnp.ones(1), jnp.ones(3)),
             ),
             Refusal(
-                "gain must have the axes (act, obs), got shape (3,); for a batch of them use "
-                "jax.vmap",
+                "gain must have the axes (act, obs), got shape (3,); add the missing axes",
                 (jnp.ones(3), jnp.ones(3), jnp.ones(2), jnp.ones(3)),
             ),
         ],
@@ -146,8 +145,7 @@ ROWS = [
                 (jnp.ones(1), jnp.ones((1, 3)), jnp.ones(3)),
             ),
             Refusal(
-                "position must have the axes (act, obs), got shape (3,); for a batch of them use "
-                "jax.vmap",
+                "position must have the axes (act, obs), got shape (3,); add the missing axes",
                 (jnp.ones(1), jnp.ones(3), jnp.ones(3)),
             ),
         ],
@@ -166,7 +164,7 @@ ROWS = [
         ],
         refuses=[
             Refusal(
-                "action must have the axes (act), got shape (); for a batch of them use jax.vmap",
+                "action must have the axes (act), got shape (); add the missing axes",
                 (jnp.ones(()), jnp.ones(3), jax.random.key(0)),
             )
         ],

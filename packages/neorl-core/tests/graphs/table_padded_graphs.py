@@ -248,7 +248,7 @@ ROWS = [
         refuses=[
             Refusal("each of the 3 edges", (ONE, jnp.ones(2))),
             Refusal(
-                "weights must have the axes (edge), got shape (); for a batch of them use jax.vmap",
+                "weights must have the axes (edge), got shape (); add the missing axes",
                 (ONE, jnp.ones(())),
             ),
             Refusal(

@@ -94,7 +94,14 @@ REFUSED = [
         require_rank,
         {"rank": 2, "axes": "time, act"},
         np.zeros(3),
-        "x must have the axes (time, act), got shape (3,); for a batch of them use jax.vmap",
+        "x must have the axes (time, act), got shape (3,); "
+        "add the missing axes, for example with jnp.expand_dims",
+    ),
+    (
+        require_rank,
+        {"rank": 1, "axes": "time"},
+        np.zeros((2, 3)),
+        "x must have the axes (time), got shape (2, 3); for a batch of them use jax.vmap",
     ),
     (
         require_length,
@@ -217,6 +224,8 @@ def test_floats_stay_and_integers_become_the_default_float(dtype):
     assert weak.weak_type
     assert not floats(weak).weak_type
     assert floats(jnp.ones(2, dtype)).dtype == dtype
+    with pytest.raises(TypeError, match=r"got a mapping of 'a', 'b'; give one of its arrays"):
+        floats({"a": np.ones(2), "b": np.ones(3)})
     assert floats([1, 2]).dtype == floats(True).dtype == jnp.float32
     with jax.enable_x64(True):
         assert floats(1).dtype == jnp.float64

@@ -141,8 +141,7 @@ ROWS = [
                 (jnp.ones(3), jnp.ones(1), jnp.ones(3)),
             ),
             Refusal(
-                "offset must have the axes (channel), got shape (); for a batch of them use "
-                "jax.vmap",
+                "offset must have the axes (channel), got shape (); add the missing axes",
                 (jnp.ones(()), jnp.ones(()), jnp.ones(3)),
             ),
             *(

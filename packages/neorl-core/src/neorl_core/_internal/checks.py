@@ -6,6 +6,7 @@ for a whole number, an array for a list.
 """
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -24,6 +25,9 @@ def is_concrete(value: Any) -> bool:
 
 def floats(value: ArrayLike) -> Array:
     """``value`` as a floating array of strong dtype; integers and booleans take the default one."""
+    if isinstance(value, Mapping):
+        names = ", ".join(repr(name) for name in value)
+        raise TypeError(f"expected an array, got a mapping of {names}; give one of its arrays")
     array = value if isinstance(value, jax.Array) else jnp.asarray(value)
     if jnp.issubdtype(array.dtype, jnp.floating):
         return array.astype(array.dtype) if jax.typeof(array).weak_type else array
@@ -189,9 +193,13 @@ def checked_mask(name: str, mask: ArrayLike) -> Array:
 def require_rank(name: str, value: ArrayLike, rank: int, axes: str) -> None:
     """Refuses an array that has not ``rank`` axes, which the message calls ``axes``."""
     if np.ndim(value) != rank:
+        way_out = (
+            "add the missing axes, for example with jnp.expand_dims"
+            if np.ndim(value) < rank
+            else "for a batch of them use jax.vmap"
+        )
         raise ValueError(
-            f"{name} must have the axes ({axes}), got shape {np.shape(value)}; "
-            "for a batch of them use jax.vmap"
+            f"{name} must have the axes ({axes}), got shape {np.shape(value)}; {way_out}"
         )
 
 
