@@ -209,3 +209,31 @@ def test_a_learner_without_equations_says_what_to_define(missing, problem):
 
     with pytest.raises(NotImplementedError, match=f"Empty does not define {missing}"):
         first_update()
+
+
+class Forgetful(BC):
+    """Behaviour cloning whose equations forget to return anything."""
+
+    def learn(self, state, rows, key):
+        super().learn(state, rows, key)
+
+
+def test_equations_that_return_nothing_are_named(problem):
+    learner = sized(Forgetful(), **SMALL)
+    state = learner.init(problem.spec, problem.statistics, KEY)
+    with pytest.raises(InputError, match=r"Forgetful\.learn must return a state .* NoneT"):
+        learner.update(state, problem.batch(learner), KEY)
+
+
+class Unchecked(BC):
+    """Behaviour cloning with a field that no ``check`` knows."""
+
+    noise: float = 0.1
+
+
+@pytest.mark.parametrize("value", [float("nan"), "big", None, True])
+def test_a_field_without_a_check_still_takes_numbers_alone(value):
+    with pytest.raises(ValueError, match=r"Unchecked\.noise must be a number, got"):
+        Unchecked(noise=value).validate()
+    for number in (0, 2.0, float("inf"), jnp.ones(())):
+        Unchecked(noise=number).validate()

@@ -121,13 +121,7 @@ def require_answer(algorithm: Any, state: Any, answer: Any) -> tuple[Any, dict[s
         ['loss']
     """
     name = type(algorithm).__name__
-    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
-        kinds = [answer] if not isinstance(answer, tuple) or not answer else list(answer)
-        raise InputError(
-            f"{name}.update must return a state and a dictionary of metrics, got a "
-            f"{' and a '.join(type(one).__name__ for one in kinds)}"
-        )
-    after, metrics = answer
+    after, metrics = require_pair(f"{name}.update", answer)
     fault = _other_form(state, after)
     if fault:
         raise InputError(f"{name}.update must return a state like the one it was given: {fault}")
@@ -138,6 +132,17 @@ def require_answer(algorithm: Any, state: Any, answer: Any) -> tuple[Any, dict[s
                 f"{_form(metric)}"
             )
     return after, metrics
+
+
+def require_pair(method: str, answer: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns the state and the metrics; refuses anything else as the result of ``method``."""
+    if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict):
+        return answer
+    kinds = [answer] if not isinstance(answer, tuple) or not answer else list(answer)
+    raise InputError(
+        f"{method} must return a state and a dictionary of metrics, got a "
+        f"{' and a '.join(type(one).__name__ for one in kinds)}"
+    )
 
 
 def require_policy(algorithm: Any, policy: Any) -> Policy:

@@ -3,6 +3,7 @@
 A name may lead into nested settings: ``"networks.hidden"``.
 """
 
+import dataclasses
 import math
 from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
@@ -49,6 +50,16 @@ def require_number(
         finite = bool(np.all(np.isfinite(x)))
         require(owner, field, finite, f"a finite number {expected}")
         require(owner, field, bool(np.all(above & below)), expected)
+
+
+def require_numbers_of_fields(owner: Any) -> None:
+    """Refuses a text or NaN in a field whose default is a float; its range is up to ``check``."""
+    for field in dataclasses.fields(owner):
+        value = getattr(owner, field.name)
+        if type(field.default) is not float or isinstance(value, Tracer):
+            continue
+        valid = _is_numeric(value) and not np.isnan(np.asarray(value, float)).any()
+        require(owner, field.name, bool(valid), "a number")
 
 
 def require_count(owner: Any, *fields: str, least: int = 1) -> None:

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.learning._hyperparameters import require_number
+from neorl_agents.learning._contract import require_pair
+from neorl_agents.learning._hyperparameters import require_number, require_numbers_of_fields
 from neorl_agents.learning._limits import require_costs, require_limits_in_log
 from neorl_agents.learning._protocol import Fit, Metrics
 from neorl_agents.learning._schedules import require_planned
@@ -137,6 +138,7 @@ class BaseLearner(eqx.Module):
         require_number(self, "discount", low=0, high=1)
         require_number(self, *dict.fromkeys(self.rates.values()), low=0, open_low=True)
         self.check()
+        require_numbers_of_fields(self)
 
     def fits(self) -> Mapping[str, Fit]:
         """Nothing is trained before."""
@@ -195,7 +197,8 @@ class BaseLearner(eqx.Module):
                 f"the batch has no {missing[0]}, which {type(self).__name__} needs; give every row "
                 f"its {missing[0]}"
             )
-        state, metrics = self.learn(state, rows, key)
+        learned = self.learn(state, rows, key)
+        state, metrics = require_pair(f"{type(self).__name__}.learn", learned)
         return state.with_counters(**{UPDATES: state.updates + 1}), metrics
 
     def optimiser_of(self, name: str) -> str:
