@@ -191,7 +191,7 @@ def made_by_hand():
     """Graphs whose fields do not fit together, each with what is said of it."""
     axes = "; for a batch of them use jax.vmap"
     yield (
-        f"nodes must have the axes (node, feature), got shape (2,){axes}",
+        "nodes must have the axes (node, feature), got shape (2,); add the missing axes",
         ONE._replace(nodes=jnp.ones(2)),
     )
     yield (
