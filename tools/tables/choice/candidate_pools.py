@@ -176,9 +176,13 @@ def page() -> None:
     trials = [one for row in pools for one in trials_of(row)]
     harms = sum(one["harm"] for one in trials)
     words = (
-        f"{len(pools)} pools, {sum(len(row['candidates']) for row in pools)} candidates: "
-        f"{len(trials)} were worth a trial by the rule, and {harms} of these are worse on the "
-        "plant, or over a limit in more episodes than allowed."
+        f"{len(pools)} pools, {sum(len(row['candidates']) for row in pools)} candidates. By the "
+        f"rule, {len(trials)} were worth a trial. Number of these that are worse on the plant, or "
+        f"over a limit in more episodes than allowed: {harms}. The rank correlation is 0.7 or more "
+        f"in {sum(row['rank'] >= 0.7 for row in pools)} of {len(pools)} pools, and the gain of the "
+        f"choice at least four fifths of the best in "
+        f"{sum(row['gain'] >= 0.8 * row['best'] for row in pools)}. Number of choices that did "
+        f"harm: {sum(row['chosen_harms'] for row in pools)}."
     )
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
