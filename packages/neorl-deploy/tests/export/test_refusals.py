@@ -121,7 +121,7 @@ def test_constraints_of_another_plant_are_refused(run_directory):
     document = json.loads((run_directory / "constraints.json").read_text())
     document["channels"][0]["unit"] = "m3/h"
     (run_directory / "constraints.json").write_text(json.dumps(document))
-    refused(run_directory, r"0 \(box of 'valve'\): unit is '%', but valve is in 'm3/h'; convert")
+    refused(run_directory, r"1 \(box of 'valve'\): unit is '%', but valve is in 'm3/h'; convert")
     for record in document["constraints"]:
         record["unit"] = "m3/h" if record["channel"] == "valve" else record["unit"]
     (run_directory / "constraints.json").write_text(json.dumps(document))
