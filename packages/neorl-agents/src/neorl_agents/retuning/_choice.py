@@ -236,7 +236,7 @@ def _prediction(
     gain = float(networks.mean())
     outside = [float(np.mean(one.outside[:-1])) for one in (mine, today)]
     low = gain - rule.z * float(error) - float(networks.mean(axis=1).std())
-    low -= 0.0 if in_log else rule.charge(*outside, scale)
+    low -= 0.0 if in_log else rule.charge(outside[0], outside[1], scale)
     limits = rule.near * np.asarray([c.limit for c in spec.cost])
     costs = [_quantities(one, spec)[:-1] for one in (mine, today)]
     over = [np.mean(cost > limits, axis=(0, 1)) for cost in costs]
