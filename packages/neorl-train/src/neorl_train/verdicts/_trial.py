@@ -245,9 +245,9 @@ def _support_clause(forecast: LogPrediction) -> Clause:
         limit=limit,
         unit="1",
         holds=holds,
-        sentence=f"it {'stays near' if holds else 'leaves'} what the log has seen: "
-        f"{number(one.outside)} standard deviations a step outside, "
-        f"{number(one.outside_incumbent)} with {forecast.incumbent}",
+        sentence=f"it leaves what the log has seen by {number(one.outside)} standard deviations a "
+        f"step ({forecast.incumbent}: {number(one.outside_incumbent)}), "
+        f"{'within' if holds else 'beyond'} the allowed {number(limit)}",
     )
 
 
