@@ -141,7 +141,7 @@ def candidates(
             pool[BOTH] = both.policy
     if alone.chosen != TODAY:
         pool[NETWORK] = alone.policy
-    chosen, table = select(plants, pool, TODAY)
+    chosen, table = select(plants, pool, TODAY, searched=pool)
     policies = {RETUNED: retuned, NETWORK: alone}
     ways = {
         way: (one.chosen, one.policy, {t.name: t for t in one.table}[one.chosen])

@@ -181,7 +181,7 @@ def test_leaving_the_log_costs_a_part_of_the_predicted_gain(plants):
     assert rule.charge(0.0125, 0.01, 50.0) == 0.0
     assert rule.farthest(0.01) == pytest.approx(0.0626)
     strict = dataclasses.replace(rule, price=math.inf)
-    assert strict.charge(0.0125, 0.01, 50.0) == 0.0
+    assert strict.charge(0.03, 0.01, 50.0) == 0.0, "it is refused, and its bound stays a number"
     assert strict.farthest(0.01) == pytest.approx(0.0126)
 
     pool = {"timid": law(0.3), "good": law(0.6)}
@@ -193,6 +193,11 @@ def test_leaving_the_log_costs_a_part_of_the_predicted_gain(plants):
     outside = predictions(plants.judging, pool, "timid", plants.scale, dear)[1].outside
     assert lows[1] == lows[2], "where a logged controller goes, the log has been"
     assert lows[1] - lows[0] == pytest.approx(30 * plants.scale * (outside + 0.01), rel=1e-4)
+    (searched,) = predictions(
+        plants.judging, pool, "timid", plants.scale, dear, searched=("good",)
+    )[1:]
+    assert searched.low == lows[1]
+    assert any("leaves what the log has seen" in reason for reason in searched.refusals)
 
 
 def test_a_policy_that_diverges_is_refused(plants):

@@ -1,6 +1,7 @@
 """Predicted results of policies without the plant, and the choice among them."""
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -63,13 +64,16 @@ class ChoiceRule:
     def charge(self, outside: float, incumbent: float, scale: float) -> float:
         """What a predicted gain loses for leaving the log, in the unit of the return.
 
+        With an infinite price nothing is charged: such a policy is refused, and its bound stays a
+        number.
+
         Args:
             outside: How far the policy leaves it, in standard deviations a step.
             incumbent: How far the incumbent does.
             scale: Spread of returns in the log.
         """
         beyond = outside - self.outside * incumbent - self.slack
-        return self.price * scale * beyond if beyond > 0 else 0.0
+        return self.price * scale * beyond if beyond > 0 and math.isfinite(self.price) else 0.0
 
 
 class OtherController(NamedTuple):
@@ -145,6 +149,7 @@ def predictions(
     *,
     error: float = 0.0,
     logged: Collection[str] = (),
+    searched: Collection[str] = (),
 ) -> tuple[Prediction, ...]:
     """Every policy beside the incumbent, on all episodes and in all members of a learned plant.
 
@@ -157,6 +162,8 @@ def predictions(
         error: How wrong the model is where the log shows it, from :func:`model_error`; zero where
             that is not known.
         logged: Policies that filled a part of the log themselves: where they go the log has been.
+        searched: Policies that were searched in this model: no predicted gain pays for leaving the
+            log, because a search ends where the model is most wrong.
 
     Returns:
         One prediction a policy, in their order.
@@ -165,10 +172,11 @@ def predictions(
         KeyError: If the incumbent is none of them.
     """
     today = replayed(plant, policies[incumbent])
+    strict = dataclasses.replace(rule, price=math.inf)
     table = tuple(
         _prediction(
-            name, replayed(plant, policy), today, plant.spec, scale, rule, name == incumbent,
-            name in logged,
+            name, replayed(plant, policy), today, plant.spec, scale,
+            strict if name in searched else rule, name == incumbent, name in logged,
         )
         for name, policy in policies.items()
     )  # fmt: skip

@@ -224,11 +224,13 @@ def judged(
     incumbent: str,
     rule: ChoiceRule,
     logged: Collection[str] = (),
+    searched: Collection[str] = (),
 ) -> tuple[Prediction, ...]:
     """Every policy beside the incumbent, on the episodes that judge."""
     table = predictions(
-        plants.judging, policies, incumbent, plants.scale, rule, error=plants.error, logged=logged
-    )
+        plants.judging, policies, incumbent, plants.scale, rule, error=plants.error,
+        logged=logged, searched=searched,
+    )  # fmt: skip
     doubts = tuple(
         f"the log does not show what it would do: {doubt}" for doubt in plants.excitation.doubts
     )

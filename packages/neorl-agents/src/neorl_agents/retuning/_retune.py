@@ -1,7 +1,6 @@
 """A controller retuned from a log, or with a network on top, where other episodes agree."""
 
 import dataclasses
-import math
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -102,7 +101,7 @@ def retune(
         for share in settings.parts:
             changes = jnp.asarray(share * searched.changes, jnp.float32)
             candidates[f"{letter} {share:g}"] = tuned(incumbent, declared, changes, spread=spread)
-    table = _without_gaps(judged(plants, candidates, TODAY, _strict(settings.rule)))
+    table = _without_gaps(judged(plants, candidates, TODAY, settings.rule, searched=candidates))
     chosen = choose(table, TODAY)
     policy = candidates[chosen]
     values = zip(
@@ -165,11 +164,9 @@ def refine(
         candidates[f"{part:g}"] = with_authority(fitted.policy, part)
     # Hundreds of weights find what only the networks of the model believe in, ten gains seldom do.
     rule = dataclasses.replace(
-        _strict(settings.rule),
-        contradiction=settings.network_contradiction,
-        trust=settings.network_trust,
+        settings.rule, contradiction=settings.network_contradiction, trust=settings.network_trust
     )
-    table = judged(plants, candidates, TODAY, rule)
+    table = judged(plants, candidates, TODAY, rule, searched=candidates)
     chosen = choose(table, TODAY)
     part = 0.0 if chosen == TODAY else float(chosen)
     authority = part * np.asarray(fitted.policy.authority, np.float64)
@@ -183,6 +180,7 @@ def select(
     rule: ChoiceRule = USUAL_RULE,
     *,
     logged: Collection[str] = (),
+    searched: Collection[str] = (),
 ) -> tuple[str, tuple[Prediction, ...]]:
     """The policy of a pool to take, judged without the plant.
 
@@ -192,18 +190,13 @@ def select(
         incumbent: Name of the one that runs today.
         rule: When another may be preferred.
         logged: Names of those that filled a part of the log themselves.
+        searched: Names of those that were searched in this model, which may not leave the log.
 
     Returns:
         The name of the choice, the incumbent's where nothing may be preferred, and the predictions.
     """
-    table = judged(plants, policies, incumbent, rule, logged)
+    table = judged(plants, policies, incumbent, rule, logged, searched)
     return choose(table, incumbent), table
-
-
-def _strict(rule: ChoiceRule) -> ChoiceRule:
-    """The rule for what was searched in the model."""
-    # A search ends where the model is most wrong, so no predicted gain may pay for leaving the log.
-    return dataclasses.replace(rule, price=math.inf)
 
 
 def _without_gaps(table: tuple[Prediction, ...]) -> tuple[Prediction, ...]:

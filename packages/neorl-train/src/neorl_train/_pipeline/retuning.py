@@ -212,9 +212,10 @@ def chosen_candidate(
     own = f"{RETUNED}-{first}"
     wanted = config.evaluation.candidate
     pool = {name: retuning.incumbent}
-    pool |= {f"{made}-{first}": policies[f"{made}-{first}"] for made in retuning.policies}
+    searched = [f"{made}-{first}" for made in retuning.policies]
+    pool |= {made: policies[made] for made in searched}
     pool |= {f"{a}-{first}": policies[f"{a}-{first}"] for a in config.training.algorithms}
-    chosen, table = select(retuning.plants, pool, name, RULE)
+    chosen, table = select(retuning.plants, pool, name, RULE, searched=searched)
     words = [_pool_words(one) for one in table if one.name != name]
     if wanted != BEST:
         taken = f"{wanted}-{first}"
