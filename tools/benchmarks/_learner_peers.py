@@ -66,9 +66,9 @@ def columns(obs: int, act: int) -> dict[str, np.ndarray]:
     return {name: values.astype(np.float32) for name, values in rows.items()}
 
 
-def steps_of_a_call(size: dict[str, int]) -> int:
+def steps_of_a_call(size: dict[str, int], arguments: Any) -> int:
     """So many that dispatch of a compiled scan does not count, and few enough for slow learners."""
-    return 200 if size["width"] < 256 else 10
+    return 200 if size["width"] < 256 or arguments.device == "gpu" else 10
 
 
 def ours(learner: str, size: dict[str, int], arguments: Any, **options: Any) -> Work:
@@ -88,7 +88,7 @@ def ours(learner: str, size: dict[str, int], arguments: Any, **options: Any) -> 
     key, arrays = jax.random.key(0), as_arrays(plain)
     state = plain.init(spec, statistics, key)
     held: list[Any] = [begin_training(arrays, Log(), state, tables, key), 0]
-    steps = steps_of_a_call(size)
+    steps = steps_of_a_call(size, arguments)
     updates = steps // plain.batches_per_update
 
     def work() -> None:
@@ -140,14 +140,16 @@ def corl(learner: str, size: dict[str, int], arguments: Any) -> Work:
     stand_in("d4rl", "gym", "pyrallis", "wandb", "tqdm", "tqdm.auto")
     if learner == "rebrac":
         module = imported(arguments.corl / "algorithms/offline", "rebrac")
-        return _corl_rebrac(module, size)
+        return _corl_rebrac(module, size, arguments)
     import torch  # pyright: ignore[reportMissingImports]
 
     torch.set_num_threads(1)
+    device = "cuda" if arguments.device == "gpu" else "cpu"
+    torch.set_default_device(device)  # Networks and their noise; rows and constants are told below.
     name = "any_percent_bc" if learner == "bc" else learner
     module = imported(arguments.corl / "algorithms/offline", name)
     rows = columns(size["obs"], size["act"])
-    buffer = module.ReplayBuffer(size["obs"], size["act"], ROWS, "cpu")
+    buffer = module.ReplayBuffer(size["obs"], size["act"], ROWS, device)
     buffer.load_d4rl_dataset(rows)
     train = _corl_step(module, learner, size)
 
@@ -165,7 +167,7 @@ def _corl_step(module: Any, learner: str, size: dict[str, int]) -> Callable[[Any
         actor = module.GaussianPolicy(obs, act, 1.0, width)
         q, value = module.TwinQ(obs, act, width), module.ValueFunction(obs, width)
         parts = (actor, _adam(actor), q, _adam(q), value, _adam(value))
-        return module.ImplicitQLearning(1.0, *parts).train
+        return _on_its_device(module.ImplicitQLearning, 1.0, *parts).train
     if learner == "awac":
         actor = module.Actor(obs, act, width)
         critics = [module.Critic(obs, act, width) for _ in range(2)]
@@ -173,7 +175,7 @@ def _corl_step(module: Any, learner: str, size: dict[str, int]) -> Callable[[Any
     actor = module.Actor(obs, act, width)
     critic = module.VectorizedCritic(obs, act, width, N_CRITICS)
     kind = module.EDAC if learner == "edac" else module.SACN
-    return kind(actor, _adam(actor), critic, _adam(critic)).update
+    return _on_its_device(kind, actor, _adam(actor), critic, _adam(critic)).update
 
 
 def _corl_wide(module: Any, learner: str, size: dict[str, int]) -> Callable[[Any], Any]:
@@ -199,15 +201,22 @@ def _corl_wide(module: Any, learner: str, size: dict[str, int]) -> Callable[[Any
             critic.network = layers(obs + act, 1)
         options = {"bc_steps": 0, "cql_alpha": 10.0, "cql_n_actions": N_SAMPLES}
         given = (*_pairs(critics), actor, _adam(actor, 3e-5), -float(act))
-        return module.ContinuousCQL(*given, **options).train
+        return _on_its_device(module.ContinuousCQL, *given, **options).train
     actor = module.Actor(obs, act, 1.0)
     actor.net = layers(obs, act, torch.nn.Tanh())
     if learner == "bc":
-        return module.BC(1.0, actor, _adam(actor)).train
+        return _on_its_device(module.BC, 1.0, actor, _adam(actor)).train
     critics = [module.Critic(obs, act) for _ in range(2)]
     for critic in critics:
         critic.net = layers(obs + act, 1)
-    return module.TD3_BC(1.0, actor, _adam(actor), *_pairs(critics)).train
+    return _on_its_device(module.TD3_BC, 1.0, actor, _adam(actor), *_pairs(critics)).train
+
+
+def _on_its_device(kind: Any, *parts: Any, **options: Any) -> Any:
+    """One of CORL's trainers, whose constants are created on the device of its networks."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    return kind(*parts, device=str(torch.get_default_device()), **options)
 
 
 def _adam(network: Any, rate: float = 3e-4) -> Any:
@@ -220,7 +229,7 @@ def _pairs(critics: list[Any]) -> list[Any]:
     return [part for critic in critics for part in (critic, _adam(critic))]
 
 
-def _corl_rebrac(module: Any, size: dict[str, int]) -> Work:
+def _corl_rebrac(module: Any, size: dict[str, int], arguments: Any) -> Work:
     """Pairs of its two updates in a scan; its training loop chooses between them by a condition."""
     import jax
     import jax.numpy as jnp
@@ -249,7 +258,7 @@ def _corl_rebrac(module: Any, size: dict[str, int]) -> Work:
     )
     common = {"gamma": 0.99, "actor_bc_coef": 0.01, "critic_bc_coef": 0.01, "tau": 0.005}
     common |= {"policy_noise": 0.2, "noise_clip": 0.5}
-    steps = steps_of_a_call(size)
+    steps = steps_of_a_call(size, arguments)
 
     def pair(carry: Any, _: None) -> Any:
         key, actor, critic, metrics, data = carry
@@ -293,7 +302,7 @@ def d3rlpy(learner: str, size: dict[str, int], arguments: Any) -> Work:
         options |= {"alpha_learning_rate": 0.0, "n_action_samples": N_SAMPLES}
     name = {"bc": "BC", "td3_bc": "TD3PlusBC", "iql": "IQL", "awac": "AWAC", "cql": "CQL"}[learner]
     config = getattr(library.algos, f"{name}Config")(batch_size=size["batch"], **options)
-    algorithm = config.create(device="cpu")
+    algorithm = config.create(device="cuda:0" if arguments.device == "gpu" else "cpu")
     algorithm.build_with_dataset(dataset)
 
     def work() -> None:
@@ -324,7 +333,7 @@ def unifloral(learner: str, size: dict[str, int], arguments: Any) -> Work:
     args = module.Args(batch_size=size["batch"])
     state, step = _unifloral_step(module, args, learner, size, dataset)
     per = 2 if learner in ("td3_bc", "rebrac") else 1
-    steps = steps_of_a_call(size)
+    steps = steps_of_a_call(size, arguments)
     block = jax.jit(lambda carry: jax.lax.scan(step, carry, None, steps // per))
     held = [(jax.random.PRNGKey(1), state)]
 

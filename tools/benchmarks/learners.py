@@ -1,4 +1,4 @@
-"""Speed of the learners beside CORL's own classes, d3rlpy and unifloral, in one run on one core.
+"""Speed of the learners beside CORL's own classes, d3rlpy and unifloral, in one run on one device.
 
 Two sizes: industrial (12 observations, 3 actions, layers of 64, batches of 64) and that of D4RL
 (17, 6, layers of 256, batches of 256), 100,000 random rows, float32. One process a contender, each
@@ -13,7 +13,9 @@ CQL, SAC-N, EDAC and ReBRAC), ten critics in SAC-N and EDAC, ten samples of each
 Lagrange multiplier in CQL. CORL reads its losses every step, d3rlpy keeps metrics, unifloral
 normalises observations in its networks. Ours is the chunk of the training loop, which draws its
 batches ahead, without checkpoints and reports (`training_loop.py` measures those). Peers that are
-missing are named in the result. The index's torch holds much for accelerators; the one for a
+missing are named in the result. On a GPU (``--device gpu``) the figure is wall time, since the host
+waits, and nobody is pinned to a core; PyTorch has its usual settings, in which float32 products are
+exact. The index's torch holds much for accelerators; the one for a
 processor alone does as well (`UV_FIND_LINKS` to a folder that has it, or `UV_TORCH_BACKEND=cpu`):
 
     git clone https://github.com/corl-team/CORL build/CORL
@@ -22,6 +24,7 @@ processor alone does as well (`UV_FIND_LINKS` to a folder that has it, or `UV_TO
     git -C build/unifloral checkout f2dc127
     hatch run benchmark-learners:run
     hatch run benchmark-learners:run --only td3_bc --size industrial --rounds 3 --out /tmp/l.json
+    python tools/benchmarks/learners.py --device gpu      where JAX and PyTorch see the same GPU
 """
 
 import argparse
@@ -37,6 +40,10 @@ from _learner_peers import LEARNERS, PEERS, SIZES, contender
 from _rounds import MAX_SPREAD, RESULTS, machine, on_one_core, summary, write
 
 VERSIONS = ("jax", "jaxlib", "numpy", "torch", "d3rlpy", "flax", "optax", "distrax")
+UNITS = {
+    "cpu": "microseconds of processor time a critic gradient step, one core",
+    "gpu": "microseconds of wall time a critic gradient step, one GPU",
+}
 HERE = Path(__file__).resolve().parent
 
 
@@ -44,7 +51,8 @@ def main() -> int:
     """Runs all cases and writes the raw rounds; 0 if no contender spreads too far."""
     arguments = _arguments()
     if arguments.serve:
-        on_one_core(arguments.core)
+        if arguments.device == "cpu":
+            on_one_core(arguments.core)
         return _serve(arguments)
     sizes = [arguments.size] if arguments.size else [*SIZES]
     learners = [arguments.only] if arguments.only else [*LEARNERS]
@@ -58,7 +66,8 @@ def main() -> int:
     result = {
         "benchmark": "learners",
         "command": "python tools/benchmarks/learners.py " + " ".join(sys.argv[1:]),
-        "unit": "microseconds of processor time a critic gradient step, one core",
+        "unit": UNITS[arguments.device],
+        "device": _device_name(arguments.device),
         "sizes": SIZES,
         "not_compared": missing,
         "cases": rows,
@@ -79,18 +88,34 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--size", choices=SIZES, help="one size")
     parser.add_argument("--corl", type=Path, default=Path("build/CORL"), help="checkout of CORL")
     parser.add_argument("--unifloral", type=Path, default=Path("build/unifloral"))
-    parser.add_argument("--out", type=Path, default=RESULTS / "learners.json")
+    parser.add_argument("--device", choices=UNITS, default="cpu", help="where all run (cpu)")
+    parser.add_argument("--out", type=Path, help="learners.json, or learners_gpu.json for a GPU")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    usual = {"cpu": "learners.json", "gpu": "learners_gpu.json"}[arguments.device]
+    arguments.out = arguments.out or RESULTS / usual
+    return arguments
+
+
+def _device_name(device: str) -> str:
+    """The model of the GPU; of a processor the facts of the machine say it."""
+    if device == "cpu":
+        return "one core"
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _start(peer: str, arguments: argparse.Namespace) -> subprocess.Popen:
     options = ["--core", str(arguments.core), "--least", str(arguments.least)]
     options += ["--corl", str(arguments.corl), "--unifloral", str(arguments.unifloral)]
+    options += ["--device", arguments.device]
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
     return subprocess.Popen(
         [sys.executable, str(HERE / "learners.py"), "--serve", peer, *options],
-        env=os.environ | dict.fromkeys(threads, "1"),
+        env=os.environ
+        | dict.fromkeys(threads, "1")
+        # Contenders share the memory of a GPU, so that none may take most of it in advance.
+        | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -104,6 +129,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # Peers print; only answers go where answers are read.
     built: dict[str, Any] = {}
+    clock = time.process_time if arguments.device == "cpu" else time.perf_counter
     for line in sys.stdin:
         size, learner = line.split()
         try:
@@ -113,11 +139,11 @@ def _serve(arguments: argparse.Namespace) -> int:
                 work()
                 built = {line: (work, steps)}
             work, steps = built[line]
-            calls, start = 0, time.process_time()
-            while not calls or time.process_time() - start < arguments.least:
+            calls, start = 0, clock()
+            while not calls or clock() - start < arguments.least:
                 work()
                 calls += 1
-            spent = 1e6 * (time.process_time() - start) / (calls * steps)
+            spent = 1e6 * (clock() - start) / (calls * steps)
             answers.write(json.dumps({"spent": spent}) + "\n")
         except Exception as error:  # The others are still worth their time.
             answers.write(json.dumps({"error": f"{type(error).__name__}: {error}"[:300]}) + "\n")

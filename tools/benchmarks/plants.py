@@ -12,6 +12,7 @@ about six minutes on two quiet cores:
     hatch run benchmark-plants:run
     hatch run benchmark-plants:run --only CSTR-v0 --rounds 3
     hatch run benchmark-plants:sources    four plants beside their sources, at N = 1024 alone
+    python tools/benchmarks/plants.py --sizes 1024 65536    on a GPU, where JAX sees one
     hatch run benchmark-plants:run --tiny --out /tmp/plants.json    that it runs, no figures
 """
 
@@ -55,6 +56,8 @@ def main() -> int:
     """Runs all plants and writes what was found; 0 unless a plant cannot be run."""
     arguments = _arguments()
     os.environ.pop("NEORL_COMPILATION_CACHE", None)
+    import jax
+
     rows, missing, failures = [], {}, []
     for name, env in _plants().items():
         if arguments.only and name not in arguments.only:
@@ -73,6 +76,7 @@ def main() -> int:
         "benchmark": "plants",
         "command": "python tools/benchmarks/plants.py " + " ".join(sys.argv[1:]),
         "unit": "environment steps a second",
+        "device": jax.devices()[0].device_kind,
         "not_installed": missing,
         "missed": [row["plant"] for row in rows if row["missed"]],
         "plants": rows,
@@ -105,11 +109,11 @@ def _plants() -> dict[str, Any]:
 
 def _plant(name: str, env: Any, arguments: argparse.Namespace) -> tuple[dict[str, Any], Ours]:
     """What was found of a plant, and its batch that is compared with peers."""
-    sizes = SIZES[:2] if arguments.tiny else (REFERENCE,) if arguments.peers else SIZES
-    reference = sizes[-1] if arguments.tiny else REFERENCE
+    sizes = SIZES[:2] if arguments.tiny else (REFERENCE,) if arguments.peers else arguments.sizes
+    reference = REFERENCE if REFERENCE in sizes else sizes[-1]
     rates, batches = {}, {}
     for size in sizes:
-        length = 3 if arguments.tiny else max(STEPS[size] // SLOW.get(name, 1), 2)
+        length = 3 if arguments.tiny else max(STEPS.get(size, STEPS[4096]) // SLOW.get(name, 1), 2)
         ours = batches[size] = _batch(env, size, length)
         times = [_timed(ours.work) for _ in range(1 if arguments.tiny else arguments.rounds)]
         rates[size] = {
@@ -238,6 +242,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=5, help="rounds of every size (5)")
     parser.add_argument("--only", nargs="+", help="some plants")
+    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="batches N")
     parser.add_argument("--peers", action="store_true", help="only N = 1024, beside the peers")
     parser.add_argument("--tiny", action="store_true", help="one round of small batches")
     parser.add_argument("--out", type=Path, default=RESULTS / "plants.json")
