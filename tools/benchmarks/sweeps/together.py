@@ -181,7 +181,9 @@ def _queued(name: str, settings: int) -> Any:
     programs: dict[Any, Any] = {}
     made = []
     for learner in learners:
-        one = offline_seeds(learner, data, (0, 1), jax.local_devices(), programs=programs)
+        one = offline_seeds(
+            learner, data, (0, 1), jax.local_devices(), programs=programs, form="queued"
+        )
         one.compile(CHUNK // learner.batches_per_update)
         made.append(one)
     return lambda number: [one.advance() for one in made]

@@ -19,9 +19,9 @@ from neorl_train.runs import tree_digest
 from neorl_train.training import Plan, offline_seeds, run_keys
 
 
-def _trained(algorithm, data, seeds, watcher, *, updates=200, chunk=100):
+def _trained(algorithm, data, seeds, watcher, *, updates=200, chunk=100, form=""):
     plan = Plan(updates, chunk, updates)
-    return train(algorithm, data, seeds, plan, watcher=watcher)
+    return train(algorithm, data, seeds, plan, watcher=watcher, form=form)
 
 
 @pytest.mark.parametrize("chunk", [2, 10, 100, 200])
@@ -80,6 +80,35 @@ def test_a_seed_among_others_is_its_single_run(make_line, make_notes, line_data)
         alone = _trained(make_line(), line_data, (seed,), make_notes())
         of_seed = jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], together.snapshot)
         assert tree_digest(of_seed) == tree_digest(alone.snapshot)
+
+
+def test_seeds_of_one_batch_are_close_to_their_single_runs(make_line, make_notes, line_data):
+    """Rows and keys are the same, so that only rounding differs."""
+    together = _trained(make_line(), line_data, (0, 1, 2), make_notes(), form="vmap")
+    for i, seed in enumerate((0, 1, 2)):
+        alone = _trained(make_line(), line_data, (seed,), make_notes())
+        pairs = zip(*map(jax.tree.leaves, (together.snapshot, alone.snapshot)), strict=True)
+        for of_all, own in pairs:
+            np.testing.assert_allclose(of_all[i : i + 1], own, rtol=1e-5, atol=1e-6)
+
+
+def test_the_batch_of_seeds_is_one_program_and_its_memory_that_of_all_seeds(make_line, line_data):
+    queued, batched = (
+        offline_seeds(make_line(), line_data, (0, 1, 2), jax.local_devices()[:1], form=form)
+        for form in ("queued", "vmap")
+    )
+    for parallel in (queued, batched):
+        parallel.compile(2)
+    one, all_of_them = queued.memory(), batched.memory()
+    assert one is not None
+    assert all_of_them is not None
+    assert all_of_them.states == one.states
+    assert all_of_them.rows == pytest.approx(one.rows, abs=100)
+    (program,) = batched._programs.values()
+    first, second = batched.advance(), batched.advance()
+    assert len(first) == len(second) == 3
+    assert list(batched._programs.values()) == [program]
+    assert batched.done == 4
 
 
 def test_another_seed_is_another_run(make_line, make_notes, line_data):

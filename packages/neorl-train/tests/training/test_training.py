@@ -29,12 +29,16 @@ def _validate(policy):
     return {"first": jnp.asarray(policy.action)[0]}
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize(
+    ("calls", "form"), [*((calls, "queued") for calls in (1, 2, 3, 5, 6)), (3, "vmap")]
+)
 def test_stopped_at_a_block_it_continues_to_the_same_bits(
-    make_line, make_notes, line_data, checkpoints_in, tmp_path, calls
+    make_line, make_notes, line_data, checkpoints_in, tmp_path, calls, form
 ):
     straight, first, second = make_notes(), make_notes(), make_notes()
-    through = train(make_line(), line_data, (0, 1), PLAN, watcher=straight, validate=_validate)
+    through = train(
+        make_line(), line_data, (0, 1), PLAN, watcher=straight, validate=_validate, form=form
+    )
     stopped = train(
         make_line(),
         line_data,
@@ -44,6 +48,7 @@ def test_stopped_at_a_block_it_continues_to_the_same_bits(
         checkpoints=checkpoints_in(tmp_path),
         validate=_validate,
         stop=_stop_after(calls),
+        form=form,
     )
     assert stopped.finished == (stopped.step == PLAN.updates)
     assert stopped.step == 10 * calls
@@ -55,6 +60,7 @@ def test_stopped_at_a_block_it_continues_to_the_same_bits(
         watcher=second,
         checkpoints=checkpoints_in(tmp_path),
         validate=_validate,
+        form=form,
     )
     assert resumed.finished
     assert second.began == [stopped.step]

@@ -34,7 +34,7 @@ from neorl_train.runs._disk_space import one_line_when_full
 from neorl_train.runs._lock import locked
 from neorl_train.runs._names import FAILED, FINISHED, INTERRUPTED, PROFILE, RECORD, RUNNING
 from neorl_train.training._processes import LostProcessError, all_or_none, text_of_leader
-from neorl_train.training._queues import EXECUTION_MODE, SHARED_MODE
+from neorl_train.training._queues import execution_mode
 
 FIRST_STAGE = "check the configuration, read the log of a file"
 """Of the timings: what precedes the stages of a run."""
@@ -236,7 +236,7 @@ def first_record(complete: Resolved) -> dict[str, Any]:
         "status": RUNNING,
         "started": _now(),
         "config_hash": config_hash(config),
-        "execution_mode": SHARED_MODE if config.devices.batch > 1 else EXECUTION_MODE,
+        "execution_mode": execution_mode(config.devices.batch),
         "devices": len(jax.local_devices()),
         "versions": _versions(),
         "commit": source_commit(),

@@ -22,6 +22,11 @@ class Feed(Protocol):
         """The source that draws batches from the tables."""
         ...
 
+    @property
+    def shared_by_seeds(self) -> bool:
+        """Whether all seeds of a device are given the same tables."""
+        ...
+
     def example(self, device: Any, n_updates: int) -> Any:
         """Arrays of the shapes that :meth:`tables` gives."""
         ...
@@ -46,6 +51,7 @@ class MemoryFeed:
     """
 
     source = Log()
+    shared_by_seeds = True
 
     def __init__(
         self,
@@ -75,6 +81,7 @@ class NoRows:
     """No log: the source makes every row itself."""
 
     source = Log()
+    shared_by_seeds = True
 
     def example(self, device: Any, n_updates: int) -> tuple[()]:
         """Nothing."""
@@ -96,6 +103,7 @@ class StreamFeed:
     """
 
     source = GivenBatches()
+    shared_by_seeds = False
 
     def __init__(self, learner: Learner, data: StreamedData, seeds: Sequence[int]) -> None:
         self._learner, self._data, self._seeds = learner, data, tuple(seeds)

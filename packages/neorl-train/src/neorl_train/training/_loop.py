@@ -19,7 +19,7 @@ from neorl_train.training._memory import TrainingMemory, require_room, require_r
 from neorl_train.training._mesh import Place, places_for, require_equal_parts
 from neorl_train.training._plan import USUAL_PLAN, Plan
 from neorl_train.training._processes import LeaderCheckpoints
-from neorl_train.training._queues import SeedQueues
+from neorl_train.training._queues import Form, SeedQueues
 from neorl_train.training._seeds import offline_seeds
 
 Validate = Callable[[Policy], dict[str, jax.Array]]
@@ -131,11 +131,13 @@ def train(
     validate: Validate | None = None,
     stop: Callable[[], bool] = never,
     batch_devices: int = 0,
+    form: Form = "",
 ) -> Trained:
     """Trains all seeds of one algorithm, from the newest checkpoint where there is one.
 
     The result is a function of algorithm, data, seed and number of updates: not of the chunk
-    length, the other seeds, the number of devices, or where it was interrupted. While one chunk
+    length, the other seeds, the number of devices, or where it was interrupted. On an accelerator,
+    where the seeds of a device are one batch, the other seeds change its rounding. While one chunk
     is recorded and saved, the next one runs.
 
     Args:
@@ -153,6 +155,8 @@ def train(
             result is then that of one device up to rounding. Groups of as many devices take the
             seeds in turn. 0 takes one device for each seed, or all devices of all processes where
             there are several processes.
+        form: How the seeds of one device are called: by default in turn on a CPU, so that each
+            result is that of its single run, bit for bit, and as one batch on an accelerator.
 
     Returns:
         The policies and states reached.
@@ -173,7 +177,7 @@ def train(
     require_equal_parts(type(algorithm).__name__, algorithm.batch_size, places)
     contexts = fitted_before(algorithm, data, seeds, plan, checkpoints, stop, places)
     require_room_for_states(algorithm, data, contexts, seeds, places, plan.memory)
-    queues = offline_seeds(algorithm, data, seeds, places, contexts=contexts)
+    queues = offline_seeds(algorithm, data, seeds, places, contexts=contexts, form=form)
     return run_loop(queues, algorithm, plan, watcher, checkpoints, validate, stop)
 
 

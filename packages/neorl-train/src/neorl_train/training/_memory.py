@@ -79,13 +79,14 @@ def tree_bytes(tree: Any) -> int:
 
 
 def memory_of(
-    programs: Mapping[Any, Any], states: Sequence[tuple[Any, int]]
+    programs: Mapping[Any, Any], states: Sequence[tuple[Any, int]], *, together: bool = False
 ) -> TrainingMemory | None:
     """Memory of compiled chunks.
 
     Args:
-        programs: The program of every place; its first arguments are settings and a state.
+        programs: The program of every place; its arguments are settings, rows and a state.
         states: The place of every seed, and the bytes of its state.
+        together: Whether a program takes the states of all its seeds at once.
 
     Returns:
         The amounts; ``None`` where the backend does not analyse its programs.
@@ -97,11 +98,10 @@ def memory_of(
             return None
         own = [n_bytes for where, n_bytes in states if where is place or where == place]
         arguments, spared = needs.argument_size_in_bytes, needs.alias_size_in_bytes
+        given = sum(own) if together else own[0]
         work = needs.temp_size_in_bytes + needs.output_size_in_bytes - spared
         copies = _copies(place)
-        parts.append(
-            (copies * max(arguments - own[0], 0), copies * sum(own), copies * max(work, 0))
-        )
+        parts.append((copies * max(arguments - given, 0), copies * sum(own), copies * max(work, 0)))
     device = _devices(next(iter(programs)))[0]
     rows, held, work = max(parts, key=sum)
     if device.platform == "cpu":

@@ -1,9 +1,9 @@
-"""Seeds side by side: one program for each seed, queued on the devices in turn."""
+"""Seeds side by side: queued on the devices in turn, or the seeds of a device as one batch."""
 
 import concurrent.futures
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +21,20 @@ Device: TypeAlias = Any
 """A device, or the place of several that share every batch."""
 Metrics = dict[str, jax.Array]
 
-SHARED_MODE = "one program per seed, on devices that share each batch"
-"""As :data:`EXECUTION_MODE`, where more than one device shares a batch."""
+Form: TypeAlias = Literal["", "queued", "vmap"]
+"""How one program serves several settings and seeds; empty chooses by the kind of device.
+
+``"queued"`` calls it once for every setting and seed, so that each result is that of its single
+run, bit for bit. ``"vmap"`` calls it once for all of them, in batched operations that round
+otherwise: on an accelerator a call of small networks is too short to fill the device.
+"""
+
 EXECUTION_MODE = "one program per seed, queued on one device; every core is a device"
 """What, besides configuration, data and key, the bits of a seed are a function of."""
+SHARED_MODE = "one program per seed, on devices that share each batch"
+"""As :data:`EXECUTION_MODE`, where more than one device shares a batch."""
+BATCHED_MODE = "one program for all seeds of a device, batched over them"
+"""As :data:`EXECUTION_MODE`, on an accelerator."""
 
 
 class Stacked(NamedTuple):
@@ -48,9 +58,11 @@ class Stacked(NamedTuple):
 class SeedQueues:
     """The trainings of all seeds of one learner, each on its device, and the program of a chunk.
 
-    Every seed runs the very program that it would run alone, so its result is that of its single
-    run, bit for bit, whatever the number of seeds and devices. Calls return at once: the devices
-    work through their queues side by side.
+    Queued, every seed runs the very program that it would run alone, so its result is that of its
+    single run, bit for bit, whatever the number of seeds and devices. Batched, the seeds of a
+    device are one program, which an accelerator goes through in little more time than one seed
+    takes, and results are those of single runs up to rounding. Calls return at once: the devices
+    work side by side.
 
     Args:
         learner: Learner with array leaves.
@@ -62,6 +74,8 @@ class SeedQueues:
         source: Source in place of that of the feed; it is given the feed's tables.
         programs: Compiled programs by device and number of updates, which trainings whose learners
             differ in numbers alone may share; each is compiled by who needs it first.
+        form: Queued by default on a CPU and batched on an accelerator. Rows that are read from a
+            file, sources that are advanced, and devices that share each batch are always queued.
 
     Attributes:
         seeds: Seeds of the training runs.
@@ -79,6 +93,7 @@ class SeedQueues:
         *,
         source: Source | None = None,
         programs: dict[tuple[Device, int], Any] | None = None,
+        form: Form = "",
     ) -> None:
         used = list(devices)[: len(seeds)]
         self.seeds = tuple(seeds)
@@ -98,6 +113,8 @@ class SeedQueues:
         self._keys = self._placed(list(keys))
         self._trainings = [self._begun(i, begin(i)) for i in range(len(seeds))]
         self._on_cpu = jax.default_backend() == "cpu"
+        batched = (form or usual_form()) == "vmap" and self._shared_by == 1
+        self._batched = batched and self._source.cycle == 0 and feed.shared_by_seeds
         self._shared = {} if programs is None else programs
         self._programs: dict[Device, Any] = {}
         self._n_updates = 0
@@ -137,7 +154,7 @@ class SeedQueues:
             (device, tree_bytes(one))
             for device, one in zip(self._devices, self._trainings, strict=True)
         ]
-        return memory_of(self._programs, held)
+        return memory_of(self._programs, held, together=self._batched)
 
     def advance(self) -> list[Metrics]:
         """Queues the next chunk for every seed and returns at once.
@@ -150,6 +167,8 @@ class SeedQueues:
         """
         if not self._programs:
             raise RuntimeError("no chunk was compiled; call compile(n_updates) first")
+        if self._batched:
+            return self._advance_batched()
         metrics = []
         for i, device in enumerate(self._devices):
             tables = self._feed.tables(i, device, self.done, self._n_updates)
@@ -161,6 +180,20 @@ class SeedQueues:
                 jax.block_until_ready(means)
         self.done += self._n_updates
         return metrics
+
+    def _advance_batched(self) -> list[Metrics]:
+        metrics: list[Metrics] = [{}] * len(self.seeds)
+        for device, program in self._programs.items():
+            seeds = self._seeds_of(device)
+            tables = self._feed.tables(seeds[0], device, self.done, self._n_updates)
+            trainings, means = program(*self._arguments(seeds[0], tables))
+            for i, training, mean in zip(seeds, trainings, means, strict=True):
+                self._trainings[i], metrics[i] = training, mean
+        self.done += self._n_updates
+        return metrics
+
+    def _seeds_of(self, device: Device) -> list[int]:
+        return [i for i, own in enumerate(self._devices) if own == device]
 
     def close(self) -> None:
         """Lets go of the file and its readers, where rows are streamed."""
@@ -214,12 +247,16 @@ class SeedQueues:
         return [put(value, device) for value, device in zip(values, self._devices, strict=True)]
 
     def _arguments(self, i: int, tables: Any) -> tuple[Any, ...]:
-        settings = self._settings[self._devices[i]]
-        return (*settings, self._trainings[i], tables, np.int32(self.done), self._keys[i])
+        settings, done = self._settings[self._devices[i]], np.int32(self.done)
+        if self._batched:
+            seeds = self._seeds_of(self._devices[i])
+            trainings, keys = (tuple(of[j] for j in seeds) for of in (self._trainings, self._keys))
+            return (*settings, trainings, tables, done, keys)
+        return (*settings, self._trainings[i], tables, done, self._keys[i])
 
     def _compiled(self, i: int, n_updates: int) -> Any:
         example = self._feed.example(self._devices[i], n_updates)
-        program = _program(self._devices[i])
+        program = _chunk_of_seeds if self._batched else _program(self._devices[i])
         return program.lower(*self._arguments(i, example), n_updates=n_updates).compile()
 
 
@@ -238,6 +275,44 @@ def _program(place: Place) -> Any:
         donate_argnums=2,
         out_shardings=place,
     )
+
+
+@functools.partial(jax.jit, static_argnames="n_updates", donate_argnums=2)
+def _chunk_of_seeds(
+    learner: Any,
+    source: Any,
+    trainings: tuple[Training, ...],
+    tables: Any,
+    first: Any,
+    keys: tuple[Any, ...],
+    *,
+    n_updates: int,
+) -> tuple[tuple[Training, ...], tuple[Metrics, ...]]:
+    """A chunk of all seeds of a device; their states are apart before and after."""
+
+    def one(training: Training, key: Any) -> tuple[Training, Metrics]:
+        return train_chunk(learner, source, training, tables, first, key, n_updates=n_updates)
+
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trainings)
+    done = jax.vmap(one)(stacked, jnp.stack(keys))
+    each = [jax.tree.map(lambda leaf, i=i: leaf[i], done) for i in range(len(keys))]
+    return tuple(training for training, _ in each), tuple(means for _, means in each)
+
+
+def execution_mode(batch_devices: int) -> str:
+    """What the bits of a seed are a function of, as a run records it.
+
+    Args:
+        batch_devices: Number of devices that share every batch.
+    """
+    if batch_devices > 1:
+        return SHARED_MODE
+    return EXECUTION_MODE if usual_form() == "queued" else BATCHED_MODE
+
+
+def usual_form() -> Form:
+    """By measurement (``tools/benchmarks/sweeps/together.py``): a CPU is faster with queues."""
+    return "queued" if jax.default_backend() == "cpu" else "vmap"
 
 
 def devices_for(seeds: Sequence[int]) -> list[Device]:

@@ -12,7 +12,7 @@ from neorl_core import as_arrays
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData
 from neorl_train.training._feeds import Feed, MemoryFeed, StreamFeed
-from neorl_train.training._queues import Device, SeedQueues
+from neorl_train.training._queues import Device, Form, SeedQueues
 
 Contexts = Sequence[Mapping[str, LearnerState]]
 """What was trained before, by name, for every seed."""
@@ -54,6 +54,7 @@ def offline_seeds(
     part: str = "",
     feed: Feed | None = None,
     programs: dict[tuple[Device, int], Any] | None = None,
+    form: Form = "",
 ) -> SeedQueues:
     """The trainings of all seeds of one learner on a log.
 
@@ -67,6 +68,7 @@ def offline_seeds(
         feed: Source of the batches, where it exists already.
         programs: Compiled programs that this training shares with others; see
             :class:`SeedQueues`.
+        form: How the seeds of a device are called; see :class:`SeedQueues`.
     """
     arrays, keys = as_arrays(learner), [run_keys(seed, part) for seed in seeds]
     statistics = data.statistics_for(learner)
@@ -78,4 +80,5 @@ def offline_seeds(
     if feed is None:
         feed = feed_for(learner, data, seeds, devices)
     chunk_keys = [chunks for _, chunks in keys]
-    return SeedQueues(arrays, feed, begin, chunk_keys, seeds, devices, programs=programs)
+    shared: Any = {"programs": programs, "form": form}
+    return SeedQueues(arrays, feed, begin, chunk_keys, seeds, devices, **shared)

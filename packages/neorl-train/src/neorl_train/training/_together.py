@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,17 +25,9 @@ from neorl_train.training._loop import (
     never,
 )
 from neorl_train.training._plan import USUAL_PLAN, Plan
-from neorl_train.training._queues import Device
+from neorl_train.training._queues import Device, Form, usual_form
 from neorl_train.training._seeds import offline_seeds
 from neorl_train.training._vmapped import Batched
-
-Form = Literal["", "queued", "vmap"]
-"""How one program serves several settings; empty chooses by the kind of device.
-
-``"queued"`` calls it once for every setting and seed, so that each result is that of its single
-run, bit for bit. ``"vmap"`` calls it once for all of them, in batched operations that round
-otherwise: on an accelerator a call of small networks is too short to fill the device.
-"""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -116,7 +108,7 @@ def train_together(
     learners = [for_run(setting.learner, plan.updates) for setting in settings]
     devices = list(jax.local_devices())
     feeds = _feeds(learners, data, seeds, devices)
-    batched = (form or _usual_form()) == "vmap" and len({id(feed) for feed in feeds}) == 1
+    batched = (form or usual_form()) == "vmap" and len({id(feed) for feed in feeds}) == 1
     programs: dict[tuple[Device, int], Any] = {}
     group = Batched() if batched else None
 
@@ -134,6 +126,7 @@ def train_together(
             contexts=contexts,
             feed=feeds[number],
             programs=programs,
+            form=form,
         )
         if group is not None:
             queues = group.member(queues)
@@ -166,11 +159,6 @@ def _in_turns(
         for training in trainings:
             training.close()
     return [ended[number] for number in range(len(trainings))]
-
-
-def _usual_form() -> str:
-    """By measurement on CPUs (``tools/benchmarks/sweeps/together.py``): queues are the faster."""
-    return "queued" if jax.default_backend() == "cpu" else "vmap"
 
 
 def _feeds(
