@@ -14,8 +14,8 @@ Lagrange multiplier in CQL. CORL reads its losses every step, d3rlpy keeps metri
 normalises observations in its networks. Ours is the chunk of the training loop, which draws its
 batches ahead, without checkpoints and reports (`training_loop.py` measures those). Peers that are
 missing are named in the result. On a GPU (``--device gpu``) the figure is wall time, since the host
-waits, and nobody is pinned to a core; PyTorch has its usual settings, in which float32 products are
-exact. The index's torch holds much for accelerators; the one for a
+waits, nobody is pinned to a core, and all multiply float32 exactly, which is PyTorch's usual way
+there and not JAX's. The index's torch holds much for accelerators; the one for a
 processor alone does as well (`UV_FIND_LINKS` to a folder that has it, or `UV_TORCH_BACKEND=cpu`):
 
     git clone https://github.com/corl-team/CORL build/CORL
@@ -110,12 +110,17 @@ def _start(peer: str, arguments: argparse.Namespace) -> subprocess.Popen:
     options += ["--corl", str(arguments.corl), "--unifloral", str(arguments.unifloral)]
     options += ["--device", arguments.device]
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
+    settings = {
+        "cpu": dict.fromkeys(threads, "1"),
+        # Contenders share the memory of a GPU, so that none may take most of it in advance.
+        "gpu": {
+            "JAX_DEFAULT_MATMUL_PRECISION": "highest",
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        },
+    }[arguments.device]
     return subprocess.Popen(
         [sys.executable, str(HERE / "learners.py"), "--serve", peer, *options],
-        env=os.environ
-        | dict.fromkeys(threads, "1")
-        # Contenders share the memory of a GPU, so that none may take most of it in advance.
-        | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+        env=os.environ | settings,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

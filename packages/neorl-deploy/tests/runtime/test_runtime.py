@@ -214,6 +214,13 @@ def test_a_bundle_for_another_machine_is_refused(bundle, section, key, value, me
         load_bundle(bundle)
 
 
+def test_beside_an_accelerator_a_bundle_for_processors_runs_on_the_processor(bundle, monkeypatch):
+    expected = load_bundle(bundle).step(MIDDLE, LastSent.UNKNOWN)
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    runtime = load_bundle(bundle)
+    np.testing.assert_array_equal(runtime.step(MIDDLE, LastSent.UNKNOWN).action, expected.action)
+
+
 def test_a_bundle_runs_where_equinox_cannot_be_imported(exported):
     code = f"""
 import sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -13,7 +14,13 @@ from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.runtime._numpy_form import read_operations
 from neorl_deploy.runtime._operations import prepared
 from neorl_deploy.runtime._packed import Layout, layout_of, packed, packed_step
-from neorl_deploy.runtime._programs import jax_module, one_line_of, open_programs, told_entries
+from neorl_deploy.runtime._programs import (
+    device_for,
+    jax_module,
+    one_line_of,
+    open_programs,
+    told_entries,
+)
 
 FormName = Literal["stablehlo", "numpy"]
 """``"stablehlo"`` needs the extra ``jax``; ``"numpy"`` needs nothing, where the bundle has it."""
@@ -53,13 +60,15 @@ def opened(bundle: Bundle, form: FormName) -> Form:
 
 
 def _compiled(bundle: Bundle) -> Form:
-    programs = open_programs(bundle)
-    with one_line_of(bundle, "its programs do not run"):
+    programs, device = open_programs(bundle), device_for(bundle)
+    # Words where a step leaves them too, so that one compiled program takes either.
+    place = functools.partial(jax_module().device_put, device=device)
+    with one_line_of(bundle, "its programs do not run"), jax_module().default_device(device):
         fresh = tuple(programs.initial_carry.call())
         layout = layout_of([*bundle.manifest.carry, *told_entries(bundle)])
         step = packed_step(programs.step.call, layout, len(fresh))
-        initial = _on_device(packed(layout, fresh))
-    return Form(step, initial, layout, _carry_words(layout, len(fresh)), _on_device)
+        initial = place(packed(layout, fresh))
+    return Form(step, initial, layout, _carry_words(layout, len(fresh)), place)
 
 
 def _with_numpy(bundle: Bundle) -> Form:
@@ -98,9 +107,3 @@ def _zeros(entry: ArrayEntry) -> np.ndarray:
 
 def _carry_words(layout: Layout, n_carry: int) -> int:
     return layout.ends[n_carry - 1]
-
-
-def _on_device(words: np.ndarray) -> Any:
-    """Words where a step leaves them too, so that one compiled program takes either."""
-    jax = jax_module()
-    return jax.device_put(words, jax.devices()[0])

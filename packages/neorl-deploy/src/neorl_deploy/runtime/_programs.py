@@ -46,11 +46,7 @@ def open_programs(bundle: Bundle) -> Programs:
             f"({jax.__version__}) runs {oldest} to {newest}: export again, or use the jax of the "
             "export"
         )
-    if jax.default_backend() not in _backends(manifest.platforms):
-        raise BundleError(
-            f"{bundle.path} was exported for {', '.join(manifest.platforms)}; this machine runs "
-            f"{jax.default_backend()}: export with --platforms"
-        )
+    device_for(bundle)
     with one_line_of(bundle, "its programs cannot be read"):
         try:
             programs = Programs(
@@ -129,8 +125,27 @@ def _arrays(avals: Sequence[Any]) -> list[tuple[tuple[int, ...], str]]:
     return [(tuple(aval.shape), str(aval.dtype)) for aval in avals]
 
 
-def _backends(platforms: tuple[str, ...]) -> set[str]:
-    return {"gpu" if name in ("cuda", "rocm") else name for name in platforms}
+def device_for(bundle: Bundle) -> Any:
+    """The device of this process that a bundle runs on.
+
+    It is the one that JAX would take, if the bundle was exported for it; on a machine with an
+    accelerator that it was not exported for, the processor.
+
+    Raises:
+        BundleError: If the bundle was exported for none that this process has.
+    """
+    jax = jax_module()
+    platforms = bundle.manifest.platforms
+    backends = {"gpu" if name in ("cuda", "rocm") else name for name in platforms}
+    if jax.default_backend() in backends:
+        return jax.local_devices()[0]
+    if "cpu" in backends:
+        with contextlib.suppress(RuntimeError):  # JAX_PLATFORMS may leave the processor out.
+            return jax.local_devices(backend="cpu")[0]
+    raise BundleError(
+        f"{bundle.path} was exported for {', '.join(platforms)}; this machine runs "
+        f"{jax.default_backend()}: export with --platforms"
+    )
 
 
 def jax_module() -> Any:
