@@ -127,8 +127,7 @@ def _log(size: dict[str, int]) -> tuple[Any, Any, Any]:
     )
 
     def summary(x: Any) -> Any:
-        count: Any = np.float32(len(x))
-        return FieldStatistics(count, x.mean(0), x.std(0), x.min(0), x.max(0))
+        return FieldStatistics(np.float32(len(x)), x.mean(0), x.std(0), x.min(0), x.max(0))  # pyright: ignore[reportArgumentType]
 
     one = summary(np.ones(2, np.float32))
     obs, action, reward = (summary(x) for x in (log.obs, log.action, log.reward))
@@ -148,15 +147,10 @@ def corl(learner: str, size: dict[str, int], arguments: Any) -> Work:
     torch.set_default_device(device)  # Networks and their noise; rows and constants are told below.
     name = "any_percent_bc" if learner == "bc" else learner
     module = imported(arguments.corl / "algorithms/offline", name)
-    rows = columns(size["obs"], size["act"])
     buffer = module.ReplayBuffer(size["obs"], size["act"], ROWS, device)
-    buffer.load_d4rl_dataset(rows)
+    buffer.load_d4rl_dataset(columns(size["obs"], size["act"]))
     train = _corl_step(module, learner, size)
-
-    def work() -> None:
-        train(buffer.sample(size["batch"]))
-
-    return work, 1
+    return lambda: train(buffer.sample(size["batch"])), 1
 
 
 def _corl_step(module: Any, learner: str, size: dict[str, int]) -> Callable[[Any], Any]:
@@ -304,11 +298,7 @@ def d3rlpy(learner: str, size: dict[str, int], arguments: Any) -> Work:
     config = getattr(library.algos, f"{name}Config")(batch_size=size["batch"], **options)
     algorithm = config.create(device="cuda:0" if arguments.device == "gpu" else "cpu")
     algorithm.build_with_dataset(dataset)
-
-    def work() -> None:
-        algorithm.update(dataset.sample_transition_batch(size["batch"]))
-
-    return work, 1
+    return lambda: algorithm.update(dataset.sample_transition_batch(size["batch"])), 1
 
 
 def unifloral(learner: str, size: dict[str, int], arguments: Any) -> Work:
@@ -332,9 +322,9 @@ def unifloral(learner: str, size: dict[str, int], arguments: Any) -> Work:
     dataset = module.Transition(**{n: jnp.asarray(data[n]) for n in module.Transition._fields})
     args = module.Args(batch_size=size["batch"])
     state, step = _unifloral_step(module, args, learner, size, dataset)
-    per = 2 if learner in ("td3_bc", "rebrac") else 1
     steps = steps_of_a_call(size, arguments)
-    block = jax.jit(lambda carry: jax.lax.scan(step, carry, None, steps // per))
+    calls = steps // (2 if learner in ("td3_bc", "rebrac") else 1)
+    block = jax.jit(lambda carry: jax.lax.scan(step, carry, None, calls))
     held = [(jax.random.PRNGKey(1), state)]
 
     def work() -> None:

@@ -11,7 +11,6 @@ about six minutes on two quiet cores:
 
     hatch run benchmark-plants:run
     hatch run benchmark-plants:run --only CSTR-v0 --rounds 3
-    hatch run benchmark-plants:sources    four plants beside their sources, at N = 1024 alone
     python tools/benchmarks/plants.py --sizes 1024 65536    on a GPU, where JAX sees one
     hatch run benchmark-plants:run --tiny --out /tmp/plants.json    that it runs, no figures
 """
@@ -109,7 +108,7 @@ def _plants() -> dict[str, Any]:
 
 def _plant(name: str, env: Any, arguments: argparse.Namespace) -> tuple[dict[str, Any], Ours]:
     """What was found of a plant, and its batch that is compared with peers."""
-    sizes = SIZES[:2] if arguments.tiny else (REFERENCE,) if arguments.peers else arguments.sizes
+    sizes = SIZES[:2] if arguments.tiny else arguments.sizes
     reference = REFERENCE if REFERENCE in sizes else sizes[-1]
     rates, batches = {}, {}
     for size in sizes:
@@ -243,7 +242,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="rounds of every size (5)")
     parser.add_argument("--only", nargs="+", help="some plants")
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="batches N")
-    parser.add_argument("--peers", action="store_true", help="only N = 1024, beside the peers")
     parser.add_argument("--tiny", action="store_true", help="one round of small batches")
     parser.add_argument("--out", type=Path, default=RESULTS / "plants.json")
     return parser.parse_args()
