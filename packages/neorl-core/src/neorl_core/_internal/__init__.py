@@ -1,1 +1,1 @@
-"""Helpers of every formula: checks of arguments, float widths, products."""
+"""Helpers shared by all formulas: argument checks, float widths, matrix products."""

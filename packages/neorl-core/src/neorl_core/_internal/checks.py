@@ -1,8 +1,9 @@
-"""Checks of arguments at the boundary, before anything is traced, and their dtypes.
+"""Checks of arguments, made before anything is traced, and conversions of their dtypes.
 
-What is named ``require_*`` refuses and returns nothing. What is named ``checked_*`` refuses too and
-returns what to compute with from there on: NaN in place of a traced number out of range, an ``int``
-for a whole number, an array for a list.
+Functions named ``require_*`` raise an error and return nothing. Functions named ``checked_*`` raise
+an error too, and return the value to compute with from there on: NaN in place of a traced number
+that is out of range, an ``int`` for an integer, an array for a list. A value is *concrete* if its
+numbers can be read now, and *traced* if they cannot.
 """
 
 import operator
@@ -17,7 +18,7 @@ from jaxtyping import Array, ArrayLike
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether the numbers of ``value`` can be read now: it is not being traced."""
+    """Whether the numbers of ``value`` can be read now, that is, whether it is not being traced."""
     if isinstance(value, (int, float, np.ndarray, jax.Array)):  # No walk for the usual argument.
         return not isinstance(value, Tracer)
     return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))
@@ -35,7 +36,7 @@ def floats(value: ArrayLike) -> Array:
 
 
 def booleans(flags: ArrayLike) -> Array:
-    """Flags as booleans; a log may hold them as 0 and 1, and refuses known others, such as 0.99."""
+    """Converts flags to booleans; a log may hold 0 and 1, other concrete numbers are an error."""
     array = jnp.asarray(flags)
     if array.dtype != jnp.bool_ and is_concrete(array):
         known = np.asarray(array)
@@ -56,12 +57,12 @@ def like(value: ArrayLike, data: Array) -> Array:
 
 
 def checked_probability(name: str, value: Any, *, closed: bool = False, many: bool = False) -> Any:
-    """Refuses known values outside (0, 1), or outside [0, 1] where ``closed``.
+    """Raises an error for concrete values outside (0, 1), or outside [0, 1] if ``closed``.
 
-    Also refuses an array of values, unless there may be ``many``.
+    Also raises an error for an array, unless ``many`` values are allowed.
 
     Returns:
-        The value. What is being traced cannot be refused: it becomes NaN where it is outside.
+        The value. A traced value cannot raise an error: it becomes NaN where it is out of range.
     """
     if not many:
         require_scalar(name, value)
@@ -76,12 +77,12 @@ def checked_probability(name: str, value: Any, *, closed: bool = False, many: bo
 
 
 def checked_positive(name: str, value: Any, *, or_zero: bool = False, many: bool = False) -> Any:
-    """Refuses known values that are not positive (or negative, where ``or_zero``) or not finite.
+    """Raises an error for concrete values not finite and positive (or zero, if ``or_zero``).
 
-    Also refuses an array of values, unless there may be ``many``.
+    Also raises an error for an array, unless ``many`` values are allowed.
 
     Returns:
-        The value. What is being traced cannot be refused: it becomes NaN where it is outside.
+        The value. A traced value cannot raise an error: it becomes NaN where it is out of range.
     """
     if not many:
         require_scalar(name, value)
@@ -96,7 +97,7 @@ def checked_positive(name: str, value: Any, *, or_zero: bool = False, many: bool
 
 
 def _readable(name: str, value: Any) -> Any:
-    """A plain number as it is, an array of NumPy where it is known, of JAX where it is traced."""
+    """A plain number as it is, a concrete value as a NumPy array, a traced one as a JAX array."""
     if isinstance(value, (int, float)):
         return value
     if not is_concrete(value):
@@ -108,19 +109,19 @@ def _readable(name: str, value: Any) -> Any:
 
 
 def _as_number(value: Any) -> str:
-    """How to write what is not a number."""
+    """Advice on how to write a value that is not a number."""
     return "write it without quotes" if isinstance(value, str) else "give a float"
 
 
 def nan_unless(valid: ArrayLike, numbers: ArrayLike) -> Array:
-    """The numbers, NaN where ``valid`` is false; integers become floats, which can hold it."""
+    """The numbers, with NaN where ``valid`` is false; integers become floats to hold NaN."""
     numbers = jnp.asarray(numbers)
     real = jnp.issubdtype(numbers.dtype, jnp.floating)
     return jnp.where(valid, numbers if real else floats(numbers), jnp.nan)
 
 
 def require_scalar(name: str, value: ArrayLike) -> None:
-    """Refuses an array where one number is to be given, also one of shape ``(1,)``."""
+    """Raises an error for an array in place of one number, even one of shape ``(1,)``."""
     if np.ndim(value) != 0:
         raise ValueError(
             f"{name} must be one number, got shape {np.shape(value)}; "
@@ -129,7 +130,7 @@ def require_scalar(name: str, value: ArrayLike) -> None:
 
 
 def require_each(name: str, value: Any, count: int, counted: str) -> None:
-    """Refuses what is not of shape ``(count,)``: one number for each of what is ``counted``."""
+    """Raises an error unless the shape is ``(count,)``: one number for each of the ``counted``."""
     if np.shape(value) != (count,):
         raise ValueError(
             f"{name} must have one number for each of the {count} {counted}, "
@@ -138,7 +139,7 @@ def require_each(name: str, value: Any, count: int, counted: str) -> None:
 
 
 def require_broadcast(name: str, value: ArrayLike, other: str, shape: tuple[int, ...]) -> None:
-    """Refuses what cannot be broadcast to ``shape``, that of ``other``, or would enlarge it."""
+    """Raises an error unless the value broadcasts to exactly ``shape``, the shape of ``other``."""
     try:
         fits = np.broadcast_shapes(np.shape(value), shape) == shape
     except ValueError:
@@ -151,7 +152,7 @@ def require_broadcast(name: str, value: ArrayLike, other: str, shape: tuple[int,
 
 
 def require_together(**values: ArrayLike) -> None:
-    """Refuses arrays that do not broadcast against each other."""
+    """Raises an error for arrays that do not broadcast against each other."""
     shapes = [np.shape(value) for value in values.values()]
     try:
         np.broadcast_shapes(*shapes)
@@ -163,7 +164,7 @@ def require_together(**values: ArrayLike) -> None:
 
 
 def require_order(low: ArrayLike, high: ArrayLike) -> None:
-    """Refuses known ends that cross, or of which one is NaN."""
+    """Raises an error if concrete ends cross or one of them is NaN."""
     if is_concrete((low, high)) and not np.all(np.asarray(low) <= np.asarray(high)):
         raise ValueError(
             f"low must not be above high, got {low} and {high}; swap the ends that cross"
@@ -171,7 +172,7 @@ def require_order(low: ArrayLike, high: ArrayLike) -> None:
 
 
 def require_same_shape(first: str, a: ArrayLike, second: str, b: ArrayLike) -> None:
-    """Refuses two arrays of different shapes."""
+    """Raises an error if two arrays differ in shape."""
     if np.shape(a) != np.shape(b):
         raise ValueError(
             f"{first} and {second} must have one shape, got {np.shape(a)} and {np.shape(b)}; "
@@ -180,7 +181,7 @@ def require_same_shape(first: str, a: ArrayLike, second: str, b: ArrayLike) -> N
 
 
 def checked_mask(name: str, mask: ArrayLike) -> Array:
-    """A mask as booleans; refuses floats, which may be meant as weights."""
+    """Converts a mask to booleans; floats are an error, since they may be meant as weights."""
     flags = jnp.asarray(mask)
     if jnp.issubdtype(flags.dtype, jnp.floating):
         raise ValueError(
@@ -191,7 +192,7 @@ def checked_mask(name: str, mask: ArrayLike) -> Array:
 
 
 def require_rank(name: str, value: ArrayLike, rank: int, axes: str) -> None:
-    """Refuses an array that has not ``rank`` axes, which the message calls ``axes``."""
+    """Raises an error unless the array has ``rank`` axes, which the message calls ``axes``."""
     if np.ndim(value) != rank:
         way_out = (
             "add the missing axes, for example with jnp.expand_dims"
@@ -204,7 +205,7 @@ def require_rank(name: str, value: ArrayLike, rank: int, axes: str) -> None:
 
 
 def require_members(name: str, values: ArrayLike, other: str, of_one: ArrayLike) -> None:
-    """Refuses values that are not one or more members' along a first axis, each like ``of_one``."""
+    """Raises an error unless ``values`` stacks one or more members with the shape of ``of_one``."""
     shape, each = np.shape(values), np.shape(of_one)
     if shape[1:] != each or shape[:1] in ((), (0,)):
         raise ValueError(
@@ -215,7 +216,7 @@ def require_members(name: str, values: ArrayLike, other: str, of_one: ArrayLike)
 
 
 def require_length(name: str, value: ArrayLike, least: int) -> None:
-    """Refuses an array whose first axis is missing or shorter than ``least``."""
+    """Raises an error if the first axis of an array is missing or shorter than ``least``."""
     if np.ndim(value) < 1 or np.shape(value)[0] < least:
         raise ValueError(
             f"{name} needs a first axis of length {least} or more, got shape {np.shape(value)}; "
@@ -224,7 +225,7 @@ def require_length(name: str, value: ArrayLike, least: int) -> None:
 
 
 def require_series(**series: ArrayLike) -> None:
-    """Refuses arrays that are not all of one shape ``(time,)`` with at least one step."""
+    """Raises an error unless all arrays have the same shape ``(time,)`` and at least one step."""
     names = list(series)
     for name in names:
         require_rank(name, series[name], 1, "time")
@@ -233,7 +234,7 @@ def require_series(**series: ArrayLike) -> None:
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuses a word that is not among ``choices``."""
+    """Raises an error for a word that is not among ``choices``."""
     if value not in choices:
         raise ValueError(
             f"{name} must be one of {', '.join(choices)}, got {value!r}; spell it as listed"
@@ -241,10 +242,10 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def checked_whole(name: str, value: Any, least: int | None = None, advice: str = "") -> int:
-    """The whole number as an int: of Python, of NumPy, or an array without axes.
+    """Converts an integer of Python or NumPy, or an array without axes, to an int.
 
-    Refuses a float, which would be cut, a boolean, which is no number, and what is being traced;
-    and, where ``least`` is given, what is below it, with the ``advice`` for it.
+    Raises an error for a float, which would be truncated, for a boolean, and for a traced value. If
+    ``least`` is given, it also raises one for a smaller integer, with ``advice`` on what to do.
     """
     try:
         number = operator.index(value)
@@ -261,7 +262,7 @@ def checked_whole(name: str, value: Any, least: int | None = None, advice: str =
 
 
 def require_key(key: Any) -> None:
-    """Refuses what is no random key of JAX, such as a seed or a generator of NumPy."""
+    """Raises an error for anything but a JAX random key, such as a seed or a NumPy generator."""
     is_array = isinstance(key, jax.Array | np.ndarray)
     if not is_array or (key.ndim == 0 and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise TypeError(
@@ -270,7 +271,7 @@ def require_key(key: Any) -> None:
 
 
 def require_integers(name: str, value: ArrayLike) -> None:
-    """Refuses numbers that are not of an integer dtype; an empty list passes."""
+    """Raises an error for numbers whose dtype is not an integer one; an empty list passes."""
     if isinstance(value, int):
         return
     dtype = jnp.asarray(value).dtype

@@ -1,7 +1,7 @@
-"""Half-precision floats (bfloat16, float16): what adds up does so in float32.
+"""Half-precision floats (bfloat16, float16): sums are accumulated in float32.
 
-A running sum in bfloat16 stops at 256 ones. So recurrences, sums and statistics widen what comes,
-and give back the dtype that came; float32 and float64 pass as they are.
+A running sum of ones in bfloat16 stops at 256. Recurrences, sums and statistics therefore widen
+their inputs and return results in the original dtype; float32 and float64 pass unchanged.
 """
 
 from typing import TypeVar
@@ -16,18 +16,18 @@ Tree = TypeVar("Tree")
 
 
 def is_half_precision(dtype: DTypeLike) -> bool:
-    """Whether it is a floating dtype of fewer than 32 bits."""
+    """Whether ``dtype`` is a floating dtype of fewer than 32 bits."""
     return jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
 
 
 def widened(value: ArrayLike) -> Array:
-    """``value`` as floats, in float32 where its own dtype is of half precision."""
+    """``value`` as floats; half precision is widened to float32."""
     array = floats(value)
     return array.astype(jnp.float32) if is_half_precision(array.dtype) else array
 
 
 def narrowed(tree: Tree, dtype: DTypeLike) -> Tree:
-    """The tree with its floats in a half-precision ``dtype``; as it is where ``dtype`` is wider."""
+    """The tree with its floats in ``dtype`` if that is of half precision; otherwise unchanged."""
     if not is_half_precision(dtype):
         return tree
 
@@ -38,7 +38,7 @@ def narrowed(tree: Tree, dtype: DTypeLike) -> Tree:
 
 
 def checked_wide(name: str, array: Array) -> Array:
-    """The array; refuses a half-precision dtype, in which JAX has no linear algebra."""
+    """The array itself; raises an error for half precision, for which JAX has no linear algebra."""
     if is_half_precision(array.dtype):
         raise ValueError(
             f"{name} must be float32 or float64, got {array.dtype.name}; "

@@ -10,8 +10,8 @@ from jaxtyping import Array
 def product(*factors: Array) -> Array:
     """The product of matrices and vectors, from left to right.
 
-    Accelerators multiply float32 matrices in a shorter format unless told otherwise; an estimate
-    or a Riccati equation loses its digits by that.
+    Accelerators multiply float32 matrices in a shorter format unless full precision is requested,
+    and an estimate or a Riccati equation loses digits through that.
     """
     return functools.reduce(_times, factors)
 
@@ -21,5 +21,5 @@ def _times(left: Array, right: Array) -> Array:
 
 
 def symmetric(matrix: Array) -> Array:
-    """The symmetric part, which rounding may have left."""
+    """The symmetric part of a matrix that is symmetric except for rounding."""
     return (matrix + matrix.T) / 2

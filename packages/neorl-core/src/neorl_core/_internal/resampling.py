@@ -1,4 +1,4 @@
-"""Random row numbers, and many evaluations of one function in blocks of bounded memory."""
+"""Random row numbers, and batched evaluation of one function within bounded memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +13,9 @@ _ELEMENTS_AT_ONCE = 2**20
 def random_rows(key: Array, shape: tuple[int, ...], n: int) -> Int[Array, "*shape"]:
     """Row numbers from 0 to ``n - 1``, all equally likely up to ``n / 2^32``.
 
-    The upper word of 32 random bits times ``n`` (Lemire 2019): half the bits of
-    ``jax.random.randint``, and no division. Products are taken by halves of 16 bits, since uint64
-    is not there in float32 programs.
+    Takes the upper word of 32 random bits times ``n`` (Lemire 2019), which needs half the bits of
+    ``jax.random.randint`` and no division. The product is formed from halves of 16 bits, since
+    float32 programs have no uint64.
     """
     bits = jax.random.bits(key, shape, jnp.uint32)
     half, rest = jnp.uint32(16), jnp.uint32(0xFFFF)
@@ -31,14 +31,14 @@ def random_rows(key: Array, shape: tuple[int, ...], n: int) -> Int[Array, "*shap
 
 
 def in_blocks(one: Callable[[Any], Any], items: Array, size: int) -> Any:
-    """``one`` of every item, as many at once as hold about ``2^20`` numbers.
+    """Applies ``one`` to every item, in batches that hold about ``2^20`` numbers.
 
     Args:
         one: A function of one item.
-        items: Along the first axis.
-        size: How many numbers one call holds.
+        items: Items along the first axis.
+        size: How many numbers one call of ``one`` holds.
     """
-    if size == 0:  # lax.map cannot join blocks of nothing.
+    if size == 0:  # lax.map cannot join empty batches.
         return jax.vmap(one)(items)
     together = max(1, min(len(items), _ELEMENTS_AT_ONCE // size))
     return jax.lax.map(one, items, batch_size=together)

@@ -1,4 +1,4 @@
-"""Sorting by the bits of floats, which XLA does several times as fast on processors."""
+"""Sorting floats by their bits, which XLA does several times as fast on CPUs."""
 
 import jax
 import jax.numpy as jnp
@@ -7,10 +7,10 @@ from jaxtyping import Array, Float, Int, UInt
 
 @jax.custom_jvp
 def sort_floats(values: Float[Array, "*shape item"]) -> Float[Array, "*shape item"]:
-    """Sorted along the last axis, with the gradient of ``jnp.sort``; NaN may lie at either end.
+    """Sorts along the last axis, with the gradient of ``jnp.sort``; NaNs may end up at either end.
 
-    Seen as an integer, a float that is not negative has the order of its value; of one that is
-    negative all bits but the sign are turned round.
+    The bits of a non-negative float, read as an integer, have the order of its value. For a
+    negative float all bits except the sign are inverted.
     """
     integers = jnp.dtype(f"int{jnp.finfo(values.dtype).bits}")
     bits = jax.lax.bitcast_convert_type(values, integers)
@@ -23,7 +23,7 @@ def _sort_floats_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Arr
 
 
 def ordered_bits(values: Float[Array, "*shape item"]) -> Int[Array, "*shape item"]:
-    """Integers of the same order; the zeros are one number, NaN may lie at either end."""
+    """Integers in the same order; both zeros map to one number, and NaNs may lie at either end."""
     integers = jnp.dtype(f"int{jnp.finfo(values.dtype).bits}")
     one_zero = jnp.where(values == 0, jnp.zeros_like(values), values)
     return _turned(jax.lax.bitcast_convert_type(one_zero, integers))
@@ -36,9 +36,9 @@ def _turned(bits: Array) -> Array:
 def sizes_and_signs(
     values: Float[Array, " item"],
 ) -> tuple[UInt[Array, " item"], Float[Array, " item"]]:
-    """The absolute values in order, as integers of that order, and the sign of each: 1 or -1.
+    """The absolute values in order, as integers that sort like them, and their signs, 1 or -1.
 
-    The sign goes where the sign bit was, at the other end, so that one integer holds both.
+    The sign is packed into the lowest bit, so that one integer holds both.
     """
     integers = jnp.dtype(f"uint{jnp.finfo(values.dtype).bits}")
     bits = jax.lax.bitcast_convert_type(jnp.abs(values), integers)

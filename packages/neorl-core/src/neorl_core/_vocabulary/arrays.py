@@ -1,4 +1,4 @@
-"""Conversion of plain numbers to array leaves, done once at the entry of compiled code."""
+"""Conversion of plain numbers to arrays, done once before compiled code is entered."""
 
 from typing import TypeVar
 
@@ -12,9 +12,9 @@ Tree = TypeVar("Tree")
 def as_arrays(tree: Tree) -> Tree:
     """Turns every numeric leaf into a JAX array of strong dtype.
 
-    A float, an int and an array in the same place make three different compiled programs. After
-    this function, equal structures make one. Floats become float32, integers int32, booleans
-    bool; arrays keep their dtype (float64 only where it is enabled).
+    A float, an int and an array in the same place would give three different compiled programs.
+    After this conversion, trees of equal structure share one. Floats become float32, integers
+    int32, booleans bool; arrays keep their dtype (float64 only if it is enabled).
 
     Args:
         tree: A PyTree whose leaves are numbers or arrays.
@@ -23,8 +23,8 @@ def as_arrays(tree: Tree) -> Tree:
         The same tree with array leaves.
 
     Raises:
-        TypeError: If a leaf is neither a number nor an array; its path is named.
-        ValueError: If a whole number does not fit in int32; its path is named.
+        TypeError: If a leaf is neither a number nor an array; the message names its path.
+        ValueError: If an integer does not fit in int32; the message names its path.
 
     Example:
         >>> as_arrays({"rate": 0.5, "steps": 3})

@@ -1,4 +1,4 @@
-"""Channels and the specification of a control problem: static, hashable, never a leaf."""
+"""Channels and the specification of a control problem: static, hashable, no array leaves."""
 
 import dataclasses
 import math
@@ -52,7 +52,7 @@ class CostChannel:
 
     Attributes:
         name: Name of the constraint.
-        unit: Unit of the cost (``"1"`` where it is scaled to be dimensionless).
+        unit: Unit of the cost (``"1"`` if it is dimensionless).
         limit: Largest admissible cost, in ``unit``.
         per: Whether ``limit`` bounds the cost of one ``"step"`` or its sum over an ``"episode"``.
 
@@ -93,8 +93,8 @@ class Spec:
         horizon: Number of steps after which an episode is truncated.
 
     Raises:
-        ValueError: If a list of channels is empty where it must not be, names repeat, ``dt`` is
-            not positive or ``horizon`` is not a whole number of at least one.
+        ValueError: If ``obs`` or ``action`` is empty, names repeat, ``dt`` is not positive or
+            ``horizon`` is not a positive integer.
     """
 
     obs: tuple[Channel, ...]

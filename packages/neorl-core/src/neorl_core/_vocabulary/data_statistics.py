@@ -1,4 +1,4 @@
-"""Summary of a training split, from one pass, which every learner is initialised with."""
+"""Summary of a training split, computed in one pass; every learner is initialised with it."""
 
 from typing import NamedTuple
 
@@ -9,11 +9,11 @@ class FieldStatistics(NamedTuple):
     """Count, mean, standard deviation and range of one field, channel by channel.
 
     Attributes:
-        count: Number of rows that entered, scalar float.
+        count: Number of rows included, scalar float.
         mean: Shape ``(channel,)``, or ``()`` for a scalar field; physical units.
         std: Population standard deviation, same shape.
-        min: Same shape.
-        max: Same shape.
+        min: Minimum, same shape.
+        max: Maximum, same shape.
     """
 
     count: Float[Array, ""]
@@ -33,8 +33,8 @@ class DataStatistics(NamedTuple):
         cost: Statistics of ``cost``, shapes ``(cost,)``; may be of length zero.
         episode_return: Statistics of the undiscounted returns of the episodes, scalars.
         episode_length: Statistics of the lengths of the episodes in steps, scalars.
-        terminated: Statistics of whether the plant ended the episode in a row, as 0 and 1, scalars;
-            ``None`` where that is not known.
+        terminated: Statistics of whether the plant ended the episode at a row, as 0 and 1, scalars;
+            ``None`` if that is not known.
     """
 
     obs: FieldStatistics

@@ -1,9 +1,9 @@
-"""The error that all packages raise for input that cannot be used."""
+"""The error that all packages raise for unusable input."""
 
 
 class InputError(ValueError):
-    """Something that was given cannot be used.
+    """An input cannot be used.
 
-    The message is one line that names the thing and says what to do. The errors of files, logs,
-    artefacts and configurations derive from it, so one ``except InputError`` meets them all.
+    The message is one line that names the input and says what to do. The errors of files, logs,
+    artefacts and configurations derive from this class, so ``except InputError`` catches them all.
     """

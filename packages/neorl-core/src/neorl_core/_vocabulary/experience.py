@@ -1,4 +1,4 @@
-"""Containers of experience: every field is data."""
+"""Containers of experience, whose fields are all arrays."""
 
 from typing import Any, NamedTuple, TypeAlias
 
@@ -9,9 +9,9 @@ class Transition(NamedTuple):
     """One step of experience, or many along leading axes. Physical units throughout.
 
     Bootstrapping multiplies by ``1 - terminated`` only: a truncated step bootstraps from its own
-    ``next_obs``. The last row of every contiguous piece of a log is marked truncated. A field
-    that a learner does not need may be ``None``, which is no leaf of the tree; all but the first
-    three are ``None`` by default.
+    ``next_obs``. The last row of every contiguous piece of a log is marked truncated. A field that
+    a learner does not need may be ``None``, which adds no leaf to the tree; every field but the
+    first three defaults to ``None``.
 
     Attributes:
         obs: Observation before the action, shape ``(..., obs)``.
@@ -21,10 +21,10 @@ class Transition(NamedTuple):
         next_obs: Observation after the action, shape ``(..., obs)``; never that of a reset.
         next_action: The following action of the same episode; zero and unused where
             ``terminated | truncated``.
-        terminated: The plant ended the episode (trip or success): nothing follows.
-        truncated: The record ended here; the plant went on.
-        mask: Row mask; where false, the row reaches no loss and no statistic. ``None`` for none
-            false.
+        terminated: The plant ended the episode (trip or success); nothing follows.
+        truncated: The record ended here, although the plant went on.
+        mask: Row mask; a row where it is false enters no loss and no statistic. ``None`` masks
+            nothing.
 
     Example:
         >>> import jax
@@ -46,11 +46,11 @@ class Transition(NamedTuple):
 
 
 Trajectory: TypeAlias = Transition
-"""A Transition of one episode, with time as its first axis."""
+"""A :class:`Transition` that holds one episode, with time as the first axis."""
 
 
 class Step(NamedTuple):
-    """The answer of an environment to an action.
+    """The result of one environment step.
 
     Attributes:
         obs: The observation to act on next, shape ``(obs,)``.
@@ -61,7 +61,7 @@ class Step(NamedTuple):
         applied: The action after the plant's own limits, shape ``(act,)``: what a collector
             records and what ``Policy.sent`` is given.
         terminated: The plant ended the episode.
-        truncated: The clock ended the episode.
+        truncated: The time limit ended the episode.
         info: A NamedTuple of arrays that the environment defines, or ``()``.
     """
 

@@ -1,4 +1,4 @@
-"""The protocols of policies and environments, which all packages keep."""
+"""The protocols of policies and environments, shared by all packages."""
 
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -14,34 +14,34 @@ Parameters = TypeVar("Parameters")
 
 @runtime_checkable
 class Policy(Protocol):
-    """Everything that acts: three pure functions on one observation and one carry.
+    """Anything that acts: three pure functions of one observation and one carry.
 
-    Observations and actions are in physical units and of rank one; batches are ``vmap``s
-    outside. Once a step the caller reports with :meth:`sent` the action that the plant really
-    received, so that a PID does not wind up at a limit, a history policy can store it, and a
-    guard can take its previous action from it. Where another controller chose that action, the
-    caller reports it with :func:`neorl_core.control.follow` instead: a policy may have a fourth
-    function ``follow(carry, action)``, as the PID has for a hand-over without a bump.
+    Observations and actions are in physical units and one-dimensional; batches are made by ``vmap``
+    outside. Once per step the caller reports through :meth:`sent` the action that the plant really
+    received, so that a PID does not wind up at a limit, a history policy can store it, and a guard
+    can take its previous action from it. If another controller chose that action, the caller
+    reports it with :func:`neorl_core.control.follow` instead. For that, a policy may have a fourth
+    function ``follow(carry, action)``, as the PID does for bumpless transfer.
     """
 
     def initial_carry(self) -> Any:
-        """The carry of a fresh episode."""
+        """The carry at the start of an episode."""
         ...
 
     def __call__(
         self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None
     ) -> tuple[Any, Float[Array, " act"]]:
-        """One step: the new carry and the proposed action. Deterministic policies ignore key."""
+        """The new carry and the proposed action. Deterministic policies ignore ``key``."""
         ...
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
-        """The carry after the plant received ``action`` (identity where nothing depends on it)."""
+        """The carry after the plant received ``action`` (unchanged if nothing depends on it)."""
         ...
 
 
 @runtime_checkable
 class Environment(Protocol):
-    """A plant as pure functions. Parameters are a PyTree, so randomisation is a ``vmap``."""
+    """A plant as pure functions. Its parameters are a PyTree, so ``vmap`` randomises them."""
 
     @property
     def spec(self) -> Spec:
@@ -55,5 +55,5 @@ class Environment(Protocol):
     def step(
         self, params: Any, state: Any, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[Any, Step]:
-        """One control period. Never resets by itself."""
+        """Simulates one control period. Never resets by itself."""
         ...

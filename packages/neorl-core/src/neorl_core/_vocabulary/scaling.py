@@ -24,26 +24,27 @@ from neorl_core._vocabulary.channels import Channel, highs, lows
 class Affine:
     """The invertible map ``scaled = (physical - offset) / scale``, channel by channel.
 
-    The maps raise ``ValueError`` if the last axis of what they are given is not that of the
-    channels, ``offset`` and ``scale`` differ in shape or are not of rank one, or a known scale is
-    not positive. A traced scale is used as it comes: a negative one mirrors, zero divides.
+    The maps raise ``ValueError`` if the last axis of the argument does not match the channels, if
+    ``offset`` and ``scale`` differ in shape or are not one-dimensional, or if a concrete scale is
+    not positive. A traced scale is not checked: a negative one mirrors the axis, zero causes a
+    division by zero.
 
     Attributes:
-        offset: Physical value of scaled zero, in physical units, shape ``(channel,)``.
-        scale: Physical length of scaled one, in physical units, positive, shape ``(channel,)``.
+        offset: Physical value that maps to zero, in physical units, shape ``(channel,)``.
+        scale: Physical length that maps to one, in physical units, positive, shape ``(channel,)``.
     """
 
     offset: Float[Array, " channel"]
     scale: Float[Array, " channel"]
 
     def to_scaled(self, physical: Float[ArrayLike, "*batch channel"]) -> Array:
-        """Physical units to scaled ones, shape unchanged."""
+        """Converts physical units to scaled ones; the shape is unchanged."""
         physical = jnp.asarray(physical)
         self._require_channels("physical", physical)
         return (physical - _beside(physical, self.offset)) / _beside(physical, self.scale)
 
     def to_physical(self, scaled: Float[ArrayLike, "*batch channel"]) -> Array:
-        """Scaled units to physical ones, shape unchanged."""
+        """Converts scaled units to physical ones; the shape is unchanged."""
         scaled = jnp.asarray(scaled)
         self._require_channels("scaled", scaled)
         return scaled * _beside(scaled, self.scale) + _beside(scaled, self.offset)
@@ -64,7 +65,7 @@ def unit_interval(channels: Sequence[Channel]) -> Affine:
     """The map that takes ``[low, high]`` of every channel to ``[-1, 1]``.
 
     Args:
-        channels: Each with its physical range.
+        channels: Channels with their physical ranges.
 
     Returns:
         The map, in float32.
@@ -74,7 +75,7 @@ def unit_interval(channels: Sequence[Channel]) -> Affine:
         >>> unit_interval([valve]).to_scaled(jnp.array([75.0])).tolist()
         [0.5]
     """
-    # In float64: a narrow range far from zero has a width of zero in float32.
+    # In float64: a narrow range far from zero has zero width in float32.
     low, high = np.asarray(lows(channels)), np.asarray(highs(channels))
     middle, half = (high + low) / 2, (high - low) / 2
     return Affine(jnp.asarray(middle, jnp.float32), jnp.asarray(half, jnp.float32))
@@ -89,27 +90,28 @@ def standardiser(
 ) -> Affine:
     """The map ``(x - mean) / max(std, epsilon * span)``, safe for constant channels.
 
-    A channel that hardly moves in the data is scaled by a thousandth of its measuring range, as
-    fine as most instruments resolve: where it does move later, its scaled value stays within
-    ``1 / epsilon``. Mean, deviation and range change with the unit together, so the scaled value
-    does not depend on it. A range stated much too wide makes such a channel disappear.
+    A channel that hardly moves in the data is scaled by a thousandth of its measuring range (the
+    default ``epsilon``), about the resolution of most instruments. If it moves later, its scaled
+    value stays within ``1 / epsilon``. Mean, standard deviation and range change with the unit
+    together, so the scaled value does not depend on the unit. If the stated range is much too wide,
+    such a channel is scaled to almost nothing.
 
     Args:
         mean: Mean of each channel, physical units.
-        std: Deviation of each channel, not negative; a NaN scale under ``jit`` where it is
-            negative.
-        span: Length of the measuring range, ``high - low``, per channel, positive; a NaN scale
-            under ``jit`` where it is not.
-        epsilon: Least scale as a fraction of ``span``, positive; NaN results under ``jit`` where
-            it is not.
+        std: Standard deviation of each channel, not negative; under ``jit`` a negative one gives a
+            NaN scale.
+        span: Length of the measuring range, ``high - low``, per channel, positive; under ``jit``
+            any other value gives a NaN scale.
+        epsilon: Smallest scale as a fraction of ``span``, positive; under ``jit`` any other value
+            gives NaN results.
 
     Returns:
         The map.
 
     Raises:
         ValueError: If the shapes differ, a concrete ``std`` is negative or not finite, a concrete
-            ``span`` not positive or not finite, or ``epsilon`` is not a scalar or, where concrete,
-            not positive.
+            ``span`` is not positive or not finite, or ``epsilon`` is not a scalar or, if concrete,
+            is not positive.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Control laws as policies, and the memory that they carry."""
+"""Control laws as policies, and the state that they carry."""
 
 from neorl_core.control._feedback_policies import BaseStock as BaseStock
 from neorl_core.control._feedback_policies import StateFeedback as StateFeedback

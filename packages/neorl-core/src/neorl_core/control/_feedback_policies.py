@@ -1,4 +1,4 @@
-"""Policies that are one affine map of the observation."""
+"""Policies that are an affine map of the observation."""
 
 import dataclasses
 from typing import Any
@@ -15,7 +15,7 @@ from neorl_core._vocabulary.channels import Channel, Spec
 from neorl_core.control._tunables import Entry, Tunable
 
 MANY_ENTRIES = 16
-"""A gain with more entries than these is tuned by entries of equal size."""
+"""Larger gains are tuned in groups of entries of equal size."""
 
 
 @jax.tree_util.register_dataclass
@@ -24,11 +24,12 @@ class StateFeedback:
     """Affine state feedback ``u = clip(bias - gain (obs - setpoint), low, high)``.
 
     Attributes:
-        gain: Feedback gain as a linear-quadratic design gives it, shape ``(act, obs)``.
-        setpoint: Set-point, where the plant is to stand, shape ``(obs,)``.
-        bias: Action that holds it there, shape ``(act,)``.
-        low: Shape ``(act,)``.
-        high: Not below ``low``, shape ``(act,)``; under ``jit`` the action is NaN where it is.
+        gain: Feedback gain as given by a linear-quadratic design, shape ``(act, obs)``.
+        setpoint: Observation at which the plant is to be held, shape ``(obs,)``.
+        bias: Action that holds the plant at the set-point, shape ``(act,)``.
+        low: Lower limits of the action, shape ``(act,)``.
+        high: Upper limits, not below ``low``, shape ``(act,)``; under ``jit`` the action is NaN
+            where one is.
     """
 
     gain: Float[Array, "act obs"]
@@ -38,13 +39,13 @@ class StateFeedback:
     high: Float[Array, " act"]
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing to remember."""
+        """An empty carry: the policy has no memory."""
         return ()
 
     def __call__(
         self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[Any, Float[Array, " act"]]:
-        """One step.
+        """The action for one observation.
 
         Args:
             carry: Carry from :meth:`initial_carry`.
@@ -55,8 +56,8 @@ class StateFeedback:
             The carry and the action in physical units.
 
         Raises:
-            ValueError: If ``obs`` or a field has not the shape that the gain asks for, or known
-                bounds cross.
+            ValueError: If ``obs`` or a field does not have the shape that the gain requires, or
+                concrete bounds cross.
         """
         require_rank("gain", self.gain, 2, "act, obs")
         require_each("setpoint", self.setpoint, self.gain.shape[1], "columns of gain")
@@ -68,16 +69,16 @@ class StateFeedback:
         return carry, _between(action, self.low, self.high)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
-        """Identity."""
+        """Returns the carry unchanged."""
         return carry
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """Every entry of the gain that is not zero, the set-points that matter, and the biases.
+        """Every nonzero entry of the gain, the set-points that affect the action, and the biases.
 
-        More than sixteen entries are tuned together where they are equal in size.
+        If the gain has more than sixteen entries, those of equal size are tuned together.
 
         Args:
-            spec: Channels, for the names.
+            spec: Channels, which provide the names.
         """
         gain = np.asarray(self.gain, np.float64)
         used = np.flatnonzero(gain)
@@ -105,10 +106,10 @@ class StateFeedback:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class BaseStock:
-    """Orders every period what is missing to a fixed inventory position.
+    """Orders in every period what is missing to reach a fixed inventory position.
 
     ``u = clip(level - position obs, low, high)``, where ``position obs`` is stock on hand plus
-    what is on order less what is owed.
+    stock on order minus backlog.
 
     Attributes:
         level: The base-stock level of every item, shape ``(act,)``.
@@ -116,7 +117,7 @@ class BaseStock:
             and in transit, -1 for backlog, 0 for the rest), shape ``(act, obs)``.
         low: Least order, usually zero, shape ``(act,)``.
         high: Largest order, not below ``low``, shape ``(act,)``; under ``jit`` the order is NaN
-            where it is.
+            where it is below.
     """
 
     level: Float[Array, " act"]
@@ -125,13 +126,13 @@ class BaseStock:
     high: Float[Array, " act"]
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing to remember."""
+        """An empty carry: the policy has no memory."""
         return ()
 
     def __call__(
         self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[Any, Float[Array, " act"]]:
-        """One step.
+        """The orders for one observation.
 
         Args:
             carry: Carry from :meth:`initial_carry`.
@@ -142,8 +143,8 @@ class BaseStock:
             The carry and the orders in physical units.
 
         Raises:
-            ValueError: If ``obs`` or a field has not the shape that ``position`` asks for, or
-                known bounds cross.
+            ValueError: If ``obs`` or a field does not have the shape that ``position`` requires, or
+                concrete bounds cross.
         """
         require_rank("position", self.position, 2, "act, obs")
         require_each("obs", obs, self.position.shape[1], "columns of position")
@@ -153,14 +154,14 @@ class BaseStock:
         return carry, _between(missing, self.low, self.high)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
-        """Identity."""
+        """Returns the carry unchanged."""
         return carry
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
         """The levels that are not zero.
 
         Args:
-            spec: Channels, for the names.
+            spec: Channels, which provide the names.
         """
         return tuple(
             Tunable(
@@ -183,7 +184,7 @@ def _shift(
 
 
 def _between(action: Array, low: Array, high: Array) -> Array:
-    """The action clipped to its bounds; NaN where they cross and are traced, else refused."""
+    """The action clipped to its bounds; crossing bounds give NaN if traced, else an error."""
     require_each("low", low, action.shape[0], "actions")
     require_each("high", high, action.shape[0], "actions")
     require_order(low, high)

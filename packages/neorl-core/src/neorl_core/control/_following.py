@@ -1,4 +1,4 @@
-"""Telling a policy that another one acted."""
+"""Informing a policy that another controller acted."""
 
 from typing import Any, TypeVar
 
@@ -12,14 +12,14 @@ Carry = TypeVar("Carry")
 def follow(policy: Policy, carry: Carry, action: Float[Array, " act"]) -> Carry:
     """Updates a policy's carry after the plant received an action that another controller chose.
 
-    Its own ``follow(carry, action)`` where it has one, as :class:`PID` does, else ``sent``. To be
-    called in place of ``sent`` once a step while another controller or a person is in charge, so
-    that the policy takes over without a bump.
+    Calls the policy's own ``follow(carry, action)`` if it has one, as :class:`PID` does, and
+    ``sent`` otherwise. Call it in place of ``sent`` once per step while another controller or an
+    operator is in charge, so that the policy takes over without a bump.
 
     Args:
         policy: The policy that was not in charge.
-        carry: What it remembers.
-        action: What the plant received, NaN where that is not known.
+        carry: Carry of that policy.
+        action: Action that the plant received; NaN if unknown.
 
     Returns:
         The carry for its next step.

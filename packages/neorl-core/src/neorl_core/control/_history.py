@@ -1,4 +1,4 @@
-"""Memory of the recent past as pure steps that never reach across an episode boundary."""
+"""Memory of the recent past as pure steps that never cross an episode boundary."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ class HistoryWindow(NamedTuple):
     """The last values of the current episode.
 
     Attributes:
-        values: Oldest first, shape ``(window, *shape)``; zeros where nothing was seen yet.
+        values: Oldest first, shape ``(window, *shape)``; zeros before the first value.
         seen: How many of them belong to the current episode, scalar int32.
     """
 
@@ -25,7 +25,7 @@ def history_window(example: Shaped[ArrayLike, "*shape"], *, length: int) -> Hist
     """An empty window.
 
     Args:
-        example: One value, of which shape and dtype are taken.
+        example: One value, which gives the shape and the dtype.
         length: Number of values to remember.
 
     Returns:
@@ -47,20 +47,20 @@ def history_window(example: Shaped[ArrayLike, "*shape"], *, length: int) -> Hist
 def history_step(
     window: HistoryWindow, value: Shaped[ArrayLike, "*shape"], *, first: Bool[ArrayLike, ""]
 ) -> tuple[HistoryWindow, tuple[Shaped[Array, "window *shape"], Bool[Array, " window"]]]:
-    """Takes in one value: a step for ``scan``.
+    """Adds one value to the window: a step for ``scan``.
 
     Args:
         window: The window so far.
         value: Value of this step.
-        first: Whether this step is the first of an episode; all before it is then forgotten.
+        first: Whether this step is the first of an episode; everything before it is then forgotten.
 
     Returns:
-        The new window, and ``(values, mask)``: the values with the newest last, zero where the
-        mask is false because the episode has not that many steps yet.
+        The new window, and ``(values, mask)``: the values with the newest last. They are zero where
+        the mask is false because the episode does not have that many steps yet.
 
     Raises:
         ValueError: If the shape of the value differs from that of the example, or its dtype does
-            not fit into that of the example without loss.
+            not convert to that of the example without loss.
 
     Example:
         >>> window = history_window(0.0, length=3)
@@ -78,11 +78,11 @@ def history_step(
 
 
 class DelayLine(NamedTuple):
-    """Values on their way: what goes in comes out a fixed number of steps later.
+    """Values in transit: each value comes out a fixed number of steps after it went in.
 
     Attributes:
         values: Oldest first, shape ``(delay, *shape)``.
-        fill: What comes out before the first value of an episode arrives, shape ``(*shape)``.
+        fill: Value that comes out before the first one of an episode arrives, shape ``(*shape)``.
     """
 
     values: Shaped[Array, "delay *shape"]
@@ -93,14 +93,14 @@ def delay_line(fill: Shaped[ArrayLike, "*shape"], *, delay: int) -> DelayLine:
     """A line filled with one value.
 
     Args:
-        fill: What comes out in the first ``delay`` steps of every episode.
-        delay: Number of steps; 0 lets every value through at once.
+        fill: Value that comes out in the first ``delay`` steps of every episode.
+        delay: Number of steps; 0 passes every value through in the same step.
 
     Returns:
         The line before the first step.
 
     Raises:
-        ValueError: If ``delay`` is not a whole number >= 0.
+        ValueError: If ``delay`` is not an integer >= 0.
 
     Example:
         >>> delay_line(0.5, delay=2).values.tolist()
@@ -119,14 +119,15 @@ def delay_step(
     Args:
         line: The delay line so far.
         value: Value of this step.
-        first: Whether this step is the first of an episode; the line is then filled anew.
+        first: Whether this step is the first of an episode; the line is then refilled with
+            ``fill``.
 
     Returns:
         The new line, and the value put in ``delay`` steps ago in this episode, or the fill.
 
     Raises:
         ValueError: If the shape of the value differs from that of the fill, or its dtype does not
-            fit into that of the fill without loss.
+            convert to that of the fill without loss.
 
     Example:
         >>> line = delay_line(0.0, delay=1)
@@ -157,7 +158,7 @@ def _fitting(value: ArrayLike, stack: Array) -> Array:
 
 
 def _holds(stack: Array, value: Array) -> bool:
-    """Whether the dtype loses nothing; a plain number takes any dtype of its kind."""
+    """Whether converting the dtype loses nothing; a plain number may take any dtype of its kind."""
     if getattr(value, "weak_type", False):
         is_integer = jnp.issubdtype(value.dtype, jnp.integer)
         return jnp.issubdtype(stack.dtype, jnp.number if is_integer else jnp.inexact)

@@ -33,14 +33,15 @@ class PIDCarry(NamedTuple):
 
     Attributes:
         integral: Integral part of every loop, in units of its output, shape ``(loop,)``.
-        derivative: Filtered derivative of every measurement, per second, shape ``(loop,)``.
+        derivative: Filtered derivative of every measurement, in its unit per second, shape
+            ``(loop,)``.
         measurement: Last finite measurement, shape ``(loop,)``; NaN before the first.
-        age: Seconds since that measurement, as of the last step, shape ``(loop,)``.
+        age: Time since that measurement, in seconds, as of the last step, shape ``(loop,)``.
         fast: The unclipped output of the last step without its integral part, shape ``(loop,)``.
         summed: The integral part of that unclipped output, shape ``(loop,)``.
         increment: What the last step added to the integral, shape ``(loop,)``.
-        output: Last proposed output, shape ``(loop,)``. Before the first measurement: the action
-            that the plant received, NaN where unknown.
+        output: Last proposed output, shape ``(loop,)``. Before the first measurement it is the
+            action that the plant received, or NaN if that is unknown.
     """
 
     integral: Float[Array, " loop"]
@@ -58,44 +59,45 @@ class PIDCarry(NamedTuple):
 class PID:
     """One PID loop per action channel, in parallel form, with anti-windup and bumpless hand-over.
 
-    Loop ``i`` reads ``y = obs[measured[i]]`` and computes, with the error ``e = setpoint[i] - y``,
+    Loop ``i`` reads ``y = obs[measured[i]]``, forms the error ``e = setpoint[i] - y`` and computes
 
     ``v = bias + kp e + I - kd dy/dt``, ``I += ki e dt``, ``u = clip(v, low, high)``.
 
-    The derivative acts on the measurement, so a set-point step gives no kick. Where a larger
-    output lowers the measurement, the gains are negative.
+    The derivative acts on the measurement, so a set-point step gives no kick. If a larger output
+    lowers the measurement, the gains are negative.
 
-    *Saturation.* Where the plant receives less or more than ``v``, by the loop's own limits or,
-    as :meth:`sent` reports, by a filter or an actuator behind it, the integral does not wind up.
-    With ``anti_windup="tracking"`` it moves by ``(u - v) dt / tracking_time``, at most by all of
-    ``u - v``. With ``"conditional"`` it stands still while the error would drive it further into
-    the limit. A tracking time that is short beside ``kp / ki`` lets noise that touches a limit
-    push the integral away from it, step by step.
+    *Saturation.* The integral does not wind up when the plant receives less or more than ``v``,
+    whether because of the loop's own limits or because of a filter or an actuator after it, as
+    :meth:`sent` reports. With ``anti_windup="tracking"`` it moves by ``(u - v) dt /
+    tracking_time``, but by no more than ``u - v``. With ``"conditional"`` it is held while the
+    error would drive it further into the limit. If the tracking time is short compared with ``kp /
+    ki``, noise that touches a limit pushes the integral away from it step by step.
 
     *Hand-over.* While another controller acts, :meth:`follow` moves the integral so that the loop
-    would have proposed just the action of the other: no bump when it takes over. Reported by
-    either before the first step, an action is where the loop starts from. Loops with ``ki = 0``
-    have no integral and do neither.
+    would have proposed the other controller's action, and there is no bump when the loop takes
+    over. If an action is reported through either function before the first step, the loop starts
+    from it. Loops with ``ki = 0`` have no integral and do neither.
 
-    While a measurement is not finite its loop proposes NaN, which a guard catches, and remembers:
-    the integral follows what is sent, else stands still, and the derivative goes on from the last
-    finite measurement over the time that has passed since.
+    While a measurement is not finite, its loop proposes NaN, which a guard catches, and keeps its
+    state: the integral follows the action that is sent, or is held if that is unknown. The
+    derivative continues from the last finite measurement, over the time that has passed since.
 
     An override ``j`` caps output ``override_output[j]`` at ``override_cap[j]`` while
-    ``obs[override_measured[j]] < override_below[j]``: the low-select interlock of batch recipes. A
-    measurement that is lost counts as below, so the cap stays until the measurement is back.
+    ``obs[override_measured[j]] < override_below[j]``, which is the low-select interlock of batch
+    recipes. A lost measurement counts as below the threshold, so the cap stays until the
+    measurement is back.
 
-    Shapes and indices are checked when the bank is called; of the numbers, those that are known
-    then. What is being traced is used as it comes: the loops run inside a simulator. A bank
-    computes in the dtype of ``kp``, float32 at least, whatever the dtypes of its other numbers and
-    of observations.
+    Shapes and indices are checked when the bank is called, and so are concrete numbers. Traced
+    numbers are not checked, because the loops run inside a simulator. A bank computes in the dtype
+    of ``kp``, but at least in float32, whatever the dtypes of its other numbers and of the
+    observations.
 
     Attributes:
         kp: Proportional gains, output units per measured unit, shape ``(loop,)``.
         ki: Integral gains, per second, shape ``(loop,)``.
         kd: Derivative gains, seconds, shape ``(loop,)``.
         tau: Time constants of the derivative filters in seconds, not negative, shape ``(loop,)``.
-        setpoint: Shape ``(loop,)``.
+        setpoint: Set-points in measured units, shape ``(loop,)``.
         bias: Output at zero error, shape ``(loop,)``.
         low: Lower limits of the outputs, shape ``(loop,)``.
         high: Upper limits of the outputs, not below ``low``, shape ``(loop,)``.
@@ -105,9 +107,9 @@ class PID:
         measured: Index of the observation that each loop controls.
         override_output: Index of the output that each override caps.
         override_measured: Index of the observation that each override reads.
-        tracking_time: Seconds in which the integral gives way to saturation, not negative, shape
-            ``(loop,)``. ``None`` for the integral time ``kp / ki``: an output then leaves its
-            limit when the error changes sign, neither before nor long after.
+        tracking_time: Time in seconds over which the integral yields to saturation, not negative,
+            shape ``(loop,)``. ``None`` means the integral time ``kp / ki``: the output then leaves
+            its limit about when the error changes sign.
         anti_windup: ``"tracking"`` or ``"conditional"``.
 
     Source: Astrom and Hagglund, PID controllers: theory, design, and tuning, 1995, section 3.5.
@@ -131,7 +133,7 @@ class PID:
     anti_windup: AntiWindup = dataclasses.field(metadata={"static": True}, default="tracking")
 
     def initial_carry(self) -> PIDCarry:
-        """No integral, no history."""
+        """A carry without integral and history."""
         zero = jnp.zeros_like(widened(self.kp))
         unknown = jnp.full_like(zero, jnp.nan)
         return PIDCarry(zero, zero, unknown, zero, zero, zero, zero, unknown)
@@ -147,13 +149,13 @@ class PID:
             key: Ignored.
 
         Returns:
-            The new carry and the outputs in physical units, inside ``[low, high]``. A measurement
-            that is not finite gives a NaN output; a guard catches it.
+            The new carry and the outputs in physical units, inside ``[low, high]``. If a
+            measurement is not finite, the output of its loop is NaN, which a guard catches.
 
         Raises:
-            ValueError: If ``obs`` is not of rank one, a field or the carry has another shape than
-                stated, an index names no observation or output, ``anti_windup`` is unknown, or
-                known numbers are out of range: ``low`` above ``high``, a cap below ``low``, a
+            ValueError: If ``obs`` is not one-dimensional, a field or the carry does not have the
+                stated shape, an index names no observation or output, ``anti_windup`` is unknown,
+                or a concrete number is out of range: ``low`` above ``high``, a cap below ``low``, a
                 negative ``tau`` or ``tracking_time``, a ``dt`` that is not positive.
         """
         require_rank("obs", obs, 1, "obs")
@@ -166,7 +168,7 @@ class PID:
         error = jnp.where(finite | seen, bank.setpoint - measurement, 0)
         derivative, age = bank._slope(carry, measurement, finite, seen)
         fast = bank.bias + bank.kp * error - bank.kd * derivative
-        # A loop that starts while another action is in force starts from that action.
+        # A loop that starts while another action is in force continues from that action.
         starts = finite & ~seen & (bank.ki != 0) & jnp.isfinite(carry.output)
         integral = jnp.where(starts, carry.output - fast, carry.integral)
         increment = jnp.where(finite, bank.ki * error * bank.dt, 0)
@@ -177,26 +179,27 @@ class PID:
         return bank.sent(new, output), output
 
     def sent(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
-        """Keeps the integral from winding up, once the loops' own proposal was carried out.
+        """Prevents windup after the plant received the loops' own proposal, possibly limited.
 
-        Where the action differs from the proposal, limits made it so. A loop whose measurement
-        is lost has proposed nothing, and follows.
+        If the action differs from the proposal, limits caused the difference. A loop whose
+        measurement is lost has proposed nothing, so its integral follows the action.
 
         Args:
             carry: Carry from the last step.
-            action: What the plant received, NaN where that is not known.
+            action: Action that the plant received; NaN if unknown.
 
         Returns:
             The carry for the next step.
 
         Raises:
-            ValueError: If ``action`` has not one number for each loop.
+            ValueError: If ``action`` does not have one number for each loop.
         """
         require_each("action", action, len(self.measured), "loops")
         action = like(action, carry.integral)
         short = action - (carry.fast + carry.summed)
         if self.anti_windup == "conditional":
-            # Not what a change of units on the way to the plant and back has rounded.
+            # Ignore differences that only come from rounding when units are converted and converted
+            # back.
             slack = 16 * jnp.finfo(action.dtype).eps * (jnp.abs(carry.fast) + jnp.abs(action))
             limited = jnp.abs(short) > slack
             further = limited & (short * carry.increment < 0)
@@ -206,32 +209,32 @@ class PID:
         return self._reported(carry, action, jnp.where(carry.age > 0, action - carry.fast, kept))
 
     def follow(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
-        """Makes the integral such that the last step would have proposed what another sent.
+        """Sets the integral so that the last step would have proposed the other's action.
 
         Args:
             carry: Carry from the last step.
-            action: What the plant received from another controller, NaN where that is not known,
-                or where the loop itself acted.
+            action: Action that the plant received from another controller; NaN if it is unknown or
+                if the loop itself acted.
 
         Returns:
-            The carry for the next step, which goes on from that action without a bump.
+            The carry for the next step, which continues from that action without a bump.
 
         Raises:
-            ValueError: If ``action`` has not one number for each loop.
+            ValueError: If ``action`` does not have one number for each loop.
         """
         require_each("action", action, len(self.measured), "loops")
         action = like(action, carry.integral)
         return self._reported(carry, action, action - carry.fast)
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """Gain, times and set-point of every loop that acts.
+        """Gain, times and set-point of every loop that has a nonzero gain.
 
-        A gain scales all three parts, so that times stay. Loops with equal gain and times are
-        tuned together, but for their set-points. A loop without integral has its bias too. A
-        set-point of zero is not moved: it is that of a deviation.
+        A gain scales all three parts, so the times stay the same. Loops with equal gains and times
+        are tuned together, except for their set-points. A loop without an integral also lists its
+        bias. A set-point of zero is not tuned, since it belongs to a deviation variable.
 
         Args:
-            spec: Channels, for the names.
+            spec: Channels, which provide the names.
         """
         numbers = [*self.loop_tunables(spec)]
         acts = [i for i in range(len(self.measured)) if self.kp[i] or self.ki[i] or self.kd[i]]
@@ -250,10 +253,10 @@ class PID:
         return tuple(numbers)
 
     def loop_tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """The gains and times of :meth:`tunables` alone.
+        """The gains and times of :meth:`tunables`, without set-points and biases.
 
         Args:
-            spec: Channels, for the names.
+            spec: Channels, which provide the names.
         """
         kp, ki, kd = (np.asarray(leaf, np.float64) for leaf in (self.kp, self.ki, self.kd))
         groups: dict[tuple[float, ...], tuple[int, ...]] = {}
@@ -270,14 +273,14 @@ class PID:
         )
 
     def _gain_unit(self, spec: Spec, loops: tuple[int, ...]) -> str:
-        """Unit of a proportional gain; empty where loops of several units share it."""
+        """Unit of a proportional gain; empty if loops with different units share it."""
         units = {(spec.action[i].unit, spec.obs[self.measured[i]].unit) for i in loops}
         action, measured = units.pop()
         known = not units and self.kp[loops[0]] and "" not in (action, measured)
         return f"{action} per {measured}" if known else ""
 
     def _reported(self, carry: PIDCarry, action: Array, integral: Array) -> PIDCarry:
-        """The carry with a new integral where the action is known and there is an integral."""
+        """The carry with the new integral for loops with an integral and a known action."""
         action_known, seen = jnp.isfinite(action), jnp.isfinite(carry.measurement)
         return carry._replace(
             integral=jnp.where(action_known & seen & (self.ki != 0), integral, carry.integral),
@@ -285,7 +288,7 @@ class PID:
         )
 
     def _tracking_share(self) -> Float[Array, " loop"]:
-        """The part of a difference that the integral gives way by in one period."""
+        """The fraction of a difference that the integral takes up in one period."""
         seconds = self.tracking_time
         if seconds is None:
             integrates = self.ki != 0
@@ -293,12 +296,12 @@ class PID:
         return self.dt / jnp.maximum(seconds, self.dt)
 
     def _of_one_dtype(self) -> "PID":
-        """The bank with all its numbers in the dtype that it computes in."""
+        """The bank with all its numbers in the dtype of the computation."""
         one = widened(self.kp)
         return jax.tree.map(lambda leaf: like(leaf, one), self)
 
     def _require_form(self, carry: PIDCarry, observations: int) -> None:
-        """Refuses shapes and indices that do not fit together; they are known while tracing."""
+        """Raises an error for mismatched shapes and indices, which are known while tracing."""
         loops, overrides = len(self.measured), len(self.override_output)
         for name in LOOP_FIELDS:
             require_each(name, getattr(self, name), loops, "loops in measured")
@@ -316,7 +319,7 @@ class PID:
         _require_indices("override_output", self.override_output, loops, "loops")
 
     def _require_range(self) -> None:
-        """Refuses known numbers out of range; what is traced passes, and no operation is added."""
+        """Raises an error for concrete numbers out of range; traced ones are not checked."""
         require_order(self.low, self.high)
         for name in ("tau", "tracking_time", "dt"):
             number = getattr(self, name)
@@ -331,7 +334,7 @@ class PID:
                 )
 
     def _slope(self, carry: PIDCarry, measurement: Array, finite: Array, seen: Array) -> tuple:
-        """The filtered derivative, and the age of the measurement that it rests on."""
+        """The filtered derivative, and the age of the measurement on which it is based."""
         elapsed = carry.age + self.dt
         last = jnp.where(seen, carry.measurement, measurement)
         slope = (measurement - last) / elapsed
@@ -343,7 +346,7 @@ class PID:
         if not self.override_output:
             return self.high
         reading = obs[jnp.asarray(self.override_measured)]
-        # "Below" is false of NaN, and a lost measurement must not release the interlock.
+        # A comparison with NaN is false, but a lost measurement must not release the interlock.
         active = (reading < self.override_below) | ~jnp.isfinite(reading)
         caps = jnp.where(active, self.override_cap, jnp.inf)
         return self.high.at[jnp.asarray(self.override_output)].min(caps)

@@ -1,4 +1,4 @@
-"""Policies with nothing to learn."""
+"""Policies without parameters to learn."""
 
 import dataclasses
 from typing import Any
@@ -14,7 +14,7 @@ from neorl_core._internal.checks import floats, is_concrete, require_rank, requi
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ConstantPolicy:
-    """Always the same action.
+    """Returns the same action at every step.
 
     Attributes:
         action: Constant action in physical units, shape ``(act,)``.
@@ -23,7 +23,7 @@ class ConstantPolicy:
     action: Float[Array, " act"]
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing to remember."""
+        """An empty carry: the policy has no memory."""
         return ()
 
     def __call__(
@@ -38,37 +38,37 @@ class ConstantPolicy:
         return carry, self.action
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
-        """Identity."""
+        """Returns the carry unchanged."""
         return carry
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class UniformPolicy:
-    """Independent uniform actions: the reference for "no control at all".
+    """Independent uniform actions: the baseline of no control at all.
 
     Attributes:
-        low: Shape ``(act,)``, physical units.
-        high: Shape ``(act,)``, physical units, not below ``low``.
+        low: Lower bounds, shape ``(act,)``, physical units.
+        high: Upper bounds, shape ``(act,)``, physical units, not below ``low``.
     """
 
     low: Float[Array, " act"]
     high: Float[Array, " act"]
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing to remember."""
+        """An empty carry: the policy has no memory."""
         return ()
 
     def __call__(
         self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None
     ) -> tuple[Any, Float[Array, " act"]]:
-        """A fresh draw from ``[low, high)``; ``obs`` is ignored.
+        """An action sampled from ``[low, high)``; ``obs`` is ignored.
 
-        Under ``jit`` the draw is NaN where the bounds cross or are infinitely far apart.
+        Under ``jit`` the action is NaN where the bounds cross or their difference is infinite.
 
         Raises:
-            ValueError: If there is no key, the bounds differ in shape or are not of rank one, or
-                known ones cross or are infinitely far apart.
+            ValueError: If there is no key, the bounds differ in shape or are not one-dimensional,
+                or concrete bounds cross or have an infinite difference.
         """
         if key is None:
             raise ValueError("key must be a random key, got None; a draw needs one")
@@ -91,8 +91,8 @@ class UniformPolicy:
         """Log-density of an action: minus the sum of ``log(high - low)``, and ``-inf`` outside.
 
         Args:
-            carry: Carry that the policy acted with; ignored.
-            obs: Observation that it acted on; ignored.
+            carry: Carry with which the policy acted; ignored.
+            obs: Observation on which it acted; ignored.
             action: Shape ``(act,)``, physical units.
         """
         low, high = floats(self.low), floats(self.high)
@@ -100,11 +100,11 @@ class UniformPolicy:
         return jnp.where(inside, -jnp.sum(jnp.log(high - low)), -jnp.inf)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
-        """Identity."""
+        """Returns the carry unchanged."""
         return carry
 
 
 def _valid(low: Any, high: Any) -> Any:
-    """Where a range is one to draw from."""
+    """Whether a range can be sampled from."""
     with np.errstate(all="ignore"):
         return (low <= high) & (high - low < np.inf)

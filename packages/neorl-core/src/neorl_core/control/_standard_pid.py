@@ -1,4 +1,4 @@
-"""PID loops from the numbers that a plant engineer reads off a controller's faceplate."""
+"""PID loops from the parameters shown on a controller's faceplate."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,21 +28,21 @@ def standard_pid(
     """PID loops in standard form, from plain numbers, in float32.
 
     ``u = bias + Kc (e + 1/Ti integral(e) dt - Td dy/dt)`` with the error ``e = setpoint - y``. In
-    the parallel form of :class:`PID` that is ``kp = Kc``, ``ki = Kc / Ti`` and ``kd = Kc Td``; the
+    the parallel form of :class:`PID` this is ``kp = Kc``, ``ki = Kc / Ti`` and ``kd = Kc Td``; the
     derivative is filtered with the time constant ``Td / derivative_filter``.
 
-    A number holds for every loop; a sequence has one number for each. The longest sequence, or
-    ``measured``, gives the number of loops. Times are in seconds: many control systems show
-    minutes, and some show resets per minute, which are ``60 / integral_time``.
+    A single number applies to every loop; a sequence has one number for each loop. The longest
+    sequence, or ``measured``, gives the number of loops. Times are in seconds. Many control systems
+    show minutes, and some show resets per minute, which are ``60 / integral_time``.
 
     Args:
-        gain: ``Kc`` in output units per measured unit; negative where a larger output lowers the
-            measurement. A gain in percent per percent is multiplied by the range of the output and
-            divided by the range of the measurement.
+        gain: ``Kc`` in output units per measured unit; negative if a larger output lowers the
+            measurement. To convert a gain in percent per percent, multiply it by the output range
+            and divide it by the measurement range.
         integral_time: ``Ti`` in seconds, positive; infinite for a loop without an integral.
         derivative_time: ``Td`` in seconds, not negative.
         setpoint: Set point in the unit of the measurement.
-        bias: Output at zero error and empty integral.
+        bias: Output at zero error and zero integral.
         low: Lower limits of the outputs.
         high: Upper limits of the outputs, not below ``low``.
         dt: Control period in seconds, positive.
@@ -54,7 +54,7 @@ def standard_pid(
 
     Raises:
         ValueError: If two sequences differ in length, a number is not finite (``integral_time`` may
-            be infinite) or is out of the range stated, or ``low`` is above ``high``.
+            be infinite) or is outside its stated range, or ``low`` is above ``high``.
 
     Example:
         >>> pid = standard_pid(gain=2.0, integral_time=50.0, setpoint=70.0, low=0, high=100, dt=1.0)

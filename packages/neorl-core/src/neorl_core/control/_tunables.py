@@ -1,4 +1,4 @@
-"""The numbers of a controller that an engineer would turn, and the controller with others."""
+"""Declaring the parameters of a controller that an engineer would tune, and changing them."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Entry(NamedTuple):
     Attributes:
         leaf: Path of attributes to the array, such as ``"feedback.kp"``.
         entries: Indices into the array laid flat.
-        power: The change enters to this power, where it is a factor, or times this number.
+        power: Exponent of the change if it is a factor, multiplier of the change if it is a shift.
     """
 
     leaf: str
@@ -30,19 +30,19 @@ class Entry(NamedTuple):
 
 
 class Tunable(NamedTuple):
-    """One number of a controller that may be changed, and how far a first attempt goes.
+    """One parameter of a controller that may be tuned, and the size of a first change.
 
     Attributes:
-        name: What it is, as an engineer would say it.
-        unit: Unit of its value; empty where that depends on the channels.
-        moves: The numbers that change with it.
-        value: The numbers whose product, each to its power, is its value; those with several
-            entries count with their first.
+        name: Name of the parameter, in an engineer's words.
+        unit: Unit of its value; empty if that depends on the channels.
+        moves: The numbers that change with the parameter.
+        value: The numbers whose product, each raised to its power, is the value of the parameter;
+            only the first index of each entry is used.
         kind: ``"factor"`` multiplies the numbers, ``"shift"`` adds to them.
-        step: Size of a first change: the logarithm of a factor; of a shift an amount in the unit of
-            the numbers, or where ``channel`` names one, a part of that channel's standard deviation
-            in a log.
-        channel: Observation whose standard deviation ``step`` is a part of; -1 for none.
+        step: Size of a first change. For a factor it is the logarithm of the factor. For a shift it
+            is an amount in the unit of the numbers or, if ``channel`` names an observation, a
+            fraction of its standard deviation in a log.
+        channel: Observation whose standard deviation scales ``step``; -1 for none.
     """
 
     name: str
@@ -56,22 +56,22 @@ class Tunable(NamedTuple):
 
 @runtime_checkable
 class TunableController(Protocol):
-    """A controller that says which of its numbers may be changed."""
+    """A controller that declares which of its parameters may be tuned."""
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """The numbers, named by the channels of ``spec``; static."""
+        """The tunable parameters, named by the channels of ``spec``; static."""
         ...
 
 
 def tunables(controller: Any, spec: Spec) -> tuple[Tunable, ...]:
-    """The numbers of a controller that may be changed.
+    """The tunable parameters of a controller.
 
     Args:
         controller: Controller with a method ``tunables(spec)``.
-        spec: Channels, for the names.
+        spec: Channels, which provide the names.
 
     Raises:
-        InputError: If the controller declares none.
+        InputError: If the controller declares no tunable parameters.
     """
     declared = controller.tunables(spec) if isinstance(controller, TunableController) else ()
     if not declared:
@@ -89,22 +89,23 @@ def tuned(
     *,
     spread: Float[ArrayLike, " obs"] | None = None,
 ) -> Controller:
-    """The controller with changed numbers.
+    """The controller with changed parameters.
 
     A factor multiplies its numbers by ``exp(power * step * change)``, a shift adds
     ``power * step * change`` to them, so that changes of zero leave everything as it is.
 
     Args:
-        controller: A tree of arrays.
+        controller: A controller that is a PyTree of arrays.
         declared: Parameters as declared by :func:`tunables`; static.
-        changes: One number for each, in steps; may be traced.
-        spread: Standard deviation of every observation in a log, for shifts by a part of it.
+        changes: One change for each parameter, in units of its ``step``; may be traced.
+        spread: Standard deviation of every observation in a log, needed if a shift is a fraction of
+            one.
 
     Returns:
-        The same tree with other numbers.
+        The same tree with changed numbers.
 
     Raises:
-        InputError: If a shift needs ``spread`` and there is none.
+        InputError: If a shift needs ``spread`` and it is missing.
 
     Example:
         >>> import jax.numpy as jnp
@@ -127,7 +128,7 @@ def tuned(
 
 
 def tunable_values(controller: Any, declared: Sequence[Tunable]) -> tuple[float, ...]:
-    """The present value of every tunable number, on the host."""
+    """The current value of every tunable parameter, computed on the host."""
     values = []
     for number in declared:
         value = 1.0
@@ -139,7 +140,7 @@ def tunable_values(controller: Any, declared: Sequence[Tunable]) -> tuple[float,
 
 
 def inside(declared: Sequence[Tunable], attribute: str) -> tuple[Tunable, ...]:
-    """The tunables of a part, as those of the controller that has it as ``attribute``."""
+    """The tunables of a part, renamed for a controller that holds the part as ``attribute``."""
 
     def of_whole(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
         return tuple(entry._replace(leaf=f"{attribute}.{entry.leaf}") for entry in entries)

@@ -1,4 +1,4 @@
-"""Targets of cost critics, and limits in their units."""
+"""Targets of cost critics, and the cost limits converted to their units."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def discounted_cost_target(
     *,
     discount: float | Float[Array, ""],
 ) -> Float[Array, "*batch"]:
-    """The one-step target of a cost critic, from the largest of several estimates.
+    """The one-step target of a cost critic that uses the largest of several estimates.
 
     ``cost + discount (1 - terminated) max_i next_values[i]``: pessimistic about cost.
 
@@ -35,7 +35,7 @@ def discounted_cost_target(
         cost: Any shape.
         next_values: One estimate per member along the first axis, each of the shape of cost.
         terminated: Shape of cost; a truncated step bootstraps.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The target, of the shape of cost.
@@ -63,16 +63,16 @@ def reachability_target(
     *,
     discount: float | Float[Array, ""],
 ) -> Float[Array, "*batch"]:
-    """The one-step target of a feasibility critic: the worst constraint value ever met.
+    """The one-step target of a feasibility critic: the worst constraint value from here on.
 
-    ``(1 - discount) h + discount max(h, next_value)``, and ``h`` where terminated, with
-    ``h = constraint``. States from which the fixed point is at most zero can be kept safe.
+    ``(1 - discount) h + discount max(h, next_value)``, and ``h`` where terminated, with ``h =
+    constraint``. A state can be kept safe if its value at the fixed point is at most zero.
 
     Args:
         constraint: ``h``, positive where the constraint is violated.
         next_value: Value of the next observation, same shape; ignored where terminated.
         terminated: Same shape.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The target, same shape.
@@ -99,17 +99,17 @@ def reachability_target(
 
 
 def step_cost_limit(limit: ArrayLike, *, horizon: int | Int[Array, ""]) -> Array:
-    """The mean cost of a step at which an episode of ``horizon`` steps meets its limit.
+    """The mean cost per step at which an episode of ``horizon`` steps reaches its limit.
 
-    ``limit / horizon``: what a mean over rows of ``w c`` is compared with.
+    ``limit / horizon``: the limit for a weighted mean of the costs of rows.
 
     Args:
         limit: Largest sum of costs over an episode, any shape, not negative; NaN under ``jit``
             where it is negative.
-        horizon: Steps of an episode, at least one; NaN under ``jit`` where it is fewer.
+        horizon: Number of steps of an episode, at least one; NaN under ``jit`` if it is smaller.
 
     Returns:
-        The limit of a step, same shape.
+        The limit per step, same shape.
 
     Raises:
         ValueError: If ``horizon`` is not a positive integer, or a concrete limit is negative
@@ -127,19 +127,19 @@ def step_cost_limit(limit: ArrayLike, *, horizon: int | Int[Array, ""]) -> Array
 def discounted_cost_limit(
     limit: ArrayLike, *, horizon: int | Int[Array, ""], discount: float | Float[Array, ""]
 ) -> Array:
-    """The value of a discounted cost critic at which an episode meets its limit.
+    """The value of a discounted cost critic at which an episode reaches its limit.
 
-    ``(limit / horizon) (1 - discount^horizon) / (1 - discount)``: the discounted sum of a cost
-    that is spread evenly over the episode; ``limit`` itself for ``discount = 1``.
+    ``(limit / horizon) (1 - discount^horizon) / (1 - discount)``: the discounted sum of a cost that
+    is spread evenly over the episode; ``limit`` itself if ``discount = 1``.
 
     Args:
         limit: Largest undiscounted sum of costs over an episode, any shape, not negative; NaN
             under ``jit`` where it is negative.
-        horizon: Steps of an episode, at least one; NaN under ``jit`` where it is fewer.
-        discount: Discount factor of the critic, in [0, 1]; NaN under ``jit`` where it is outside.
+        horizon: Number of steps of an episode, at least one; NaN under ``jit`` if it is smaller.
+        discount: Discount factor of the critic, in [0, 1]; NaN under ``jit`` if it is outside.
 
     Returns:
-        The threshold of the critic, same shape as ``limit``.
+        The limit for the critic's value, same shape as ``limit``.
 
     Raises:
         ValueError: If ``horizon`` is not a positive integer, a concrete limit is negative or
@@ -164,7 +164,7 @@ def discounted_cost_limit(
 
 
 def _checked_horizon(horizon: Any) -> Any:
-    """A whole number of at least one; a traced one becomes NaN where it is fewer."""
+    """The horizon as a positive integer; a traced one becomes NaN if it is smaller than one."""
     if is_concrete(horizon):
         return checked_whole("horizon", horizon, 1, "give the longest episode")
     return nan_unless(horizon >= 1, horizon)

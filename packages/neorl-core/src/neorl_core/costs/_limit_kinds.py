@@ -16,23 +16,25 @@ Reduction = TypeVar("Reduction")
 
 @dataclasses.dataclass(frozen=True)
 class LimitKind:
-    """The meaning of a cost limit, for whoever reduces, compares or words one.
+    """The meaning of a cost limit, for code that reduces, compares or describes costs.
 
-    An episode of costs ``c_0, ..., c_n`` keeps a limit ``d`` per step if ``max_t c_t <= d``, and a
-    limit ``d`` per episode if ``sum_t c_t <= d``.
+    An episode with costs ``c_0, ..., c_n`` satisfies a limit ``d`` per step if ``max_t c_t <= d``,
+    and a limit ``d`` per episode if ``sum_t c_t <= d``.
 
     Attributes:
         per: Either ``"step"`` or ``"episode"``, as in :class:`~neorl_core.CostChannel`.
-        quantity: Name of what is compared with the limit.
-        counted: Name of what may exceed the limit, in the plural.
-        counted_rows: Words for the steps above :meth:`row_threshold`, after "steps".
-        trend: Words for what :meth:`along` draws, after the name of the cost.
-        bounds_largest: Whether the limit is kept only if the largest quantity of all episodes
-            keeps it, and not already if their mean does.
-        reduction: Reduction of the costs of one episode, behind :meth:`of_rows`.
-        choice: Choice between total and worst, behind :meth:`of_episode`.
-        running: Curve over the steps of one episode, behind :meth:`along`.
-        threshold: Threshold of one step from the limit, behind :meth:`row_threshold`.
+        quantity: Name of the quantity that is compared with the limit.
+        counted: Name, in the plural, of what may exceed the limit.
+        counted_rows: Description of the steps above :meth:`row_threshold`, to follow the word
+            "steps".
+        trend: Description of the curve of :meth:`along`, to follow the name of the cost.
+        bounds_largest: Whether the limit must hold for the largest quantity over all episodes,
+            rather than for their mean.
+        reduction: Function that :meth:`of_rows` applies to the costs of one episode.
+        choice: Function with which :meth:`of_episode` chooses between total and worst.
+        running: Function with which :meth:`along` turns the costs of an episode into a curve.
+        threshold: Function with which :meth:`row_threshold` turns the limit into a threshold per
+            step.
 
     Source:
         Altman, Constrained Markov Decision Processes (1999), for sums; limits per step are the
@@ -51,18 +53,18 @@ class LimitKind:
     threshold: Callable[[float], float]
 
     def of_rows(self, cost: Float[Array, "time"]) -> Float[Array, ""]:
-        """The limited quantity of one episode; ``jax.vmap`` for several.
+        """The limited quantity of one episode; use ``jax.vmap`` for several.
 
         Args:
-            cost: Cost of every step of the episode, in the unit of the channel; NumPy or JAX, at
-                least one step. NaN gives NaN.
+            cost: Cost of every step of the episode, in the unit of the channel; a NumPy or JAX
+                array with at least one step. NaN gives NaN.
 
         Returns:
-            The largest cost of a step, or the sum over the steps, in the dtype of ``cost``; floats
-            for integers.
+            The largest cost of a step, or the sum over the steps, in the dtype of ``cost``;
+            integers give floats.
 
         Raises:
-            ValueError: If ``cost`` has not the one axis of time, or no step.
+            ValueError: If ``cost`` does not have time as its only axis, or has no step.
         """
         if cost.ndim != 1 or not cost.size:
             raise ValueError(
@@ -76,26 +78,26 @@ class LimitKind:
         return self.reduction(cost)
 
     def of_episode(self, total: Reduction, worst: Reduction) -> Reduction:
-        """The limited one of the two reductions of an episode.
+        """Chooses the reduction of an episode that the limit bounds.
 
         Args:
             total: Sum over the episode.
             worst: Largest cost of a step.
 
         Returns:
-            ``worst`` where the limit is per step, else ``total``.
+            ``worst`` if the limit is per step, ``total`` otherwise.
         """
         return self.choice(total, worst)
 
     def along(self, cost: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:
-        """The values of one episode that a trend shows beside the limit.
+        """The curve of one episode that a trend plot shows beside the limit.
 
         Args:
             cost: Cost of every step of the episode, in the unit of the channel.
 
         Returns:
-            The cost of every step itself, or its sum up to that step; it is above the
-            limit somewhere exactly if the episode breaks it, where no cost is negative.
+            The cost of every step, or its sum up to that step. If no cost is negative, the curve
+            exceeds the limit somewhere exactly when the episode violates it.
         """
         return self.running(cost)
 
@@ -106,28 +108,29 @@ class LimitKind:
             limit: Limit of the channel, in the unit of the cost.
 
         Returns:
-            The limit itself per step; zero per episode, since every cost adds to the sum.
+            The limit itself if it is per step; zero if it is per episode, since every cost adds to
+            the sum.
         """
         return self.threshold(limit)
 
     def exceeded(
         self, quantity: Any, limit: float | Float[Array, "..."]
     ) -> Bool[Array, "..."] | Bool[np.ndarray, "..."]:
-        """Whether a limited quantity breaks its limit; equality does not, NaN does.
+        """Whether a limited quantity violates its limit; equality does not, NaN does.
 
         Args:
-            quantity: Limited quantity of any shape, as of :meth:`of_rows`; what is no array of JAX
-                is compared by NumPy, in its own precision.
+            quantity: Limited quantity of any shape, as returned by :meth:`of_rows`. Anything but a
+                JAX array is compared by NumPy, in its own precision.
             limit: Limit of the channel, in the unit of the cost.
 
         Returns:
-            A Boolean for every quantity.
+            A boolean for every quantity.
         """
         held = quantity if isinstance(quantity, jax.Array) else np.asarray(quantity)
         return ~(held <= limit)
 
     def limit_words(self, limit: float, unit: str) -> str:
-        """A limit in words, with its unit; the unit ``"1"`` of pure numbers is not shown.
+        """A limit in words, with its unit; the unit ``"1"`` of dimensionless numbers is not shown.
 
         Example:
             >>> from neorl_core import CostChannel
@@ -139,7 +142,7 @@ class LimitKind:
         return f"{shown} per {self.per}"
 
 
-# A further kind is a further word of CostPer, too.
+# A further kind also needs its word in CostPer.
 _KINDS: dict[CostPer, LimitKind] = {
     "step": LimitKind(
         per="step",
@@ -169,16 +172,16 @@ _KINDS: dict[CostPer, LimitKind] = {
 
 
 def limit_kind(channel: CostChannel | CostPer) -> LimitKind:
-    """Returns the quantity that the limit of a cost channel bounds.
+    """The kind of limit of a cost channel, which defines the quantity that is bounded.
 
     Args:
         channel: The channel, or its ``per``.
 
     Returns:
-        The one definition of that kind of limit.
+        The single definition of that kind of limit.
 
     Raises:
-        ValueError: If there is no limit of that kind.
+        ValueError: If there is no such kind of limit.
 
     Example:
         >>> from neorl_core.costs import limit_kind

@@ -1,4 +1,4 @@
-"""Reward less the weighted costs."""
+"""Reward minus the weighted costs."""
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -11,19 +11,19 @@ def penalised_reward(
     cost: Float[Array, "*batch cost"],
     penalty: Float[Array, " cost"],
 ) -> Float[Array, "*batch"]:
-    """The reward less ``penalty[i]`` for every unit of cost ``i``.
+    """The reward minus ``penalty[i]`` for every unit of cost ``i``.
 
-    ``reward - sum_i penalty[i] cost[i]``: what learners that know no constraints are trained on.
+    ``reward - sum_i penalty[i] cost[i]``: the reward for learners that do not handle constraints.
 
     Args:
         reward: Any shape.
-        cost: The shape of reward and a last axis of cost channels, which may have length zero.
-        penalty: Reward per unit of each cost, not negative, shape ``(cost,)``; NaN results
-            under ``jit`` where one is negative.
+        cost: The shape of ``reward`` plus a last axis of cost channels, which may have length zero.
+        penalty: Reward per unit of each cost, not negative, shape ``(cost,)``; NaN results under
+            ``jit`` if one is negative.
 
     Returns:
-        The penalised reward, of the shape of ``reward``; a NumPy array where both are, so that the
-        columns of a log stay on the host.
+        The penalised reward, with the shape of ``reward``; a NumPy array if both arguments are, so
+        that the columns of a log stay on the host.
 
     Raises:
         ValueError: If the shapes disagree or a concrete ``penalty`` is negative or not finite.
@@ -44,6 +44,6 @@ def penalised_reward(
         reward, cost = floats(reward), floats(cost)
     prices = np.asarray(penalty, reward.dtype) if is_concrete(penalty) else penalty
     for i in range(np.shape(prices)[0]):
-        # Term by term: rows taken in blocks of any size, on the host or compiled, agree.
+        # Added term by term, so that any block size gives the same sums on the host and compiled.
         reward = reward - (prices[i] * cost[..., i]).astype(reward.dtype)
     return reward

@@ -21,8 +21,8 @@ class MultiplierState(NamedTuple):
     """State of :func:`pid_multiplier_step`.
 
     Attributes:
-        error: Exponential mean of the excess over the limit, in units of cost.
-        cost: Exponential means of the cost, the newest last, shape ``(delay + 1,)``.
+        error: Exponential moving average of the excess over the limit, in units of cost.
+        cost: Exponential moving averages of the cost, newest last, shape ``(delay + 1,)``.
         integral: The integral part of the multiplier.
     """
 
@@ -32,7 +32,7 @@ class MultiplierState(NamedTuple):
 
 
 def pid_multiplier_init(cost: Float[Array, ""], *, delay: int) -> MultiplierState:
-    """A multiplier at rest: no error, no integral, and ``cost`` as its history.
+    """A multiplier at rest: zero error and integral, with ``cost`` as its history.
 
     Args:
         cost: A first measurement of the episode's cost, so that the derivative starts at zero.
@@ -70,27 +70,27 @@ def pid_multiplier_step(
     ``I = clip(I + ki e, 0, max_integral)``, and the multiplier is
     ``clip(kp P + I + kd D, 0, max_multiplier)``.
 
-    The integrator itself is clamped: a limit on the multiplier alone leaves it wound up, and
-    after a long violation the multiplier would not fall for as long again.
+    The integrator itself is clamped. If only the multiplier were clamped, the integral would wind
+    up during a long violation, and the multiplier would take as long to fall again.
 
     Args:
         state: State from :func:`pid_multiplier_init` or the last step.
         cost: Measured cost of an episode.
-        limit: Its limit, same units.
+        limit: Limit of that cost, same unit.
         kp: Proportional gain, multiplier units per cost unit, not negative.
         ki: Integral gain, per step, not negative.
-        kd: Gain of the rising trend, not negative.
-        smoothing: Weight of the past in the exponential means, in [0, 1].
+        kd: Derivative gain, which acts on rising cost only, not negative.
+        smoothing: Weight of the past in the exponential moving averages, in [0, 1].
         max_integral: Largest integral part, positive.
         max_multiplier: Largest multiplier, positive.
 
     Returns:
-        The new state and the multiplier, scalar; a NaN multiplier under ``jit`` where a gain, a
+        The new state and the multiplier, a scalar. The multiplier is NaN under ``jit`` if a gain, a
         largest value or ``smoothing`` is outside its range.
 
     Raises:
-        ValueError: If an argument or a field of the state has another rank than stated, a
-            concrete gain is negative, a largest value not positive or ``smoothing`` outside [0, 1].
+        ValueError: If an argument or a field of the state does not have the stated rank, a concrete
+            gain is negative, a largest value is not positive or ``smoothing`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
