@@ -1,4 +1,4 @@
-"""Distributions of actions as functions of their parameters."""
+"""Action distributions as functions of their parameters."""
 
 from neorl_core.distributions._beta import beta_entropy as beta_entropy
 from neorl_core.distributions._beta import beta_log_prob as beta_log_prob

@@ -30,20 +30,20 @@ def beta_log_prob(
 
     ``sum_i (a_i - 1) log t_i + (b_i - 1) log(1 - t_i) - log B(a_i, b_i) - log(high_i - low_i)``
     with ``t = (x - low) / (high - low)``. Unlike a squashed Gaussian it may have its mode at a
-    bound, as saturated actuators do.
+    bound, which suits saturated actuators.
 
     Args:
-        x: Where, last axis the channels. At a bound the density may be zero or infinite, so ``t``
-            is first moved ``margin`` inside; NaN from a point outside the box.
+        x: Point of evaluation; the last axis is the channels. At a bound the density may be zero or
+            infinite, so ``t`` is first moved ``margin`` inside. A point outside the box gives NaN.
         a: Positive concentration towards ``high``, same shape; NaN where it is not positive.
         b: Positive concentration towards ``low``; broadcasts against ``a``.
         low: Lower end; broadcasts against ``a``.
         high: Upper end; broadcasts against ``a``.
-        margin: Distance kept from both ends as a share of the box, in (0, 1); at least the
-            rounding unit of the dtype is kept. NaN results under ``jit`` where it is outside.
+        margin: Distance kept from both ends as a fraction of the box, in (0, 1); at least the
+            rounding unit of the dtype. NaN results under ``jit`` if it is outside.
 
     Returns:
-        The log-density, without the last axis, finite inside the box.
+        The log-density, without the last axis; finite inside the box.
 
     Raises:
         ValueError: If the shapes disagree, an end does not broadcast, concrete ends are not in
@@ -79,7 +79,7 @@ def beta_sample(
     low: Bound = -1.0,
     high: Bound = 1.0,
 ) -> Float[Array, "*batch channel"]:
-    """A draw, with implicit gradients to both concentrations.
+    """A sample, with implicit gradients to both concentrations.
 
     Args:
         a: Positive concentration towards ``high``, last axis the channels.
@@ -89,7 +89,7 @@ def beta_sample(
         high: Upper end; broadcasts against ``a``.
 
     Returns:
-        The draw in ``[low, high]``, of the shape of ``a``.
+        The sample in ``[low, high]``, with the shape of ``a``.
 
     Raises:
         ValueError: If the shapes disagree, an end does not broadcast or concrete ends are not in
@@ -106,7 +106,7 @@ def beta_sample(
     """
     a, b = _concentrations(a, b)
     low, high = box(low, high, a)
-    # A Beta from two Gammas by their logarithms, which do not underflow for small concentrations.
+    # A Beta from the logarithms of two Gammas, which do not underflow for small concentrations.
     both = jax.random.loggamma(key, jnp.stack([a, b]), dtype=a.dtype)
     logit = both[0] - both[1]
     return low + (high - low) * jax.nn.sigmoid(logit)
@@ -167,7 +167,7 @@ def beta_mean(
         high: Upper end; broadcasts against ``a``.
 
     Returns:
-        The mean, of the shape of ``a``.
+        The mean, with the shape of ``a``.
 
     Raises:
         ValueError: If the shapes disagree, an end does not broadcast or concrete ends are not in
@@ -192,9 +192,9 @@ def beta_mode(
 ) -> Float[Array, "*batch channel"]:
     """The mode of every channel: the point of largest density.
 
-    ``low + (high - low) (a - 1) / (a + b - 2)`` for concentrations above one; the end of the
-    larger concentration otherwise, and the middle where both are equal: of ``a = b < 1`` the
-    place of least density.
+    ``low + (high - low) (a - 1) / (a + b - 2)`` if both concentrations exceed one. Otherwise it is
+    the end of the larger concentration, or the middle if both are equal; for ``a = b < 1`` the
+    middle is the point of smallest density.
 
     Args:
         a: Positive concentration towards ``high``, last axis the channels.
@@ -203,7 +203,7 @@ def beta_mode(
         high: Upper end; broadcasts against ``a``.
 
     Returns:
-        The mode, of the shape of ``a``.
+        The mode, with the shape of ``a``.
 
     Raises:
         ValueError: If the shapes disagree, an end does not broadcast or concrete ends are not in

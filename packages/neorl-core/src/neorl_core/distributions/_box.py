@@ -8,7 +8,7 @@ from neorl_core._internal.checks import is_concrete, like, require_broadcast
 
 
 def box(low: ArrayLike, high: ArrayLike, data: Array) -> tuple[Array, Array]:
-    """Both ends, of the shape of the data; NaN where traced ends leave no room between them."""
+    """Both ends in the shape of the data; NaN if traced ends are not in order."""
     for name, end in (("low", low), ("high", high)):
         require_broadcast(name, end, "the parameters", data.shape)
     if is_concrete((low, high)) and not np.all(np.asarray(low) < np.asarray(high)):

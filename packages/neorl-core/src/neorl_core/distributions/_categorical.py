@@ -1,4 +1,4 @@
-"""The categorical distribution by its logits; minus infinity is a choice that cannot occur."""
+"""The categorical distribution given by its logits; a logit of -infinity excludes a choice."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ def categorical_log_prob(
         logits: Unnormalised log-probabilities along the last axis.
 
     Returns:
-        The log-probability, of the shape of ``index``; NaN for an index outside the range.
+        The log-probability, with the shape of ``index``; NaN for an index outside the range.
 
     Raises:
         ValueError: If the shapes disagree or there is no choice.
@@ -35,7 +35,7 @@ def categorical_log_prob(
             f"for {logits.shape}; give one index for each row of logits"
         )
     log_p = jax.nn.log_softmax(logits, axis=-1)
-    # Clamped for the gather and flagged after it: a negative index would wrap around.
+    # Clamped for the gather and set to NaN after it: a negative index would wrap around.
     inside = (index >= 0) & (index < logits.shape[-1])
     safe = jnp.where(inside, index, 0)[..., None]
     chosen = jnp.take_along_axis(log_p, safe, axis=-1)[..., 0]
@@ -45,7 +45,7 @@ def categorical_log_prob(
 def categorical_sample(
     logits: Float[Array, "*batch choice"], key: PRNGKeyArray
 ) -> Int[Array, " *batch"]:
-    """A draw.
+    """A sample.
 
     Args:
         logits: Unnormalised log-probabilities along the last axis.
@@ -66,7 +66,7 @@ def categorical_sample(
 
 
 def categorical_entropy(logits: Float[Array, "*batch choice"]) -> Float[Array, " *batch"]:
-    """Entropy in nats, ``-sum_i p_i log p_i``; choices that cannot occur add nothing.
+    """Entropy in nats, ``-sum_i p_i log p_i``; excluded choices contribute nothing.
 
     Args:
         logits: Unnormalised log-probabilities along the last axis.
@@ -96,8 +96,9 @@ def categorical_kl(
         other_logits: Logits of the second distribution, same shape.
 
     Returns:
-        ``sum_i p_i (log p_i - log q_i)``, without the last axis: infinite where the second
-        excludes what the first allows, and choices that the first excludes add nothing.
+        ``sum_i p_i (log p_i - log q_i)``, without the last axis. It is infinite if the second
+        distribution excludes a choice that the first allows; choices that the first excludes
+        contribute nothing.
 
     Raises:
         ValueError: If the shapes differ or there is no choice.
@@ -115,10 +116,10 @@ def categorical_kl(
 
 
 def categorical_mode(logits: Float[Array, "*batch choice"]) -> Int[Array, " *batch"]:
-    """The most probable choice, the first of several.
+    """The most probable choice; the first one if several are equally probable.
 
     Args:
-        logits: Along the last axis.
+        logits: Unnormalised log-probabilities along the last axis.
 
     Returns:
         Its index, int32.
@@ -135,7 +136,7 @@ def categorical_mode(logits: Float[Array, "*batch choice"]) -> Int[Array, " *bat
 
 
 def _possible(logits: Array) -> tuple[Array, Array, Array]:
-    """Probabilities, their logarithms where they are not zero (0 elsewhere), and where."""
+    """Probabilities, their logarithms (0 for excluded choices), and which choices are possible."""
     log_p = jax.nn.log_softmax(_logits(logits), axis=-1)
     possible = jnp.isfinite(log_p)
     safe = jnp.where(possible, log_p, 0)

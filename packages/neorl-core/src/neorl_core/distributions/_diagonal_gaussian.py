@@ -49,7 +49,7 @@ def diagonal_gaussian_sample(
     log_std: Float[Array, "*#batch channel"],
     key: PRNGKeyArray,
 ) -> Float[Array, "*batch channel"]:
-    """A draw ``mean + exp(log_std) noise``, with gradients to both parameters.
+    """A sample ``mean + exp(log_std) noise``, with gradients to both parameters.
 
     Args:
         mean: Last axis the channels.
@@ -57,7 +57,7 @@ def diagonal_gaussian_sample(
         key: Used once.
 
     Returns:
-        The draw, of the shape of ``mean``.
+        The sample, with the shape of ``mean``.
 
     Raises:
         ValueError: If the shapes disagree.
@@ -107,11 +107,11 @@ def diagonal_gaussian_kl(
     Args:
         mean: ``m``, last axis the channels.
         log_std: ``log s``; broadcasts against ``mean``.
-        other_mean: ``m'``, of the shape of ``mean``.
+        other_mean: ``m'``, with the shape of ``mean``.
         other_log_std: ``log s'``; broadcasts against ``mean``.
 
     Returns:
-        The divergence, without the last axis; not negative up to rounding.
+        The divergence, without the last axis; not negative except for rounding.
 
     Raises:
         ValueError: If the shapes disagree.
@@ -127,7 +127,7 @@ def diagonal_gaussian_kl(
     require_same_shape("mean", mean, "other_mean", other_mean)
     gap = log_std - other_log_std
     distance = jnp.square((mean - other_mean) * jnp.exp(-other_log_std))
-    # expm1 keeps a divergence near zero not negative: exp(2g) - 1 - 2g >= 0.
+    # With expm1 a divergence near zero does not become negative: exp(2g) - 1 - 2g >= 0.
     return jnp.sum((jnp.expm1(2 * gap) - 2 * gap + distance) / 2, axis=-1)
 
 
@@ -144,7 +144,7 @@ def diagonal_gaussian_mode(mean: Float[Array, "*batch channel"]) -> Float[Array,
 
 
 def gaussian_parameters(mean: Array, log_std: Array, *, prefix: str = "") -> tuple[Array, Array]:
-    """Both as floats of the shape of the mean; refuses what does not broadcast to it."""
+    """Both as floats with the shape of the mean; raises an error if they do not broadcast to it."""
     mean, log_std = floats(mean), floats(log_std)
     _require_channels(f"{prefix}mean", mean)
     require_broadcast(f"{prefix}log_std", log_std, f"{prefix}mean", mean.shape)

@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians with independent channels, for behaviours of several modes."""
+"""Mixtures of Gaussians with independent channels, for multimodal behaviour."""
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +22,13 @@ def gaussian_mixture_log_prob(
 
     Args:
         x: Point of evaluation; the last axis is the channels.
-        logits: Unnormalised log-weights ``log w`` along the last axis; minus infinity is a
-            component that is not there.
+        logits: Unnormalised log-weights ``log w`` along the last axis; minus infinity disables a
+            component.
         mean: One mean for each component.
         log_std: Logarithms of the standard deviations; broadcasts against ``mean``.
 
     Returns:
-        The log-density, without the last axis; its negative is the loss of behaviour cloning.
+        The log-density, without the last axis; its negative is the behaviour-cloning loss.
 
     Raises:
         ValueError: If the shapes disagree or there is no component.
@@ -60,7 +60,7 @@ def gaussian_mixture_sample(
     log_std: Float[Array, "*#batch #component channel"],
     key: PRNGKeyArray,
 ) -> Float[Array, "*batch channel"]:
-    """A draw; its gradients reach the component that was chosen, not the choice itself.
+    """A sample; its gradients reach the chosen component, but not the choice itself.
 
     Args:
         logits: Unnormalised log-weights along the last axis.
@@ -69,7 +69,7 @@ def gaussian_mixture_sample(
         key: Used once.
 
     Returns:
-        The draw, one number for each channel.
+        The sample, one number for each channel.
 
     Raises:
         ValueError: If the shapes disagree or there is no component.
@@ -92,7 +92,7 @@ def gaussian_mixture_sample(
 def gaussian_mixture_mean(
     logits: Float[Array, "*batch component"], mean: Float[Array, "*batch component channel"]
 ) -> Float[Array, "*batch channel"]:
-    """The mean ``sum_k w_k mean_k``, which may lie where no component does.
+    """The mean ``sum_k w_k mean_k``, which may lie far from every component.
 
     Args:
         logits: Unnormalised log-weights along the last axis.
@@ -118,9 +118,9 @@ def gaussian_mixture_mode(
     mean: Float[Array, "*batch component channel"],
     log_std: Float[Array, "*#batch #component channel"],
 ) -> Float[Array, "*batch channel"]:
-    """The component's mean at which the mixture is densest, the first of several.
+    """The component mean at which the mixture is densest; the first one if several are equal.
 
-    The largest density itself has no closed form; where components lie apart it is there.
+    The exact mode has no closed form; if the components lie far apart, it is close to this mean.
 
     Args:
         logits: Unnormalised log-weights along the last axis.
@@ -140,7 +140,7 @@ def gaussian_mixture_mode(
         [3.0]
     """
     logits, mean, log_std = _mixture(logits, mean, log_std)
-    # Every component's mean as a point, along an axis of its own.
+    # Every component's mean as a point, along a separate axis.
     points = jnp.moveaxis(mean, -2, 0)
     density = jax.vmap(gaussian_mixture_log_prob, (0, None, None, None))(
         points, logits, mean, log_std

@@ -31,7 +31,7 @@ def tanh_gaussian_sample(
     log_std: Float[Array, "*#batch channel"],
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, "*batch channel"], Float[Array, " *batch"]]:
-    """A draw ``tanh(u)``, ``u`` Gaussian, and its log-density, from ``u`` and so exact.
+    """A sample ``tanh(u)`` with Gaussian ``u``, and its log-density, computed exactly from ``u``.
 
     Args:
         mean: Mean of ``u``, last axis the channels.
@@ -63,10 +63,10 @@ def tanh_gaussian_latent_log_prob(
     mean: Float[Array, "*batch channel"],
     log_std: Float[Array, "*#batch channel"],
 ) -> Float[Array, " *batch"]:
-    """Log-density of the action ``tanh(latent)``, by its latent: exact also at saturation.
+    """Log-density of the action ``tanh(latent)``, from the latent: exact at saturation too.
 
-    ``log N(latent) - sum_i log(1 - tanh(latent_i)^2)``, the logarithm as
-    ``2 (log 2 - |u| - log(1 + exp(-2 |u|)))``.
+    ``log N(latent) - sum_i log(1 - tanh(latent_i)^2)``, where the logarithm is computed as ``2 (log
+    2 - |u| - log(1 + exp(-2 |u|)))``.
 
     Args:
         latent: Point of evaluation, before the squashing.
@@ -92,17 +92,17 @@ def tanh_gaussian_log_prob(
     *,
     margin: float | Float[Array, ""] = 1e-5,
 ) -> Float[Array, " *batch"]:
-    """Log-density of an action that was not drawn here, for example a logged one.
+    """Log-density of an action that was not sampled here, for example a logged one.
 
     Args:
         action: Action in [-1, 1]. The latent of a bound is infinite, so actions are first moved
-            ``margin`` inside, as offline RL does with saturated actions; the density there is
-            that of the moved action. Four units of rounding beyond a bound count as on it; NaN
-            results under ``jit`` from an action further out.
+            ``margin`` inside, as is usual for saturated actions in offline RL, and the density is
+            that of the moved action. An action up to four rounding units beyond a bound is treated
+            as on it; one further out gives NaN under ``jit``.
         mean: Mean of the latent, same shape.
         log_std: Broadcasts against ``mean``.
-        margin: Distance kept from both bounds, in (0, 1); at least the rounding unit of the dtype
-            is kept. NaN results under ``jit`` where it is outside.
+        margin: Distance kept from both bounds, in (0, 1); at least the rounding unit of the dtype.
+            NaN results under ``jit`` if it is outside.
 
     Returns:
         The log-density, without the last axis, finite with finite gradients.
@@ -127,7 +127,7 @@ def tanh_gaussian_log_prob(
 
 
 def _require_squashed(action: Array) -> Array:
-    """Where an action is in [-1, 1] up to rounding; refuses a known one that is not, NaN too."""
+    """Whether an action is in [-1, 1] up to rounding; if concrete, raises an error if not."""
     inside = jnp.abs(action) <= 1 + 4 * jnp.finfo(action.dtype).eps
     if is_concrete(inside) and not np.all(inside):
         raise ValueError(
@@ -143,16 +143,18 @@ def tanh_gaussian_entropy(
     """Differential entropy of the action in nats, by quadrature: no sampling noise.
 
     ``H(Gaussian) + sum_i E log(1 - tanh(u_i)^2)``. The expectation splits into that of ``|u|``,
-    known in closed form, and of ``log(1 + exp(-2 |u|))``, smooth and local, by Gauss-Legendre.
+    which has a closed form, and that of ``log(1 + exp(-2 |u|))``, which is smooth and local and is
+    computed by Gauss-Legendre quadrature.
 
     Args:
         mean: Mean of the latent, last axis the channels.
         log_std: Broadcasts against ``mean``.
 
     Returns:
-        The entropy, without the last axis, at most ``channel log 2``. Its error is below 1e-9 a
-        channel in float64 for ``log_std`` up to 5; in float32 below 1e-6 times one plus the size
-        of the Gaussian's entropy and of ``E |u|``, which cancel where the action saturates.
+        The entropy, without the last axis, at most ``channel log 2``. In float64 its error is below
+        1e-9 per channel for ``log_std`` up to 5. In float32 it is below 1e-6 times one plus the
+        magnitudes of the Gaussian's entropy and of ``E |u|``, which cancel where the action
+        saturates.
 
     Raises:
         ValueError: If the shapes disagree.
@@ -163,7 +165,8 @@ def tanh_gaussian_entropy(
         0.67
     """
     mean, log_std = gaussian_parameters(mean, log_std)
-    # Below exp(-20) the expectations no longer depend on it: they are those at the mean.
+    # Below exp(-20) the expectations no longer depend on the width: they equal their values at the
+    # mean.
     std = jnp.exp(jnp.maximum(log_std, LEAST_LOG_STD))
     rest = _expected_softplus(mean, std, side=1.0) + _expected_softplus(mean, std, side=-1.0)
     slope = 2 * (LOG_TWO - _expected_size(mean, std) - rest)
@@ -176,7 +179,7 @@ def tanh_gaussian_kl(
     other_mean: Float[Array, "*batch channel"],
     other_log_std: Float[Array, "*#batch channel"],
 ) -> Float[Array, " *batch"]:
-    """Kullback-Leibler divergence in nats: that of the latents, since tanh is a bijection.
+    """Kullback-Leibler divergence in nats; equal to that of the latents, since tanh is a bijection.
 
     Args:
         mean: Mean of the first latent.
@@ -185,7 +188,7 @@ def tanh_gaussian_kl(
         other_log_std: Logarithm of its standard deviation.
 
     Returns:
-        As :func:`diagonal_gaussian_kl`.
+        The divergence, as for :func:`diagonal_gaussian_kl`.
 
     Raises:
         ValueError: If the shapes disagree.
@@ -196,8 +199,8 @@ def tanh_gaussian_kl(
 def tanh_gaussian_mode(mean: Float[Array, "*batch channel"]) -> Float[Array, "*batch channel"]:
     """The deterministic action ``tanh(mean)``, channel by channel.
 
-    It is the median of every channel, and what is called the mode of this distribution in
-    reinforcement learning; the largest density itself lies nearer to a bound, or at both.
+    It is the median of every channel, and reinforcement learning usually calls it the mode of this
+    distribution. The true mode lies nearer to a bound, or there is one at each bound.
 
     Args:
         mean: Mean of the latent.
@@ -210,7 +213,7 @@ def tanh_gaussian_mode(mean: Float[Array, "*batch channel"]) -> Float[Array, "*b
 
 @functools.cache
 def _legendre(axes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on [-1, 1] behind ``axes`` axes of length one."""
+    """Nodes and weights on [-1, 1], with ``axes`` axes of length one in front."""
     nodes, weights = np.polynomial.legendre.leggauss(48)
     shape = (1,) * axes + (-1,)
     return nodes.reshape(shape), weights.reshape(shape)
@@ -236,9 +239,10 @@ LEAST_LOG_STD = -20.0
 
 
 def _expected_softplus(mean: Array, std: Array, *, side: float) -> Array:
-    """``E[log(1 + exp(-2 |u|)); side u > 0]`` over the part of the axis where it is not zero."""
+    """``E[log(1 + exp(-2 |u|)); side u > 0]``, integrated where it does not vanish."""
     centre = side * mean
-    # In units of the standard deviation, where rounding the mean does no harm to narrow ones.
+    # In units of the standard deviation, so that rounding the mean does not affect narrow
+    # Gaussians.
     start = jnp.clip(-centre / std, -SIGMAS, SIGMAS)
     stop = jnp.clip((REACH - centre) / std, -SIGMAS, SIGMAS)
     half = ((stop - start) / 2)[..., None]
@@ -246,6 +250,6 @@ def _expected_softplus(mean: Array, std: Array, *, side: float) -> Array:
     standardised = start[..., None] + half * (1 + nodes)
     u = centre[..., None] + std[..., None] * standardised
     density = jnp.exp(-jnp.square(standardised) / 2) / math.sqrt(2 * math.pi)
-    # Not below zero, where the interval is empty but for rounding.
+    # Clamped at zero, since rounding may turn an empty interval negative.
     soft = jnp.log1p(jnp.exp(-2 * jnp.maximum(u, 0)))
     return jnp.sum(half * weights * density * soft, axis=-1)

@@ -1,8 +1,8 @@
-"""The Gaussian cut to a box, with independent channels.
+"""The Gaussian truncated to a box, with independent channels.
 
-Everything refers to the mode ``c``, the point of the box that is nearest to the mean: in units of
-the deviation and counted from there the density is ``exp(-t (t + 2 c) / 2)``, from which nothing
-cancels however far outside the box the mean lies and however wide the Gaussian is.
+All quantities are relative to the mode ``c``, the point of the box nearest to the mean. With ``t``
+the distance from it in standard deviations, the density is ``exp(-t (t + 2 c) / 2)``. It loses no
+digits however far outside the box the mean lies and however wide the Gaussian is.
 """
 
 import functools
@@ -27,7 +27,7 @@ NARROW = 0.01
 
 
 class _Cut(NamedTuple):
-    """The box seen from its point nearest to the mean, in deviations."""
+    """The box relative to its point nearest to the mean, in standard deviations."""
 
     mode: Array
     std: Array
@@ -44,16 +44,17 @@ def truncated_normal_log_prob(
     low: Bound = -1.0,
     high: Bound = 1.0,
 ) -> Float[Array, " *batch"]:
-    """Log-density of a Gaussian cut to ``[low, high]``, summed over the channels.
+    """Log-density of a Gaussian truncated to ``[low, high]``, summed over the channels.
 
-    ``sum_i log N(x_i; mean_i, s_i) - log(Phi(b_i) - Phi(a_i))`` with ``s = exp(log_std)``,
-    ``a = (low - mean) / s`` and ``b = (high - mean) / s``. Unlike that of a squashed Gaussian it
-    is finite at the bounds.
+    ``sum_i log N(x_i; mean_i, s_i) - log(Phi(b_i) - Phi(a_i))`` with ``s = exp(log_std)``, ``a =
+    (low - mean) / s`` and ``b = (high - mean) / s``. Unlike the log-density of a squashed Gaussian
+    it is finite at the bounds.
 
     Args:
-        x: Point of evaluation, last axis the channels; a point outside the box gives NaN.
-        mean: Mean before the cut, same shape; may lie outside the box.
-        log_std: Logarithms of the standard deviations before the cut; broadcasts against ``mean``.
+        x: Point of evaluation; the last axis is the channels. A point outside the box gives NaN.
+        mean: Mean before truncation, same shape; may lie outside the box.
+        log_std: Logarithms of the standard deviations before truncation; broadcasts against
+            ``mean``.
         low: Lower end; broadcasts against ``mean``.
         high: Upper end; broadcasts against ``mean``.
 
@@ -92,18 +93,20 @@ def truncated_normal_sample(
     low: Bound = -1.0,
     high: Bound = 1.0,
 ) -> Float[Array, "*batch channel"]:
-    """A draw by the inverse distribution function, with gradients to both parameters.
+    """A sample by the inverse distribution function, with gradients to both parameters.
 
     Args:
-        mean: Mean before the cut, last axis the channels.
-        log_std: Logarithms of the standard deviations before the cut; broadcasts against ``mean``.
+        mean: Mean before truncation; the last axis is the channels.
+        log_std: Logarithms of the standard deviations before truncation; broadcasts against
+            ``mean``.
         key: Used once.
         low: Lower end; broadcasts against ``mean``.
         high: Upper end; broadcasts against ``mean``.
 
     Returns:
-        The draw in ``[low, high]``, of the shape of ``mean``. Where the mean lies more than ten
-        deviations outside, from the exponential tail, whose density is within two per cent.
+        The sample in ``[low, high]``, with the shape of ``mean``. If the mean lies more than ten
+        standard deviations outside, it is sampled from the exponential tail, whose density is
+        within two per cent.
 
     Raises:
         ValueError: If the shapes disagree, an end does not broadcast or concrete ends are not in
@@ -122,7 +125,7 @@ def truncated_normal_sample(
     width = cut.stop - cut.start
     far = jnp.abs(cut.centre) > FAR
     narrow = (width < NARROW) & ~far
-    # Each way of inversion sees only what it is for; elsewhere a harmless number.
+    # Each inversion method gets only the inputs it is meant for, and a harmless number elsewhere.
     plain = jax.tree.map(lambda values: jnp.where(far | narrow, 0, values), cut)
     short, long = jnp.where(narrow, width, 0), jnp.where(far, width, 0)
     tilt = (cut.centre + cut.start + short / 2) * short
@@ -141,8 +144,9 @@ def truncated_normal_entropy(
     """Differential entropy in nats, summed over the channels.
 
     Args:
-        mean: Mean before the cut, last axis the channels.
-        log_std: Logarithms of the standard deviations before the cut; broadcasts against ``mean``.
+        mean: Mean before truncation; the last axis is the channels.
+        log_std: Logarithms of the standard deviations before truncation; broadcasts against
+            ``mean``.
         low: Lower end; broadcasts against ``mean``.
         high: Upper end; broadcasts against ``mean``.
 
@@ -172,16 +176,17 @@ def truncated_normal_mean(
     low: Bound = -1.0,
     high: Bound = 1.0,
 ) -> Float[Array, "*batch channel"]:
-    """The mean after the cut, channel by channel.
+    """The mean after truncation, channel by channel.
 
     Args:
-        mean: Mean before the cut, last axis the channels.
-        log_std: Logarithms of the standard deviations before the cut; broadcasts against ``mean``.
+        mean: Mean before truncation; the last axis is the channels.
+        log_std: Logarithms of the standard deviations before truncation; broadcasts against
+            ``mean``.
         low: Lower end; broadcasts against ``mean``.
         high: Upper end; broadcasts against ``mean``.
 
     Returns:
-        The mean, of the shape of ``mean``, inside the box.
+        The mean, with the shape of ``mean``, inside the box.
 
     Raises:
         ValueError: If the shapes disagree, an end does not broadcast or concrete ends are not in
@@ -204,12 +209,12 @@ def truncated_normal_mode(
     """The mode of the distribution: the point of the box nearest to the mean.
 
     Args:
-        mean: Mean before the cut, last axis the channels.
+        mean: Mean before truncation; the last axis is the channels.
         low: Lower end; broadcasts against ``mean``.
         high: Upper end; broadcasts against ``mean``.
 
     Returns:
-        The mode, of the shape of ``mean``.
+        The mode, with the shape of ``mean``.
 
     Raises:
         ValueError: If an end does not broadcast or concrete ends are not in order.
@@ -224,7 +229,7 @@ def truncated_normal_mode(
 
 
 def _wide(mean: Array, log_std: Array) -> tuple[Array, Array, DTypeLike]:
-    """Both parameters in float32 or wider, and the dtype that came."""
+    """Both parameters in float32 or wider, and the original dtype."""
     mean, log_std = gaussian_parameters(mean, log_std)
     return widened(mean), widened(log_std), mean.dtype
 
@@ -236,16 +241,16 @@ def _cut(mean: Array, log_std: Array, low: Array, high: Array) -> _Cut:
 
 @functools.cache
 def _legendre(axes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on [-1, 1] behind ``axes`` axes of length one."""
+    """Nodes and weights on [-1, 1], with ``axes`` axes of length one in front."""
     nodes, weights = np.polynomial.legendre.leggauss(32)
     shape = (1,) * axes + (-1,)
     return nodes.reshape(shape), weights.reshape(shape)
 
 
 def _moments(cut: _Cut) -> tuple[Array, Array, Array]:
-    """The mass in units of the density at the mode, and the means of ``t`` and ``t^2``.
+    """The mass relative to the density at the mode, and the means of ``t`` and ``t^2``.
 
-    By Gauss-Legendre over the part of the box where the density is not below 1e-16 of that.
+    Gauss-Legendre quadrature over the part of the box with at least 1e-16 of that density.
     """
     reach = DECAY / jnp.maximum(jnp.abs(cut.centre), DECAY / REACH)
     start, stop = jnp.maximum(cut.start, -reach), jnp.minimum(cut.stop, reach)
@@ -259,7 +264,7 @@ def _moments(cut: _Cut) -> tuple[Array, Array, Array]:
 
 
 def _inverse(u: Array, cut: _Cut) -> Array:
-    """``t`` of the share ``u`` by the normal quantile, turned to the tail with the more digits."""
+    """``t`` at probability ``u`` by the normal quantile, mirrored to the tail with more digits."""
     flip = cut.centre > 0
     start, stop = cut.centre + cut.start, cut.centre + cut.stop
     below, above = jnp.where(flip, -stop, start), jnp.where(flip, -start, stop)
@@ -279,7 +284,7 @@ def _tilted(u: Array, slope: Array) -> Array:
 
 
 def _tail(u: Array, centre: Array, width: Array) -> Array:
-    """``t`` of the share ``u`` where ``t (t + 2 c) / 2`` is exponential, cut at the far end."""
+    """``t`` at probability ``u`` if ``t (t + 2 c) / 2`` is exponential, cut at the far end."""
     size = jnp.abs(centre)
     most = width * (width + 2 * size) / 2
     excess = -jnp.log1p(u * jnp.expm1(-most))

@@ -1,4 +1,4 @@
-"""Combining the updates of many clients, some of them faulty."""
+"""Combining the updates of many clients, some of which may be faulty."""
 
 from neorl_core.federated._client_updates import Aggregate as Aggregate
 from neorl_core.federated._coordinate_rules import coordinate_median as coordinate_median

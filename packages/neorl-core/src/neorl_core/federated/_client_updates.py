@@ -1,4 +1,4 @@
-"""Stacks of client updates as PyTrees: which are usable, how far apart they are."""
+"""Stacks of client updates as PyTrees: which are usable, and how far apart they are."""
 
 import functools
 from typing import Any, NamedTuple
@@ -12,16 +12,16 @@ from neorl_core._internal.float_widths import widened
 from neorl_core.federated._ordering import FEW
 
 BLOCK = 2048
-"""Coordinates whose distances are taken at once."""
+"""Number of coordinates whose distances are computed together."""
 
 
 class Aggregate(NamedTuple):
-    """One update made of many.
+    """One update that combines many.
 
     Attributes:
-        value: A PyTree like one client's update; NaN where too few clients were usable.
-        kept: Which clients were usable, shape ``(client,)``: one with a NaN or an infinity
-            anywhere is left out of every rule.
+        value: A PyTree like one client's update; NaN if too few clients were usable.
+        kept: Which clients were usable, shape ``(client,)``. A client with a NaN or an infinity
+            anywhere is excluded from every rule.
     """
 
     value: Any
@@ -29,7 +29,7 @@ class Aggregate(NamedTuple):
 
 
 def require_updates(updates: Any, least: int, reason: str) -> int:
-    """The number of clients; refuses too few, and leaves that disagree about it."""
+    """The number of clients; raises an error if there are too few or leaves disagree about it."""
     leaves = jax.tree.leaves(updates)
     if not leaves:
         raise ValueError("updates hold no array; stack the clients along the first axis")
@@ -55,7 +55,7 @@ def require_updates(updates: Any, least: int, reason: str) -> int:
 
 
 def require_byzantine(num_byzantine: int) -> int:
-    """The number of faulty clients; refuses what is no whole number, or negative."""
+    """The number of faulty clients; raises an error unless it is an integer >= 0."""
     return checked_whole("num_byzantine", num_byzantine, 0, "give 0 for none")
 
 
@@ -69,37 +69,37 @@ def usable(updates: Any) -> Bool[Array, " client"]:
 
 
 def how_many(clients: Bool[Array, " client"]) -> Int[Array, ""]:
-    """Their number, int32 also where the default is wider."""
+    """Number of true entries, as int32 even if the default integer is wider."""
     return jnp.sum(clients, dtype=jnp.int32)
 
 
 def still_faulty(kept: Bool[Array, " client"], faulty: int) -> Int[Array, ""]:
-    """Number of kept updates that may still be faulty after some were left out."""
+    """Number of kept clients that may still be faulty after some were excluded."""
     return jnp.maximum(faulty - how_many(~kept), 0)
 
 
 def numbers(leaf: Array) -> Int[Array, "client *one"]:
-    """0, 1, ... along the clients, with as many axes as the leaf."""
+    """Client indices 0, 1, ... along the first axis, with as many axes as the leaf."""
     return per_client(jnp.arange(leaf.shape[0], dtype=jnp.int32), leaf)
 
 
 def cleaned(updates: Any, kept: Bool[Array, " client"]) -> Any:
-    """The updates with zeros for the clients that were left out."""
+    """The updates with zeros for the excluded clients."""
     return jax.tree.map(lambda leaf: jnp.where(per_client(kept, leaf), leaf, 0), updates)
 
 
 def per_client(values: Array, leaf: Array) -> Array:
-    """One value a client, with as many axes as the leaf."""
+    """One value per client, with as many axes as the leaf."""
     return values.reshape(values.shape + (1,) * (jnp.ndim(leaf) - 1))
 
 
 def summed(leaf: Array, weights: Shaped[Array, " client"]) -> Array:
-    """``sum_i w_i u_i`` of one leaf, in float32 where the leaf is of half precision."""
+    """``sum_i w_i u_i`` of one leaf, in float32 if the leaf has half precision."""
     wide = widened(leaf)
     weights = weights.astype(wide.dtype)
     if not 0 < wide.shape[0] <= FEW:
         return jnp.sum(per_client(weights, wide) * wide, axis=0)
-    # A sum of rows is one pass through memory; a sum along the first axis is several.
+    # Summing rows takes one pass through memory; summing along the first axis takes several.
     return functools.reduce(jnp.add, (weights[i] * row for i, row in enumerate(wide)))
 
 
@@ -114,7 +114,7 @@ def averaged(updates: Any, weights: Shaped[Array, " client"]) -> Any:
 
 
 def distances(updates: Any, centre: Any) -> Float[Array, " client"]:
-    """Euclidean distance of every client from one point, without overflow of the squares."""
+    """Euclidean distance of every client from one point; the squares cannot overflow."""
     apart = jax.tree.map(lambda leaf, at: widened(leaf) - widened(at)[None], updates, centre)
     joined = _joined(apart)
     largest = jnp.max(jnp.abs(joined), axis=1, initial=0)
@@ -124,15 +124,15 @@ def distances(updates: Any, centre: Any) -> Float[Array, " client"]:
 
 
 def widest(updates: Any) -> jnp.dtype:
-    """The widest dtype of the leaves, float32 at least."""
+    """The widest dtype of the leaves, but at least float32."""
     dtypes = [widened(leaf).dtype for leaf in jax.tree.leaves(updates)]
     return max(dtypes, key=lambda dtype: jnp.finfo(dtype).bits)
 
 
 def squared_distances(updates: Any) -> Float[Array, "client client"]:
-    """All squared distances by direct differences; the expanded square cancels late in training.
+    """All squared distances from direct differences; expanding the square cancels late in training.
 
-    Block by block of the coordinates, so that all pairs of a block find it in the cache.
+    Computed in blocks of coordinates, so that a block stays in the cache for all its pairs.
     """
     joined = _joined(updates)
     blocks = joined.shape[1] // BLOCK
@@ -154,7 +154,7 @@ def _squared_distances(joined: Array) -> Array:
 
 
 def _joined(updates: Any) -> Float[Array, "client coordinate"]:
-    """Every client as one row, in the widest dtype of the leaves, float32 at least."""
+    """Every client as one row, in the widest dtype of the leaves, but at least float32."""
     flat = [
         leaf.astype(widest(updates)).reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(updates)
     ]

@@ -1,4 +1,4 @@
-"""Aggregation rules that look at one coordinate at a time."""
+"""Aggregation rules that treat each coordinate separately."""
 
 from typing import Any
 
@@ -26,19 +26,20 @@ from neorl_core.federated._ordering import in_order, running_count
 def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) -> Aggregate:
     """Federated averaging: ``sum_i n_i u_i / sum_i n_i``.
 
-    One faulty client moves it anywhere; the other rules of this family do not let it.
+    One faulty client can move it anywhere, unlike the other rules of this family.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
-        weights: One a client, not negative, for example its number of rows; equal if ``None``. NaN
-            results under ``jit`` where one is negative.
+        weights: One weight per client, not negative, for example its number of rows; equal if
+            ``None``. NaN results under ``jit`` if one is negative.
 
     Returns:
         The mean over the clients with finite numbers, in each leaf's dtype.
 
     Raises:
-        ValueError: If there is no client, leaves disagree about their number, or ``weights`` has
-            another length or a known one is negative or not finite.
+        ValueError: If there is no client, leaves disagree about the number of clients, or
+            ``weights`` has another length or contains a concrete value that is negative or not
+            finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -61,7 +62,7 @@ def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) 
 
 
 def coordinate_median(updates: Any) -> Aggregate:
-    """The median of every coordinate: holds while fewer than half of the clients are faulty.
+    """The median of every coordinate: robust while fewer than half of the clients are faulty.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
@@ -87,19 +88,19 @@ def coordinate_median(updates: Any) -> Aggregate:
 
 
 def trimmed_mean(updates: Any, *, num_byzantine: int) -> Aggregate:
-    """The mean of every coordinate without its ``num_byzantine`` largest and smallest.
+    """The mean of every coordinate without its ``num_byzantine`` largest and smallest values.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
-        num_byzantine: How many clients may be faulty, in any way; more than twice as many are
-            needed. Clients left out for their NaNs count among them.
+        num_byzantine: How many clients may be faulty, in any way; more than twice as many clients
+            are needed. Clients excluded because of NaNs count towards it.
 
     Returns:
         The trimmed mean over the clients with finite numbers.
 
     Raises:
         ValueError: If there are not more than ``2 num_byzantine`` clients, leaves disagree about
-            their number, or ``num_byzantine`` is not a whole number >= 0.
+            their number, or ``num_byzantine`` is not an integer >= 0.
 
     Example:
         >>> import jax.numpy as jnp
@@ -122,7 +123,7 @@ def trimmed_mean(updates: Any, *, num_byzantine: int) -> Aggregate:
 
 
 def masked_median(leaf: Array, chosen: Bool[Array, " client"], count: Int[Array, ""]) -> Array:
-    """The median of every coordinate over the chosen clients; NaN if there is none."""
+    """The median of every coordinate over the chosen clients; NaN if there are none."""
     ordered = sorted_kept(leaf, chosen)
     low, high = jnp.maximum(count - 1, 0) // 2, count // 2
     middle = ordered[low] / 2 + ordered[jnp.minimum(high, leaf.shape[0] - 1)] / 2
@@ -132,19 +133,19 @@ def masked_median(leaf: Array, chosen: Bool[Array, " client"], count: Int[Array,
 def mean_near_median(
     leaf: Array, chosen: Bool[Array, " client"], count: Int[Array, ""], near: Int[Array, ""]
 ) -> Array:
-    """The mean of the ``near`` chosen values that lie nearest to the median, by coordinate."""
+    """The mean of the ``near`` chosen values nearest to the median, for each coordinate."""
     middle = masked_median(leaf, chosen, count)
     away = jnp.where(per_client(chosen, leaf), jnp.abs(leaf - middle[None]), jnp.inf)
     bound = in_order(away)[jnp.maximum(near, 1) - 1][None]
     closer, level = away < bound, away == bound
-    # Of several at the same distance, the first clients.
+    # Of several at the same distance, take the first clients.
     left = near - jnp.sum(closer, axis=0, dtype=jnp.int32)
     first = running_count(level) <= left[None]
     return _mean_where(leaf, closer | (level & first))
 
 
 def sorted_kept(leaf: Array, kept: Bool[Array, " client"]) -> Array:
-    """Every coordinate in increasing order, the clients that do not count last."""
+    """Every coordinate in increasing order, with the excluded clients last."""
     return in_order(jnp.where(per_client(kept, leaf), leaf, jnp.inf))
 
 

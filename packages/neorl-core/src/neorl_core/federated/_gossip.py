@@ -1,4 +1,4 @@
-"""Averaging without a centre: every client mixes with its neighbours."""
+"""Averaging without a central server: every client mixes with its neighbours."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ from neorl_core.federated._client_updates import Aggregate, cleaned, require_upd
 
 
 def metropolis_mixing(adjacency: Bool[ArrayLike, "client client"]) -> Float[Array, "client client"]:
-    """A symmetric doubly stochastic matrix on any undirected graph.
+    """A symmetric doubly stochastic matrix for any undirected graph.
 
-    ``W_ij = 1 / (1 + max(degree_i, degree_j))`` on edges, the rest of each row on its diagonal.
+    ``W_ij = 1 / (1 + max(degree_i, degree_j))`` on edges; the diagonal completes each row to one.
 
     Args:
-        adjacency: Which clients talk; symmetric, the diagonal is ignored. Made on the host.
+        adjacency: Which clients communicate; symmetric, the diagonal is ignored. Must be concrete.
 
     Returns:
         The mixing matrix.
@@ -50,10 +50,10 @@ def ring_mixing(clients: int) -> Float[Array, "client client"]:
     """Every client mixes with its two neighbours on a ring, one third each.
 
     Args:
-        clients: How many, one or more.
+        clients: Number of clients, one or more.
 
     Returns:
-        The mixing matrix. :func:`averaging_rounds` of it has ``clients // 2`` rounds.
+        The mixing matrix; :func:`averaging_rounds` turns it into ``clients // 2`` rounds.
 
     Raises:
         ValueError: If ``clients`` is not a positive integer.
@@ -69,13 +69,13 @@ def ring_mixing(clients: int) -> Float[Array, "client client"]:
 
 
 def star_mixing(clients: int) -> Float[Array, "client client"]:
-    """Client 0 mixes with everyone, the others only with it.
+    """Client 0 mixes with all others, which mix only with it.
 
     Args:
-        clients: How many, one or more.
+        clients: Number of clients, one or more.
 
     Returns:
-        The mixing matrix. :func:`averaging_rounds` of it has two rounds.
+        The mixing matrix; :func:`averaging_rounds` turns it into two rounds.
 
     Raises:
         ValueError: If ``clients`` is not a positive integer.
@@ -91,17 +91,17 @@ def star_mixing(clients: int) -> Float[Array, "client client"]:
 
 
 def hierarchical_mixing(sizes: tuple[int, ...]) -> Float[Array, "level client client"]:
-    """One matrix a level of a tree of equal groups, whose product is the exact average.
+    """One matrix per level of a tree of equal groups; their product is the exact average.
 
-    With ``sizes = (4, 3)``, twelve clients first average in three groups of four neighbours, then
-    each with its counterparts in the other groups.
+    With ``sizes = (4, 3)``, twelve clients first average in three groups of four neighbours. Then
+    each averages with its counterparts in the other groups.
 
     Args:
         sizes: Members of a group at each level, lowest level first; their product is the number
             of clients.
 
     Returns:
-        The mixing matrices in the order of use: as many rounds as levels.
+        The mixing matrices in order of use, one round per level.
 
     Raises:
         ValueError: If there is no level or a size is not a positive integer.
@@ -130,16 +130,16 @@ def averaging_rounds(
     """Rounds on the links of a symmetric mixing matrix after which all hold the exact average.
 
     One round ``(W - mu I) / (1 - mu)`` for each distinct eigenvalue ``mu`` below one removes that
-    eigenvalue's part of the disagreement: as many rounds as there are such eigenvalues. Rounding
-    grows with their number: measured on rings and paths in float32, 30 rounds of numbers of size
-    one leave 1e-5, 60 rounds 1e-3. For many clients mix in levels (:func:`hierarchical_mixing`).
-    Made on the host, in the default float.
+    eigenvalue's part of the disagreement, so there are as many rounds as such eigenvalues. Rounding
+    errors grow with their number: on rings and paths in float32, with numbers of size one, the
+    measured error is 1e-5 after 30 rounds and 1e-3 after 60. For many clients mix in levels
+    (:func:`hierarchical_mixing`). Computed on the host, in the default float dtype.
 
     Args:
         mixing: Symmetric and doubly stochastic, of a connected graph.
 
     Returns:
-        The matrices in the order of use, for :func:`gossip_step` one after the other.
+        The matrices in order of use, to be applied by :func:`gossip_step` one after the other.
 
     Raises:
         ValueError: If the matrix is not square, symmetric and doubly stochastic, or the graph is
@@ -166,28 +166,29 @@ def averaging_rounds(
         )
     distinct = below[np.append(True, np.diff(below) > 1e-6)] if len(below) else below
     identity = np.eye(clients)
-    # Far ones in turn, by steps of the golden section: in order of size rounding would pile up.
+    # Alternate distant eigenvalues by golden-section steps; in sorted order rounding would build
+    # up.
     order = np.argsort(np.arange(len(distinct)) * 0.6180339887498949 % 1)
     rounds = [(matrix - mode * identity) / (1 - mode) for mode in distinct[order]]
     return jnp.asarray(np.stack(rounds) if rounds else identity[None])
 
 
 def mixing_rate(mixing: Float[ArrayLike, "client client"]) -> Float[Array, ""]:
-    """Upper bound of the factor by which a round shrinks the disagreement: ``|W - 1 1^T / n|``.
+    """Upper bound on the factor by which a round shrinks the disagreement: ``|W - 1 1^T / n|``.
 
-    For a symmetric matrix the second largest magnitude of an eigenvalue. After ``k`` rounds the
-    distance of the clients from their mean is at most ``rate^k`` times what it was.
+    For a symmetric matrix it is the second largest magnitude of an eigenvalue. After ``k`` rounds
+    the distance of the clients from their mean is at most ``rate^k`` times the initial one.
 
     Args:
         mixing: Doubly stochastic.
 
     Returns:
-        From 0 (the exact average in one round) to 1 (not connected); NaN under ``jit`` where rows
-        or columns do not sum to one.
+        Between 0 (exact average in one round) and 1 (not connected); NaN under ``jit`` if rows or
+        columns do not sum to one.
 
     Raises:
-        ValueError: If the matrix is not square, of a float shorter than float32, or known and has
-            rows or columns that do not sum to one.
+        ValueError: If the matrix is not square, has half precision, or is concrete and has rows or
+            columns that do not sum to one.
 
     Example:
         >>> round(float(mixing_rate(ring_mixing(4))), 4)
@@ -202,20 +203,20 @@ def mixing_rate(mixing: Float[ArrayLike, "client client"]) -> Float[Array, ""]:
 def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggregate:
     """One round: every client takes the weighted mean of its neighbours' updates.
 
-    ``X <- W X``. The mean over the clients stays as it is. What a client with a NaN or an
-    infinity would send stays with each receiver instead; that client itself takes the mean of
-    what its usable neighbours send, or keeps what it has where there is none.
+    ``X <- W X``. The mean over the clients is preserved. If a client has a NaN or an infinity, each
+    receiver keeps its own value in place of that client's share. The faulty client takes the mean
+    of its usable neighbours' values, or keeps its own if there are none.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
-        mixing: Rows and columns sum to one.
+        mixing: Mixing matrix; rows and columns sum to one.
 
     Returns:
-        All clients' new updates, stacked like the old ones, and which were usable before. The
-        updates are NaN under ``jit`` where rows or columns of ``mixing`` do not sum to one.
+        All clients' new updates, stacked like the old ones, and which clients were usable before.
+        The updates are NaN under ``jit`` if rows or columns of ``mixing`` do not sum to one.
 
     Raises:
-        ValueError: If shapes disagree, or a known ``mixing`` has rows or columns that do not sum
+        ValueError: If shapes disagree, or a concrete ``mixing`` has rows or columns that do not sum
             to one.
 
     Example:
@@ -253,7 +254,7 @@ def _at_least_one(clients: int) -> int:
 
 
 def _checked(mixing: ArrayLike) -> tuple[Array, ArrayLike]:
-    """The matrix as floats, and whether its rows and columns sum to one; a known one must."""
+    """The matrix as floats, and whether its rows and columns sum to one; if concrete, they must."""
     require_rank("mixing", mixing, 2, "client, client")
     if np.shape(mixing)[0] != np.shape(mixing)[1]:
         raise ValueError(
@@ -272,9 +273,9 @@ def _checked(mixing: ArrayLike) -> tuple[Array, ArrayLike]:
 
 
 def _sums_to_one(xp: Any, matrix: Any) -> tuple[Any, Any]:
-    """Whether all sums are one, by NumPy or by JAX, and the sums."""
+    """Whether all sums are one, computed with NumPy or JAX, and the sums."""
     sums = xp.concatenate([matrix.sum(axis=0), matrix.sum(axis=1)])
-    # Rounds of slow modes have entries of hundreds, and sums that round accordingly.
+    # Rounds of slow modes have entries in the hundreds, and their sums round accordingly.
     slack = 1e-5 * xp.abs(matrix).max(initial=1)
     return xp.abs(sums - 1).max(initial=0) <= slack, sums
 

@@ -1,4 +1,4 @@
-"""Aggregation rules that choose whole clients by their distances from each other."""
+"""Aggregation rules that select whole clients by their distances from each other."""
 
 from typing import Any, NamedTuple
 
@@ -22,22 +22,22 @@ from neorl_core.federated._coordinate_rules import mean_near_median
 
 
 def krum(updates: Any, *, num_byzantine: int) -> Aggregate:
-    """The client that is nearest to its ``n - f - 2`` nearest clients, with ``f = num_byzantine``.
+    """Selects the client nearest to its ``n - f - 2`` nearest clients, with ``f = num_byzantine``.
 
-    The score of a client is the sum of its squared distances to those; the least score wins, the
-    earlier client of two equal ones.
+    The score of a client is the sum of its squared distances to those. The lowest score wins; of
+    two equal scores, the earlier client does.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
         num_byzantine: How many clients may be faulty, in any way; ``2 f + 3`` are needed. Clients
-            left out for their NaNs count among them.
+            excluded because of NaNs count towards it.
 
     Returns:
-        That client's update.
+        The selected client's update.
 
     Raises:
         ValueError: If there are too few clients, leaves disagree about their number, or
-            ``num_byzantine`` is not a whole number >= 0.
+            ``num_byzantine`` is not an integer >= 0.
 
     Example:
         >>> import jax.numpy as jnp
@@ -50,20 +50,20 @@ def krum(updates: Any, *, num_byzantine: int) -> Aggregate:
 
 
 def multi_krum(updates: Any, *, num_byzantine: int, selected: int) -> Aggregate:
-    """The mean of the ``selected`` clients of the least Krum scores.
+    """The mean of the ``selected`` clients with the lowest Krum scores.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
         num_byzantine: How many clients may be faulty, in any way; ``2 f + 3`` are needed.
-        selected: How many are averaged, from 1 to the number of clients; at most ``n - f`` of
-            them are sure to be honest.
+        selected: How many clients are averaged, from 1 to the number of clients; at most ``n - f``
+            of them are sure to be honest.
 
     Returns:
-        The mean of the chosen clients; of all kept ones where fewer than ``selected`` are.
+        The mean of the selected clients; of all usable ones if they are fewer than ``selected``.
 
     Raises:
         ValueError: If there are too few clients, leaves disagree about their number,
-            ``num_byzantine`` is not a whole number >= 0 or ``selected`` none in range.
+            ``num_byzantine`` is not an integer >= 0 or ``selected`` is out of range.
 
     Example:
         >>> import jax.numpy as jnp
@@ -94,23 +94,23 @@ def multi_krum(updates: Any, *, num_byzantine: int, selected: int) -> Aggregate:
 
 
 def bulyan(updates: Any, *, num_byzantine: int) -> Aggregate:
-    """Krum and trimming in turn, which leaves no coordinate to a faulty client.
+    """Krum followed by trimming, so that no single coordinate is controlled by a faulty client.
 
-    With ``f = num_byzantine``, ``n - 2 f`` clients are chosen by Krum one after the other, each
-    without those chosen before; then every coordinate is the mean of the ``n - 4 f`` chosen
+    With ``f = num_byzantine``, Krum selects ``n - 2 f`` clients one after the other, each time
+    among those not selected yet. Every coordinate is then the mean of the ``n - 4 f`` selected
     values nearest to their median.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
         num_byzantine: How many clients may be faulty, in any way; ``4 f + 3`` are needed. Clients
-            left out for their NaNs count among them.
+            excluded because of NaNs count towards it.
 
     Returns:
         The aggregate.
 
     Raises:
         ValueError: If there are too few clients, leaves disagree about their number, or
-            ``num_byzantine`` is not a whole number >= 0.
+            ``num_byzantine`` is not an integer >= 0.
 
     Example:
         >>> import jax.numpy as jnp
@@ -163,6 +163,6 @@ def _scores(
     neighbours = jnp.maximum(how_many(present) - faulty - 2, 1)
     counted = jnp.arange(clients, dtype=jnp.int32)[None, :] < neighbours
     scores = jnp.sum(jnp.where(counted, nearest, 0), axis=1)
-    # One that is present stays ahead of one that is not, however far away it is.
+    # Keep a present client ahead of an absent one, however far away it is.
     largest = jnp.finfo(squared.dtype).max
     return jnp.where(present, jnp.minimum(scores, largest), jnp.inf)

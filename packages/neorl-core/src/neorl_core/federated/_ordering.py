@@ -1,4 +1,4 @@
-"""Sorting every coordinate over a few clients, by a network that compilers turn into one loop."""
+"""Sorting every coordinate over a few clients, by a network that compiles to a single loop."""
 
 import functools
 import itertools
@@ -7,14 +7,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Shaped
 
 FEW = 32
-"""Above it, compiling the network takes longer than its speed is worth."""
+"""With more clients, compiling the network takes longer than it saves."""
 
 
 def in_order(values: Shaped[Array, "client *shape"]) -> Shaped[Array, "client *shape"]:
-    """The values in increasing order along the first axis; none may be NaN.
+    """The values in increasing order along the first axis; NaN is not allowed.
 
-    XLA sorts on a CPU by calling its comparison for every pair of every coordinate. A fixed
-    sequence of minima and maxima over whole rows takes a tenth of that.
+    On a CPU, XLA sorts by calling its comparison for every pair of every coordinate. A fixed
+    sequence of minima and maxima over whole rows takes a tenth of the time.
 
     Source: Batcher, Sorting networks and their applications, 1968 (odd-even merge sort).
     """
@@ -35,7 +35,7 @@ def running_count(flags: Bool[Array, "client *shape"]) -> Int[Array, "client *sh
 
 @functools.cache
 def _comparators(count: int) -> tuple[tuple[int, int], ...]:
-    """The pairs to compare, one after the other, that sort so many rows."""
+    """The pairs to compare, in order, that sort ``count`` rows."""
     pairs, merged = [], 1
     while merged < count:
         apart = merged

@@ -1,4 +1,4 @@
-"""Bounded influence of one client: clipping, and noise that hides it."""
+"""Bounding the influence of one client by clipping, and hiding it with noise."""
 
 from typing import Any
 
@@ -20,18 +20,18 @@ from neorl_core.federated._client_updates import (
 
 
 def clip_update(update: Any, *, clip_norm: float | Float[Array, ""]) -> Any:
-    """Scales a whole update down to a Euclidean length of at most ``clip_norm``.
+    """Scales a whole update down to a Euclidean norm of at most ``clip_norm``.
 
     Args:
-        update: A PyTree of one client.
-        clip_norm: Largest length, positive; NaN results under ``jit`` where it is not.
+        update: The update of one client, a PyTree.
+        clip_norm: Largest norm, positive; NaN results under ``jit`` if it is not.
 
     Returns:
-        The update, unchanged where it is short enough; all NaN where it holds a NaN or an infinity,
+        The update, unchanged if its norm is small enough; all NaN if it holds a NaN or an infinity,
         since no scale would bound it.
 
     Raises:
-        ValueError: If there is no array or a known ``clip_norm`` is not positive.
+        ValueError: If there is no array or a concrete ``clip_norm`` is not positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -56,28 +56,29 @@ def private_mean(
 ) -> Aggregate:
     """The mean of clipped updates plus Gaussian noise: the Gaussian mechanism.
 
-    ``(sum_i clip(u_i, clip_norm) + N(0, (noise_multiplier clip_norm)^2)) / n``. What a client
-    sends moves the sum by at most ``clip_norm``, and ``n`` not at all: it is ``expected_clients``,
-    or the number of clients in ``updates``, whatever they hold. A client with a NaN or an infinity
-    adds nothing, and nothing is made up for it. Which clients these were (``kept``) is not
-    protected by the noise.
+    ``(sum_i clip(u_i, clip_norm) + N(0, (noise_multiplier clip_norm)^2)) / n``. A client changes
+    the sum by at most ``clip_norm`` and does not change ``n``, which is ``expected_clients`` or the
+    number of clients in ``updates``, whatever they hold. A client with a NaN or an infinity adds
+    nothing, and nothing replaces it. The noise does not protect ``kept``, which shows the usable
+    clients.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
         key: Random key.
-        clip_norm: Largest Euclidean length of an update, positive; NaN results under ``jit``
-            where it is not.
-        noise_multiplier: Deviation of the noise in multiples of ``clip_norm``, as accountants ask
-            for, not negative; NaN results under ``jit`` where it is negative.
-        expected_clients: How many clients are expected in a round, positive, fixed beforehand:
-            chance times population where clients are drawn at random. NaN results under ``jit``
-            where it is not positive. The number of clients in ``updates`` if ``None``.
+        clip_norm: Largest Euclidean norm of an update, positive; NaN results under ``jit`` if it is
+            not.
+        noise_multiplier: Standard deviation of the noise in multiples of ``clip_norm``, the
+            convention of privacy accountants, not negative; NaN results under ``jit`` if it is
+            negative.
+        expected_clients: Number of clients expected in a round, positive, fixed in advance:
+            sampling probability times population if clients are sampled at random. NaN results
+            under ``jit`` if it is not positive. ``None`` uses the number of clients in ``updates``.
 
     Returns:
-        The noisy mean; noise alone where no client is usable.
+        The noisy mean; only noise if no client is usable.
 
     Raises:
-        ValueError: If there is no client, leaves disagree about their number, or a known
+        ValueError: If there is no client, leaves disagree about their number, or a concrete
             hyperparameter is out of range.
 
     Example:

@@ -1,4 +1,4 @@
-"""Aggregation rules that find a centre step by step."""
+"""Aggregation rules that find a centre iteratively."""
 
 from typing import Any
 
@@ -23,10 +23,10 @@ from neorl_core.federated._coordinate_rules import masked_median
 
 
 def geometric_median(updates: Any, *, iterations: int = 64) -> Aggregate:
-    """The point of least summed distance to the clients: holds while fewer than half are faulty.
+    """The point with the smallest total distance to the clients; robust if under half are faulty.
 
-    Weiszfeld's iteration with the step of Vardi and Zhang where it meets a client, from the
-    coordinate median. It turns with the coordinates, which the coordinate median does not.
+    Weiszfeld's iteration from the coordinate median, with the step of Vardi and Zhang where it
+    meets a client. It is equivariant under rotations, unlike the coordinate median.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
@@ -66,7 +66,7 @@ def _towards_median(state: tuple, _: None) -> tuple[tuple, None]:
     weights = jnp.where(kept & ~touching, 1 / jnp.where(away > 0, away, 1), 0)
     total = jnp.sum(weights)
     goal = averaged(updates, jnp.where(total > 0, weights, kept.astype(weights.dtype)))
-    # The pull of the others against the weight of those on the spot.
+    # Compares the pull of the other clients with the weight of those at this point.
     pull = jnp.sum(distances(jax.tree.map(lambda leaf: leaf[None], goal), centre)) * total
     held = how_many(touching).astype(pull.dtype)
     stay = jnp.where(held > 0, jnp.minimum(1, held / jnp.where(pull > 0, pull, 1)), 0)
@@ -86,24 +86,24 @@ def centred_clipping(
     radius: float | Float[Array, ""],
     iterations: int = 3,
 ) -> Aggregate:
-    """Averages what the clients differ from a centre by, each difference cut to a length.
+    """Adds to a centre the mean of the clients' differences from it, each clipped to a length.
 
     ``v <- v + mean_i (u_i - v) min(1, radius / |u_i - v|)``: a client moves the centre by no more
-    than ``radius / n`` in a step, whatever it sends.
+    than ``radius / n`` in one step, whatever it sends.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
-        centre: Starting point: the last aggregate, like one client's update.
-        radius: Length that a difference is cut to, positive; the spread of honest clients. NaN
-            results under ``jit`` where it is not positive.
+        centre: Starting point, such as the last aggregate, shaped like one client's update.
+        radius: Length to which a difference is clipped, positive; choose the spread of honest
+            clients. NaN results under ``jit`` if it is not positive.
         iterations: Number of steps.
 
     Returns:
-        The centre after them; the start itself where no client was usable.
+        The centre after the last step; the start itself if no client was usable.
 
     Raises:
-        ValueError: If there is no client, leaves disagree about their number or with ``centre``,
-            a known ``radius`` is not positive or ``iterations`` is not a whole number >= 1.
+        ValueError: If there is no client, leaves disagree about their number or with ``centre``, a
+            concrete ``radius`` is not positive or ``iterations`` is not a positive integer.
 
     Example:
         >>> import jax.numpy as jnp

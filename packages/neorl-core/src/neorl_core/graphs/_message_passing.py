@@ -53,22 +53,24 @@ def graph_convolution(
 ) -> Float[Array, "node feature"]:
     """Symmetrically normalised sum over neighbours, ``D^{-1/2} (A + I) D^{-1/2} X``.
 
-    ``out_i = sum_{j -> i} w_ji x_j / sqrt(d_i d_j) + x_i / d_i`` with ``d`` the weight that enters
-    a node, its self-loop included. Multiply by a weight matrix before or after: both are linear.
+    ``out_i = sum_{j -> i} w_ji x_j / sqrt(d_i d_j) + x_i / d_i``, where ``d`` is the total weight
+    that enters a node, including its self-loop. A weight matrix may be applied before or after,
+    since both are linear.
 
     Args:
-        graph: Any padded graph; an undirected one lists every edge both ways.
-        weights: Weights of the edges, not negative; all one if ``None``. NaN features under ``jit``
-            at the node that a negative one enters and at those reached from there.
+        graph: Any padded graph; an undirected one lists every edge in both directions.
+        weights: Edge weights, not negative; all one if ``None``. Under ``jit`` a negative weight
+            gives NaN features at the node that its edge enters and at the nodes that follow it.
         self_loops: Whether to add ``I``.
 
     Returns:
-        New features. A node that nothing enters gets its own features with ``self_loops`` and
-        zero without; padding gets zero, and its content changes nothing.
+        New features. A node without incoming edges gets its own features with ``self_loops`` and
+        zero without. Padding gets zero, and its content has no effect.
 
     Raises:
-        ValueError: If the fields of a graph made by hand do not fit together, ``weights`` has not
-            one number for each edge, or a known one of a real edge is negative or not finite.
+        ValueError: If the fields of a graph made by hand do not fit together, ``weights`` does not
+            have one number for each edge, or a concrete weight of a real edge is negative or not
+            finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -88,7 +90,7 @@ def graph_convolution(
     strength = jnp.where(graph.edge_mask, strength, 0)
     strength = checked_positive("weights", strength, or_zero=True, many=True)
     degree = sum_at_receivers(strength, graph) + (1 if self_loops else 0)
-    # The double where keeps the gradient of isolated nodes finite.
+    # The double jnp.where keeps the gradient of isolated nodes finite.
     joined = ~(degree <= 0)
     scale = jnp.where(joined, jax.lax.rsqrt(jnp.where(joined, degree, 1)), 0)
     scaled = features * scale[:, None]
@@ -104,15 +106,15 @@ def edge_softmax(
     """Attention weights: a softmax over the edges that enter each node.
 
     Args:
-        scores: One row an edge, with any number of heads.
+        scores: One row per edge, with any number of heads.
         graph: Any padded graph.
 
     Returns:
-        Weights that sum to one at every node that an edge enters; zero for padding.
+        Weights that sum to one at every node with incoming edges; zero for padding.
 
     Raises:
-        ValueError: If the fields of a graph made by hand do not fit together, or ``scores`` has
-            not one row for each edge.
+        ValueError: If the fields of a graph made by hand do not fit together, or ``scores`` does
+            not have one row for each edge.
 
     Example:
         >>> import jax.numpy as jnp
@@ -128,7 +130,7 @@ def edge_softmax(
     dtype, scores = scores.dtype, widened(scores)
     real = along_edges(graph.edge_mask, scores)
     highest = _max_at_receivers(scores, graph)
-    # Scores of minus infinity alone, as of masked edges, are no maximum to subtract.
+    # If all scores are minus infinity, as for masked edges, there is no maximum to subtract.
     highest = jnp.where(jnp.isneginf(highest), 0, highest)
     highest = jax.lax.stop_gradient(highest)[graph.receivers]
     raised = jnp.where(real, jnp.exp(jnp.where(real, scores - highest, 0)), 0)
@@ -142,16 +144,16 @@ def pool_edges(
     """Pools the features of the edges that enter each node: sum, mean or maximum.
 
     Args:
-        values: One row an edge.
+        values: One row per edge.
         graph: Any padded graph.
         reduction: ``"sum"``, ``"mean"`` or ``"max"``.
 
     Returns:
-        One row a node; zero where no edge enters.
+        One row per node; zero where no edge enters.
 
     Raises:
-        ValueError: If the fields of a graph made by hand do not fit together, ``values`` has not
-            one row for each edge, or ``reduction`` is unknown.
+        ValueError: If the fields of a graph made by hand do not fit together, ``values`` does not
+            have one row for each edge, or ``reduction`` is unknown.
 
     Example:
         >>> import jax.numpy as jnp
@@ -185,7 +187,7 @@ def pool_nodes(graph: PaddedGraph, *, reduction: Reduction = "sum") -> Float[Arr
 
     Returns:
         Shape ``(feature,)``; zero for a graph without nodes. The sum runs in the order of the
-        nodes, so padding leaves its bits alone.
+        nodes, so padding does not change a bit of it.
 
     Raises:
         ValueError: If the fields of a graph made by hand do not fit together, or ``reduction`` is

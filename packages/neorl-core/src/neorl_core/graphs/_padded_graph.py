@@ -19,7 +19,7 @@ from neorl_core._internal.float_widths import narrowed, widened
 
 
 class PaddedGraph(NamedTuple):
-    """A directed graph with space for padding; an undirected one lists every edge both ways.
+    """A directed graph with padding; an undirected one lists every edge in both directions.
 
     Attributes:
         nodes: Features, shape ``(node, feature)``.
@@ -44,22 +44,22 @@ def pad_graph(
     node_count: int,
     edge_count: int,
 ) -> PaddedGraph:
-    """Appends padding up to fixed sizes.
+    """Pads a graph to fixed sizes.
 
     Args:
-        nodes: Features; there may be none.
-        senders: Index of the node that each edge leaves; there may be no edge.
+        nodes: Features; may be empty.
+        senders: Index of the node that each edge leaves; may be empty.
         receivers: Index of the node that each edge enters.
         node_count: Padded number of nodes.
         edge_count: Padded number of edges.
 
     Returns:
-        The padded graph. Under ``jit`` an edge may join a node that does not exist: then all that
-        convolution, attention, pooling of edges and degrees say of this graph is NaN.
+        The padded graph. If under ``jit`` an edge joins a node that does not exist, convolution,
+        attention, pooling of edges and degrees of this graph are all NaN.
 
     Raises:
-        ValueError: If shapes disagree, the graph is larger than its padded size, a size is no whole
-            number, indices are no integers, or a known edge joins a node that does not exist.
+        ValueError: If shapes disagree, the graph is larger than its padded size, a size is not an
+            integer, indices are not integers, or a concrete edge joins a node that does not exist.
 
     Example:
         >>> import jax.numpy as jnp
@@ -109,7 +109,7 @@ def _require_ends(senders: ArrayLike, receivers: ArrayLike, nodes: int) -> None:
 
 
 def require_graph(graph: PaddedGraph) -> None:
-    """Refuses a graph made by hand whose fields do not fit together; values are not looked at."""
+    """Raises an error if the fields of a hand-made graph do not fit together; ignores values."""
     for name, field in zip(graph._fields, graph, strict=True):
         if not hasattr(field, "dtype"):
             raise ValueError(
@@ -127,17 +127,17 @@ def require_graph(graph: PaddedGraph) -> None:
 
 
 def real_nodes(graph: PaddedGraph) -> Float[Array, "node feature"]:
-    """The features, zero at padding, whatever stood there."""
+    """The features, with zeros at padding whatever it contains."""
     return jnp.where(graph.node_mask[:, None], floats(graph.nodes), 0)
 
 
 def entered(graph: PaddedGraph) -> Int[Array, " edge"]:
-    """The node that each edge enters; beyond the last node for padding, so that it is dropped."""
+    """The node that each edge enters; for padding an index past the last node, which is dropped."""
     return jnp.where(graph.edge_mask, graph.receivers, graph.node_mask.shape[0])
 
 
 def require_edge_values(name: str, values: Array, graph: PaddedGraph) -> Array:
-    """Values along the edges as floats; refuses another number of rows."""
+    """Values along the edges as floats; raises an error unless there is one row per edge."""
     values = floats(values)
     edges = graph.edge_mask.shape[0]
     if values.ndim < 1 or values.shape[0] != edges:
@@ -149,7 +149,7 @@ def require_edge_values(name: str, values: Array, graph: PaddedGraph) -> Array:
 
 
 def nan_if_broken(values: Array, graph: PaddedGraph) -> Array:
-    """The values, all NaN where a real edge does not join real nodes."""
+    """The values, all NaN if a real edge does not join real nodes."""
     count = graph.node_mask.shape[0]
     broken = jnp.zeros((), bool)
     for side in (graph.senders, graph.receivers):

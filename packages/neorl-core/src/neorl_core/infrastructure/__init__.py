@@ -1,6 +1,6 @@
 """Input and output: names, extensions, document headers, atomic writes, compiled programs.
 
-The one place of this package that touches a disk; it is for the shells of the other packages.
+The only part of this package that touches the disk; it serves the shells of the other packages.
 """
 
 from neorl_core.infrastructure._compiled_programs import CompiledPrograms as CompiledPrograms

@@ -1,8 +1,8 @@
-"""Compiled programs on disk that processes share, each entry complete or not there.
+"""Compiled programs on disk that processes share, each entry either complete or absent.
 
-JAX writes an entry of its persistent cache in place and never again: a second process reads half
-of it, and a process killed meanwhile leaves half of it for good. So every process gets a folder of
-its own with hard links to the shared entries, and what it compiles becomes shared by one link::
+JAX writes an entry of its persistent cache in place and only once. A second process may read half
+of it, and a process killed while writing leaves half of it for good. So every process gets its own
+folder with hard links to the shared entries, and shares what it compiles by a single link::
 
     shared/complete/KEY-cache         entries, each linked here when it was complete
     shared/processes/ID/KEY-cache     what JAX reads and writes in one process
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "NEORL_COMPILATION_CACHE"
-"""Environment variable that names the shared folder; JAX itself does not read it."""
+"""Environment variable with the path of the shared folder; JAX itself does not read it."""
 
 _SUFFIX = "-cache"
 _ZLIB, _ZSTD = b"\x78", b"\x28\xb5\x2f\xfd"
@@ -27,23 +27,23 @@ _ATTEMPTS = 100
 
 
 class CompiledPrograms:
-    """The folder of compiled programs of this process, between it and the shared one.
+    """The compiled programs of this process: its own folder, synchronised with the shared one.
 
     Attributes:
-        shared: Folder that all processes name.
-        folder: Folder of this process, inside it, for ``jax_compilation_cache_dir``.
+        shared: Folder that all processes share.
+        folder: Folder of this process inside ``shared``, for ``jax_compilation_cache_dir``.
     """
 
     def __init__(self, shared: Path) -> None:
-        """Makes the folder of this process, with a link to every shared entry.
+        """Creates the folder of this process, with a link to every shared entry.
 
-        Folders of processes that live no more are removed.
+        Removes the folders of processes that have ended.
 
         Args:
-            shared: Folder that all processes name; made where it is not there.
+            shared: Folder that all processes share; created if it does not exist.
 
         Raises:
-            OSError: If nothing can be written there.
+            OSError: If the folder is not writable.
         """
         self.shared = shared.absolute()
         self._complete = self.shared / "complete"
@@ -57,18 +57,18 @@ class CompiledPrograms:
         self.take()
 
     def take(self) -> None:
-        """Links what other processes have published; call it while no thread compiles."""
+        """Links what other processes have published; call it while no thread is compiling."""
         for name in sorted(_entries(self._complete) - self._linked):
             with contextlib.suppress(OSError):
                 entry = self._complete / name
-                if not entry.stat().st_size:  # the machine lost power before its disk had it
+                if not entry.stat().st_size:  # power was lost before it reached the disk
                     entry.unlink()
                     continue
                 _link(entry, self.folder / name)
                 self._linked.add(name)
 
     def publish(self) -> None:
-        """Shares what this process has compiled, except what is not completely written."""
+        """Shares what this process has compiled, except incompletely written entries."""
         for name in sorted(_entries(self.folder) - self._linked):
             with contextlib.suppress(OSError):
                 if _is_complete((self.folder / name).read_bytes()):
@@ -76,7 +76,7 @@ class CompiledPrograms:
                     self._linked.add(name)
 
     def close(self) -> None:
-        """Publishes, and removes the folder of this process; once, and not in a fork of it."""
+        """Publishes, then removes the folder of this process; once, and not in a forked child."""
         if os.getpid() != self._process or self._lock < 0:
             return
         self.publish()
@@ -89,21 +89,21 @@ _current: CompiledPrograms | None = None
 
 
 def keep_compiled_programs(default: Path | None = None) -> CompiledPrograms | None:
-    """Keeps what this process compiles for later ones; call it before anything compiles.
+    """Keeps what this process compiles for later ones; call it before anything is compiled.
 
-    The shared folder is that of ``NEORL_COMPILATION_CACHE``, else that which JAX is configured
-    with (``JAX_COMPILATION_CACHE_DIR``), else ``default``. Small programs are kept too, unless the
+    The shared folder is given by ``NEORL_COMPILATION_CACHE``, else by JAX's configuration
+    (``JAX_COMPILATION_CACHE_DIR``), else by ``default``. Small programs are kept too, unless the
     environment says otherwise. A folder on another host, or one with a size limit, is left to JAX.
-    Where nothing can be written, nothing is kept. A second call changes nothing.
+    If the folder is not writable, nothing is kept. A second call has no effect.
 
     Args:
-        default: Shared folder where neither the environment nor JAX's configuration names one.
+        default: Shared folder if neither the environment nor JAX's configuration names one.
 
     Returns:
-        The folder of this process, which is published and removed when it ends; ``None`` if there
-        is none.
+        The folder of this process, which is published and removed when the process ends; ``None``
+        if nothing is kept.
     """
-    import jax  # here, since commands that only print their help import this module
+    import jax  # imported here, since commands that only print their help import this module
 
     global _current
     config: Any = jax.config
@@ -135,14 +135,15 @@ def keep_compiled_programs(default: Path | None = None) -> CompiledPrograms | No
 def publish_compiled_programs() -> None:
     """Shares what this process has compiled so far, if :func:`keep_compiled_programs` was called.
 
-    It happens at the end of the process anyway; a long one that may be killed does it earlier.
+    This happens at the end of the process anyway; a long process that may be killed calls it
+    earlier.
     """
     if _current is not None and os.getpid() == _current._process:
         _current.publish()
 
 
 def _entries(folder: Path) -> set[str]:
-    """Names of the entries; none where somebody has removed the folder."""
+    """Names of the entries; empty if the folder was removed."""
     try:
         with os.scandir(folder) as entries:
             return {entry.name for entry in entries if entry.name.endswith(_SUFFIX)}
@@ -151,7 +152,7 @@ def _entries(folder: Path) -> set[str]:
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same file under a second name, or a copy, at once; a file that is there stays."""
+    """Links a file under a second name, or copies it, atomically; an existing target is kept."""
     with contextlib.suppress(FileExistsError):
         try:
             os.link(source, target)
@@ -167,7 +168,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _is_complete(entry: bytes) -> bool:
-    """Whether the compressed stream of an entry has its end, and the right checksum there."""
+    """Whether the compressed stream of an entry is complete and its checksum right."""
     if entry.startswith(_ZLIB):
         stream = zlib.decompressobj()
         try:
@@ -205,7 +206,7 @@ def _locked_folder(processes: Path) -> tuple[Path, int]:
             descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         except FileNotFoundError:
             continue
-        # Before it was locked, another process may have taken the new folder for a dead one.
+        # Before it was locked, another process may have taken the new folder for an abandoned one.
         if _try_lock(descriptor) and (folder / "lock").exists():
             return folder, descriptor
         os.close(descriptor)
@@ -213,7 +214,7 @@ def _locked_folder(processes: Path) -> tuple[Path, int]:
 
 
 def _remove_dead(processes: Path) -> None:
-    """Removes the folders whose lock nobody holds."""
+    """Removes the folders whose lock no process holds."""
     for folder in processes.iterdir():
         with contextlib.suppress(OSError):
             if _is_dead(folder):
@@ -222,7 +223,7 @@ def _remove_dead(processes: Path) -> None:
 
 
 def _is_dead(folder: Path) -> bool:
-    """Whether the process of a folder has ended; such a folder is emptied."""
+    """Whether the process of a folder has ended; if so, the folder is emptied."""
     try:
         descriptor = os.open(folder / "lock", os.O_RDWR)
     except FileNotFoundError:
@@ -233,7 +234,8 @@ def _is_dead(folder: Path) -> bool:
         for entry in folder.iterdir():
             if entry.name != "lock":
                 entry.unlink()
-        # While it is locked, so that nobody takes it for his own; Windows removes no open file.
+        # Remove the lock while holding it, so that nobody takes the folder; Windows cannot remove
+        # open files.
         with contextlib.suppress(PermissionError):
             (folder / "lock").unlink()
         return True
@@ -242,7 +244,7 @@ def _is_dead(folder: Path) -> bool:
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Takes the lock of a file until its descriptor is closed; false if another holds it."""
+    """Locks a file until its descriptor is closed; false if another process holds the lock."""
     try:
         import fcntl
     except ImportError:

@@ -1,4 +1,4 @@
-"""The head that every JSON document and file of neorl begins with."""
+"""The first fields of every JSON document and file of neorl."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,8 +10,8 @@ def head(kind: str, version: int) -> dict[str, Any]:
     """The first two fields of a document.
 
     Args:
-        kind: What the document is, in lower case: ``"run"`` gives the format ``"neorl-run"``.
-        version: Version of its layout; a reader accepts one version.
+        kind: Kind of document, in lower case: ``"run"`` gives the format ``"neorl-run"``.
+        version: Version of the layout; a reader accepts one version.
 
     Returns:
         ``{"format": "neorl-<kind>", "version": version}``.
@@ -27,12 +27,12 @@ def head(kind: str, version: int) -> dict[str, Any]:
 def check_head(
     document: Any, kind: str, version: int, source: str, error: type[InputError] = InputError
 ) -> dict[str, Any]:
-    """The fields of a document behind its head, once the head was found right.
+    """Checks the head of a document and returns its other fields.
 
     Args:
         document: The value that was read.
-        kind: Kind of document, as for :func:`head`.
-        version: The version that the caller reads.
+        kind: Expected kind of document, as for :func:`head`.
+        version: The version that the caller supports.
         source: File or place it was read from, for the message.
         error: Class of the error.
 
@@ -40,7 +40,7 @@ def check_head(
         The fields without ``format`` and ``version``.
 
     Raises:
-        InputError: If it is no object, of another format or of another version.
+        InputError: If it is not an object, or has another format or version.
 
     Example:
         >>> from neorl_core.infrastructure import check_head

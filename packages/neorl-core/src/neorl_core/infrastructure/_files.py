@@ -1,4 +1,4 @@
-"""Files that are complete or not there."""
+"""Writing files so that they are either complete or absent."""
 
 import contextlib
 import errno
@@ -15,10 +15,10 @@ _FULL_TEXTS = ("no space left", "file too large", "disk quota exceeded", "errno 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` that takes its place when the block ends well.
+    """Yields a temporary path whose file replaces ``path`` when the block ends without an error.
 
-    What was there stays until the new file is on the disk, and stays for good if the block
-    raises. A reader sees the old file or the new one, never a part.
+    The old file stays until the new one is on the disk, and stays for good if the block raises. A
+    reader sees the old file or the new one, never a part.
 
     Args:
         path: Destination; its folder exists.
@@ -27,13 +27,13 @@ def replacing(path: Path) -> Iterator[Path]:
         The temporary path, which does not exist yet; the block writes it.
 
     Raises:
-        OSError: If it cannot be flushed or renamed, or the block cannot write; it names the
-            destination, which is then as it was.
+        OSError: If the file cannot be flushed or renamed, or the block cannot write. The error
+            names the destination, which then is unchanged.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
-        # Windows flushes only descriptors that may write.
+        # Windows flushes only descriptors opened for writing.
         descriptor = os.open(temporary, os.O_RDWR)
         try:
             os.fsync(descriptor)
@@ -41,7 +41,7 @@ def replacing(path: Path) -> Iterator[Path]:
             os.close(descriptor)
         os.replace(temporary, path)
     except BaseException as error:
-        # The error of the block counts, not that of clearing up after it.
+        # Let the block's own error through, not one from clearing up after it.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and _is_of(error, temporary):
@@ -51,7 +51,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _is_of(error: OSError, temporary: Path) -> bool:
-    """Whether an error names the temporary file, or is that of a full disk and names none."""
+    """Whether an error names the temporary file, or reports a full disk without naming a file."""
     if error.filename is None:  # a failed write, unlike a failed open, does not name its file
         return is_full_disk(error)
     return os.fspath(error.filename) == str(temporary)
@@ -62,10 +62,10 @@ def write_bytes(path: Path, data: bytes) -> None:
 
     Args:
         path: Destination; its folder exists.
-        data: Its new content.
+        data: New content.
 
     Raises:
-        OSError: If it cannot be written; the destination is then as it was.
+        OSError: If it cannot be written; the destination is then unchanged.
     """
     with replacing(path) as temporary:
         temporary.write_bytes(data)
@@ -77,12 +77,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Like :func:`write_text`, with JSON that refuses what JSON cannot hold (NaN, infinity)."""
+    """Like :func:`write_text`, for JSON; NaN and infinity, which JSON lacks, are errors."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes names in a folder durable, where the system can."""
+    """Makes the names in a folder durable, if the system supports it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -92,7 +92,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def is_full_disk(error: BaseException | None) -> bool:
-    """Whether an error, or one that caused it, says that nothing more can be written."""
+    """Whether an error, or one that caused it, reports that the disk is full."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _FULL:
             return True

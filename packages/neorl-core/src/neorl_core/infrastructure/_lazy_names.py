@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used."""
+"""Public names of a package that are imported on first use."""
 
 import importlib
 import sys
@@ -11,18 +11,18 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The functions ``__getattr__`` and ``__dir__`` of a package whose names are imported on use.
 
-    Importing JAX takes seconds of processor time. A command that prints its help or names a
-    misspelt word does not need it, but imports its package; so a package puts its imports under
-    ``if TYPE_CHECKING`` and hands the same names to this function.
+    Importing JAX takes seconds of processor time. A command that prints its help or an error for a
+    misspelt word does not need JAX, but imports its package. So a package puts its imports under
+    ``if TYPE_CHECKING`` and passes the same names to this function.
 
     Args:
         package: Full name of the package, its ``__name__``.
-        sources: Names by the module that they come from; a name that is a submodule of the package
-            stands under the package itself.
+        sources: Lists of names by the module that defines them; a name that is a submodule of the
+            package is listed under the package itself.
 
     Returns:
-        ``(__getattr__, __dir__)``, to assign in the package (PEP 562). The first import of a name
-        is stored in the package, so later uses cost nothing.
+        ``(__getattr__, __dir__)``, to be assigned in the package (PEP 562). An imported name is
+        stored in the package, so later uses cost nothing.
 
     Example:
         >>> getter, _ = lazy_names("json", {"json.decoder": ["JSONDecodeError"]})

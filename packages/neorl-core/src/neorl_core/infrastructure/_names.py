@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 from neorl_core._vocabulary.errors import InputError
 
-_SIMILARITY = 0.4  # of difflib's ratio; lower ones suggest names that nobody meant
-_VERSION = re.compile(r"-v[0-9]+$")  # what all names have in common says nothing
+_SIMILARITY = 0.4  # difflib's ratio; smaller ones suggest unrelated names
+_VERSION = re.compile(r"-v[0-9]+$")  # a suffix that all names share must not make them similar
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like a given one; letter case and versions do not count.
+    """The known name most similar to a given one; letter case and version suffixes are ignored.
 
     Args:
         name: Name as given.
         known: Names that exist.
 
     Returns:
-        One of ``known``, or ``None`` where none is similar.
+        One of ``known``, or ``None`` if none is similar.
 
     Example:
         >>> from neorl_core.infrastructure import nearest_name
@@ -37,7 +37,7 @@ def _stem(name: str) -> str:
 def unknown_name(
     kind: str, name: str, known: Iterable[str], error: type[InputError] = InputError
 ) -> InputError:
-    """The error for a name that is not known, with the nearest one that is.
+    """The error for an unknown name, which suggests the nearest known one.
 
     Args:
         kind: What the name stands for, for example ``"environment"``.
@@ -46,7 +46,7 @@ def unknown_name(
         error: Class of the error.
 
     Returns:
-        The error, to be raised.
+        The error, for the caller to raise.
 
     Example:
         >>> from neorl_core.infrastructure import unknown_name

@@ -1,4 +1,4 @@
-"""Between plain data, as TOML and JSON give them, and frozen dataclasses."""
+"""Conversion between plain data, as read from TOML and JSON, and frozen dataclasses."""
 
 import collections.abc
 import dataclasses
@@ -23,7 +23,7 @@ _ADVICE = {
     "a list": "put it in brackets",
     "a table": "give its keys a section of their own",
 }
-_SHOWN = 60  # characters of a refused value
+_SHOWN = 60  # characters of a wrong value shown in a message
 
 
 def _itself(value: Any) -> Any:
@@ -41,20 +41,20 @@ def _no_special(hint: Any, value: Any, where: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Binder:
-    """Makes dataclasses of plain data, strictly: every key a field, every value of its type.
+    """Builds dataclasses from plain data, strictly: every key is a field, every value has its type.
 
-    Nested dataclasses, ``tuple[X, ...]``, ``dict`` and ``Mapping``, ``Literal``, ``X | None`` and
-    scalars are understood. A whole number is accepted for a float, a path for a text, and a list
-    for a tuple; nothing else is converted.
+    Supports nested dataclasses, ``tuple[X, ...]``, ``dict`` and ``Mapping``, ``Literal``, ``X |
+    None`` and scalars. An integer is accepted for a float, a path for a string, and a list for a
+    tuple; nothing else is converted.
 
     Attributes:
-        keys: Keys of fields that are called otherwise in the data.
-        complete: Whether fields with a default must be given too.
-        number: What a value stands for where a float is expected.
+        keys: Keys in the data that differ from their field's name.
+        complete: Whether fields with a default are required too.
+        number: Function that converts a value where a float is expected.
         special: Function of annotation, value and place for types that are not listed above;
-            ``NotImplemented`` where the annotation is none of them.
-        unknown: Called with the place and a key that is no field, before it is refused; may raise
-            an error that says more.
+            returns ``NotImplemented`` if the annotation is none of them.
+        unknown: Called with the place and the unknown key before that is reported; may raise a more
+            helpful error.
 
     Example:
         >>> import dataclasses
@@ -79,20 +79,19 @@ class Binder:
     unknown: Callable[[str, str], None] = _accept
 
     def bound(self, kind: Any, data: Any, where: str = "") -> Any:
-        """The dataclass that plain data describe.
+        """Builds the dataclass that plain data describe.
 
         Args:
-            kind: Its class, another annotation, or an instance whose values stand where the data
-                say nothing.
+            kind: Its class, another annotation, or an instance whose values are the defaults.
             data: Nested mappings and lists.
-            where: Place of the data in a greater whole, such as ``"log.columns"``; for messages.
+            where: Place of the data in a larger document, such as ``"log.columns"``; for messages.
 
         Returns:
             A new instance.
 
         Raises:
-            InputError: If keys are missing (all of them are named), unknown (with the nearest one
-                that is known) or of another type; key, expected and actual are named.
+            InputError: If keys are missing (all of them are named), unknown (the nearest known key
+                is suggested) or of the wrong type (key, expected and actual type are named).
         """
         default = kind if _is_instance(kind) else None
         hint = type(kind) if default is not None else kind
@@ -103,13 +102,13 @@ class Binder:
         return self._value(hint, default, data, where)
 
     def plain(self, value: Any, *, changed_only: bool = False) -> Any:
-        """The inverse: dataclasses, tuples and arrays as what JSON and TOML can hold.
+        """The inverse: converts dataclasses, tuples and arrays to what JSON and TOML can hold.
 
         NaN becomes ``None`` and the infinities ``"inf"`` and ``"-inf"``: JSON has no such numbers.
 
         Args:
-            value: A dataclass, or whatever one holds.
-            changed_only: Whether fields that have their default are left out.
+            value: A dataclass, or a value that one may hold.
+            changed_only: Whether to omit fields that have their default value.
         """
         if _is_instance(value):
             entries = [
@@ -118,7 +117,8 @@ class Binder:
                 if not (changed_only and _is_default(f, getattr(value, f.name)))
             ]
             return {key: self.plain(entry, changed_only=changed_only) for key, entry in entries}
-        # Importing NumPy takes half the time of a short command, and without it there is no array.
+        # Importing NumPy takes half the time of a short command, and before its import no array
+        # exists.
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(value, numpy.ndarray):
             return self.plain(value.tolist())
@@ -131,7 +131,7 @@ class Binder:
         return value
 
     def _absent(self, hint: Any, default: Any, data: Any, where: str) -> list[str]:
-        """Every required key that is absent, those inside an absent table by their own names."""
+        """Every missing required key; keys of a missing table are listed by their own names."""
         hint = _not_none(hint)
         if typing.get_origin(hint) is tuple and isinstance(data, list):
             item = typing.get_args(hint)[0]
@@ -210,7 +210,7 @@ class Binder:
 
 
 def _required(value: Any, kind: Any, where: str, expected: str) -> Any:
-    # True is a whole number to Python, but to nobody who writes a file.
+    # True is an int to Python, but not to the author of a file.
     if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
     shown = repr(value)
@@ -220,13 +220,13 @@ def _required(value: Any, kind: Any, where: str, expected: str) -> Any:
 
 
 def _item(where: str, number: int, item: Any) -> str:
-    """Place of an item of a list: by its name, where it has one."""
+    """Place of a list item, by its name if it has one."""
     name = item.get("name") if isinstance(item, Mapping) else None
     return f"{where} {name!r}" if isinstance(name, str) else f"{where}[{number}]"
 
 
 def _not_none(hint: Any) -> Any:
-    """The annotation without ``None`` as an alternative."""
+    """The annotation without the alternative ``None``."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return next(part for part in typing.get_args(hint) if part is not type(None))
     return hint

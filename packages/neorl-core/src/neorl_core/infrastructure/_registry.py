@@ -1,4 +1,4 @@
-"""A table that other distributions can add to: by an entry point, or by a call."""
+"""A table to which other distributions can add entries, by an entry point or a call."""
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
@@ -13,9 +13,9 @@ Entry = TypeVar("Entry")
 class Registry(Mapping[str, Entry], Generic[Entry]):
     """Named entries: those of the package, those registered by a call, those of entry points.
 
-    Entry points are listed without importing anything; one is imported when its entry is asked
-    for. So a broken distribution harms nobody who does not use it. The package's own names cannot
-    be replaced, by neither way; a name that two distributions bring is refused when it is used.
+    Entry points are listed without an import; one is imported when its entry is requested, so a
+    broken distribution affects only those who use it. The package's own names cannot be replaced. A
+    name provided by two distributions raises an error when it is used.
 
     Example:
         >>> from neorl_core.infrastructure import Registry
@@ -32,14 +32,14 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         builtin: Mapping[str, Entry],
         check: Callable[[str, Entry], None] | None = None,
     ) -> None:
-        """Makes a table with the package's own entries.
+        """Creates a table with the package's own entries.
 
         Args:
             group: Group of the entry points, for example ``"neorl.algorithms"``.
             kind: What an entry is, in the singular, for messages: ``"algorithm"``.
             builtin: The package's own entries by name.
-            check: Raises a ``ValueError`` or ``TypeError`` for an entry from outside that does
-                not fulfil the contract.
+            check: Raises a ``ValueError`` or ``TypeError`` for an external entry that does not
+                fulfil the contract.
         """
         self.group = group
         self.kind = kind
@@ -52,12 +52,13 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         """Adds an entry for this process.
 
         Args:
-            name: Name on the command line and in files; registering the same object twice is
-                allowed, another object under a taken name is not.
-            entry: What the name stands for.
+            name: Name on the command line and in files. Registering the same object twice is
+                allowed, another object under an existing name is not.
+            entry: The object to register.
 
         Raises:
-            InputError: If the name is taken or is no word, or the entry breaks the contract.
+            InputError: If the name is taken or is not a valid word, or the entry breaks the
+                contract.
         """
         self._require_word(name)
         if name in self and self._registered.get(name, self) is not entry:
@@ -72,10 +73,10 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             name: Name of an entry.
 
         Returns:
-            For example ``"my-learners 0.3"``; ``"registered"`` for one added by a call.
+            For example ``"my-learners 0.3"``; ``"registered"`` for an entry added by a call.
 
         Raises:
-            InputError: If there is no such entry, with the nearest name.
+            InputError: If there is no such entry; the message suggests the nearest name.
         """
         if name in self._builtin:
             return ""
@@ -84,19 +85,19 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         return " and ".join(_distribution(point) for point in self._points_of(name, InputError))
 
     def find(self, name: str, error: type[InputError] = InputError) -> Entry:
-        """The entry of a name.
+        """Looks up an entry by name.
 
         Args:
             name: Name as given by a user.
             error: Class of the error.
 
         Returns:
-            The entry; that of an entry point is imported on the first call.
+            The entry; one from an entry point is imported on the first call.
 
         Raises:
-            InputError: If there is none, with the nearest name; or if the distribution that brings
-                it cannot be imported or breaks the contract, which is named; or if two
-                distributions bring it.
+            InputError: If there is no such entry (the nearest name is suggested), if two
+                distributions provide it, or if its distribution cannot be imported or breaks the
+                contract (the message names it).
         """
         for entries in (self._builtin, self._registered, self._imported):
             if name in entries:
@@ -137,7 +138,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             ) from problem
 
     def _points(self) -> dict[str, list[metadata.EntryPoint]]:
-        """The entry points by name, in a fixed order; the package's own names are left out."""
+        """The entry points by name, in a fixed order, without the package's own names."""
         points: dict[str, list[metadata.EntryPoint]] = {}
         for point in sorted(metadata.entry_points(group=self.group), key=_distribution):
             if point.name not in self._builtin:
@@ -151,19 +152,19 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         return points
 
     def __getitem__(self, name: str) -> Entry:
-        """The entry of a name; ``KeyError`` where there is none, as of any mapping."""
+        """The entry of a name; raises ``KeyError`` if there is none, like any mapping."""
         if name not in self:
             raise KeyError(name)
         return self.find(name)
 
     def __iter__(self) -> Iterator[str]:
-        """The names: the package's own, then what was registered, then entry points by name."""
+        """The names: the package's own, then the registered ones, then the entry points by name."""
         yield from self._builtin
         yield from self._registered
         yield from sorted(name for name in self._points() if name not in self._registered)
 
     def __len__(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         return len(list(iter(self)))
 
     def __contains__(self, name: object) -> bool:
