@@ -1,4 +1,4 @@
-"""Autoregressive models with inputs: a plant from the log of its outputs."""
+"""Autoregressive models with inputs, identified from a log of a plant's outputs."""
 
 from typing import NamedTuple
 
@@ -21,12 +21,12 @@ class ArxModel(NamedTuple):
 
     Attributes:
         a: ``A_0`` first, shape ``(lag, output, output)``.
-        b: ``B_0`` first, shape ``(lag, output, act)``; every input from its own delay on.
+        b: ``B_0`` first, shape ``(lag, output, act)``; every input has its own delay.
         offset: Shape ``(output,)``.
-        residual: Root mean square of what the model leaves, shape ``(output,)``.
-        rank: Rank of the regression, scalar int32; below the number of parameters an output the log
-            does not tell them apart. Zero where the rows hold a NaN or an infinity.
-        rows: Number of rows that entered, scalar int32.
+        residual: Root mean square of the residuals, shape ``(output,)``.
+        rank: Rank of the regression, scalar int32. If it is below the number of parameters per
+            output, the log does not determine them. Zero if the rows hold a NaN or an infinity.
+        rows: Number of rows used, scalar int32.
     """
 
     a: Float[Array, "outputs output output"]
@@ -51,28 +51,28 @@ def identify_arx(
 ) -> ArxModel:
     """Fits an autoregressive model with inputs to a flat log of many episodes.
 
-    A row enters if all its lagged outputs and inputs lie in its own episode. With one lag of each
-    it is :func:`identify_linear`. ``output_lags``, ``input_lags`` and ``delay + 1`` are called
-    ``na``, ``nb`` and ``nk`` elsewhere.
+    A row is used if all its lagged outputs and inputs lie in its own episode. With one lag of each
+    this is :func:`identify_linear`. ``output_lags``, ``input_lags`` and ``delay + 1`` are usually
+    called ``na``, ``nb`` and ``nk``.
 
     Args:
         obs: Outputs before the action.
-        action: What the plant received.
-        next_obs: Outputs after it; never those of a reset.
+        action: Action that the plant received.
+        next_obs: Outputs after the action; never those of a reset.
         terminated: Flags of the rows where the plant ended an episode.
         truncated: Flags of the rows where the record ended one.
-        output_lags: How many past outputs enter, one or more.
-        input_lags: How many past inputs enter, one or more.
+        output_lags: Number of past outputs in the model, one or more.
+        input_lags: Number of past inputs in the model, one or more.
         delay: Dead time in steps, one for all inputs or one for each.
         ridge: Relative strength of the penalty, as in :func:`identify_linear`.
 
     Returns:
-        The model. Not differentiable. NaN where no row enters; NaN and rank 0 where a row that
-        enters holds a NaN or an infinity.
+        The model. Not differentiable. NaN if no row is used; NaN and rank 0 if a row in use holds a
+        NaN or an infinity.
 
     Raises:
-        ValueError: If shapes disagree, lags or a delay are no such whole numbers, there are not as
-            many delays as inputs, or ``ridge`` is negative.
+        ValueError: If shapes disagree, a number of lags or a delay is not an integer in its range,
+            the number of delays differs from that of the inputs, or ``ridge`` is negative.
 
     Example:
         >>> import jax.numpy as jnp

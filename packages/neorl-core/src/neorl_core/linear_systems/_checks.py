@@ -1,4 +1,4 @@
-"""Checks of the matrices of linear systems: bad shapes are refused, bad values give NaN."""
+"""Checks of the matrices of linear systems: bad shapes raise errors, bad values give NaN."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from neorl_core._internal.matrix_products import symmetric
 
 
 def checked_square(name: str, matrix: Any, axis: str = "state") -> Array:
-    """The matrix as floats; refuses one that is not square, empty, or of half precision."""
+    """The matrix as floats; raises an error unless it is square, not empty and at least float32."""
     require_rank(name, matrix, 2, f"{axis}, {axis}")
     shape = np.shape(matrix)
     if shape[0] != shape[1] or shape[0] < 1:
@@ -25,7 +25,7 @@ def checked_square(name: str, matrix: Any, axis: str = "state") -> Array:
 
 
 def checked_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: str) -> Array:
-    """The matrix as floats; refuses half precision, and a size that is not that of ``shape``."""
+    """The matrix as floats; raises an error for half precision or a shape unlike ``shape``."""
     require_rank(name, matrix, 2, axes)
     shape_received = np.shape(matrix)
     if any(
@@ -40,7 +40,7 @@ def checked_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: 
 
 
 def checked_vector(name: str, vector: Any, size: int, axis: str) -> Array:
-    """The vector as floats; refuses half precision, and another length than ``size``."""
+    """The vector as floats; raises an error for half precision or a length other than ``size``."""
     require_rank(name, vector, 1, axis)
     if np.shape(vector)[0] != size:
         raise ValueError(
@@ -51,10 +51,10 @@ def checked_vector(name: str, vector: Any, size: int, axis: str) -> Array:
 
 
 def is_semidefinite(matrix: Array) -> Array:
-    """Whether it is symmetric and positive semidefinite up to rounding, whatever the units.
+    """Whether a matrix is symmetric and positive semidefinite up to rounding, whatever the units.
 
-    Rows and columns are scaled to a diagonal of ones, so that a channel in pascal is judged as one
-    in bar; a row whose diagonal is zero must be zero.
+    Rows and columns are scaled to a diagonal of ones, so that a channel in pascal is judged like
+    one in bar. A row whose diagonal is zero must be zero.
     """
     matrix = jax.lax.stop_gradient(matrix)
     if matrix.shape[0] == 0:
@@ -62,7 +62,8 @@ def is_semidefinite(matrix: Array) -> Array:
     diagonal = jnp.diagonal(matrix)
     root = jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1))
     unit = matrix / root[:, None] / root[None, :]
-    # Eigenvalues round with the norm, which is up to as many times the largest entry as rows.
+    # Rounding of eigenvalues scales with the norm, at most the largest entry times the number of
+    # rows.
     slack = max(1e-5, 16 * len(matrix) * float(jnp.finfo(matrix.dtype).eps))
     even = jnp.all(jnp.abs(unit - unit.T) <= slack)
     empty = jnp.all((diagonal > 0) | ((diagonal == 0) & jnp.all(matrix == 0, axis=1)))

@@ -1,4 +1,4 @@
-"""Linear models of a plant from its log, by least squares, with dead times."""
+"""Linear models of a plant with dead times, identified from its log by least squares."""
 
 from typing import NamedTuple
 
@@ -21,13 +21,13 @@ class LinearModel(NamedTuple):
 
     Attributes:
         a: Shape ``(state, state)``.
-        b: Shape ``(state, act)``; every input is taken its own delay ago.
+        b: Shape ``(state, act)``; every input is delayed by its own dead time.
         offset: Shape ``(state,)``.
-        residual: Root mean square of what the model leaves, per state, shape ``(state,)``.
-        rank: Rank of the regression, scalar int32; below ``state + act + 1`` the log does not
-            tell the parameters apart, and they are those of least norm. Zero where the rows hold
-            a NaN or an infinity.
-        rows: Number of rows that entered, scalar int32.
+        residual: Root mean square of the residuals of each state, shape ``(state,)``.
+        rank: Rank of the regression, scalar int32. If it is below ``state + act + 1``, the log does
+            not determine the parameters, and those of least norm are returned. Zero if the rows
+            hold a NaN or an infinity.
+        rows: Number of rows used, scalar int32.
     """
 
     a: Float[Array, "state state"]
@@ -50,27 +50,27 @@ def identify_linear(
 ) -> LinearModel:
     """Fits a linear model to a flat log of many episodes.
 
-    A row enters if its delayed inputs lie in its own episode. Columns are centred and scaled to
-    deviation one before the fit and the parameters scaled back, so units do not matter;
+    A row is used if its delayed inputs lie in its own episode. Columns are centred and scaled to
+    unit standard deviation before the fit and the parameters scaled back, so units do not matter;
     ``ridge`` adds ``ridge * rows * |parameters|^2`` in scaled units.
 
     Args:
         obs: State before the action.
-        action: What the plant received.
-        next_obs: State after it; never that of a reset.
+        action: Action that the plant received.
+        next_obs: State after the action; never that of a reset.
         terminated: Flags of the rows where the plant ended an episode.
         truncated: Flags of the rows where the record ended one.
         delay: Dead time in steps, one for all inputs or one for each.
-        ridge: Relative strength of the penalty, not negative; NaN results under ``jit`` where it is
+        ridge: Relative strength of the penalty, not negative; NaN results under ``jit`` if it is
             negative.
 
     Returns:
-        The model. Not differentiable. NaN where no row enters; NaN and rank 0 where a row that
-        enters holds a NaN or an infinity: drop such rows and mark the row before each as truncated.
+        The model. Not differentiable. NaN if no row is used; NaN and rank 0 if a row in use holds a
+        NaN or an infinity: drop such rows and mark the row before each as truncated.
 
     Raises:
-        ValueError: If shapes disagree, a delay is not a whole number >= 0, there are not as
-            many delays as inputs, or ``ridge`` is negative.
+        ValueError: If shapes disagree, a delay is not an integer >= 0, the number of delays differs
+            from that of the inputs, or ``ridge`` is negative.
 
     Example:
         >>> import jax.numpy as jnp
@@ -102,24 +102,24 @@ def delay_residuals(
 ) -> Float[Array, "delay state"]:
     """Residuals of :func:`identify_linear` for every common delay from 0 to ``longest``.
 
-    All delays are judged on the same rows, those with ``longest`` steps of their episode before
-    them; the smallest residual points to the dead time.
+    All delays are judged on the same rows, which have ``longest`` steps of their episode before
+    them; the smallest residual indicates the dead time.
 
     Args:
         obs: State before the action.
-        action: What the plant received.
-        next_obs: State after it.
+        action: Action that the plant received.
+        next_obs: State after the action.
         terminated: Flags of the rows where the plant ended an episode.
         truncated: Flags of the rows where the record ended one.
         longest: Longest delay to try, in steps.
         ridge: Ridge penalty, as in :func:`identify_linear`.
 
     Returns:
-        Root mean square residuals, shape ``(longest + 1, state)``; NaN where no row enters, and
-        for a delay whose rows hold a NaN or an infinity.
+        Root mean square residuals, shape ``(longest + 1, state)``; NaN if no row is used, and for a
+        delay whose rows hold a NaN or an infinity.
 
     Raises:
-        ValueError: If shapes disagree, ``longest`` is not a whole number >= 0, or ``ridge`` is
+        ValueError: If shapes disagree, ``longest`` is not an integer >= 0, or ``ridge`` is
             negative.
 
     Example:

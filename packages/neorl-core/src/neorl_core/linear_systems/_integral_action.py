@@ -1,4 +1,4 @@
-"""Integral action: a plant with integrators of its outputs, and the regulator of both."""
+"""Integral action: a plant extended by integrators of its outputs, and the regulator for both."""
 
 from typing import NamedTuple
 
@@ -32,22 +32,22 @@ def with_integrals(
     *,
     dt: float | Float[Array, ""] = 1.0,
 ) -> tuple[Float[Array, "both both"], Float[Array, "both act"]]:
-    """The plant and the integrals of its outputs ``C x`` as one plant.
+    """Extends a plant by the integrals of its outputs ``C x``.
 
     ``x_{k+1} = A x_k + B u_k``, ``z_{k+1} = z_k + dt C x_k``.
 
     Args:
         a: ``A``.
         b: ``B``.
-        c: Rows of the outputs that are to keep their targets without error.
-        dt: Period in seconds, positive; 1 integrates per period. NaN results under ``jit`` where it
-            is not positive.
+        c: Rows of the outputs that should reach their targets without steady-state error.
+        dt: Period in seconds, positive; 1 integrates per period. NaN results under ``jit`` if it is
+            not positive.
 
     Returns:
         ``([[A, 0], [dt C, I]], [[B], [0]])``, states first.
 
     Raises:
-        ValueError: If shapes disagree or a known ``dt`` is not positive.
+        ValueError: If shapes disagree or a concrete ``dt`` is not positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -79,11 +79,11 @@ def integral_regulator(
     *,
     dt: float | Float[Array, ""] = 1.0,
 ) -> IntegralRegulator:
-    """The linear-quadratic regulator with integral action, which leaves no offset.
+    """The linear-quadratic regulator with integral action, which leaves no steady-state error.
 
-    :func:`lq_regulator` of the plant :func:`with_integrals`. There are at most as many outputs as
-    inputs, and the plant has no zero at one: else nothing stabilises the integrals and the result
-    is NaN.
+    This is :func:`lq_regulator` of the plant extended by :func:`with_integrals`. There must be at
+    most as many outputs as inputs, and the plant must have no zero at one; otherwise the integrals
+    cannot be stabilised and the result is NaN.
 
     Args:
         a: ``A`` of ``x_{k+1} = A x_k + B u_k``.
@@ -94,10 +94,10 @@ def integral_regulator(
         dt: Period in seconds, positive.
 
     Returns:
-        The gains and the cost to go; NaN as :func:`lq_regulator`.
+        The gains and the cost to go; NaN under the same conditions as :func:`lq_regulator`.
 
     Raises:
-        ValueError: If shapes disagree or a known ``dt`` is not positive.
+        ValueError: If shapes disagree or a concrete ``dt`` is not positive.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Kalman filters: the stationary gain, and the two steps of a filter that runs."""
+"""Kalman filters: the stationary gain, and the two steps of a running filter."""
 
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ class StateEstimate(NamedTuple):
     """State estimate of a running filter.
 
     Attributes:
-        mean: Shape ``(state,)``.
+        mean: Estimated state, shape ``(state,)``.
         covariance: Covariance of its error, shape ``(state, state)``.
     """
 
@@ -42,7 +42,7 @@ def kalman_filter(
     process_noise: Float[Array, "state state"],
     measurement_noise: Float[Array, "measurement measurement"],
 ) -> KalmanFilter:
-    """The stationary Kalman filter: the dual of :func:`discrete_riccati`.
+    """The stationary Kalman filter, from the dual of :func:`discrete_riccati`.
 
     For ``x_{k+1} = A x_k + w``, ``y_k = C x_k + v`` with covariances ``W`` and ``V``:
     ``P = riccati(A^T, C^T, W, V)`` and ``gain = P C^T (C P C^T + V)^{-1}``.
@@ -54,12 +54,12 @@ def kalman_filter(
         measurement_noise: ``V``, symmetric positive semidefinite; ``C P C^T + V`` must be definite.
 
     Returns:
-        The gain and the covariance before a measurement; both NaN where no filter forgets its
-        start, and as :func:`discrete_riccati`: in float32 perhaps for modes slower than about 1e-5
-        a period and for unstable modes that hardly show. The gain alone is NaN where rounding may
-        change it by more than about 0.002 of its largest number in float32, 1e-6 in float64: in
-        float32, where nearly exact sensors measure the same state. float64
-        (``jax.config.update("jax_enable_x64", True)``) solves these.
+        The gain and the covariance before a measurement. Both are NaN if no filter forgets its
+        initial state, and wherever :func:`discrete_riccati` gives NaN; in float32 that may happen
+        for modes slower than about 1e-5 per period and for unstable modes that are hardly visible.
+        Only the gain is NaN if rounding may change it by more than about 0.002 of its largest entry
+        in float32, or 1e-6 in float64; in float32 this happens if nearly exact sensors measure the
+        same state. float64 (``jax.config.update("jax_enable_x64", True)``) solves these cases.
 
     Raises:
         ValueError: If shapes disagree.
@@ -87,10 +87,10 @@ def kalman_predict(
     """The estimate one period later: ``x <- A x + drift``, ``P <- A P A^T + W``.
 
     Args:
-        estimate: What is known now.
-        a: ``A``; may be another one every period.
-        process_noise: ``W``, covariance of what disturbs the state within the period.
-        drift: What is known to move the state, ``B u`` and a constant; zero if ``None``.
+        estimate: Current estimate.
+        a: ``A``; may change every period.
+        process_noise: ``W``, covariance of the disturbance of the state within the period.
+        drift: Known change of the state, ``B u`` plus a constant; zero if ``None``.
 
     Returns:
         The estimate before the next measurement, in the dtype of ``estimate``.
@@ -128,18 +128,18 @@ def kalman_update(
     """The estimate after a measurement: ``x <- x + K (y - C x)``.
 
     ``K = P C^T (C P C^T + V)^{-1}`` and, in Joseph's form, ``P <- (I - K C) P (I - K C)^T + K V
-    K^T``, which stays positive whatever the rounding of ``K``.
+    K^T``, which stays positive semidefinite even if ``K`` is rounded.
 
     Args:
-        estimate: What is known before.
-        reading: ``y``; an entry that is not finite is missing and changes nothing.
+        estimate: Estimate before the measurement.
+        reading: ``y``; an entry that is not finite is treated as missing and has no effect.
         c: ``C``.
         measurement_noise: ``V``, covariance of the noise of ``y``.
-        mask: False where a measurement is to be left out whatever its number.
+        mask: False where a measurement is to be ignored whatever its value.
 
     Returns:
-        The estimate after it, in the dtype of ``estimate``; NaN where the covariance of what was
-        measured is not positive definite.
+        The estimate after the measurement, in the dtype of ``estimate``; NaN if the innovation
+        covariance is not positive definite.
 
     Raises:
         ValueError: If shapes disagree.
@@ -165,7 +165,7 @@ def kalman_update(
     if mask is not None:
         require_same_shape("mask", mask, "reading", reading)
         present = present & booleans(mask)
-    # What is missing is a measurement of nothing with noise of its own.
+    # A missing entry becomes a measurement of nothing with independent noise.
     c = jnp.where(present[:, None], c, 0)
     both = present[:, None] & present[None, :]
     noise = symmetric(noise.astype(mean.dtype))

@@ -20,12 +20,12 @@ def discrete_lyapunov(
     loop is the solution with ``A^T`` in place of ``A``. Differentiable.
 
     Args:
-        a: Stable.
-        q: Symmetric.
+        a: ``A``, stable.
+        q: ``Q``, symmetric.
 
     Returns:
-        ``X``, symmetric; NaN where ``a`` is not stable, or so close to it that rounding may change
-        ``X`` by more than about 0.001 in float32, 1e-6 in float64 of its size.
+        ``X``, symmetric; NaN if ``a`` is not stable, or so nearly unstable that rounding may change
+        ``X`` by more than about 0.001 of its size in float32, 1e-6 in float64.
 
     Raises:
         ValueError: If shapes disagree.
@@ -56,10 +56,10 @@ def _in_even_units(a: Array, q: Array) -> Array:
 
 
 def _sizes(a: Array, q: Array) -> Array:
-    """Orders of magnitude of the diagonal of ``X``: the noise of a state, or what reaches it.
+    """Rough sizes of the diagonal of ``X``: a state's own noise, or the noise that reaches it.
 
-    In the units of their roots no entry of ``A`` that matters is lost beside one. A state that no
-    noise reaches is as large as balances ``A``.
+    Scaled by the roots of these sizes, no significant entry of ``A`` is lost in rounding against
+    one. A state that no noise reaches gets the size that balances ``A``.
     """
     reach = jnp.square(a)
     noise = jnp.abs(jnp.diagonal(q))
@@ -79,10 +79,10 @@ def tolerance(like: Array) -> float:
 
 
 def rounded(rest: Array, terms: Array) -> Array:
-    """``rest`` as it could have come out of rounding too, where sums of ``terms`` made it.
+    """Perturbs ``rest`` by a possible rounding error, given that it is a sum of ``terms``.
 
-    The residual bounds the error of a solution: slow loops add up what
-    is lost in every period.
+    The change of a solution under this perturbation estimates its error: slow loops accumulate the
+    loss of every period.
     """
     row, column = jnp.indices(rest.shape)
     sign = 1 - 2 * ((5 * row * row + 3 * row * column + 7 * column) % 11 % 2)
@@ -90,7 +90,7 @@ def rounded(rest: Array, terms: Array) -> Array:
 
 
 def stein(rest: Array, q: Array) -> Array:
-    """:func:`smith` with its derivatives, which are solutions of the same equation."""
+    """:func:`smith` with derivatives, which are solutions of the same equation."""
 
     def difference(x: Array) -> Array:
         moved = product(rest, x)
@@ -105,9 +105,9 @@ def stein(rest: Array, q: Array) -> Array:
 
 
 def smith(rest: Array, q: Array) -> Array:
-    """``sum_k A^k Q (A^T)^k`` of ``A = I - rest`` by doubling; NaN where the powers do not vanish.
+    """``sum_k A^k Q (A^T)^k`` with ``A = I - rest``, by doubling; NaN if the powers do not vanish.
 
-    Of a slow loop ``A`` has lost in rounding what ``rest`` still has.
+    For a slow loop, ``rest`` holds digits that ``A`` has lost to rounding.
     """
     start = rest, q, jnp.zeros((), jnp.int32)
     rest, total, _ = jax.lax.while_loop(_lasts, _double, start)

@@ -1,4 +1,4 @@
-"""Whether inputs reach, and measurements show, every mode of a linear system."""
+"""Whether inputs reach, and measurements reveal, every mode of a linear system."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ _REFINEMENTS = 2
 def controllability_matrix(
     a: Float[Array, "state state"], b: Float[Array, "state act"]
 ) -> Float[Array, "state reach"]:
-    """``[B, A B, ..., A^{n-1} B]``: what the inputs of ``n`` periods can reach.
+    """``[B, A B, ..., A^{n-1} B]``, which spans the states that ``n`` periods of inputs can reach.
 
     Args:
         a: ``A`` of ``x_{k+1} = A x_k + B u_k``.
@@ -52,23 +52,23 @@ def controllable(
     """Whether the inputs can bring the state anywhere: the test of Popov, Belevitch and Hautus.
 
     ``[A - lambda I, B]`` must have full rank at every eigenvalue ``lambda``. States are scaled
-    before, and every input to the size of ``A``, so that units do not matter. A pair is judged by
-    its distance to the nearest one with a mode that no input reaches: rotated and rescaled pairs of
-    ten states are distinguished in float64; in float32 pairs closer than ``1e-5 * state`` to such a
-    one count as not controllable.
+    first, and every input is scaled to the size of ``A``, so that units do not matter. A pair is
+    judged by its distance to the nearest pair with a mode that no input reaches. In float64 this
+    works for rotated and rescaled pairs of ten states; in float32 pairs closer than ``1e-5 *
+    state`` to such a pair are judged not controllable.
 
     Args:
         a: ``A`` of ``x_{k+1} = A x_k + B u_k``.
         b: ``B``; without inputs nothing is controllable.
-        tolerance: Least distance relative to ``A``, not negative; by default ``64 * state``
-            rounding units.
+        tolerance: Smallest accepted distance relative to ``A``, not negative; by default ``64 *
+            state`` rounding units.
 
     Returns:
-        True or false; false where an entry is not finite, and under ``jit`` where ``tolerance`` is
-        negative. Needs eigenvalues, so it runs on CPU and GPU.
+        True or false; false if an entry is not finite, or under ``jit`` if ``tolerance`` is
+        negative. Uses eigenvalues, which are available on CPU and GPU.
 
     Raises:
-        ValueError: If shapes disagree or a known ``tolerance`` is negative.
+        ValueError: If shapes disagree or a concrete ``tolerance`` is negative.
 
     Example:
         >>> import jax.numpy as jnp
@@ -88,7 +88,7 @@ def observable(
     *,
     tolerance: float | Float[Array, ""] | None = None,
 ) -> Bool[Array, ""]:
-    """Whether the measurements tell the state: :func:`controllable` of the dual pair.
+    """Whether the measurements determine the state: :func:`controllable` of the dual pair.
 
     Args:
         a: ``A`` of ``x_{k+1} = A x_k``.
@@ -96,10 +96,10 @@ def observable(
         tolerance: See :func:`controllable`.
 
     Returns:
-        True or false, as :func:`controllable`.
+        True or false, as for :func:`controllable`.
 
     Raises:
-        ValueError: If shapes disagree or a known ``tolerance`` is negative.
+        ValueError: If shapes disagree or a concrete ``tolerance`` is negative.
 
     Example:
         >>> import jax.numpy as jnp
@@ -120,7 +120,7 @@ def stabilisable(
     *,
     tolerance: float | Float[Array, ""] | None = None,
 ) -> Bool[Array, ""]:
-    """Whether some gain makes the loop decay: every mode that does not decay is reached.
+    """Whether some gain stabilises the loop: the inputs reach every mode that does not decay.
 
     Args:
         a: ``A`` of ``x_{k+1} = A x_k + B u_k``.
@@ -128,10 +128,10 @@ def stabilisable(
         tolerance: See :func:`controllable`.
 
     Returns:
-        True or false, as :func:`controllable`; a mode at the unit circle does not decay.
+        True or false, as for :func:`controllable`; a mode on the unit circle does not decay.
 
     Raises:
-        ValueError: If shapes disagree or a known ``tolerance`` is negative.
+        ValueError: If shapes disagree or a concrete ``tolerance`` is negative.
 
     Example:
         >>> import jax.numpy as jnp
@@ -155,7 +155,7 @@ def detectable(
     *,
     tolerance: float | Float[Array, ""] | None = None,
 ) -> Bool[Array, ""]:
-    """Whether a filter can follow the state: :func:`stabilisable` of the dual pair.
+    """Whether a filter can track the state: :func:`stabilisable` of the dual pair.
 
     Args:
         a: ``A`` of ``x_{k+1} = A x_k``.
@@ -163,10 +163,10 @@ def detectable(
         tolerance: See :func:`controllable`.
 
     Returns:
-        True or false, as :func:`stabilisable`.
+        True or false, as for :func:`stabilisable`.
 
     Raises:
-        ValueError: If shapes disagree or a known ``tolerance`` is negative.
+        ValueError: If shapes disagree or a concrete ``tolerance`` is negative.
 
     Example:
         >>> import jax.numpy as jnp
@@ -219,7 +219,7 @@ def _in_even_units(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _nearest(a: Array, b: Array, mode: Array) -> tuple[Array, Array]:
-    """The unreached mode nearest to ``mode``, and how far the pair is from having it."""
+    """The unreached mode nearest to ``mode``, and the distance to a pair that has such a mode."""
 
     def pencil(mode: Array) -> Array:
         return jnp.concatenate([a - mode * jnp.eye(a.shape[0], dtype=a.dtype), b], axis=1)
@@ -227,6 +227,6 @@ def _nearest(a: Array, b: Array, mode: Array) -> tuple[Array, Array]:
     for _ in range(_REFINEMENTS):
         left, _, _ = jnp.linalg.svd(pencil(mode), full_matrices=False)
         unreached = left[:, -1]
-        # Rounding moves an eigenvalue by as much as it is ill-conditioned; this one is exact.
+        # Rounding moves an ill-conditioned eigenvalue; this estimate is exact.
         mode = product(product(unreached.conj(), a), unreached)
     return mode, jnp.linalg.svd(pencil(mode), compute_uv=False)[-1]

@@ -1,4 +1,4 @@
-"""Least squares over the rows of an episode log, in units of the columns' own deviations."""
+"""Least squares over the rows of an episode log, with standardised columns."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from neorl_core._internal.matrix_products import product
 
 
 class Fit(NamedTuple):
-    """``target = slopes column + offset + residual``; the other fields as ``LinearModel``'s."""
+    """``target = slopes column + offset + residual``; the rest are fields of ``LinearModel``."""
 
     slopes: Array
     offset: Array
@@ -24,7 +24,7 @@ class Fit(NamedTuple):
 
 @jax.jit
 def fit(design: Array, target: Array, keep: Array, ridge: float | Array) -> Fit:
-    """The fit on the rows of ``keep``; NaN and rank 0 where such a row is not finite."""
+    """Fits the rows where ``keep`` is true; NaN and rank 0 if such a row is not finite."""
     complete = ~jnp.any(keep & ~_finite(jnp.concatenate([design, target], axis=1)))
     rows = jnp.sum(keep).astype(design.dtype)
     x, x_mean, x_scale = standardised(design, keep, rows)
@@ -47,19 +47,19 @@ def fit(design: Array, target: Array, keep: Array, ridge: float | Array) -> Fit:
 
 
 def standardised(columns: Array, keep: Array, rows: Array) -> tuple[Array, Array, Array]:
-    """The kept rows centred and of deviation one, the others zero; means and deviations."""
+    """The kept rows standardised and the others zero; then the means and standard deviations."""
     counted = jnp.where(keep[:, None], columns, 0)
     mean = jnp.sum(counted, axis=0) / rows
     centred = jnp.where(keep[:, None], columns - mean[None, :], 0)
     scale = jnp.sqrt(jnp.sum(centred**2, axis=0) / rows)
-    # What never moves but by rounding tells nothing.
+    # A column that varies only by rounding carries no information.
     moves = scale > 8 * jnp.finfo(columns.dtype).eps * jnp.abs(mean)
     scale = jnp.where(moves, scale, 1)
     return jnp.where(moves[None, :], centred / scale[None, :], 0), mean, scale
 
 
 def columns_of_log(obs: Any, action: Any, next_obs: Any) -> tuple[Array, Array, Array]:
-    """The columns as floats of one dtype; refuses shapes that disagree."""
+    """The columns as floats of one dtype; raises an error if shapes disagree."""
     obs, action, next_obs = floats(obs), floats(action), floats(next_obs)
     for name, column in (("obs", obs), ("action", action), ("next_obs", next_obs)):
         checked_wide(name, column)
@@ -74,7 +74,7 @@ def columns_of_log(obs: Any, action: Any, next_obs: Any) -> tuple[Array, Array, 
 
 
 def require_rows(first: Array, obs: Array) -> None:
-    """Refuses flags that are not one a row, and an empty log."""
+    """Raises an error for an empty log, or unless there is one flag per row."""
     if first.shape[0] != obs.shape[0] or obs.shape[0] < 1:
         raise ValueError(
             f"terminated and truncated must have the {obs.shape[0]} rows of obs (one or more), "
@@ -83,7 +83,7 @@ def require_rows(first: Array, obs: Array) -> None:
 
 
 def delays_of(delay: Any, inputs: int) -> tuple[int, ...]:
-    """One dead time for every input; refuses another number of them."""
+    """One dead time for every input; raises an error if their number differs."""
     delays = (delay,) * inputs if np.ndim(delay) == 0 else tuple(delay)
     if len(delays) != inputs:
         raise ValueError(
@@ -96,7 +96,7 @@ def delays_of(delay: Any, inputs: int) -> tuple[int, ...]:
 
 
 def late_inputs(action: Array, delays: tuple[int, ...], lag: int = 0) -> Array:
-    """Every input its own delay, and ``lag`` steps more, ago."""
+    """Every input, ``lag`` steps before its own delay."""
     columns = [jnp.roll(action[:, i], steps + lag) for i, steps in enumerate(delays)]
     return jnp.stack(columns, axis=1) if columns else action
 

@@ -1,4 +1,4 @@
-"""Linear-quadratic regulators over an endless and a finite horizon."""
+"""Linear-quadratic regulators over an infinite and a finite horizon."""
 
 from typing import NamedTuple
 
@@ -18,8 +18,8 @@ class Regulator(NamedTuple):
 
     Attributes:
         gain: Shape ``(act, state)``; for a finite horizon ``(time, act, state)``.
-        cost_to_go: ``X`` of the cost ``x^T X x`` from ``x`` on, shape ``(state, state)``; for a
-            finite horizon ``(time + 1, state, state)``.
+        cost_to_go: ``X`` of the remaining cost ``x^T X x`` from the state ``x``, shape ``(state,
+            state)``; for a finite horizon ``(time + 1, state, state)``.
     """
 
     gain: Float[Array, "*time act state"]
@@ -34,10 +34,10 @@ def lq_regulator(
     *,
     cross: Float[Array, "state act"] | None = None,
 ) -> Regulator:
-    """The gain that minimises ``sum_k x^T Q x + u^T R u + 2 x^T N u`` over an endless horizon.
+    """The gain that minimises ``sum_k x^T Q x + u^T R u + 2 x^T N u`` over an infinite horizon.
 
-    ``K = (R + B^T X B)^{-1} (B^T X A + N^T)`` with ``X`` of :func:`discrete_riccati`. Of all gains
-    that stabilise it is the best; a plant that is unstable and costs nothing is stabilised too.
+    ``K = (R + B^T X B)^{-1} (B^T X A + N^T)`` with ``X`` from :func:`discrete_riccati`. It is the
+    best of all stabilising gains; an unstable plant is stabilised even if its states cost nothing.
 
     Args:
         a: ``A`` of ``x_{k+1} = A x_k + B u_k``.
@@ -47,12 +47,12 @@ def lq_regulator(
         cross: ``N``; zero if ``None``.
 
     Returns:
-        The gain and the cost to go; both NaN as :func:`discrete_riccati`. The gain alone is NaN
-        where rounding may change it by more than about 0.002 of its largest number in float32, 1e-6
-        in float64 (in units that even the problem out): in float32, where nearly free inputs (costs
-        below about 1e-4 of what they move) share an output, so that nothing says which of them is
-        to move. float64 (``jax.config.update("jax_enable_x64", True)``) solves it, as it does slow
-        modes and modes that are hardly reached.
+        The gain and the cost to go; both are NaN wherever :func:`discrete_riccati` gives NaN. Only
+        the gain is NaN if, in balanced units, rounding may change it by more than about 0.002 of
+        its largest entry in float32, or 1e-6 in float64. In float32 this happens if nearly free
+        inputs (costs below about 1e-4 of their effect) act on the same output, so that nothing
+        determines which of them should move. float64 (``jax.config.update("jax_enable_x64",
+        True)``) solves such cases, as well as slow modes and modes that are hardly reached.
 
     Raises:
         ValueError: See :func:`discrete_riccati`.
@@ -94,11 +94,11 @@ def finite_horizon_regulator(
 
     Returns:
         Gains of shape ``(horizon, act, state)``, first period first, and the costs to go of shape
-        ``(horizon + 1, state, state)``; NaN where ``q``, ``r`` or ``terminal`` is not symmetric and
+        ``(horizon + 1, state, state)``; NaN if ``q``, ``r`` or ``terminal`` is not symmetric and
         semidefinite, and before a period whose input costs nothing.
 
     Raises:
-        ValueError: If shapes disagree or ``horizon`` is not a whole number >= 0.
+        ValueError: If shapes disagree or ``horizon`` is not an integer >= 0.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Riccati's equation by doubling and Newton's method."""
+"""Riccati's equation, solved by doubling and Newton's method."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,11 +27,12 @@ def discrete_riccati(
 ) -> Float[Array, "state state"]:
     """The stabilising solution of the discrete algebraic Riccati equation.
 
-    ``X = A^T X A - (A^T X B + N)(R + B^T X B)^{-1}(B^T X A + N^T) + Q``. In units of size one,
-    structure-preserving doubling from a positive weight on the last state gives a stabilising gain
-    (step ``k`` has seen ``2^k`` periods), and Newton's method, each step a Lyapunov equation of a
-    closed loop, gives ``X``. ``Q`` and ``R`` may be singular or zero: modes that do not decay and
-    cost nothing are mirrored at the unit circle. Differentiable once.
+    ``X = A^T X A - (A^T X B + N)(R + B^T X B)^{-1}(B^T X A + N^T) + Q``. The problem is first
+    scaled to numbers of size one. Structure-preserving doubling from a positive weight on the last
+    state gives a stabilising gain (step ``k`` covers ``2^k`` periods). Newton's method, each step
+    of which is a Lyapunov equation of a closed loop, then gives ``X``. ``Q`` and ``R`` may be
+    singular or zero: modes that do not decay and cost nothing are mirrored at the unit circle.
+    Differentiable once.
 
     Args:
         a: ``A`` of ``x_{k+1} = A x_k + B u_k``.
@@ -41,11 +42,11 @@ def discrete_riccati(
         cross: ``N`` of the cost ``x^T Q x + u^T R u + 2 x^T N u``; zero if ``None``.
 
     Returns:
-        ``X``, symmetric. NaN where ``q`` or ``r`` is not symmetric and semidefinite, where no
-        stabilising solution was reached, and where the residual or rounding may move
-        ``X_ij / sqrt(X_ii X_jj)`` by more than about 0.001 in float32, 1e-6 in float64. In float32
-        that can happen to modes slower than about 1e-5 a period, and to unstable modes that the
-        inputs hardly reach; float64 (``jax.config.update("jax_enable_x64", True)``) solves them.
+        ``X``, symmetric. NaN if ``q`` or ``r`` is not symmetric and semidefinite, if no stabilising
+        solution was reached, or if the residual or rounding may change ``X_ij / sqrt(X_ii X_jj)``
+        by more than about 0.001 in float32, 1e-6 in float64. In float32 that can happen for modes
+        slower than about 1e-5 per period, and for unstable modes that the inputs hardly reach;
+        float64 (``jax.config.update("jax_enable_x64", True)``) solves them.
 
     Raises:
         ValueError: If shapes disagree.
@@ -64,7 +65,7 @@ def discrete_riccati(
 
 
 def problem(a, b, q, r, cross) -> Costs:
-    """The matrices in one dtype; refuses shapes that disagree."""
+    """The matrices in one dtype; raises an error if shapes disagree."""
     a = checked_square("a", a)
     b = checked_matrix("b", b, (a.shape[0], None), "state, act")
     q = checked_matrix("q", q, a.shape, "state, state")
@@ -81,13 +82,13 @@ def is_cost(costs: Costs) -> Array:
 
 
 def gain_of(costs: Costs, x: Array) -> Array:
-    """The best inputs of one period before a cost to go of ``x``."""
+    """The best gain for one period, given the cost to go ``x`` after it."""
     weight = symmetric(costs.r + product(costs.b.T, x, costs.b))
     return solve_definite(weight, product(costs.b.T, x, costs.a) + costs.n.T)
 
 
 class Solution(NamedTuple):
-    """``X`` with the gain of the regulator and, for filters, that of a plant that stands still.
+    """``X``, the regulator gain and, for filters, the gain of the same problem with ``A = I``.
 
     Attributes:
         x: The solution.
@@ -102,13 +103,13 @@ class Solution(NamedTuple):
 
 @jax.jit
 def stabilising_solution(costs: Costs) -> Solution:
-    """``X`` and the gains, each NaN where there is none or rounding may spoil it."""
+    """``X`` and the gains, each NaN if it does not exist or rounding may spoil it."""
     state, act = units_of(costs)
     scaled = in_units(costs, state, act)
     fixed = jax.lax.stop_gradient(scaled)
     reached = _newton(fixed, _doubled(fixed))
-    # At the solution the derivative of a Newton step in its start is zero, so one step more
-    # carries the derivatives in the matrices.
+    # At the solution the derivative of a Newton step with respect to its start is zero, so one more
+    # step gives the derivatives with respect to the matrices.
     x = _cost_of(scaled, gain_of(scaled, reached), stein)
     gain, update = gain_of(scaled, x), gain_of(_still(scaled), x)
     judged = jax.lax.stop_gradient((x, gain, update))
@@ -126,8 +127,8 @@ def stabilising_solution(costs: Costs) -> Solution:
 def _doubled(costs: Costs) -> Array:
     """The cost to go of a very long horizon whose last state costs ``_END_WEIGHT``.
 
-    Written as ``X = weight + H``: the equation of ``H`` has ``R + B^T weight B`` in place of ``R``,
-    so that ``R`` may be zero, and starts above zero, so that unstable modes are not overlooked.
+    Written as ``X = weight + H``. The equation of ``H`` has ``R + B^T weight B`` in place of ``R``,
+    so that ``R`` may be zero. It starts above zero, so that unstable modes are not overlooked.
     """
     a, b, q, r, n = costs
     weight = _END_WEIGHT * jnp.eye(a.shape[0], dtype=a.dtype)
@@ -155,13 +156,13 @@ def _double(state: tuple) -> tuple:
     moved, spread = both[:, : a.shape[0]], both[:, a.shape[0] :]
     g = symmetric(g + product(a, spread, a.T))
     h = symmetric(h + product(a.T, h, moved))
-    # What overflows in the end may have given a stabilising gain before.
+    # If ``h`` overflows, the last finite value may still give a stabilising gain.
     best = jnp.where(jnp.all(jnp.isfinite(h)), h, best)
     return (product(a, moved), g, h), best, count + 1
 
 
 def _newton(costs: Costs, x: Array) -> Array:
-    """Hewer's iteration; NaN where the gain of ``x`` does not stabilise."""
+    """Hewer's iteration; NaN if the gain of ``x`` does not stabilise."""
     least = 4 * _rounding(costs) * costs.a.shape[0]
 
     def unsettled(state: tuple[Array, Array, Array]) -> Array:
@@ -183,12 +184,12 @@ def _rounding(costs: Costs) -> float:
 
 
 def _cost_of(costs: Costs, gain: Array, solve: Callable[[Array, Array], Array]) -> Array:
-    """What a gain costs for ever: a sum of squares, in which nothing cancels."""
+    """The infinite-horizon cost of a gain: a sum of squares, in which nothing cancels."""
     return symmetric(solve(_rest(costs, gain).T, _paid(costs, gain)))
 
 
 def _rest(costs: Costs, gain: Array) -> Array:
-    """The identity less the closed loop: what a slow loop loses in a period."""
+    """The identity minus the closed loop, which is small for slow modes."""
     identity = jnp.eye(costs.a.shape[0], dtype=costs.a.dtype)
     return identity - costs.a + product(costs.b, gain)
 
@@ -199,7 +200,7 @@ def _paid(costs: Costs, gain: Array) -> Array:
 
 
 def _moves(costs: Costs, before: Array, x: Array, gain: Array) -> list[Array]:
-    """What ``x`` is moved by: its residual, the last Newton step and rounding."""
+    """The possible errors of ``x``: its residual, the last Newton step and rounding."""
     rest, paid = _rest(costs, gain).T, _paid(costs, gain)
     moved = product(rest, x)
     residual = paid - moved - moved.T + product(moved, rest.T)
@@ -209,10 +210,11 @@ def _moves(costs: Costs, before: Array, x: Array, gain: Array) -> list[Array]:
 
 
 def _is_gain(costs: Costs, x: Array, gain: Array, moves: list[Array]) -> Array:
-    """Whether ``gain`` follows from ``x``: inputs that do nearly the same for nothing share badly.
+    """Whether ``gain`` is reliable: free inputs with nearly equal effects make it ill-conditioned.
 
-    A move ``D`` of ``x`` moves it by ``W^{-1} B^T D (A - B K)``, ``W = R + B^T X B``; what rounds
-    in ``W`` and in the right-hand side, by at most ``|W^{-1}|`` times it.
+    A change ``D`` of ``x`` changes the gain by ``W^{-1} B^T D (A - B K)`` with ``W = R + B^T X B``.
+    Rounding errors in ``W`` and in the right-hand side change it by at most ``|W^{-1}|`` times
+    their size.
     """
     a, b, _, r, n = costs
     weight = symmetric(r + product(b.T, x, b))
@@ -224,13 +226,13 @@ def _is_gain(costs: Costs, x: Array, gain: Array, moves: list[Array]) -> Array:
     eps = jnp.finfo(x.dtype).eps
     off = [eps * product(jnp.abs(inverse), terms)]
     off += [solve_definite(weight, product(b.T, move, closed)) for move in moves]
-    # In these units no input moves a state by more than its size: as much as rounding ``A`` does.
+    # In these units no input moves a state by more than its size, about what rounding ``A`` does.
     allowed = tolerance(x) * jnp.max(jnp.abs(gain), initial=0) + 4 * eps
     return _all([jnp.max(jnp.abs(each), initial=0) <= allowed for each in off])
 
 
 def _still(costs: Costs) -> Costs:
-    """The same problem where the state has moved already."""
+    """The same problem with ``A = I`` and without cross cost, for the Kalman update."""
     identity = jnp.eye(costs.a.shape[0], dtype=costs.a.dtype)
     return costs._replace(a=identity, n=jnp.zeros_like(costs.n))
 

@@ -1,4 +1,4 @@
-"""Units in which the numbers of a linear system are of size one."""
+"""Units in which the numbers of a linear system are of order one."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ _SWEEPS = 30
 
 
 class Costs(NamedTuple):
-    """A linear-quadratic problem: ``x+ = a x + b u`` at ``x'q x + u'r u + 2 x'n u`` a period."""
+    """A linear-quadratic problem: ``x+ = a x + b u`` at ``x'q x + u'r u + 2 x'n u`` per period."""
 
     a: Array
     b: Array
@@ -23,19 +23,19 @@ class Costs(NamedTuple):
 
 
 def powers_of_two(sizes: Array) -> Array:
-    """The nearest powers of two: scaling with them does not round."""
+    """The nearest powers of two, which scale without rounding."""
     exponent = jnp.round(jnp.log2(sizes))
     exponent = jnp.where(jnp.isfinite(exponent), jnp.clip(exponent, -60, 60), 0)
     return jnp.ldexp(jnp.ones_like(sizes), exponent.astype(jnp.int32))
 
 
 def state_weights(a: Array, b: Array, shown: Array, effort: Array) -> Array:
-    """Weight of a squared unit of each state, accurate to some orders of magnitude.
+    """Weight of the squared unit of each state, accurate to some orders of magnitude.
 
-    A state is driven by the other states and by the inputs (at their price) and shows in the other
-    states and in the cost; its weight is the geometric mean that evens the two out, as in Osborne's
-    balancing of a matrix. It follows every change of units, also where ``shown`` (the diagonal of
-    the state cost) or ``effort`` (that of the input cost) is zero.
+    A state is driven by the other states and by the inputs (weighted by their cost), and it affects
+    the other states and the cost. Its weight is the geometric mean that balances the two, as in
+    Osborne's balancing of a matrix. It follows every change of units, even if ``shown`` (the
+    diagonal of the state cost) or ``effort`` (that of the input cost) is zero.
     """
     coupling = jnp.where(jnp.eye(a.shape[0], dtype=bool), 0, jnp.square(a))
     reach = jnp.square(b)
@@ -53,7 +53,7 @@ def state_weights(a: Array, b: Array, shown: Array, effort: Array) -> Array:
 
 
 def units_of(costs: Costs) -> tuple[Array, Array]:
-    """Units of states and inputs, powers of two, in which the problem is of size one."""
+    """Units of states and inputs, powers of two, in which the problem is of order one."""
     costs = jax.lax.stop_gradient(costs)
     effort = jnp.diagonal(costs.r)
     weight = state_weights(costs.a, costs.b, jnp.diagonal(costs.q), effort)
@@ -73,13 +73,13 @@ def in_units(costs: Costs, state: Array, act: Array) -> Costs:
 
 
 def distance(x: Array, y: Array) -> Array:
-    """Largest difference of two symmetric matrices, in the units of the diagonal of ``y``."""
+    """Largest difference of two symmetric matrices, relative to the diagonal of ``y``."""
     root = jnp.sqrt(jnp.where(jnp.diagonal(y) > 0, jnp.diagonal(y), 1))
     return jnp.max(jnp.abs(x - y) / root[:, None] / root[None, :])
 
 
 def solve_definite(weight: Array, right: Array) -> Array:
-    """``weight^{-1} right`` by Cholesky; NaN where ``weight`` is not positive definite."""
+    """``weight^{-1} right`` by Cholesky; NaN if ``weight`` is not positive definite."""
     if weight.shape[0] == 0:
         return right
     diagonal = jax.lax.stop_gradient(jnp.diagonal(weight))

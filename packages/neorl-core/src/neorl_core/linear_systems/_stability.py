@@ -1,4 +1,4 @@
-"""Whether a linear system decays by itself."""
+"""Whether a linear system decays without input."""
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +13,12 @@ _SQUARINGS = 40
 def spectral_radius(a: Float[Array, "state state"]) -> Float[Array, ""]:
     """The largest magnitude of an eigenvalue, by Gelfand's formula.
 
-    ``lim |A^m|^{1/m}`` at ``m = 2^40`` by squaring a scaled matrix: no eigenvalues, so it runs on
-    every device and under every transformation. Below one, ``x_{k+1} = A x_k`` decays.
+    ``lim |A^m|^{1/m}`` at ``m = 2^40``, by squaring a scaled matrix. It needs no eigenvalues, so it
+    runs on every device and under every transformation. If it is below one, ``x_{k+1} = A x_k``
+    decays.
 
     Args:
-        a: Square.
+        a: Square matrix.
 
     Returns:
         Not negative; 0 for a nilpotent matrix, NaN if an entry is not finite. Not differentiable.
@@ -42,11 +43,11 @@ def is_stable(a: Float[Array, "state state"]) -> Bool[Array, ""]:
     """Whether ``x_{k+1} = A x_k`` decays from every state: all eigenvalues inside the unit circle.
 
     Args:
-        a: Square.
+        a: Square matrix.
 
     Returns:
-        True or false; false where the spectral radius is within ``8 * state`` rounding units of
-        one, which cannot be told apart from one, and where an entry is not finite.
+        True or false; false if the spectral radius is within ``8 * state`` rounding units of one,
+        which cannot be distinguished from one, or if an entry is not finite.
 
     Raises:
         ValueError: If ``a`` is not square.
@@ -61,7 +62,7 @@ def is_stable(a: Float[Array, "state state"]) -> Bool[Array, ""]:
 
 
 def rounding(a: Array) -> float:
-    """Largest distance from the unit circle that rounding can give an eigenvalue on it."""
+    """Largest distance from the unit circle to which rounding can move an eigenvalue on it."""
     return 8 * a.shape[0] * float(jnp.finfo(a.dtype).eps)
 
 
@@ -71,8 +72,8 @@ def _square(
     (matrix, logarithm), (step, share) = state, number
     squared = product(matrix, matrix)
     size = jnp.max(jnp.abs(squared))
-    # A defective mode grows until its own size is lost in rounding; then its square is nothing but
-    # rounding. What is nilpotent has vanished before.
+    # A defective mode grows until its own size is lost in rounding; its square is then pure
+    # rounding error. A nilpotent matrix has vanished before that.
     terms = product(jnp.abs(matrix), jnp.abs(matrix))
     states = matrix.shape[0]
     lost = jnp.all(jnp.abs(squared) <= 4 * states * jnp.finfo(matrix.dtype).eps * terms)

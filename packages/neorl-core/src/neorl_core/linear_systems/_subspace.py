@@ -1,4 +1,4 @@
-"""Subspace identification: a state-space model from the log of inputs and outputs."""
+"""Subspace identification: a state-space model from a log of inputs and outputs."""
 
 import functools
 from typing import NamedTuple
@@ -17,18 +17,18 @@ class SubspaceModel(NamedTuple):
     """``x_{t+1} = A x_t + B u_t + state_offset``, ``y_t = C x_t + D u_t + output_offset``.
 
     Attributes:
-        a: Shape ``(state, state)``; the coordinates of the state are those of the method.
+        a: Shape ``(state, state)``; the method chooses the coordinates of the state.
         b: Shape ``(state, act)``.
         c: Shape ``(output, state)``.
         d: Shape ``(output, act)``.
         state_offset: Shape ``(state,)``.
         output_offset: Shape ``(output,)``.
-        singular_values: What each direction of the state shows in the outputs to come, largest
-            first, shape ``(horizon * output,)``; a gap after the first few points to the order.
-        rank: Rank of the inputs to come and a constant, scalar int32; below ``horizon * act + 1``
-            the inputs moved too little to tell ``B`` and ``D``. Zero where the windows hold a NaN
-            or an infinity.
-        windows: Number of windows that entered, scalar int32.
+        singular_values: How strongly each direction of the state affects future outputs, largest
+            first, shape ``(horizon * output,)``; a gap after the first few indicates the order.
+        rank: Rank of the future inputs and a constant, scalar int32. If it is below ``horizon * act
+            + 1``, the inputs moved too little to determine ``B`` and ``D``. Zero if the windows
+            hold a NaN or an infinity.
+        windows: Number of windows used, scalar int32.
     """
 
     a: Float[Array, "state state"]
@@ -53,27 +53,28 @@ def identify_subspace(
 ) -> SubspaceModel:
     """Fits a state-space model of given order to a flat log of many episodes (PO-MOESP).
 
-    Of windows of ``2 * horizon`` rows, the outputs of the second half are projected along their
-    inputs (and a constant) on the inputs and outputs of the first half; what is left are the
-    directions of the state. One QR decomposition, one singular value decomposition and three least
-    squares; channels are centred and scaled to deviation one, so units do not matter.
+    In windows of ``2 * horizon`` rows, the outputs of the second half are projected onto the inputs
+    and outputs of the first half, along the inputs of the second half and a constant. The result
+    spans the directions of the state. This takes one QR decomposition, one singular value
+    decomposition and three least-squares problems. Channels are centred and scaled to unit standard
+    deviation, so units do not matter.
 
     Args:
-        obs: Outputs before the action: ``y_t`` of the action ``u_t`` in the same row.
-        action: What the plant received.
+        obs: Outputs before the action: ``y_t`` in the same row as the action ``u_t``.
+        action: Action that the plant received.
         terminated: Flags of the rows where the plant ended an episode.
         truncated: Flags of the rows where the record ended one.
         order: Number of states.
-        horizon: Rows in half a window, two or more, so that ``(horizon - 1) * output >= order``;
-            twice the order is usual.
+        horizon: Rows in half a window, two or more, with ``(horizon - 1) * output >= order``; twice
+            the order is usual.
 
     Returns:
-        The model. Not differentiable. NaN where fewer windows than ``horizon * act + order + 1``
-        lie within an episode, or one of them holds a NaN or an infinity.
+        The model. Not differentiable. NaN if fewer than ``horizon * act + order + 1`` windows lie
+        within an episode, or one of them holds a NaN or an infinity.
 
     Raises:
-        ValueError: If shapes disagree, there is no input, ``order`` or ``horizon`` are no such
-            whole numbers, or the log has fewer rows than the regression has columns.
+        ValueError: If shapes disagree, there is no input, ``order`` or ``horizon`` is not an
+            integer in its range, or the log has fewer rows than the regression has columns.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -154,7 +155,7 @@ def _identified(obs: Array, action: Array, keep: Array, order: int, horizon: int
 def _projections(
     y: Array, u: Array, keep: Array, horizon: int
 ) -> tuple[Array, Array, Array, Array]:
-    """By QR: future outputs explained by the past and by future inputs, the latters' factor."""
+    """Future outputs explained by the past and by future inputs, and the inputs' QR factor."""
     past = [jnp.roll(part, -k, axis=0) for k in range(horizon) for part in (u, y)]
     later = range(horizon, 2 * horizon)
     ones = jnp.ones_like(y[:, :1])
@@ -169,7 +170,7 @@ def _projections(
 
 
 def _observed(a: Array, c: Array, horizon: int) -> Array:
-    """``[C; C A; C A^2; ...]``: what a state shows in the outputs to come."""
+    """``[C; C A; C A^2; ...]``, the effect of a state on future outputs."""
     blocks = [c]
     for _ in range(horizon - 1):
         blocks.append(product(blocks[-1], a))
@@ -179,9 +180,10 @@ def _observed(a: Array, c: Array, horizon: int) -> Array:
 def _input_matrices(
     seen: Array, unseen: Array, response: Array, outputs: int
 ) -> tuple[Array, Array]:
-    """``[D; B]`` and the same of a constant, from what no state explains.
+    """``[D; B]`` and its counterpart for a constant, from the part that no state explains.
 
-    An input of row ``k`` of the window answers at once by ``D`` and later as a state ``B`` would.
+    An input of row ``k`` acts on the output immediately through ``D`` and later through the state
+    ``B``.
     """
     horizon = seen.shape[0] // outputs
     inputs = (response.shape[0] - 1) // horizon

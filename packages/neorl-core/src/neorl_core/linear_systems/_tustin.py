@@ -23,10 +23,11 @@ def tustin(
 ]:
     """Bilinear discretisation: ``s = (2 / dt) (z - 1) / (z + 1)`` in the transfer function.
 
-    With ``M = (I - A dt / 2)^{-1}``: ``Ad = M (I + A dt / 2)``, ``Bd = M B dt``, ``Cd = C M``,
-    ``Dd = D + C Bd / 2``. Stable plants stay stable and others unstable, at any ``dt``; the steady
-    gain is kept. For filters and controllers; a plant behind a held actuator is
-    :func:`zero_order_hold`. The state is not that of the continuous plant.
+    With ``M = (I - A dt / 2)^{-1}``: ``Ad = M (I + A dt / 2)``, ``Bd = M B dt``, ``Cd = C M``, ``Dd
+    = D + C Bd / 2``. Stable plants stay stable and unstable ones unstable at any ``dt``, and the
+    steady-state gain is preserved. Use it for filters and controllers, and :func:`zero_order_hold`
+    for a plant after an actuator that holds its value. The state differs from that of the
+    continuous plant.
 
     Args:
         a: ``A`` of ``x' = A x + B u``, per second.
@@ -39,7 +40,7 @@ def tustin(
         ``(Ad, Bd, Cd, Dd)``; not finite where ``2 / dt`` is an eigenvalue of ``A``.
 
     Raises:
-        ValueError: If shapes disagree or a known ``dt`` is not positive.
+        ValueError: If shapes disagree or a concrete ``dt`` is not positive.
 
     Example:
         >>> import jax.numpy as jnp

@@ -16,8 +16,9 @@ def zero_order_hold(
 ) -> tuple[Float[Array, "state state"], Float[Array, "state act"]]:
     """Exact discretisation of ``x' = A x + B u`` with ``u`` held constant over a period.
 
-    ``[[Ad, Bd], [0, I]] = exp([[A, B], [0, 0]] dt)``, so that ``x_{k+1} = Ad x_k + Bd u_k`` at the
-    instants ``k dt``, without error of integration. A constant drift is one more column of ``B``.
+    ``[[Ad, Bd], [0, I]] = exp([[A, B], [0, 0]] dt)``, so that ``x_{k+1} = Ad x_k + Bd u_k`` holds
+    at the instants ``k dt`` without integration error. A constant drift is one more column of
+    ``B``.
 
     Args:
         a: ``A``, per second.
@@ -25,12 +26,13 @@ def zero_order_hold(
         dt: Period in seconds, positive; NaN results under ``jit`` where it is not.
 
     Returns:
-        ``(Ad, Bd)``, to a relative error of up to about a third of a rounding unit times
-        ``|A| dt``: where the fastest pole is 10^4 times as fast as the sampling, the slow ones
-        keep three digits in float32 and twelve in float64. NaN if ``|A| dt`` exceeds about 10^5.
+        ``(Ad, Bd)``, with a relative error of up to about a third of a rounding unit times ``|A|
+        dt``. If the fastest pole is 10^4 times as fast as the sampling, the slow ones keep three
+        digits in float32 and twelve in float64. NaN if ``|A| dt`` exceeds about 10^5.
 
     Raises:
-        ValueError: If ``a`` is not square, ``b`` has other rows, or a known ``dt`` is not positive.
+        ValueError: If ``a`` is not square, ``b`` has a different number of rows, or a concrete
+            ``dt`` is not positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -47,7 +49,8 @@ def zero_order_hold(
     inputs = b.shape[1]
     block = jnp.zeros((n + inputs, n + inputs), jnp.result_type(a, b))
     dt = jnp.asarray(dt).astype(block.dtype)
-    # The answer is linear in each input: in its own unit, for the sake of the exponential's norm.
+    # The result is linear in each input, so inputs are scaled to keep the norm of the exponent
+    # small.
     held = b.astype(block.dtype) * dt
     units = _powers_of_two(jax.lax.stop_gradient(held))
     block = block.at[:n, :n].set(a * dt).at[:n, n:].set(held / units)
@@ -57,7 +60,7 @@ def zero_order_hold(
 
 
 def _powers_of_two(columns: Float[Array, "state act"]) -> Float[Array, "one act"]:
-    """At least the largest number of each column, within its range; they round nothing."""
+    """Powers of two not below each column's largest entry, within range; they scale exactly."""
     _, exponents = jnp.frexp(jnp.max(jnp.abs(columns), axis=0, keepdims=True, initial=0))
     limit = jnp.finfo(columns.dtype).minexp
     return jnp.ldexp(

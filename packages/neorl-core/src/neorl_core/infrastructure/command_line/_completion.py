@@ -1,4 +1,4 @@
-"""Completion of a command in a shell: its subcommands, and the options of each."""
+"""Shell completion of a command: its subcommands, and the options of each."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*")
 
 
 def options_in(text: str) -> list[str]:
-    """The options that a help text names, sorted.
+    """The options listed in a help text, sorted.
 
     Args:
-        text: Help of a subcommand.
+        text: Help text of a subcommand.
 
     Example:
         >>> options_in("usage: count [--steps INT] [--no-sum]  sums --steps numbers")
@@ -38,7 +38,7 @@ def options_in(text: str) -> list[str]:
 
 
 def completion_script(program: str, options: Mapping[str, Sequence[str]], shell: str) -> str:
-    """The script for one shell.
+    """The completion script for one shell.
 
     Args:
         program: Name of the command.
@@ -46,7 +46,7 @@ def completion_script(program: str, options: Mapping[str, Sequence[str]], shell:
         shell: One of ``bash``, ``zsh`` and ``fish``.
 
     Raises:
-        InputError: If the shell is another one.
+        InputError: If the shell is not one of these.
     """
     if shell not in SHELLS:
         raise unknown_name("shell", shell, SHELLS)
@@ -59,7 +59,7 @@ def completion_script(program: str, options: Mapping[str, Sequence[str]], shell:
 
 
 def shell_of(program: str, words: Sequence[str]) -> str:
-    """The one shell that is asked for.
+    """The shell for which completion is requested.
 
     Raises:
         InputError: If there is not exactly one word.

@@ -10,7 +10,7 @@ class StoppedError(Exception):
 
     Attributes:
         signal_number: Number of the signal; the command ends with 128 plus this number.
-        resume: Command that continues; empty where nothing was begun.
+        resume: Command that continues the work; empty if nothing was started.
     """
 
     def __init__(self, signal_number: int, resume: str = "") -> None:
@@ -20,7 +20,7 @@ class StoppedError(Exception):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that an array did not fit into the memory of the host or a device."""
+    """Whether an error reports that an array did not fit into host or device memory."""
     if isinstance(error, MemoryError):
         return True
     from jax.errors import JaxRuntimeError
@@ -29,6 +29,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error on one line; its type where it has no message."""
+    """The message of an error on one line; the name of its type if it has no message."""
     text = " ".join(str(error).split())
     return text or type(error).__name__

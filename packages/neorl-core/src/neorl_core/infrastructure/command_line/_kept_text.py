@@ -1,8 +1,9 @@
-"""Text that was printed before, kept until the code behind it changes.
+"""Help texts that are cached until the code that produces them changes.
 
-What a subcommand says of itself depends on its options, and those of training on every learner, as
-the list of learners does: importing them takes seconds of processor time. The text is kept in the
-user's cache beside a mark of the state of the code, and printed again while that is the same.
+The help of a subcommand depends on its options, and the help of training and the list of learners
+depend on every learner; importing them takes seconds of processor time. The text is kept in the
+user's cache with a digest of the state of the code, and printed again while the digest is
+unchanged.
 """
 
 import contextlib
@@ -31,26 +32,26 @@ OURS = (
 
 
 def is_help(words: Sequence[str]) -> bool:
-    """Whether a subcommand is only asked what it is."""
+    """Whether the words ask for the help of a subcommand."""
     return any(word in HELP for word in words)
 
 
 def kept_text(program: str, words: Sequence[str], render: Callable[[], object]) -> str:
-    """A text that is kept, or else rendered and kept; it depends on installed code alone.
+    """A cached text, rendered and cached if necessary; it depends only on installed code.
 
-    Nothing is kept where another distribution brings learners, plants or readers of its own: its
-    code is not watched.
+    Nothing is cached if another distribution provides learners, plants or readers, since changes to
+    its code would go unnoticed.
 
     Args:
         program: Name of the command.
-        words: Words after it.
+        words: Words after the name of the command.
         render: Prints the text; may end with ``SystemExit(0)``.
 
     Returns:
         The text.
 
     Raises:
-        SystemExit: As ``render`` ends with another code.
+        SystemExit: If ``render`` ends with a code other than 0.
     """
     request = (program, *words, str(shutil.get_terminal_size().columns), str(sys.stdout.isatty()))
     name = hashlib.sha256("\0".join(request).encode()).hexdigest()[:24]
@@ -69,10 +70,10 @@ def kept_text(program: str, words: Sequence[str], render: Callable[[], object]) 
 
 
 def rendered_help(render: Callable[[], object]) -> str:
-    """Returns the text that ``render`` prints.
+    """The text that ``render`` prints.
 
     Raises:
-        SystemExit: As it ends with another code than 0.
+        SystemExit: If ``render`` ends with a code other than 0.
     """
     page = _Page()
     try:
@@ -85,14 +86,14 @@ def rendered_help(render: Callable[[], object]) -> str:
 
 
 class _Page(io.StringIO):
-    """Text that is a terminal where the standard output is, so that it has its colours."""
+    """A buffer that claims to be a terminal if the standard output is one, to keep colours."""
 
     def isatty(self) -> bool:
         return sys.__stdout__ is not None and sys.__stdout__.isatty()
 
 
 def _state() -> str:
-    """A digest of every source file of the packages and of every folder of the search path."""
+    """A digest of every source file of the packages and of every folder on ``sys.path``."""
     digest = hashlib.sha256(sys.version.encode())
     for entry in sys.path:
         with contextlib.suppress(OSError):
@@ -115,7 +116,7 @@ def _take_folder(folder: Path, digest: "hashlib._Hash") -> None:
 
 
 def _has_guests() -> bool:
-    """Whether a distribution that is none of ours adds to a table."""
+    """Whether a distribution other than ours provides entry points for our tables."""
     own = {package.replace("_", "-") for package in OURS}
     return any(
         point.group.startswith("neorl.") and distribution.name not in own

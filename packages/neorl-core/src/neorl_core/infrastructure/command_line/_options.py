@@ -1,4 +1,4 @@
-"""Typed options: the fields of a dataclass, set by words of the command line, over ``tyro``."""
+"""Typed options: the fields of a dataclass, set from the command line by ``tyro``."""
 
 import contextlib
 import dataclasses
@@ -26,12 +26,12 @@ REWORDED = (
     (r"Error parsing (--\S+): invalid literal for int\(\) with base 10: (.*)", r"a whole number"),
     (r"Error parsing (--\S+): could not convert string to float: (.*)", r"a number"),
 )
-"""What the parser says with the names of Python's functions, and what was expected."""
+"""Messages of the parser that name Python functions, and the expected kind of value instead."""
 
 NEAR = 0.6
-"""Least similarity, by ``difflib``, of an option that a mistyped one may have meant."""
+"""Smallest similarity, by ``difflib``, of an option suggested for a mistyped one."""
 MOST_LISTED = 8
-"""Options of a section up to which a message lists them all."""
+"""Largest number of options of a section that a message lists in full."""
 
 PAIRS = re.compile(r"Error parsing (--\S+): Failed to parse key-value pairs!")
 
@@ -45,23 +45,25 @@ def parse_options(
     description: str | None = None,
     by_section: bool = False,
 ) -> Options:
-    """The options of a command as an object.
+    """Parses the options of a command into an object.
 
     Args:
-        kind: A dataclass; its fields are the options, those of nested dataclasses with dots, and
-            fields marked ``tyro.conf.Positional`` are the words without a name.
-        words: What was typed after the command.
+        kind: A dataclass whose fields are the options. Fields of nested dataclasses are written
+            with dots; fields marked ``tyro.conf.Positional`` are words without an option name.
+        words: Words after the command.
         program: The command as typed, for help and messages.
-        default: Values of the options that are not given; those of the class by default.
+        default: Values of options that are not given; the defaults of the class if ``None``.
         description: Text for ``--help``; the docstring of the class by default.
-        by_section: Whether ``--help`` lists the sections, which are the nested dataclasses, and
-            ``--help SECTION ...`` shows the options of some; ``--help all`` shows every one.
+        by_section: Whether ``--help`` lists only the sections, which are the nested dataclasses.
+            Then ``--help SECTION ...`` shows the options of those sections, and ``--help all``
+            shows every option.
 
     Returns:
-        The object; its values have the declared types and are otherwise unchecked.
+        The object; its values have the declared types but are not checked further.
 
     Raises:
-        InputError: In one line, for whatever is wrong; the nearest option is named.
+        InputError: If the words cannot be parsed; the message is one line and suggests the nearest
+            option.
         SystemExit: After ``--help``.
 
     Example:
@@ -111,9 +113,9 @@ def parse_options(
 
 
 def _of_named_sections(default: Options, words: Sequence[str], program: str) -> Options | None:
-    """The options by a parser of the named sections alone, which is made many times faster.
+    """Parses the options with a parser for the named sections only, which is built much faster.
 
-    None where it does not take every word: the parser of all options says what is wrong.
+    ``None`` if it does not accept every word; the parser for all options then reports the error.
     """
     import tyro
 
@@ -131,7 +133,7 @@ def _of_named_sections(default: Options, words: Sequence[str], program: str) -> 
 
 
 def _say_repeated(words: Sequence[str], program: str) -> None:
-    """Says on standard error which option is given twice, of which the last one counts."""
+    """Prints to standard error which option is given twice; the last value applies."""
     given: set[str] = set()
     for word in words:
         name = word.partition("=")[0].replace("_", "-")
@@ -141,7 +143,7 @@ def _say_repeated(words: Sequence[str], program: str) -> None:
 
 
 def _first_message(boxes: str) -> str:
-    """The sentence in the first box that the parser drew; without a box, under the first title."""
+    """The sentence in the first box of the parser's error, or under the first title."""
     parts: list[list[str]] = [[]]
     for line in boxes.splitlines():
         body = line.strip(FRAME)
@@ -149,7 +151,7 @@ def _first_message(boxes: str) -> str:
             parts.append([])
         elif not line.startswith("╭"):
             parts[-1].append(body)
-    # Where the terminal is not UTF-8 there is no frame, and a rule stands below the title.
+    # If the terminal is not UTF-8 there is no frame, but a rule below the title.
     framed = "╭" in boxes
     chosen = parts[0] if framed or len(parts) == 1 else parts[1]
     return " ".join(" ".join(chosen).split()) or "the options cannot be read"
@@ -170,7 +172,7 @@ def _reworded(message: str, kind: type, default: Any) -> str:
 
 
 def _holds_numbers(kind: type, default: Any, option: str) -> bool:
-    """Whether an option that takes pairs gives every name a number."""
+    """Whether the values of an option that takes pairs are numbers."""
     *sections, last = option.removeprefix("--").replace("-", "_").split(".")
     for section in sections:
         default = getattr(kind() if default is None else default, section)
@@ -190,7 +192,7 @@ def _unknown(word: str, known: Sequence[str], program: str) -> InputError:
 
 
 def _hint(name: str, known: Sequence[str]) -> str:
-    """The options that may have been meant, or those of the section that was named; or nothing."""
+    """A suggestion: the likely options, or those of the section that was named; may be empty."""
     section, _, last = name.lstrip("-").rpartition(".")
     by_last: dict[str, list[str]] = {}
     for option in known:

@@ -1,4 +1,4 @@
-"""Facts about the process of a command: the user's cache, and how it was called."""
+"""Facts about the process of a command: the user's cache, and how the command was called."""
 
 import os
 import shlex
@@ -8,24 +8,24 @@ from pathlib import Path
 
 
 def cache_directory(what: str = "jax") -> Path:
-    """Folder of the user for what can be made again.
+    """The user's folder for files that can be recreated.
 
     Args:
-        what: Its name; ``"jax"`` are compiled programs.
+        what: Name of the folder; ``"jax"`` holds compiled programs.
     """
     root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(root) / "neorl" / what
 
 
 def command_prefix(program: str) -> str:
-    """The words with which the user's shell calls a program, as far as they can be known.
+    """The words with which the user's shell calls a program, as far as they can be determined.
 
     Args:
         program: Name of the command, such as ``"neorl-envs"``.
 
     Returns:
-        The words before its arguments: through hatch where this process was started by it, the
-        bare name where it stands beside this Python, else the module.
+        The words before its arguments: a call through hatch if hatch started this process, the bare
+        name if the program is installed beside this Python, otherwise the module.
     """
     environment = os.environ.get("HATCH_ENV_ACTIVE")
     if environment:

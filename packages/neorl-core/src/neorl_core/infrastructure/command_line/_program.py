@@ -1,4 +1,4 @@
-"""A command with subcommands: what it prints, and with which exit code it ends."""
+"""A command with subcommands: what it prints, and its exit codes."""
 
 import contextlib
 import dataclasses
@@ -31,7 +31,7 @@ from neorl_core.infrastructure.command_line._kept_text import (
 from neorl_core.infrastructure.command_line._sections import ALL, HELP
 
 DONE, BAD_INPUT = 0, 2
-"""Exit codes; a command that signal ``n`` stops ends with ``128 + n``."""
+"""Exit codes; a command stopped by signal ``n`` ends with ``128 + n``."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Program:
     """A command with subcommands; each is a module with a function ``command(words)``.
 
     Attributes:
-        name: Name of the command and of the distribution that brings it.
+        name: Name of the command and of the distribution that provides it.
         overview: Text for ``--help`` and for a call without arguments.
-        subcommands: Module of every subcommand by its name, imported when it is called.
+        subcommands: Module of every subcommand by its name; imported when the subcommand is called.
         prepare: Called before the subcommand is imported; sets process switches.
-        when_memory_ends: Advice where an array did not fit into memory.
-        sectioned: Subcommands whose options are in sections, of which ``--help all`` shows all.
-        unprepared: Subcommands that compute nothing, which are called without ``prepare``.
+        when_memory_ends: Advice if an array did not fit into memory.
+        sectioned: Subcommands whose options are grouped in sections, all shown by ``--help all``.
+        unprepared: Subcommands without computation, which are called without ``prepare``.
     """
 
     name: str
@@ -57,14 +57,14 @@ class Program:
     unprepared: tuple[str, ...] = ()
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
-        """Runs the command line; whatever goes wrong is one line on standard error.
+        """Runs the command line; any failure prints one line to standard error.
 
         Args:
-            arguments: Words after the name of the command; those of the process by default.
+            arguments: Words after the name of the command; taken from the process by default.
 
         Returns:
-            0 done, also where the reader of the output went away; 2 bad input or a refusal of the
-            operating system; 130 stopped by Ctrl-C, 143 by SIGTERM.
+            0 for success, including an output whose reader has gone away; 2 for bad input or an
+            error of the operating system; 130 after Ctrl-C, 143 after SIGTERM.
         """
         words = self._without_help_word(sys.argv[1:] if arguments is None else arguments)
         if not words or words[0] in HELP:
@@ -79,11 +79,12 @@ class Program:
                 if words[0] == NAME and NAME not in self.subcommands:
                     self._print_completion(words[1:])
                 elif is_help(words[1:]) and words[0] in self.subcommands:
-                    # A process of its own has the tables as they are installed, and nothing more.
+                    # Cache only in a process of its own, whose tables hold nothing but installed
+                    # entries.
                     self._print_help(words[0], words[1:], kept=arguments is None)
                 else:
                     self._run_subcommand(words[0], words[1:])
-                sys.stdout.flush()  # here, where a reader that went away is no error
+                sys.stdout.flush()  # flushed here, where a closed pipe is not reported as an error
         except InputError as error:
             return self._fail(one_line(error))
         except StoppedError as error:
@@ -100,13 +101,13 @@ class Program:
         return DONE
 
     def _without_help_word(self, words: Sequence[str]) -> list[str]:
-        """``help run`` as ``run --help``, and ``help`` as ``--help``."""
+        """Turns ``help run`` into ``run --help``, and ``help`` into ``--help``."""
         if words and words[0] == "help" and "help" not in self.subcommands:
             return [*words[1:], HELP[-1]]
         return list(words)
 
     def _print_help(self, name: str, words: list[str], *, kept: bool) -> None:
-        """What a subcommand says of itself, without the switches that only its work needs."""
+        """Prints the help of a subcommand, without the switches that only its work needs."""
 
         def render() -> None:
             importlib.import_module(self.subcommands[name]).command(words)
@@ -117,7 +118,7 @@ class Program:
             render()
 
     def _print_completion(self, words: list[str]) -> None:
-        """The script for a shell: the options are those that the help of every command names."""
+        """Prints the script for a shell; its options come from the help of every subcommand."""
         if is_help(words):
             print(USAGE.format(program=self.name), end="")
             return
@@ -150,7 +151,7 @@ class Program:
 
 
 def _refusal(error: OSError) -> str:
-    """What the operating system said, with the file and what to do."""
+    """The operating system's error message, with the file and what to do."""
     where = "" if error.filename is None else f"{error.filename}: "
     if is_full_disk(error):
         return f"{where}no free disk space to write it; free some, then give the same command again"
@@ -161,7 +162,7 @@ def _refusal(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _termination_raises() -> Iterator[None]:
-    """SIGTERM is raised like Ctrl-C, so that files that are being written are cleaned up."""
+    """Raises an exception on SIGTERM, as on Ctrl-C, so that partly written files are cleaned up."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise StoppedError(number)
@@ -177,7 +178,7 @@ def _termination_raises() -> Iterator[None]:
 
 
 def _discard_output() -> None:
-    """Sends what is still buffered nowhere, or Python would complain about the pipe at its end."""
+    """Discards buffered output; otherwise Python would report the broken pipe when it exits."""
     with contextlib.suppress(io.UnsupportedOperation, OSError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Help for options in many sections: a list of the sections, or those that are asked for."""
+"""Help for options grouped in sections: a list of the sections, or the options of some."""
 
 import dataclasses
 import re
@@ -13,17 +13,17 @@ HELP = ("-h", "--help")
 ALL = "all"
 WIDTH = 80
 MARKUP = re.compile(r"(?::\w+:)?`+~?([^`]*)`+")
-"""Names in docstrings: a role, and what stands between backticks."""
+"""Names in docstrings: an optional role, and the text between backticks."""
 
 
 def summary_of(kind: type) -> str:
-    """The first paragraph of a docstring in one line, without its markup; the name without one.
+    """The first paragraph of a docstring on one line, without markup; else the class name.
 
     Args:
         kind: A class.
 
     Returns:
-        One line for people.
+        One line of plain text.
 
     Example:
         >>> class Cost:
@@ -39,10 +39,10 @@ def help_words(words: Sequence[str]) -> tuple[str, ...] | None:
     """The words typed after ``--help``; ``None`` if help was not requested.
 
     Args:
-        words: What was typed after a command.
+        words: Words after a command.
 
     Returns:
-        The words after the first ``-h`` or ``--help``; None without one.
+        The words after the first ``-h`` or ``--help``; ``None`` if there is neither.
     """
     first = next((i for i, word in enumerate(words) if word in HELP), None)
     return None if first is None else tuple(words[first + 1 :])
@@ -51,15 +51,15 @@ def help_words(words: Sequence[str]) -> tuple[str, ...] | None:
 def chosen_options(
     options: Any, help_request: Sequence[str], *, program: str, description: str
 ) -> tuple[Any, str]:
-    """The part of the options that a call for help is about, and the text above it.
+    """The part of the options that a help request is about, and the text above it.
 
     Args:
         options: A dataclass whose sections are dataclasses; its values are shown as defaults.
-        help_request: Names of sections, the last word of one (``iql`` of ``algorithms.iql``),
-            options (which stand for their section), or ``"all"``. An empty sequence asks for the
-            list of the sections.
+        help_request: Names of sections, last words of section names (``iql`` for
+            ``algorithms.iql``), options (which stand for their section), or ``"all"``. An empty
+            sequence asks for the list of sections.
         program: The command as typed.
-        description: What the command does; some sections alone are shown without it.
+        description: What the command does; omitted if only some sections are shown.
 
     Returns:
         A dataclass with the requested fields and the same values, and the text to print above
@@ -82,15 +82,15 @@ def chosen_options(
 
 
 def named_options(options: Any, words: Sequence[str]) -> Any:
-    """The part of the options whose sections are named by what was typed.
+    """The part of the options whose sections occur among the typed words.
 
     Args:
         options: A dataclass whose sections are dataclasses.
-        words: What was typed.
+        words: Words after the command.
 
     Returns:
-        A dataclass with the options beside the sections, and those of the named sections; None
-        where there are none.
+        A dataclass with the options outside sections and the named sections; ``None`` if no section
+        is named.
     """
     typed = tuple(word.partition("=")[0].replace("_", "-") for word in words)
 
@@ -101,7 +101,7 @@ def named_options(options: Any, words: Sequence[str]) -> Any:
 
 
 def with_part(options: Any, part: Any) -> Any:
-    """The options with the values of a part of them.
+    """The options with some values replaced by those of a part.
 
     Args:
         options: A dataclass whose sections are dataclasses.
@@ -119,7 +119,7 @@ def with_part(options: Any, part: Any) -> Any:
 
 
 def _section_of(word: str, options: Any, sections: list[str]) -> str:
-    """The section that a word names: by its name, by the end of it, or by one of its options."""
+    """The section that a word names by its name, the end of its name or one of its options."""
     name = word.lstrip("-").replace("_", "-")
     parents = {one.rpartition(".")[0] for one in sections} - {""}
     for section in sorted({*sections, *parents}, key=len):
@@ -132,7 +132,7 @@ def _section_of(word: str, options: Any, sections: list[str]) -> str:
 
 
 def _listed(sections: dict[str, Any], program: str) -> str:
-    """One line a section: its name and what it is."""
+    """One line per section: its name and its summary."""
     width = max(len(name) for name in sections) + 2
     lines = []
     for name, section in sections.items():
@@ -154,7 +154,7 @@ def _listed(sections: dict[str, Any], program: str) -> str:
 
 
 def _sections(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every dataclass that has options of its own, by name as it is typed; itself is ``""``."""
+    """Every dataclass with options of its own, by its name as typed; the outermost is ``""``."""
     if next(iter(_own(options)), None) is not None:
         yield prefix, options
     for field in dataclasses.fields(options):
@@ -175,7 +175,7 @@ def _is_section(value: Any) -> bool:
 
 
 def _part(options: Any, keep: Callable[[str], bool], prefix: str = "") -> Any:
-    """The options of the sections that are kept, with their values; None where there is none."""
+    """The options of the sections to keep, with their values; ``None`` if there are none."""
     kept = keep(prefix)
     hints = typing.get_type_hints(type(options), include_extras=True) if kept else {}
     fields, values = [], {}
