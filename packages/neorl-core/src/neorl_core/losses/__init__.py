@@ -1,4 +1,4 @@
-"""Losses on arrays, elementwise and not reduced unless they say over what."""
+"""Losses on arrays, elementwise and not reduced unless stated otherwise."""
 
 from neorl_core.losses._advantage_weights import advantage_weights as advantage_weights
 from neorl_core.losses._advantage_weights import scaled_advantage as scaled_advantage

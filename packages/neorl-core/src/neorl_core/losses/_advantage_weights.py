@@ -25,14 +25,14 @@ def advantage_weights(
 
     Args:
         advantage: Any shape.
-        inverse_temperature: The ``beta`` of implicit Q-learning and ``1 / lambda`` of AWAC, per
-            unit of advantage, not negative; 0 gives plain regression. NaN results under ``jit``
-            where it is negative.
+        inverse_temperature: ``beta`` in implicit Q-learning and ``1 / lambda`` in AWAC, per unit of
+            advantage, not negative; 0 gives plain regression. NaN results under ``jit`` if it is
+            negative.
         max_weight: Largest weight, positive; NaN results under ``jit`` where it is not.
 
     Returns:
-        The weights, same shape, without gradient. Finite for every advantage that is not NaN, an
-        infinite one included: its weight is 0 or ``max_weight``, and 1 at inverse temperature 0.
+        The weights, same shape, without gradient. They are finite for every advantage but NaN; for
+        an infinite one the weight is 0 or ``max_weight``, or 1 if ``inverse_temperature`` is 0.
 
     Raises:
         ValueError: If a concrete ``inverse_temperature`` is negative or a concrete ``max_weight``
@@ -61,16 +61,16 @@ def scaled_advantage(
     *,
     min_std: float = 1e-6,
 ) -> Float[Array, " batch"]:
-    """The advantage over its own standard deviation in the batch: ``advantage / std(advantage)``.
+    """The advantage divided by its standard deviation in the batch: ``advantage / std(advantage)``.
 
-    The mean is not subtracted: the sign keeps its meaning. Afterwards an inverse temperature means
-    the same for every scale of reward.
+    The mean is not subtracted, so the sign keeps its meaning. An inverse temperature then means the
+    same for every scale of reward.
 
     Args:
-        advantage: One batch.
-        mask: Rows that count; all where ``None``.
-        min_std: Floor of the standard deviation, positive; NaN results under ``jit`` where it
-            is not.
+        advantage: Advantages of one batch.
+        mask: Rows to include; all if ``None``.
+        min_std: Lower bound on the standard deviation, positive; NaN results under ``jit`` if it is
+            not.
 
     Returns:
         The scaled advantage, same shape and dtype, zero where ``mask`` is false. No gradient
@@ -84,8 +84,8 @@ def scaled_advantage(
     if mask is not None:
         require_same_shape("advantage", advantage, "mask", mask)
         advantage = jnp.where(checked_mask("mask", mask), advantage, 0)
-    # In a unit near the largest number, so that no square overflows: a power of two, which rounds
-    # nothing, and with a reciprocal in range.
+    # Divided by a power of two near the largest number, so that no square overflows. The division
+    # does not round, and the reciprocal is in range.
     fixed = jax.lax.stop_gradient(advantage)
     _, exponent = jnp.frexp(jnp.max(jnp.abs(fixed), initial=0))
     limit = jnp.finfo(fixed.dtype).minexp

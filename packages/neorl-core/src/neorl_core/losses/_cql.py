@@ -14,25 +14,25 @@ def cql_regulariser(
     *,
     temperature: float | Float[Array, ""] = 1.0,
 ) -> Float[Array, "*batch"]:
-    """How far sampled actions are valued above the logged one, softly; not reduced over states.
+    """How far a soft maximum of sampled actions' values exceeds the logged action's value.
 
-    With density correction (``log_prob`` given):
-    ``temperature logsumexp_i((q_samples_i - log_prob_i) / temperature) - q_data``; without it
-    ``q_data`` joins the samples: ``temperature logsumexp([q_samples, q_data] / temperature) -
-    q_data``. Neither form subtracts the logarithm of the number of samples.
+    Not reduced over states. With density correction (if ``log_prob`` is given): ``temperature
+    logsumexp_i((q_samples_i - log_prob_i) / temperature) - q_data``. Without it ``q_data`` joins
+    the samples: ``temperature logsumexp([q_samples, q_data] / temperature) - q_data``. Neither form
+    subtracts the logarithm of the number of samples.
 
     Args:
         q_data: One critic's value of the logged action.
-        q_samples: Its values of sampled actions, along a last axis.
-        log_prob: Log-density of each sample under what it was drawn from (``-act log 2`` for
-            uniform actions in [-1, 1]); no gradient passes through it.
+        q_samples: The critic's values of sampled actions, along a last axis.
+        log_prob: Log-density of each sample under the distribution it was sampled from (``-act log
+            2`` for uniform actions in [-1, 1]); no gradient passes through it.
         temperature: Positive; NaN results under ``jit`` where it is not.
 
     Returns:
-        The term of every state, to be multiplied by a weight.
+        The term for every state, to be multiplied by a weight.
 
     Raises:
-        ValueError: If shapes disagree, there is no sample for the corrected form, or a concrete
+        ValueError: If shapes disagree, the corrected form has no sample, or a concrete
             ``temperature`` is not positive.
 
     Example:
@@ -68,13 +68,13 @@ def cql_regulariser(
 def cal_ql_clamp(
     q_policy: Float[Array, "*batch sample"], reference_return: Float[Array, "*batch"]
 ) -> Float[Array, "*batch sample"]:
-    """Values of the policy's own samples, raised to the return of a reference policy.
+    """Values of the policy's own samples, raised at least to the return of a reference policy.
 
-    ``max(q_policy_i, reference_return)``. For samples of the policy only, before
-    :func:`cql_regulariser`; values of random actions are left as they are.
+    ``max(q_policy_i, reference_return)``. Apply it only to samples of the policy, before
+    :func:`cql_regulariser`; values of random actions are not clamped.
 
     Args:
-        q_policy: Values of actions drawn from the policy, along a last axis.
+        q_policy: Values of actions sampled from the policy, along a last axis.
         reference_return: Monte-Carlo return of the logged behaviour from the same state.
 
     Returns:

@@ -14,13 +14,14 @@ def cross_entropy_loss(
 
     Args:
         logits: Unnormalised log-probabilities along the last axis.
-        targets: Target probabilities, same shape: of
-            :func:`~neorl_core.targets.categorical_td_target`, of
-            :func:`~neorl_core.targets.two_hot`, or one-hot. What has target zero may have the
-            logit minus infinity.
+        targets: Target probabilities, same shape: from
+            :func:`~neorl_core.targets.categorical_td_target`, from
+            :func:`~neorl_core.targets.two_hot`, or one-hot. If a target is zero, its logit may be
+            minus infinity.
 
     Returns:
-        The loss, without the last axis; least, the entropy of the targets, where both agree.
+        The loss, without the last axis. Its minimum, the entropy of the targets, is reached where
+        both distributions agree.
 
     Raises:
         ValueError: If the shapes differ or there is no choice.
@@ -41,6 +42,6 @@ def cross_entropy_loss(
             "give one logit for each choice"
         )
     log_p = jax.nn.log_softmax(logits, axis=-1)
-    # An impossible choice that is not asked for adds nothing: zero times infinity is NaN.
+    # An impossible choice with target zero adds nothing, whereas zero times infinity is NaN.
     silent = (targets == 0) & jnp.isneginf(log_p)
     return -jnp.sum(jnp.where(silent, 0, targets * jnp.where(silent, 0, log_p)), axis=-1)

@@ -1,4 +1,4 @@
-"""Losses whose minimum corrects the distribution of a log: DualDICE and OptiDICE."""
+"""Losses whose minimum gives the correction of a log's distribution: DualDICE and OptiDICE."""
 
 import jax
 import jax.numpy as jnp
@@ -26,23 +26,22 @@ def dual_dice_loss(
     discount: float | Float[Array, ""],
     power: float | Float[Array, ""] = 2.0,
 ) -> Float[Array, "*batch"]:
-    """The loss of DualDICE for the correction of a policy's discounted occupancy, elementwise.
+    """The DualDICE loss for the ratio of a policy's discounted occupancy to the log, elementwise.
 
-    ``|e|^power / power - (1 - discount) initial_value`` with the residual
-    ``e = value - discount (1 - terminated) next_value``. Where its mean over the log is least,
-    ``sign(e) |e|^(power - 1)`` is the ratio of the discounted occupancy of the policy to the
-    distribution of the log, the weights of
-    :func:`~neorl_core.off_policy_evaluation.marginalised_return`.
+    ``|e|^power / power - (1 - discount) initial_value`` with the residual ``e = value - discount (1
+    - terminated) next_value``. At the minimum of its mean over the log, ``sign(e) |e|^(power - 1)``
+    is the ratio of the discounted occupancy of the policy to the distribution of the log. These are
+    the weights for :func:`~neorl_core.off_policy_evaluation.marginalised_return`.
 
     Args:
         value: ``nu`` of each logged state and action.
         next_value: ``nu`` of the next observation and an action of the policy there.
         initial_value: ``nu`` of an initial observation and an action of the policy there, one
-            draw for each row.
+            sample for each row.
         terminated: Flags of the rows where the plant ended the episode.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        power: Exponent, above one: 2 makes the residual itself the ratio. NaN results under
-            ``jit`` where it is not.
+        power: Exponent, above one; with 2 the residual itself is the ratio. NaN results under
+            ``jit`` if it is not above one.
 
     Returns:
         The loss of every row.
@@ -77,23 +76,23 @@ def opti_dice_loss(
     divergence_weight: float | Float[Array, ""],
     divergence: DivergenceName = "soft_chi2",
 ) -> Float[Array, "*batch"]:
-    """The loss of OptiDICE for the value that leads to the best occupancy near the log.
+    """The OptiDICE loss for the value that defines the best occupancy near the log.
 
     ``(1 - discount) initial_value + a f*(e / a)``, elementwise, with ``a`` the divergence weight,
     ``e = reward + discount (1 - terminated) next_value - value`` and the conjugate
-    :func:`f_conjugate`. It is the dual of ``max_w E[w r] - a E f(w)`` over the occupancies
-    ``w`` times the log that the plant allows; the weights are :func:`opti_dice_weights` of ``e``.
-    For COptiDICE take ``lambda cost`` from the reward.
+    :func:`f_conjugate`. It is the dual of ``max_w E[w r] - a E f(w)``, where ``w`` times the log
+    must be an occupancy that the plant allows. The weights are :func:`opti_dice_weights` of ``e``.
+    For COptiDICE subtract ``lambda cost`` from the reward.
 
     Args:
         value: ``nu`` of each logged observation.
         next_value: ``nu`` of the next observation.
-        initial_value: ``nu`` of an initial observation, one draw for each row.
+        initial_value: ``nu`` of an initial observation, one sample for each row.
         reward: Reward of each row.
         terminated: Flags of the rows where the plant ended the episode.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        divergence_weight: The ``alpha`` of the paper, in units of reward, positive; NaN results
-            under ``jit`` where it is not.
+        divergence_weight: ``alpha`` in the paper, in units of reward, positive; NaN results under
+            ``jit`` if it is not.
         divergence: See :func:`f_divergence`; static.
 
     Returns:
@@ -130,13 +129,13 @@ def opti_dice_weights(
 ) -> Float[Array, "*batch"]:
     """The ratio of the best occupancy to the log: ``max(0, (f')^{-1}(residual / a))``.
 
-    These weigh the behaviour cloning that extracts the policy; ``a`` is the divergence weight.
+    These weight the behaviour cloning that extracts the policy; ``a`` is the divergence weight.
 
     Args:
         residual: ``reward + discount (1 - terminated) next_value - value`` after
             :func:`opti_dice_loss` has been minimised.
-        divergence_weight: The ``alpha`` of the paper, in units of reward, positive; NaN results
-            under ``jit`` where it is not.
+        divergence_weight: ``alpha`` in the paper, in units of reward, positive; NaN results under
+            ``jit`` if it is not.
         divergence: See :func:`f_divergence`; static.
 
     Returns:
@@ -160,7 +159,7 @@ def opti_dice_weights(
 
 
 def _above_one(power: float | Array) -> float | Array:
-    """The exponent; refused where it is known to be one or less, NaN where it is traced."""
+    """The exponent; one or less is an error if concrete and becomes NaN if traced."""
     if not is_concrete(power):
         return nan_unless(jnp.asarray(power) > 1, power)
     if power <= 1:
@@ -178,7 +177,7 @@ def _rows(
     terminated: Array,
     discount: float | Array,
 ) -> tuple[Array, Array, Array]:
-    """The value, what follows it by the discount, and the share of the start."""
+    """The value, the discounted next value, and the weighted initial value."""
     require_same_shape("value", value, "next_value", next_value)
     require_same_shape("value", value, "initial_value", initial_value)
     require_same_shape("value", value, "terminated", terminated)

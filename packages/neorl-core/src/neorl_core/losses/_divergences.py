@@ -23,16 +23,16 @@ def f_divergence(
 ) -> Float[Array, "*batch"]:
     """The generator ``f`` of an f-divergence: ``D_f(p || q) = E_q f(p / q)``; elementwise.
 
-    ``"kl"``: ``x log x - x + 1``; ``"chi2"``: ``(x - 1)^2 / 2``; ``"soft_chi2"``: the first below
-    one and the second from there on, which is smooth, grows slowly and keeps weights positive.
-    All are zero with slope zero at one.
+    ``"kl"``: ``x log x - x + 1``; ``"chi2"``: ``(x - 1)^2 / 2``; ``"soft_chi2"``: ``"kl"`` below
+    one and ``"chi2"`` above, which is smooth, grows slowly and keeps weights positive. At one, all
+    are zero with zero slope.
 
     Args:
         ratio: ``x``, ratios of densities, not negative.
-        divergence: Which generator, static.
+        divergence: Name of the generator, static.
 
     Returns:
-        ``f(x)``, same shape, to a rounding unit of one where the ratio is near one; infinite for a
+        ``f(x)``, same shape, accurate to the rounding unit of one near ``x = 1``; infinite for a
         negative ratio, which no distribution has.
 
     Raises:
@@ -55,12 +55,12 @@ def f_divergence(
 def f_conjugate(y: Float[Array, "*batch"], *, divergence: DivergenceName) -> Float[Array, "*batch"]:
     """The convex conjugate over ratios, ``max_{x >= 0} x y - f(x)``; elementwise.
 
-    Its slope is :func:`f_ratio`. ``"kl"``: ``exp(y) - 1``; ``"chi2"``: ``y + y^2 / 2`` from -1 on
-    and -1/2 below; ``"soft_chi2"``: the first below zero and the second from there on.
+    Its slope is :func:`f_ratio`. ``"kl"``: ``exp(y) - 1``; ``"chi2"``: ``y + y^2 / 2`` for ``y >=
+    -1`` and -1/2 below; ``"soft_chi2"``: ``"kl"`` below zero and ``"chi2"`` above.
 
     Args:
         y: Any shape.
-        divergence: Which generator, as in :func:`f_divergence`; static.
+        divergence: Name of the generator, as in :func:`f_divergence`; static.
 
     Returns:
         The conjugate, same shape.
@@ -78,7 +78,7 @@ def f_conjugate(y: Float[Array, "*batch"], *, divergence: DivergenceName) -> Flo
     y = floats(y)
     if _named(divergence) == "kl":
         return jnp.expm1(y)
-    # By cases and not by maxima, which would halve the slope at a tie.
+    # Written by cases, since maxima would halve the slope at a tie.
     if divergence == "chi2":
         above = jnp.where(y < -1, -1, y)
         return above + jnp.square(above) / 2
@@ -91,11 +91,11 @@ def f_ratio(y: Float[Array, "*batch"], *, divergence: DivergenceName) -> Float[A
     """The ratio at which ``x y - f(x)`` is largest over ``x >= 0``: ``max(0, (f')^{-1}(y))``.
 
     ``"kl"``: ``exp(y)``; ``"chi2"``: ``max(0, y + 1)``; ``"soft_chi2"``: ``exp(y)`` below zero and
-    ``y + 1`` from there on.
+    ``y + 1`` above.
 
     Args:
         y: Any shape.
-        divergence: Which generator, as in :func:`f_divergence`; static.
+        divergence: Name of the generator, as in :func:`f_divergence`; static.
 
     Returns:
         The ratio, same shape, not negative.

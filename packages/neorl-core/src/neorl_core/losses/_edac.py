@@ -9,20 +9,20 @@ TINY = 1e-10
 
 
 def edac_diversity(gradients: Float[Array, "ens act"]) -> Float[Array, ""]:
-    """How parallel the critics' gradients in the action are, at one state and action.
+    """How parallel the critics' gradients with respect to the action are, at one state and action.
 
     ``sum_{i != j} cos(g_i, g_j) / (ens - 1)``: ``ens`` for identical critics, zero for orthogonal
-    ones, least where they point apart. Minimised with a weight, it makes the ensemble disagree
-    off the data.
+    ones, smallest if they point apart. Added to the loss with a weight, it makes the ensemble
+    disagree outside the data.
 
     Args:
-        gradients: ``g_i``, the gradient of critic ``i`` in the action.
+        gradients: ``g_i``, the gradient of critic ``i`` with respect to the action.
 
     Returns:
-        Scalar. A gradient with no component beyond 1e-10 counts as zero, orthogonal to all others.
+        Scalar. A gradient with no component above 1e-10 counts as zero, orthogonal to all others.
 
     Raises:
-        ValueError: If there are fewer than two critics or the rank is not two.
+        ValueError: If there are fewer than two critics or ``gradients`` is not two-dimensional.
 
     Example:
         >>> import jax.numpy as jnp
@@ -41,7 +41,7 @@ def edac_diversity(gradients: Float[Array, "ens act"]) -> Float[Array, ""]:
         )
     largest = jnp.max(jnp.abs(gradients), axis=-1, keepdims=True, initial=0)
     moves = largest > TINY
-    # Scaled before squaring, and one where nothing moves: no overflow, no root of zero.
+    # Scaled before squaring, with scale one for a zero gradient: no overflow, no root of zero.
     scaled = jnp.where(moves, gradients, 0) / jnp.where(moves, largest, 1)
     squares = jnp.sum(jnp.square(scaled), axis=-1, keepdims=True)
     directions = scaled / jnp.sqrt(jnp.where(moves, squares, 1))

@@ -14,14 +14,14 @@ def expectile_loss(
 ) -> Float[Array, "*batch"]:
     """Asymmetric squared error, elementwise and not reduced.
 
-    ``w (targets - predictions)^2`` with ``w = expectile`` where ``targets > predictions`` and
-    ``1 - expectile`` elsewhere. Its minimiser over one prediction is the expectile of the
-    targets: the mean for 0.5, towards the maximum as ``expectile`` goes to one. At 0.5 it is half
+    ``w (targets - predictions)^2`` with ``w = expectile`` where ``targets > predictions`` and ``1 -
+    expectile`` elsewhere. The minimiser for a single prediction is the expectile of the targets:
+    the mean for 0.5, approaching the maximum as ``expectile`` goes to one. At 0.5 the loss is half
     the squared error.
 
     Args:
         predictions: Any shape.
-        targets: What is regressed on, same shape.
+        targets: Regression targets, same shape.
         expectile: Expectile level in (0, 1); NaN results under ``jit`` where it is outside.
 
     Returns:

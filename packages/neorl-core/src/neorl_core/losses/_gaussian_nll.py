@@ -1,4 +1,4 @@
-"""Gaussian likelihood with a variance that cannot run away."""
+"""Gaussian likelihood with bounded variance."""
 
 import math
 
@@ -25,10 +25,10 @@ def soft_clamp(
 ) -> Float[Array, "*batch"]:
     """A smooth, increasing map of the reals into ``[low, high]``.
 
-    ``low + (high - low) s(high - s(high - x) - low) / s(high - low)`` with ``s = softplus``:
-    nearly the identity well inside, and gradients to ``x`` and to both ends. The published form
-    has no quotient, and exceeds ``high`` by up to ``s(low - high)``: 3e-5 for the ends of
-    :func:`gaussian_nll`, 0.13 for -1 and 1.
+    ``low + (high - low) s(high - s(high - x) - low) / s(high - low)`` with ``s = softplus``. It is
+    nearly the identity well inside the interval and has gradients to ``x`` and to both ends. The
+    published form has no quotient and exceeds ``high`` by up to ``s(low - high)``: 3e-5 for the
+    ends of :func:`gaussian_nll`, 0.13 for -1 and 1.
 
     Args:
         x: Any shape.
@@ -36,8 +36,7 @@ def soft_clamp(
         high: Upper end; broadcasts against ``x``.
 
     Returns:
-        Same shape as ``x``, never outside the ends. NaN under ``jit`` where they are not in
-        order.
+        Same shape as ``x``, never outside the ends. NaN under ``jit`` if they are not in order.
 
     Raises:
         ValueError: If an end does not broadcast to the shape of ``x``, or concrete ends do not
@@ -60,7 +59,7 @@ def soft_clamp(
     upper = above - jax.nn.softplus(above - x)
     span = above - below
     clamped = below + span * (jax.nn.softplus(upper - below) / jax.nn.softplus(span))
-    clamped = jnp.minimum(clamped, above)  # What the sum rounds beyond it.
+    clamped = jnp.minimum(clamped, above)  # the sum may round above it
     if is_concrete((low, high)):
         return clamped
     return jnp.where(jnp.asarray(low) < jnp.asarray(high), clamped, jnp.nan)
@@ -81,9 +80,9 @@ def gaussian_nll(
 
     Args:
         mean: Predicted means, any shape.
-        log_variance: Their log-variances, same shape, unbounded.
+        log_variance: Predicted log-variances, same shape, unbounded.
         targets: Same shape.
-        low: Least log-variance; may be learned.
+        low: Smallest log-variance; may be learned.
         high: Largest log-variance; may be learned.
 
     Returns:

@@ -16,7 +16,7 @@ from neorl_core._internal.checks import (
 )
 
 FLOOR = -1.0
-# Of a small z the three terms of exp(z) - z - 1 cancel: in float32 all of it below 3e-4.
+# For small z the three terms of exp(z) - z - 1 cancel; in float32 all digits are lost below 3e-4.
 NEAR = 0.5
 SERIES = tuple(1 / math.factorial(k) for k in range(15, 1, -1))
 
@@ -31,27 +31,26 @@ def gumbel_loss(
 ) -> Float[Array, " batch"]:
     """The linear-exponential loss, rescaled by its largest exponent in the batch; not reduced.
 
-    With ``z = min((targets - predictions) / temperature, max_exponent)`` and
-    ``m = max(max(z), -1)``, which carries no gradient: ``(exp(z) - z - 1) exp(-m)``. Its minimiser
-    over one prediction is ``temperature log mean exp(targets / temperature)``, a soft maximum.
+    With ``z = min((targets - predictions) / temperature, max_exponent)`` and ``m = max(max(z),
+    -1)``, which carries no gradient: ``(exp(z) - z - 1) exp(-m)``. The minimiser for a single
+    prediction is ``temperature log mean exp(targets / temperature)``, a soft maximum.
 
     Args:
-        predictions: One batch.
+        predictions: Predictions of one batch.
         targets: Same shape.
-        mask: Rows that count; all where ``None``. The others do not enter ``m`` and have loss
-            zero.
-        temperature: Temperature in units of the targets, positive; the smaller, the nearer to the
-            maximum. NaN results under ``jit`` where it is not positive.
-        max_exponent: Largest exponent, positive; beyond it a row has no gradient. NaN results under
-            ``jit`` where it is not.
+        mask: Rows to include; all if ``None``. The others do not affect ``m`` and have loss zero.
+        temperature: Temperature in units of the targets, positive; the smaller it is, the closer
+            the result to the maximum. NaN results under ``jit`` if it is not positive.
+        max_exponent: Largest exponent, positive; a row beyond it has no gradient. NaN results under
+            ``jit`` if it is not positive.
 
     Returns:
-        The loss of every row. The scale ``exp(-m)`` depends on the batch: it acts like a step
-        size that adapts, and losses of two batches do not compare.
+        The loss of every row. The scale ``exp(-m)`` depends on the batch: it acts like an adaptive
+        step size, and the losses of two batches are not comparable.
 
     Raises:
-        ValueError: If the shapes differ, or a concrete ``temperature`` or ``max_exponent`` is
-            not positive, or ``mask`` is of floats.
+        ValueError: If the shapes differ, a concrete ``temperature`` or ``max_exponent`` is not
+            positive, or ``mask`` consists of floats.
 
     Example:
         >>> import jax.numpy as jnp
@@ -73,7 +72,7 @@ def gumbel_loss(
     exponent = jnp.minimum(exponent, like(max_exponent, difference))
     counted = exponent if mask is None else jnp.where(mask, exponent, FLOOR)
     largest = jax.lax.stop_gradient(jnp.max(counted, initial=FLOOR))
-    # Grouped so that nothing overflows where z is near its maximum.
+    # Grouped so that nothing overflows if z is near its maximum.
     far = jnp.exp(exponent - largest) - (exponent + 1) * jnp.exp(-largest)
     near = jnp.abs(exponent) < NEAR
     small = jnp.where(near, exponent, 0)

@@ -1,4 +1,4 @@
-"""The mean over the rows that count."""
+"""The mean over the rows that a mask includes."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -13,18 +13,18 @@ def masked_mean(
     """The mean of the elements of ``x`` where ``mask`` is true.
 
     Args:
-        x: Any shape. Elements that do not count may be NaN or infinite; they reach neither the
-            value nor the gradient with respect to ``x``. The gradient with respect to what ``x``
-            was computed from is another matter: the zero that arrives at such an element meets its
-            derivative, and 0 * NaN is NaN. Take NaN out before the loss.
-        mask: Same shape, booleans or whole numbers that are zero or not; ``None`` counts every
-            element.
+        x: Any shape. Masked elements may be NaN or infinite; they affect neither the value nor the
+            gradient with respect to ``x``. They can still spoil the gradient with respect to the
+            inputs of ``x``: the zero gradient at such an element is multiplied by its derivative,
+            and 0 * NaN is NaN. Replace NaN before computing ``x``.
+        mask: Same shape, booleans or integers (nonzero is true); ``None`` includes every element.
 
     Returns:
-        Scalar of the dtype of ``x``, summed in float32 or wider; zero where nothing counts.
+        Scalar in the dtype of ``x``, summed in float32 or wider; zero if nothing is included.
 
     Raises:
-        ValueError: If the shapes differ, or ``mask`` is of floats: they may be meant as weights.
+        ValueError: If the shapes differ, or ``mask`` consists of floats, which may be meant as
+            weights.
 
     Example:
         >>> import jax.numpy as jnp

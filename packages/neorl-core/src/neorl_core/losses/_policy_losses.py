@@ -22,8 +22,8 @@ def reinforce_loss(
     """``-log_prob (returns - baseline)``, elementwise; the bracket carries no gradient.
 
     Args:
-        log_prob: Log-probability of each action under the policy that learns.
-        returns: What followed it, same shape.
+        log_prob: Log-probability of each action under the policy being trained.
+        returns: Return after each action, same shape.
         baseline: A value that does not depend on the action, same shape.
 
     Returns:
@@ -59,17 +59,17 @@ def ppo_clipped_loss(
     ``ratio = exp(log_prob - old_log_prob)``.
 
     Args:
-        log_prob: Log-probability of each action under the policy that learns.
-        old_log_prob: Log-probability of each action under the policy that acted; no gradient
-            passes through it.
+        log_prob: Log-probability of each action under the policy being trained.
+        old_log_prob: Log-probability of each action under the policy that acted; no gradient passes
+            through it.
         advantage: ``A``; no gradient passes through it.
         epsilon: Half-width of the trusted interval of ratios, positive; NaN results under
             ``jit`` where it is not.
 
     Returns:
-        The loss of every element. Where the advantage is not negative it is finite however far
-        the log-probabilities are apart. Where it is negative the loss grows with the ratio without
-        bound, and overflows where the ratio does (log-probabilities 88 apart in float32).
+        The loss of every element. If the advantage is not negative, it is finite however far apart
+        the log-probabilities are. If it is negative, the loss grows with the ratio without bound
+        and overflows with it (log-probabilities 88 apart in float32).
 
     Raises:
         ValueError: If the shapes differ, or a concrete ``epsilon`` is not positive.
@@ -91,7 +91,7 @@ def ppo_clipped_loss(
     log_ratio = log_prob - jax.lax.stop_gradient(floats(old_log_prob))
     width = like(epsilon, log_prob)
     gains = gain >= 0
-    # A gain is clipped before the exponential is taken: it may overflow.
+    # A positive advantage is clipped before the exponential is taken, which may overflow.
     ratio = jnp.exp(jnp.minimum(log_ratio, jnp.where(gains, jnp.log1p(width), jnp.inf)))
     return -jnp.where(gains, ratio, jnp.maximum(ratio, 1 - width)) * gain
 
@@ -102,18 +102,18 @@ def sac_policy_loss(
     *,
     temperature: float | Float[Array, ""],
 ) -> Float[Array, "*batch"]:
-    """The loss of soft actor-critic's policy: ``temperature log_prob - min_i values[i]``.
+    """The policy loss of soft actor-critic: ``temperature log_prob - min_i values[i]``.
 
     Args:
-        log_prob: Log-density of an action drawn from the policy with a gradient, as by
+        log_prob: Log-density of an action sampled from the policy with a gradient, as by
             :func:`~neorl_core.distributions.tanh_gaussian_sample`.
         values: Values of that action, one estimate per member along the first axis; the gradient
             passes through the action.
-        temperature: Reward per nat of entropy, not negative; no gradient passes to it. NaN
-            results under ``jit`` where it is negative.
+        temperature: Reward per nat of entropy, not negative; no gradient passes through it. NaN
+            results under ``jit`` if it is negative.
 
     Returns:
-        The loss of every element, of the shape of ``log_prob``.
+        The loss of every element, with the shape of ``log_prob``.
 
     Raises:
         ValueError: If the shapes disagree, there is no member, or a concrete ``temperature`` is
@@ -144,8 +144,8 @@ def sac_temperature_loss(
     """The loss that moves SAC's temperature towards a target entropy, elementwise.
 
     ``-exp(log_temperature) (log_prob + target_entropy)``; the bracket carries no gradient. The
-    temperature falls where the policy's entropy is above the target. (Some codes multiply by
-    ``log_temperature`` instead: the same sign, another step size.)
+    temperature falls where the policy's entropy is above the target. (Some implementations multiply
+    by ``log_temperature`` instead, which has the same sign but a different step size.)
 
     Args:
         log_temperature: Scalar parameter.
@@ -153,7 +153,7 @@ def sac_temperature_loss(
         target_entropy: Target entropy in nats; often minus the number of action channels.
 
     Returns:
-        The loss of every element, of the shape of ``log_prob``.
+        The loss of every element, with the shape of ``log_prob``.
 
     Raises:
         ValueError: If ``log_temperature`` or ``target_entropy`` is not a scalar.

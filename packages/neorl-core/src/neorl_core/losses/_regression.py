@@ -1,4 +1,4 @@
-"""Regression losses, elementwise and not reduced: the caller states the mean or sum."""
+"""Regression losses, elementwise and not reduced: the caller takes the mean or sum."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +21,7 @@ def squared_loss(
 
     Args:
         predictions: Any shape.
-        targets: Same shape: ``(n,)`` against ``(n, 1)`` is refused, not broadcast.
+        targets: Same shape: ``(n,)`` against ``(n, 1)`` is an error and not broadcast.
 
     Returns:
         The loss of every element.
@@ -46,8 +46,8 @@ def huber_loss(
 ) -> Float[Array, "*batch"]:
     """Half the squared error near zero, linear beyond ``delta``; elementwise.
 
-    ``d^2 / 2`` where ``|d| <= delta``, ``delta (|d| - delta / 2)`` elsewhere, with
-    ``d = targets - predictions``.
+    ``d^2 / 2`` where ``|d| <= delta``, ``delta (|d| - delta / 2)`` elsewhere, with ``d = targets -
+    predictions``.
 
     Args:
         predictions: Any shape.
@@ -59,8 +59,8 @@ def huber_loss(
         The loss of every element.
 
     Raises:
-        ValueError: If the shapes differ, or ``delta`` is not a scalar or, where concrete,
-            not positive.
+        ValueError: If the shapes differ, or ``delta`` is not a scalar or, if concrete, not
+            positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -83,20 +83,20 @@ def pinball_loss(
     """The quantile regression loss, elementwise.
 
     ``quantile d`` where ``d = targets - predictions`` is positive, ``(quantile - 1) d`` elsewhere.
-    Its minimiser over one prediction is that quantile of the targets.
+    The minimiser for a single prediction is that quantile of the targets.
 
     Args:
         predictions: Any shape.
         targets: Same shape.
         quantile: Level in (0, 1), broadcast against the targets: one for all elements, or one for
-            each; NaN results under ``jit`` where it is outside.
+            each; NaN results under ``jit`` if it is outside.
 
     Returns:
-        The loss of every element. At a tie its gradient is one of the two one-sided ones.
+        The loss of every element. At a tie its gradient is one of the two one-sided gradients.
 
     Raises:
-        ValueError: If the shapes differ, ``quantile`` does not broadcast to them, or a concrete one
-            is outside (0, 1).
+        ValueError: If the shapes differ, ``quantile`` does not broadcast to them, or a concrete
+            level is outside (0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -128,7 +128,7 @@ def quantile_huber_loss(
 
     Args:
         predictions: The predicted quantiles.
-        targets: Samples of the return that follows, usually without gradient.
+        targets: Samples of the following return, usually without gradient.
         quantile: The levels of the predictions, in (0, 1); a NaN result under ``jit`` where
             one is outside.
         delta: Error at which the quadratic becomes linear, in units of the targets, positive; a
@@ -138,8 +138,8 @@ def quantile_huber_loss(
         Scalar; zero where there is no sample or no quantile.
 
     Raises:
-        ValueError: If ``predictions`` and ``quantile`` differ in shape, an argument is not of rank
-            one, a concrete level is outside (0, 1), or ``delta`` is not a scalar or, where
+        ValueError: If ``predictions`` and ``quantile`` differ in shape, an argument is not
+            one-dimensional, a concrete level is outside (0, 1), or ``delta`` is not a scalar or, if
             concrete, not positive.
 
     Example:
@@ -169,7 +169,7 @@ def _huber(difference: Array, delta: float | Array) -> Array:
     bound = like(delta, difference)
     size = jnp.abs(difference)
     inside = size <= bound
-    # Sanitised before squaring: the unused branch must not overflow. In one sum of both branches
-    # the slope of a small error would be what is left of the bound less itself.
+    # Clipped before squaring, so that the unused branch cannot overflow. If both branches shared
+    # one sum, the slope of a small error would lose its digits to the bound.
     near = jnp.where(inside, size, 0)
     return jnp.where(inside, jnp.square(near) / 2, bound * (size - bound / 2))

@@ -16,21 +16,21 @@ def combo_regulariser(
 ) -> Float[Array, ""]:
     """Difference between a critic's values of steps of a learned model and of logged steps.
 
-    ``mean(q_rollout) - mean(q_data)``, to be multiplied by a weight and added to the critic's
-    loss: it lowers values where the model has led, and raises them in the log.
+    ``mean(q_rollout) - mean(q_data)``, to be multiplied by a weight and added to the critic's loss:
+    it lowers values in the states that the model visits and raises them in the log.
 
     Args:
         q_data: One critic's values of logged states and actions.
-        q_rollout: Its values of states and actions of rollouts in the model. Where actions are
-            sampled as in CQL, the soft maximum over them.
-        mask: Rows of the log that count; all where ``None``.
-        rollout_mask: Rows of the rollouts that count; all where ``None``.
+        q_rollout: The critic's values of states and actions of rollouts in the model. If actions
+            are sampled as in CQL, the soft maximum over them.
+        mask: Rows of the log to include; all if ``None``.
+        rollout_mask: Rows of the rollouts to include; all if ``None``.
 
     Returns:
         Scalar.
 
     Raises:
-        ValueError: If a mask is of floats or has not the shape of its values.
+        ValueError: If a mask consists of floats or does not have the shape of its values.
 
     Example:
         >>> import jax.numpy as jnp
@@ -50,25 +50,25 @@ def squared_mmd(
     bandwidth: float | Float[Array, ""],
     kernel: str = "gaussian",
 ) -> Float[Array, ""]:
-    """The squared maximum mean discrepancy of two samples, with each sample's own pairs.
+    """The squared maximum mean discrepancy of two samples, including pairs within each sample.
 
-    ``mean k(x, x') - 2 mean k(x, y) + mean k(y, y')`` over all pairs, with
-    ``k = exp(-||x - y||_2^2 / (2 bandwidth))`` (Gaussian) or ``exp(-||x - y||_1 / bandwidth)``
-    (Laplacian), the scales as in BEAR's code.
+    ``mean k(x, x') - 2 mean k(x, y) + mean k(y, y')`` over all pairs, with ``k = exp(-||x - y||_2^2
+    / (2 bandwidth))`` (Gaussian) or ``exp(-||x - y||_1 / bandwidth)`` (Laplacian), scaled as in
+    BEAR's code.
 
     Args:
         samples: Actions of the policy in one state.
-        logged: Actions of the behaviour in that state.
-        bandwidth: Scale of the kernel, positive: in squared units of the action for the
-            Gaussian. A NaN result under ``jit`` where it is not.
+        logged: Actions of the logged behaviour in that state.
+        bandwidth: Scale of the kernel, positive; for the Gaussian, in squared units of the action.
+            NaN results under ``jit`` if it is not.
         kernel: ``"gaussian"`` or ``"laplacian"``; static.
 
     Returns:
-        Scalar, not negative up to rounding; zero for equal samples.
+        Scalar, not negative except for rounding; zero for equal samples.
 
     Raises:
-        ValueError: If an argument is not of rank two or empty, the channels differ, ``kernel`` is
-            unknown or a concrete ``bandwidth`` is not positive.
+        ValueError: If an argument is not two-dimensional or is empty, the channels differ,
+            ``kernel`` is unknown or a concrete ``bandwidth`` is not positive.
 
     Example:
         >>> import jax.numpy as jnp

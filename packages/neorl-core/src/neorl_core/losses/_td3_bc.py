@@ -17,27 +17,25 @@ def td3_bc_policy_loss(
     *,
     alpha: float | Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Value less the distance to the log, with the value scaled to the size of the distance.
+    """Minus the value, scaled to its mean size, plus the squared distance to the logged action.
 
-    ``-lam mean(q) + mean((action - logged_action)^2)`` with ``lam = alpha / mean(|q|)``; both
-    means are over the batch, the second also over the action channels. ``lam`` carries no
-    gradient, so the loss is invariant to ``q -> c q`` for ``c > 0``; ``alpha = 0`` is behaviour
-    cloning.
+    ``-lam mean(q) + mean((action - logged_action)^2)`` with ``lam = alpha / mean(|q|)``. Both means
+    are over the batch, the second also over the action channels. ``lam`` carries no gradient, so
+    the loss is invariant to ``q -> c q`` for ``c > 0``; ``alpha = 0`` gives behaviour cloning.
 
     Args:
-        q: Value of ``action`` by one critic.
-        action: What the policy would do, in [-1, 1].
-        logged_action: What the log did, in [-1, 1].
-        mask: Rows that count; all where ``None``. The others may hold NaN: they reach neither the
+        q: Value of ``action`` according to one critic.
+        action: Action of the policy, in [-1, 1].
+        logged_action: Logged action, in [-1, 1].
+        mask: Rows to include; all if ``None``. The others may hold NaN, which reaches neither the
             loss nor its gradient.
-        alpha: Weight of the value, not negative; a NaN result under ``jit`` where it is
-            negative.
+        alpha: Weight of the value, not negative; NaN results under ``jit`` if it is negative.
 
     Returns:
-        Scalar. Where every ``q`` is zero the first term is zero, and so is its gradient.
+        Scalar. If every ``q`` is zero, the first term and its gradient are zero.
 
     Raises:
-        ValueError: If the shapes disagree, ``mask`` is of floats, or a concrete ``alpha`` is
+        ValueError: If the shapes disagree, ``mask`` consists of floats, or a concrete ``alpha`` is
             negative.
 
     Source: Fujimoto and Gu, A minimalist approach to offline reinforcement learning,
@@ -55,7 +53,7 @@ def td3_bc_policy_loss(
     sized = size > jnp.finfo(q.dtype).tiny
     value = jnp.where(sized, masked_mean(q, mask) / jnp.where(sized, size, 1), 0)
     if mask is not None:
-        # Before the square: a NaN behind it would come back as 0 * NaN in the gradient.
+        # Before the square: a NaN masked after it would come back as 0 * NaN in the gradient.
         counts = checked_mask("mask", mask)[:, None]
         action, logged_action = jnp.where(counts, action, 0), jnp.where(counts, logged_action, 0)
     distance = jnp.mean(jnp.square(action - logged_action), axis=-1)

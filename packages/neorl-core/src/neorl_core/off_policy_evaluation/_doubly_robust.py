@@ -1,4 +1,4 @@
-"""Doubly robust estimates: a model of the values corrected by importance sampling."""
+"""Doubly robust estimates: a value model corrected by importance sampling."""
 
 import jax
 import jax.numpy as jnp
@@ -20,23 +20,22 @@ def doubly_robust_return(
 ) -> Float[Array, ""]:
     """The doubly robust estimate from one trajectory.
 
-    ``v_t = V(s_t) + w_t (r_t + discount v_{t+1} - Q(s_t, a_t))`` backwards from zero behind the
-    end, with the ratio ``w_t`` of the step. The mean over trajectories is unbiased if either the
-    ratios or the model are right, and of the less variance the better the model is. With a model
-    of zero it is PDIS.
+    ``v_t = V(s_t) + w_t (r_t + discount v_{t+1} - Q(s_t, a_t))``, computed backwards from zero
+    after the last step, with the ratio ``w_t`` of the step. The mean over trajectories is unbiased
+    if either the ratios or the model are right, and its variance falls as the model improves. With
+    a model of zero it is PDIS.
 
     Args:
         trajectory: One trajectory with ``q_value`` and ``value``.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        ``v_0``; infinite where the ratios overflow, except that a bracket of zero stays zero
-        under any ratio, and what overflowed later counts nothing behind a ratio or a discount of
-        zero.
+        ``v_0``; infinite if the ratios overflow. A bracket of zero stays zero under any ratio, and
+        later overflow has no effect after a ratio or a discount of zero.
 
     Raises:
-        ValueError: If shapes differ, there is not one axis of one step or more, the model's values
-            are missing, or a concrete ``discount`` is outside [0, 1].
+        ValueError: If shapes differ, there is not exactly one axis with at least one step, the
+            model's values are missing, or a concrete ``discount`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -70,11 +69,12 @@ def weighted_doubly_robust(
     ``W_{i,t} = rho_{i,t} / sum_i rho_{i,t}`` and ``W_{i,-1} = 1 / n``.
 
     Args:
-        trajectories: All of them, shape ``(trajectory, time)``, with ``q_value`` and ``value``.
+        trajectories: All trajectories, shape ``(trajectory, time)``, with ``q_value`` and
+            ``value``.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        The estimate; NaN if at some step every weight is zero.
+        The estimate; NaN if at some step all weights are zero.
 
     Raises:
         ValueError: If shapes differ, there are not two axes, no trajectory or no step, the model's
@@ -109,7 +109,7 @@ def weighted_terms(
         weights: ``W_{i,t}``.
         error: ``r_{i,t} - Q_{i,t}``.
         value: ``V_{i,t}``.
-        first: ``W_{i,-1}``; equal ones if ``None``.
+        first: ``W_{i,-1}``; equal weights if ``None``.
     """
     first = jnp.full_like(weights[:, :1], 1 / weights.shape[0]) if first is None else first
     before = jnp.concatenate([first, weights[:, :-1]], axis=1)
@@ -117,7 +117,7 @@ def weighted_terms(
 
 
 def model(data: LoggedTrajectories) -> tuple[Array, Array]:
-    """The model's two columns, zero where masked."""
+    """The two columns of the model, with zeros where masked."""
     if data.q_value is None or data.value is None:
         raise ValueError(
             "a doubly robust estimate needs q_value and value of a model, got None; "

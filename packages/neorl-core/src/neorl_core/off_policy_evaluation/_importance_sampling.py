@@ -1,4 +1,4 @@
-"""Importance sampling: what a policy would have earned, from the log of another."""
+"""Importance sampling: estimating the return of one policy from the log of another."""
 
 from typing import Any, NamedTuple
 
@@ -19,22 +19,23 @@ from neorl_core._internal.float_widths import narrowed, widened
 
 
 class LoggedTrajectories(NamedTuple):
-    """Logged trajectories with the chances of their actions under another policy.
+    """Logged trajectories with the probability ratios of their actions under another policy.
 
     Functions named ``…_return`` take one trajectory and are batched by ``vmap``; their mean over
-    trajectories is the estimate. The weighted estimators take all of them, with the trajectory as
-    first axis.
+    trajectories is the estimate. The weighted estimators take all trajectories, along the first
+    axis.
 
-    Fields are arrays or what NumPy makes arrays of. Estimates are computed in float32 or wider and
-    have the dtype of the rewards.
+    Fields are arrays or values that NumPy can convert to arrays. Estimates are computed in float32
+    or wider and have the dtype of the rewards.
 
     Attributes:
         log_ratio: ``log pi_e(a_t | s_t) - log pi_b(a_t | s_t)`` of the evaluated policy over the
-            logging one, shape ``(..., time)``; ``-inf`` where the evaluated policy never acts so.
+            logging one, shape ``(..., time)``; ``-inf`` if the evaluated policy never takes the
+            action.
         reward: Shape ``(..., time)``.
-        mask: False behind the end of a trajectory, where the other fields may hold anything;
-            ``None`` where all have the full length. A trajectory that has ended earns nothing and
-            keeps its weight.
+        mask: False after the end of a trajectory, where the other fields may hold anything;
+            ``None`` if all trajectories have the full length. After its end a trajectory has no
+            reward and keeps its weight.
         q_value: ``Q(s_t, a_t)`` of a model of the evaluated policy; for doubly robust estimates.
         value: ``V(s_t) = E Q(s_t, a)`` over the evaluated policy, of the same model.
     """
@@ -52,21 +53,22 @@ def tis_return(
     """Trajectory-wise importance sampling: ``rho_{T-1} sum_t discount^t r_t``.
 
     ``rho_t`` is the product of the ratios up to step ``t``. The mean over trajectories is an
-    unbiased estimate of the value of the evaluated policy wherever that acts only as the logging
-    policy may; its variance grows exponentially with the horizon. Deterministic policies over
-    continuous actions have no ratio: use a marginalised or a model-based estimate.
+    unbiased estimate of the value of the evaluated policy, provided that the logging policy may
+    take every action that the evaluated one does. Its variance grows exponentially with the
+    horizon. Deterministic policies over continuous actions have no ratio: use a marginalised or a
+    model-based estimate.
 
     Args:
         trajectory: One trajectory.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        Its weighted return; infinite where the product of the ratios overflows, except that a
-        return of zero stays zero under any weight, as does any return under a weight of zero.
+        Its weighted return; infinite if the product of the ratios overflows. A return of zero stays
+        zero under any weight, and so does any return under a weight of zero.
 
     Raises:
-        ValueError: If shapes differ, there is not one axis of one step or more, or a concrete
-            ``discount`` is outside [0, 1].
+        ValueError: If shapes differ, there is not exactly one axis with at least one step, or a
+            concrete ``discount`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -86,15 +88,15 @@ def pdis_return(
 ) -> Float[Array, ""]:
     """Per-decision importance sampling: ``sum_t discount^t rho_t r_t``.
 
-    Unbiased like :func:`tis_return`; a reward is not weighted by what was decided after it.
+    Unbiased like :func:`tis_return`; a reward is not weighted by the ratios of later actions.
 
     Args:
         trajectory: One trajectory.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        Its weighted return; a step whose product of ratios overflows adds an infinity, or nothing
-        where its discounted reward is zero.
+        Its weighted return. A step whose product of ratios overflows adds an infinity, or nothing
+        if its discounted reward is zero.
 
     Raises:
         ValueError: See :func:`tis_return`.
@@ -117,15 +119,15 @@ def wis(
 ) -> Float[Array, ""]:
     """Weighted (self-normalised) TIS: ``sum_i rho_i G_i / sum_i rho_i``.
 
-    Biased by ``O(1 / n)``, of far less variance, and never outside the range of the returns. The
-    weights are normalised in the logarithm, so they cannot overflow.
+    It has a bias of ``O(1 / n)`` and far less variance, and never leaves the range of the returns.
+    The weights are normalised as logarithms, so they cannot overflow.
 
     Args:
-        trajectories: All of them, shape ``(trajectory, time)``.
+        trajectories: All trajectories, shape ``(trajectory, time)``.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        The estimate; NaN if every weight is zero.
+        The estimate; NaN if all weights are zero.
 
     Raises:
         ValueError: If shapes differ, there are not two axes, there is no trajectory or no step,
@@ -151,11 +153,11 @@ def wpdis(
     """Weighted PDIS: ``sum_t discount^t sum_i rho_{i,t} r_{i,t} / sum_i rho_{i,t}``.
 
     Args:
-        trajectories: All of them, shape ``(trajectory, time)``.
+        trajectories: All trajectories, shape ``(trajectory, time)``.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        The estimate; NaN if at some step every weight is zero.
+        The estimate; NaN if at some step all weights are zero.
 
     Raises:
         ValueError: See :func:`wis`.
@@ -176,14 +178,14 @@ def wpdis(
 def effective_sample_size(
     log_weights: Float[ArrayLike, "sample *shape"],
 ) -> Float[Array, "*shape"]:
-    """Number of equally weighted samples of the same worth: ``(sum w)^2 / sum w^2``.
+    """Equivalent number of equally weighted samples: ``(sum w)^2 / sum w^2``.
 
     Args:
-        log_weights: Logarithms of the weights along the first axis, up to a common constant. For
-            a trajectory the sum of its log ratios; for every step their cumulative sum.
+        log_weights: Logarithms of the weights along the first axis, up to a common constant: for a
+            trajectory the sum of its log ratios, for every step their cumulative sum.
 
     Returns:
-        From 1 to the number of samples; 0 where all weights are zero or there is no sample.
+        Between 1 and the number of samples; 0 if all weights are zero or there is no sample.
 
     Raises:
         ValueError: If there is no axis.
@@ -211,9 +213,9 @@ def effective_sample_size(
 def checked(
     data: LoggedTrajectories, rank: int, discount: float | Array
 ) -> tuple[Float[Array, "*trajectory time"], Float[Array, "*trajectory time"], Float[Array, ""]]:
-    """The log ratios and rewards of a valid log, zero where masked, and the discount.
+    """Checks a log; returns log ratios and rewards, zero where masked, and the discount.
 
-    In float32 or wider; the discount is NaN where it is traced and outside [0, 1].
+    In float32 or wider; the discount is NaN if it is traced and outside [0, 1].
     """
     discount = checked_probability("discount", discount, closed=True)
     axes = "time" if rank == 1 else "trajectory, time"
@@ -236,7 +238,7 @@ def checked(
 
 
 def weighted(log_weight: Array, amount: Array) -> Array:
-    """``exp(log_weight) amount``; zero where one of both is, even if the other overflows."""
+    """``exp(log_weight) amount``; zero if either factor is zero, even if the other overflows."""
     overflows = jnp.exp(log_weight) == jnp.inf
     nothing = ((amount == 0) & overflows) | (jnp.isneginf(log_weight) & jnp.isinf(amount))
     log_weight, amount = jnp.where(nothing, 0, log_weight), jnp.where(nothing, 0, amount)
@@ -250,7 +252,7 @@ def masked(values: ArrayLike, mask: ArrayLike | None) -> Array:
 
 
 def like_reward(estimate: Any, data: LoggedTrajectories) -> Any:
-    """The estimate in the dtype of the rewards, which may be of half precision."""
+    """The estimate in the dtype of the rewards, which may have half precision."""
     return narrowed(estimate, floats(data.reward).dtype)
 
 

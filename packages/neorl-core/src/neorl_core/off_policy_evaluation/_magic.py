@@ -1,4 +1,4 @@
-"""MAGIC: the blend of a model and importance sampling with the least estimated error."""
+"""MAGIC: the blend of a model and importance sampling with the smallest estimated error."""
 
 import functools
 from typing import NamedTuple
@@ -25,9 +25,9 @@ class Magic(NamedTuple):
 
     Attributes:
         estimate: The value of the evaluated policy, scalar.
-        weights: Weights on the lengths of the importance-sampled part, shape ``(time + 1,)``: the
+        weights: Weights of the lengths of the importance-sampled part, shape ``(time + 1,)``: the
             first entry is the pure model, the last one the weighted doubly robust estimate.
-        blended: What each of these says by itself, shape ``(time + 1,)``.
+        blended: The estimate for each of these lengths, shape ``(time + 1,)``.
     """
 
     estimate: Float[Array, ""]
@@ -43,29 +43,29 @@ def magic(
     level: float = 0.5,
     resamples: int = 200,
 ) -> Magic:
-    """Model and guided importance sampling combined.
+    """Combines a model with guided importance sampling.
 
-    ``g_j`` is the weighted doubly robust estimate up to step ``j`` with the model's value of what
-    follows, for ``j = -1 .. T - 1``. The estimate is ``x^T g`` with the weights on the simplex
-    that minimise ``x^T (Omega + b b^T) x``: ``Omega`` is ``n`` times the covariance of the terms
-    of the trajectories, and ``b_j`` the distance of ``g_j`` from a percentile bootstrap interval
-    of the weighted doubly robust estimate. The bootstrap runs in blocks of bounded memory.
+    ``g_j`` is the weighted doubly robust estimate up to step ``j`` plus the model's value of the
+    rest, for ``j = -1 .. T - 1``. The estimate is ``x^T g`` with the weights on the simplex that
+    minimise ``x^T (Omega + b b^T) x``. ``Omega`` is ``n`` times the covariance of the trajectories'
+    terms. ``b_j`` is the distance of ``g_j`` from a percentile bootstrap interval of the weighted
+    doubly robust estimate. The bootstrap runs in blocks of bounded memory.
 
     Args:
         trajectories: Shape ``(trajectory, time)``, two or more, with ``q_value`` and ``value``.
         key: Random key of the bootstrap over trajectories.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        level: Confidence level of that interval, in (0, 1); the paper takes one half.
-            NaN under ``jit`` outside.
-        resamples: Number of bootstrap draws.
+        level: Confidence level of that interval, in (0, 1); the paper uses one half. NaN under
+            ``jit`` if it is outside.
+        resamples: Number of bootstrap samples.
 
     Returns:
-        The estimate and what it was blended from; NaN if at some step every weight is zero.
+        The estimate and its components; NaN if at some step all weights are zero.
 
     Raises:
         ValueError: If shapes differ, there are not two axes, fewer than two trajectories or no
             step, the model's values are missing, or a hyperparameter is out of range.
-        TypeError: If ``key`` is no random key.
+        TypeError: If ``key`` is not a random key.
 
     Example:
         >>> import jax
@@ -106,7 +106,7 @@ def magic(
 
 
 class _Log(NamedTuple):
-    """The log of the weights, ``r - Q``, ``V``, and the powers of the discount up to the end."""
+    """Logarithms of the weights, ``r - Q``, ``V``, and powers of the discount up to the end."""
 
     log_weight: Float[Array, "trajectory time"]
     error: Float[Array, "trajectory time"]
@@ -115,7 +115,7 @@ class _Log(NamedTuple):
 
 
 def _partial_terms(log: _Log) -> Float[Array, "trajectory length"]:
-    """What each trajectory adds to each ``g_j``."""
+    """The contribution of each trajectory to each ``g_j``."""
     n, value = log.value.shape[0], log.value
     weights = jax.nn.softmax(log.log_weight, axis=0)
     terms = log.powers[:, :-1] * weighted_terms(weights, log.error, value)
@@ -126,9 +126,9 @@ def _partial_terms(log: _Log) -> Float[Array, "trajectory length"]:
 
 @functools.partial(jax.jit, static_argnames="resamples")
 def _interval(log: _Log, key: Array, level: float | Array, resamples: int) -> tuple[Array, Array]:
-    """Percentile limits of the weighted doubly robust estimate over drawn trajectories.
+    """Percentile limits of the weighted doubly robust estimate over resampled trajectories.
 
-    A trajectory that was drawn ``c`` times has ``c`` times its weight: nothing is copied.
+    A trajectory that was sampled ``c`` times gets ``c`` times its weight, so nothing is copied.
     """
     n = log.value.shape[0]
 
