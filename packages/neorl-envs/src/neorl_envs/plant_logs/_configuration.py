@@ -1,4 +1,4 @@
-"""The content of ``plant.toml`` as typed and checked values; its reference page lists every key."""
+"""The content of ``plant.toml`` as typed, checked values; the reference page lists every key."""
 
 import dataclasses
 import math
@@ -12,15 +12,15 @@ from neorl_envs.plant_logs._numbers import Decimal, Notation, Thousands
 Role = Literal[
     "observation", "disturbance", "setpoint", "manipulated", "mode", "batch", "auxiliary"
 ]
-"""An auxiliary tag is used in expressions alone, as a price or a laboratory value may be."""
+"""An auxiliary tag, such as a price or a laboratory value, is used only in expressions."""
 Ambiguous = Literal["refuse", "mask", "earliest", "latest", "order"]
 OBSERVED: tuple[Role, ...] = ("observation", "disturbance", "setpoint")
 WORDS: tuple[Role, ...] = ("mode", "batch")
-"""Roles whose values are words and not numbers."""
+"""Roles whose values are words, not numbers."""
 BEFORE = "before_"
 MOST_HISTORY = 1000
 LONGEST_S = 1e9
-"""Thirty years: no period and no transport delay is longer."""
+"""Upper limit of every period and transport delay: about thirty years."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,23 +30,24 @@ class Files:
     Attributes:
         files: Paths or patterns, relative to ``plant.toml``.
         layout: ``"wide"`` with one column per tag, or ``"long"`` with one row per value.
-        timestamp: Column of the stamps.
-        timestamp_format: Empty for ISO 8601, ``"epoch_s"``, ``"epoch_ms"``, or a format as of
-            ``strptime``.
-        time_zone: Time zone of stamps that name none, such as ``"Europe/Vienna"``.
-        ambiguous: What becomes of the hour that the end of daylight saving repeats.
-        separator: Between the columns of CSV.
+        timestamp: Column of the timestamps.
+        timestamp_format: Empty for ISO 8601, ``"epoch_s"``, ``"epoch_ms"``, or a ``strptime``
+            format.
+        time_zone: Time zone of timestamps without an offset, such as ``"Europe/Vienna"``.
+        ambiguous: How to treat the hour that is repeated when daylight saving ends.
+        separator: Separator between the columns of a CSV file.
         encoding: Encoding of CSV files, such as ``"utf-8"``, ``"cp1252"`` or ``"utf-16"``.
-        header_rows: Rows of CSV above the first sample: the names, and perhaps units below them.
-        decimal: ``"."`` or ``","``.
+        header_rows: CSV rows above the first sample: the names, and any rows below them such as
+            units.
+        decimal: Decimal mark, ``"."`` or ``","``.
         thousands: Mark between groups of three digits: ``"."``, ``","``, ``" "`` or ``"'"``. A mark
             that is not declared is refused.
-        missing: Texts that stand for a missing value; every other text is refused.
-        good: Values of a quality column that are good.
+        missing: Texts that stand for a missing value; any other text is refused.
+        good: Values of the quality column that mark a good sample.
         tag_column: Column that holds the tag in the long layout.
         value_column: Column that holds the value in the long layout.
-        quality_column: Column that holds the quality in the long layout; empty where there is none.
-        unit_column: Column that holds the unit in the long layout; empty where there is none.
+        quality_column: Column that holds the quality in the long layout; empty if there is none.
+        unit_column: Column that holds the unit in the long layout; empty if there is none.
     """
 
     files: tuple[str, ...]
@@ -70,25 +71,26 @@ class Files:
 
 @dataclasses.dataclass(frozen=True)
 class Tag:
-    """One tag of the log and what it is to the controller.
+    """One tag of the log and its role for the controller.
 
     Attributes:
         name: Name of the channel, also used in expressions.
-        role: What it is.
-        tag: Its name in the log; that of the channel where empty.
+        role: Role of the tag, such as manipulated variable or set point.
+        tag: Name of the tag in the log; if empty, the name of the channel.
         unit: Unit of the channel, after conversion.
-        low: Lower end of its range, in ``unit``; values outside are missing.
-        high: Upper end.
-        fill: Between samples: the last one, or a line from it to the next.
-        factor: ``unit = factor * logged + offset``.
+        low: Lower end of the range, in ``unit``; values outside the range count as missing.
+        high: Upper end of the range, in ``unit``.
+        fill: Value between two samples: the earlier sample, or linear interpolation.
+        factor: Conversion to ``unit``: ``unit = factor * logged + offset``.
         offset: See ``factor``.
         conversions: Factor and offset of every other unit that the unit column may name.
-        delay_s: Transport delay: expressions see at time t what was measured at t + delay.
-        largest_gap_s: Overrides that of ``[sampling]``; ``inf`` for what is logged on change.
-        quality: Column of its qualities in the wide layout; empty where there is none.
-        decimal: Its own decimal mark; that of ``[log]`` where empty.
+        delay_s: Transport delay. In expressions, the value at time t is the one measured at
+            t + delay.
+        largest_gap_s: Overrides the value of ``[sampling]``; ``inf`` for a tag logged on change.
+        quality: Column with the quality of the tag in the wide layout; empty if there is none.
+        decimal: Decimal mark of this tag; if empty, that of ``[log]``.
         automatic: Words of a mode tag that mean automatic.
-        of: Manipulated variables that a mode tag stands for; all where empty.
+        of: Manipulated variables that a mode tag belongs to; all of them if empty.
     """
 
     name: str
@@ -110,18 +112,18 @@ class Tag:
 
     @property
     def logged_as(self) -> str:
-        """Its name in the log."""
+        """Name of the tag in the log."""
         return self.tag or self.name
 
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """The grid of times.
+    """The time grid.
 
     Attributes:
-        period_s: Control period; every row of the dataset is one.
-        largest_gap_s: Age up to which a sample is held, and gap up to which a line is drawn;
-            one period where it is zero.
+        period_s: Control period; every row of the dataset covers one period.
+        largest_gap_s: Longest time for which a sample is held, and longest gap that is
+            interpolated; zero means one period.
     """
 
     period_s: float
@@ -133,12 +135,12 @@ class Episodes:
     """Rules for where one episode ends and the next begins.
 
     Attributes:
-        gap_s: A stretch without any sample longer than this ends an episode.
-        mode_change: Whether a change of any mode does.
-        length: Rows after which an episode is cut; 0 for never.
-        running: Condition over tags; where it is false, or unknown, the plant is shut down.
-        trip: Condition over tags; the row that leads there is terminated.
-        manual: Rows with a manipulated variable in manual are kept, or masked.
+        gap_s: An episode ends when there is no sample for longer than this.
+        mode_change: Whether an episode ends when any mode changes.
+        length: Rows after which an episode is cut; 0 means never.
+        running: Condition over tags; the plant counts as shut down while it is false or unknown.
+        trip: Condition over tags; the row that leads to a trip is marked as terminated.
+        manual: Whether rows with a manipulated variable in manual are kept or masked.
     """
 
     gap_s: float
@@ -154,9 +156,9 @@ class Exclusion:
     """A period whose rows do not enter the dataset, such as maintenance or a failed instrument.
 
     Attributes:
-        begin: Its first instant, ISO 8601; in the time zone of the log where no offset is named.
-        end: The instant after it.
-        reason: Why it is left out.
+        begin: Start of the period, ISO 8601; without an offset, in the time zone of the log.
+        end: End of the period, which is not itself part of it.
+        reason: Why the period is left out.
     """
 
     begin: str
@@ -185,13 +187,13 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True)
 class TermOfReward:
-    """An amount that the reward is made of, as an expression over tags: what a step adds to it.
+    """A physical amount that contributes to the reward, as an expression over tags.
 
     Attributes:
-        name: What is counted, such as ``"steam"``.
-        expression: Its amount in a step.
+        name: Name of the amount, such as ``"steam"``.
+        expression: The amount added in one step.
         unit: Unit of the amount, such as ``"kg"``.
-        worth: Reward of one unit; zero for an amount that is only reported.
+        worth: Reward for one unit; zero for an amount that is only reported.
     """
 
     name: str
@@ -210,7 +212,7 @@ class History:
 
 @dataclasses.dataclass(frozen=True)
 class PlantLog:
-    """All that ``plant.toml`` says."""
+    """The complete content of ``plant.toml``."""
 
     name: str
     log: Files
@@ -225,25 +227,25 @@ class PlantLog:
     excludes: tuple[Exclusion, ...] = ()
 
     def of_role(self, *roles: str) -> tuple[Tag, ...]:
-        """The tags of some roles, in the order of the file."""
+        """The tags with any of the given roles, in the order of the file."""
         return tuple(tag for tag in self.tags if tag.role in roles)
 
     def notation(self, tag: Tag) -> Notation:
-        """Number format of a tag; a decimal mark of its own has no thousands mark."""
+        """Number format of a tag; a tag with its own decimal mark has no thousands mark."""
         decimal: Decimal = tag.decimal or self.log.decimal
         return Notation(decimal, "" if self.log.thousands == decimal else self.log.thousands)
 
     @property
     def numbers(self) -> tuple[Tag, ...]:
-        """The tags that hold numbers."""
+        """The tags whose values are numbers."""
         return tuple(tag for tag in self.tags if tag.role not in WORDS)
 
 
 def check_plant_log(config: PlantLog, source: str) -> None:
-    """Raises unless a configuration makes sense before a log is looked at.
+    """Raises unless a configuration is consistent; the log itself is not read.
 
     Raises:
-        InputError: Naming file, table, key, expected and actual.
+        InputError: Naming the file, the table, the key, and the expected and actual values.
     """
     _check_numbers(config, source)
     for role, roles in (("observation", OBSERVED), ("manipulated", ("manipulated",))):

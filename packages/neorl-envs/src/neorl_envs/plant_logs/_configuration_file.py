@@ -1,4 +1,4 @@
-"""Between ``plant.toml`` and typed values; a key that is unknown or of another type is named."""
+"""Conversion between ``plant.toml`` and typed values, with errors that name the bad key."""
 
 import datetime
 import os
@@ -23,11 +23,11 @@ _BINDER = Binder(
         "end": "to",
     }
 )
-"""An array of tables is written in the singular: ``[[tag]]``; ``from`` is a word of Python."""
+"""Arrays of tables are singular in TOML (``[[tag]]``), and ``from`` is a keyword of Python."""
 
 
 def read_plant_log(path: str | os.PathLike[str]) -> PlantLog:
-    """The configuration of a file.
+    """Reads and checks a configuration file.
 
     Args:
         path: ``plant.toml``.
@@ -36,8 +36,8 @@ def read_plant_log(path: str | os.PathLike[str]) -> PlantLog:
         The configuration, checked.
 
     Raises:
-        InputError: If the file is missing, is no TOML, or a key is missing, unknown, of another
-            type or out of range; file and key are named.
+        InputError: If the file is missing or is not valid TOML, or if a key is missing, unknown,
+            of the wrong type or out of range. The message names the file and the key.
     """
     path = Path(path)
     try:
@@ -51,7 +51,7 @@ def read_plant_log(path: str | os.PathLike[str]) -> PlantLog:
 
 
 def plant_log_from_dict(values: Mapping[str, Any], source: str) -> PlantLog:
-    """The configuration out of plain values, as TOML gives them.
+    """Builds and checks a configuration from the plain values that a TOML parser returns.
 
     Raises:
         InputError: See :func:`read_plant_log`.
@@ -66,7 +66,7 @@ def plant_log_from_dict(values: Mapping[str, Any], source: str) -> PlantLog:
 
 
 def _written_out(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Excluded periods with their times as text: TOML also has times without quotes."""
+    """Converts the times of excluded periods to text, since TOML allows them without quotes."""
     tables = values.get("exclude")
     if not isinstance(tables, list):
         return {}
@@ -81,5 +81,5 @@ def _written_out(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(config: PlantLog) -> dict[str, Any]:
-    """Values that differ from the defaults, under the keys of ``plant.toml``; infinity as text."""
+    """The values that differ from the defaults, by ``plant.toml`` key; infinity becomes text."""
     return _BINDER.plain(config, changed_only=True)

@@ -1,4 +1,4 @@
-"""A historian's export into a dataset."""
+"""Conversion of a historian's export to a dataset."""
 
 import contextlib
 import importlib.metadata
@@ -27,13 +27,13 @@ from neorl_envs.plant_logs._timeline import Timeline
 
 
 def _silent(line: str) -> None:
-    """Says nothing."""
+    """Ignores a progress line."""
 
 
 MEMORY = 10**9
-"""Bytes that a conversion takes for samples and rows, by default."""
+"""Default memory budget of a conversion for samples and rows, bytes."""
 VALUE_BYTES, SAMPLE_BYTES = 640, 640
-"""What a value of a piece, and a thinned sample in memory, take at the peak."""
+"""Peak bytes for one value of a piece, and for one thinned sample in memory."""
 
 
 def convert_log(
@@ -45,26 +45,28 @@ def convert_log(
     memory: float = MEMORY,
     say: Callable[[str], None] = _silent,
 ) -> Dataset:
-    """Reads a plant log, resamples it on a grid of times and cuts it into episodes.
+    """Reads a plant log, resamples it on a time grid and cuts it into episodes.
 
-    No value is filled beyond the largest gap. A row with an unknown value is masked, with NaN in
-    it. The dataset must fit into memory; :func:`convert_file` writes one that does not.
+    No gap longer than the largest allowed gap is filled. A row with an unknown value contains NaN
+    and is masked. The dataset must fit into memory; :func:`convert_file` writes larger ones.
 
     Args:
-        config: The configuration, as :func:`read_plant_log` gives it.
-        folder: Folder in which its files are searched.
-        files: Paths or patterns in place of those of the configuration.
-        source: Name of the configuration in messages.
-        memory: Bytes for samples; more of them wait in the folder of temporary files.
-        say: Called with a line for every file.
+        config: The configuration, as returned by :func:`read_plant_log`.
+        folder: Folder to which the paths of the configuration are relative.
+        files: Paths or patterns that replace those of the configuration.
+        source: Name of the configuration in error messages.
+        memory: Memory for samples, bytes; further samples are written to temporary files.
+        say: Called with one line of progress per file.
 
     Returns:
-        The dataset. Attributes: ``provenance`` (versions, files with their SHA-256,
-        configuration), ``ingestion`` (what was counted), ``setpoints`` and ``time_origin``.
+        The dataset. Its attributes are ``provenance`` (versions, files with their SHA-256,
+        configuration), ``ingestion`` (counts of rows and values), ``setpoints`` and
+        ``time_origin``.
 
     Raises:
-        DatasetError: If a file cannot be read; file, row and tag are named. If there is no row.
-        InputError: If the configuration does not fit.
+        DatasetError: If a file cannot be read (the message names file, row and tag), or if no row
+            results.
+        InputError: If the configuration is invalid or does not match the log.
     """
     paths = _paths(files or config.log.files, Path(folder), source)
     with _looked_at(config, paths, source, memory, say) as (rows, attributes):
@@ -87,29 +89,29 @@ def convert_file(
     memory: float = MEMORY,
     say: Callable[[str], None] = _silent,
 ) -> Path:
-    """Writes what :func:`convert_log` gives into a dataset file, in bounded memory.
+    """Converts a plant log to a dataset file in bounded memory.
 
-    Samples that do not fit wait in the folder of temporary files, in parts of the time axis; rows
-    are computed piece by piece. Besides ``memory``, about 15 bytes a row are held for flags, 60 in
-    the longest stretch without a gap; a row group of Parquet is decoded at once. The content is
-    that of :func:`convert_log`, bit for bit.
+    The content is identical to the result of :func:`convert_log`, bit for bit. Samples that do not
+    fit into memory are written to temporary files, one per part of the time axis, and rows are
+    computed piece by piece. In addition to ``memory``, about 15 bytes per row are held for flags
+    (60 in the longest stretch without a gap), and one row group of Parquet is decoded at a time.
 
     Args:
         config: See :func:`convert_log`.
-        out: Place of the file, written completely or not at all.
+        out: Path of the dataset file, which is written completely or not at all.
         folder: See :func:`convert_log`.
         files: See :func:`convert_log`.
         source: See :func:`convert_log`.
-        memory: Bytes for samples and rows.
+        memory: Memory for samples and rows, bytes.
         say: See :func:`convert_log`.
 
     Returns:
-        The path.
+        The path of the file.
 
     Raises:
         DatasetError: See :func:`convert_log`; nothing is written.
         InputError: See :func:`convert_log`.
-        OSError: If the disk refuses; nothing is left behind.
+        OSError: If the file cannot be written; no partial file remains.
     """
     paths = _paths(files or config.log.files, Path(folder), source)
     with _looked_at(config, paths, source, memory, say) as (rows, attributes):
@@ -126,9 +128,9 @@ def _looked_at(
     memory: float,
     say: Callable[[str], None],
 ) -> Iterator[tuple[Rows, dict[str, Any]]]:
-    """The rows of a log and what was counted; what waits on the disk goes with the context."""
+    """Context with the rows of a log and its counts; its temporary files are deleted on exit."""
     rule = rules(config, source)
-    spec_of(config, np.ones(1, np.bool_), source)  # refused before anything is read
+    spec_of(config, np.ones(1, np.bool_), source)  # rejects bad channels before reading
     n_tags = len(config.tags)
     piece = max(8, int(memory / (VALUE_BYTES * n_tags * config.history.steps)))
     with tempfile.TemporaryDirectory(prefix="neorl-log-") as waiting:
@@ -185,7 +187,7 @@ def _why(config: PlantLog, valid: np.ndarray, counts: Counter[str], tally: Tally
 
 
 def _lost(tag: Tag, tally: Tally) -> str:
-    """A tag, and the counts of its values by reason."""
+    """A tag with the number of its values lost, by reason."""
     counts = tally.tags.get(tag.name, Counter())
     parts = [f"{number} {reason}" for reason, number in counts.items() if reason != OUTSIDE]
     if counts[OUTSIDE]:
@@ -198,10 +200,10 @@ def _lost(tag: Tag, tally: Tally) -> str:
 
 
 def spec_of(config: PlantLog, ended: np.ndarray, source: str) -> Spec:
-    """Channels, period and the longest episode.
+    """The specification of the dataset: channels, period and longest episode.
 
     Raises:
-        InputError: If a channel cannot be, as one without a name.
+        InputError: If a channel is invalid, for example because it has no name.
     """
     try:
         return _spec_of(config, ended)
@@ -228,7 +230,7 @@ def _spec_of(config: PlantLog, ended: np.ndarray) -> Spec:
 
 
 def _finite(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Records without infinite limits, which JSON cannot hold: one that is missing means none."""
+    """Drops infinite limits, which JSON cannot represent; a missing limit means no limit."""
     return [
         {k: v for k, v in one.items() if not (isinstance(v, float) and math.isinf(v))}
         for one in records

@@ -1,4 +1,4 @@
-"""Declarations of ``plant.toml`` about the plant: uncontrolled channels, reward and costs."""
+"""Facts about the plant declared in ``plant.toml``: uncontrolled channels, reward and costs."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -16,20 +16,21 @@ from neorl_envs.plant_logs._expressions import Expression
 from neorl_envs.plant_logs._formula import Formula, UntranslatableError, evaluated, formula_of
 
 ROWS = 20_000
-"""Most rows of the log that a declared reward or cost is compared with."""
+"""Largest number of logged rows with which a declared reward or cost is compared."""
 TOLERANCE = 1e-3
-"""Largest deviation from the logged values, in their standard deviations."""
+"""Largest allowed difference from the logged values, in their standard deviations."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DeclaredObjective:
-    """Reward and costs of a step as functions of what was measured and done.
+    """Reward and costs of a step as functions of its observations and actions.
 
-    It is hashable and compares by value, so that it may be a static argument.
+    Objects are hashable and compare by value, so they may be static arguments.
 
     Attributes:
-        outputs: The reward and every cost; ``None`` for what the columns do not give.
-        sources: Source of the value of every name: the argument and the place in it.
+        outputs: Formulas of the reward and of every cost; ``None`` for one that cannot be computed
+            from the columns.
+        sources: For every name, the argument that holds its value and the index in it.
     """
 
     outputs: tuple[Formula | None, ...]
@@ -42,13 +43,13 @@ class DeclaredObjective:
         next_obs: Float[Array, " obs"],
         last_action: Float[Array, " act"],
     ) -> Float[Array, " outcome"]:
-        """Reward and costs, NaN where not declared.
+        """Reward and costs; NaN for those without a formula.
 
         Args:
-            obs: What the step began with.
-            action: What was done.
-            next_obs: What the step led to.
-            last_action: What was done in the step before.
+            obs: Observation before the step.
+            action: Action of the step.
+            next_obs: Observation after the step.
+            last_action: Action of the previous step.
         """
         given = {"obs": obs, "action": action, "next_obs": next_obs, "last_action": last_action}
         columns = {name: given[which][place] for name, (which, place) in self.sources}
@@ -61,13 +62,12 @@ class DeclaredObjective:
 
 @dataclasses.dataclass(frozen=True)
 class DeclaredPlant:
-    """Declarations of a converted log about its plant.
+    """What the ``plant.toml`` of a converted log declares about the plant.
 
     Attributes:
-        exogenous: Observations with the role of a set point or a disturbance, those of earlier
-            times among them.
-        objective: Declared reward and costs; ``None`` where nothing of them can be used.
-        notes: Which of all this is used, and why a reward or a cost is not, a sentence each.
+        exogenous: Observations of set points and disturbances, including their past values.
+        objective: Declared reward and costs; ``None`` if none of them can be used.
+        notes: One sentence on each declaration: whether it is used, and if not, why.
     """
 
     exogenous: tuple[str, ...] = ()
@@ -78,14 +78,14 @@ class DeclaredPlant:
 def declared_plant(dataset: Dataset) -> DeclaredPlant:
     """Reads the declarations about the plant from the ``plant.toml`` of a converted log.
 
-    A reward or a cost is taken as declared where its expression uses observed and manipulated
-    variables without a transport delay, and gives the values that the log holds.
+    A declared reward or cost is used if its expression contains only observed and manipulated
+    variables without a transport delay, and reproduces the values in the dataset.
 
     Args:
         dataset: Any dataset; one that was not converted from a historian's export declares nothing.
 
     Returns:
-        Channels that nobody controls, and reward and costs as functions.
+        The uncontrolled channels, and the reward and costs as functions.
     """
     configuration = dataset.attributes.get("provenance", {}).get("configuration", {})
     if not isinstance(configuration, Mapping) or "tag" not in configuration:
@@ -119,7 +119,7 @@ def declared_plant(dataset: Dataset) -> DeclaredPlant:
 
 
 def _sources(spec: Spec, delayed: set[str]) -> dict[str, tuple[str, int]]:
-    """Every name that an expression may use, as the page on ``plant.toml`` defines it."""
+    """Maps every name that an expression may use to its value; see the page on ``plant.toml``."""
     sources: dict[str, tuple[str, int]] = {}
     for now, before, channels in (
         ("next_obs", "obs", spec.obs),
@@ -143,7 +143,7 @@ def _formula(text: str, name: str, sources: Mapping[str, tuple[str, int]]) -> Fo
 
 
 def _logged(dataset: Dataset) -> dict[str, np.ndarray]:
-    """The first rows of the log that are known and have a row before them in their episode."""
+    """The first known rows of the log that follow another row of the same episode."""
     rows: Any = dataset.transitions
     part = slice(ROWS)
     used = np.asarray(rows.mask[part], bool).copy()
@@ -176,7 +176,7 @@ def _require_agreement(
     again = np.asarray(jax.jit(evaluated, static_argnums=0)(formula, columns), np.float64)
     difference = float(np.max(np.abs(np.broadcast_to(again, stored.shape) - stored)))
     largest = max((float(np.abs(column).max()) for column in columns.values()), default=0.0)
-    # Columns are single, the expression was computed in double.
+    # Columns have single precision; the expression was evaluated in double precision.
     allowed = TOLERANCE * float(stored.std()) + 1e-6 + 4 * np.finfo(np.float32).eps * largest
     if not difference <= allowed:
         raise UntranslatableError(

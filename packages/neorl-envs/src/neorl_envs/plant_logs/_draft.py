@@ -1,4 +1,4 @@
-"""A first ``plant.toml`` from a look at a log; what was guessed stands beside it as a comment."""
+"""A draft of ``plant.toml`` inferred from a log, with a comment beside every guess."""
 
 import itertools
 import json
@@ -32,7 +32,7 @@ AUTOMATIC = re.compile(r"^(a|aut|auto|automatic|cas|cascade|rcas|rauto)$", re.IG
 BRACKETS = re.compile(r"^(?P<name>.*\S)\s*\[(?P<unit>[^\[\]]*)\]$")
 PARENTHESES = re.compile(r"^(?P<name>.*\S)(?P<space>\s*)\((?P<unit>[^()]*[^()\d\s][^()]*)\)$")
 SPARSE = 3.0
-"""Periods between two values beyond which a tag is taken to be sampled on its own."""
+"""A tag with a longer spacing of values, in periods, is treated as sampled separately."""
 
 
 def draft_plant_log(
@@ -40,24 +40,23 @@ def draft_plant_log(
     *more: str | os.PathLike[str],
     folder: str | os.PathLike[str] | None = None,
 ) -> str:
-    """A configuration to be completed by hand.
+    """Drafts a configuration that is to be completed by hand.
 
-    Roles and units come from the names of the columns, from a row of units or from the cells;
-    ranges, decimal marks and texts for missing values from the rows of all files, at most
-    200,000 of each.
+    Roles and units are inferred from the column names, a row of units, or the cells. Ranges,
+    decimal marks and texts for missing values are inferred from up to 200,000 rows of each file.
 
     Args:
         path: A log as CSV, compressed CSV or Parquet.
         more: Further files of the same log.
-        folder: Where the configuration will lie, so that the paths of the files are written as
-            seen from there; the folder of the first file by default.
+        folder: Folder in which the configuration will be saved; the paths of the files are written
+            relative to it. The default is the folder of the first file.
 
     Returns:
-        Text of ``plant.toml``. What names and values do not show is marked TODO: the reward, the
-        ranges of the instruments, units that are written nowhere, and limits.
+        Text of ``plant.toml``. Whatever the log does not show is marked TODO: the reward,
+        instrument ranges, units that appear nowhere, and limits.
 
     Raises:
-        DatasetError: If a file cannot be read, has no column of stamps, or lacks a column that the
+        DatasetError: If a file cannot be read, has no timestamp column, or lacks a column that the
             first file has.
     """
     paths = [Path(path), *map(Path, more)]
@@ -76,7 +75,7 @@ def draft_plant_log(
 
 
 def _log_name(paths: list[Path]) -> str:
-    """The name of a single file, or of several what their names begin with, or of their folder."""
+    """A name for the log: that of its only file, the common prefix of several, or the folder's."""
     first, *others = (path.name.split(".")[0] for path in paths)
     if not others:
         return first
@@ -87,7 +86,7 @@ def _log_name(paths: list[Path]) -> str:
 
 
 def _add_file(path: Path, layout: Layout, evidence: dict[str, Evidence]) -> None:
-    """Adds the rows of a file to what is seen of every tag."""
+    """Adds the rows of a file to the evidence on every tag."""
     rows = 0
     wanted = layout.columns if path != layout.path else ()
     for table in tables(path, layout.files, memory=MEMORY, wanted=wanted):
@@ -168,7 +167,7 @@ def _rules(period: float) -> list[str]:
 def _tags(
     layout: Layout, evidence: dict[str, Evidence], log: Notation
 ) -> tuple[list[str], set[str]]:
-    """A table for every tag, and the texts among numbers."""
+    """The TOML table of every tag, and the texts that occur among numbers."""
     lines: list[str] = []
     missing: set[str] = set()
     taken: set[str] = set()
@@ -205,9 +204,9 @@ def _tags(
 
 
 def split_unit(column: str) -> tuple[str, str]:
-    """A name and the unit behind it, as of ``TIC-201.OP [%]`` or ``Level (m)``.
+    """Splits a column name such as ``TIC-201.OP [%]`` or ``Level (m)`` into name and unit.
 
-    Digits in parentheses are an index, and so is the word of a role: ``XMV(3)``, ``TIC-201(OP)``.
+    Digits or a role abbreviation in parentheses belong to the name: ``XMV(3)``, ``TIC-201(OP)``.
     """
     match = BRACKETS.match(column) or PARENTHESES.match(column)
     if not match:
@@ -219,7 +218,7 @@ def split_unit(column: str) -> tuple[str, str]:
 
 
 def _instead(tag: Evidence, reading: Reading) -> str:
-    """What a column that is left out holds."""
+    """What an omitted column holds instead of numbers."""
     if tag.dtype not in (pl.String, pl.Null) and not tag.dtype.is_numeric():
         return f" but {tag.dtype}"
     words = sorted(reading.others)[:4]
@@ -247,7 +246,7 @@ def _number_lines(tag: Evidence, reading: Reading, role: str, unit: str) -> list
 def _notation_lines(
     tag: Evidence, notation: Notation, log: Notation, misfits: set[str]
 ) -> list[str]:
-    """The decimal mark of a tag that differs from its log, and numbers that fit neither."""
+    """Lines on a decimal mark that differs from that of the log, and on unreadable numbers."""
     lines = []
     if notation.decimal != log.decimal:
         other = Notation(log.decimal, notation.decimal)
@@ -263,7 +262,7 @@ def _notation_lines(
 
 
 def _gap_lines(tag: Evidence, role: str, period: float) -> list[str]:
-    """How long a value holds that comes less often than once a period."""
+    """The line on how long to hold the value of a tag sampled less than once per period."""
     spacing = tag.spacing_s
     if spacing <= SPARSE * period:
         return []
@@ -283,7 +282,7 @@ def _duration(seconds: float) -> str:
 
 
 def _name(column: str, taken: set[str]) -> str:
-    """Letters, digits and _ alone, so that it stands in expressions without quotes."""
+    """A name of only letters, digits and _, which needs no quotes in expressions."""
     name = re.sub(r"\W+", "_", column).strip("_") or "tag"
     name = f"t_{name}" if name[0].isdigit() or name.startswith("before_") else name
     while name in taken:
@@ -292,12 +291,13 @@ def _name(column: str, taken: set[str]) -> str:
 
 
 def _range(reading: Reading, role: str) -> tuple[float, float]:
-    """That of the data and a tenth more; 0 to 100 for a valve inside it."""
+    """The range of the data widened by a tenth; 0 to 100 for a valve within those limits."""
     low, high = reading.low, reading.high
     if role == "manipulated" and low >= 0 and 1 < high <= 100:
         return 0.0, 100.0
     margin = 0.1 * (high - low) or max(0.5, abs(low) / 2)
-    # As many digits as the margin has: four of a large and steady number would be one and the same.
+    # Round to the digits of the margin: with four significant digits, both ends of the range of a
+    # large and nearly constant signal would be equal.
     digits = 1 - math.floor(math.log10(margin))
     return round(low - margin, digits), round(high + margin, digits)
 
@@ -307,5 +307,5 @@ def _value(value: object) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as TOML writes it."""
+    """A string in TOML notation."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Rows of a dataset out of stretches of time: where episodes end, what is masked and why."""
+"""Cuts stretches of time into rows of a dataset: where episodes end, and which rows are masked."""
 
 import dataclasses
 import itertools
@@ -22,12 +22,12 @@ REASONS = (
     "cost unknown",
     "in manual",
 )
-"""Why a row is masked."""
+"""Reasons for which a row is masked."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """The expressions and excluded periods of a configuration, read once."""
+    """The parsed expressions and excluded periods of a configuration."""
 
     reward: Expression
     costs: tuple[Expression, ...]
@@ -38,10 +38,10 @@ class Rules:
 
 
 def rules(config: PlantLog, source: str) -> Rules:
-    """Reads every expression, and the times of every excluded period.
+    """Parses every expression, and the times of every excluded period.
 
     Raises:
-        InputError: Naming file, key and what is wrong.
+        InputError: Naming the file, the key and the problem.
     """
     names = [tag.name for tag in config.numbers]
     names += [BEFORE + name for name in names]
@@ -63,12 +63,12 @@ def rules(config: PlantLog, source: str) -> Rules:
 
 
 class Where(NamedTuple):
-    """Some rows of a stretch, and the samples that say something about them.
+    """Some rows of a stretch, and the samples that they depend on.
 
     Attributes:
-        begin: First sample, as far before the rows as :func:`look_back` says.
+        begin: First sample, :func:`look_back` samples before the first row where possible.
         first: First row.
-        last: The row after the last one, and the sample that it leads to.
+        last: One past the last row, which is also the sample that the last row leads to.
     """
 
     begin: int
@@ -78,18 +78,17 @@ class Where(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Signals:
-    """Signals that decide on the rows of a stretch; one entry per sample, or per row to the next.
+    """Signals that determine the rows of a stretch; a row leads from one sample to the next.
 
     Attributes:
-        block: Number, for every sample, of the stretch of plant life that it belongs to, -1 for
+        block: For every sample, the number of the run of the plant that it belongs to; -1 for
             none.
-        tripped: Whether the plant has tripped, for every sample.
-        excluded: Number, for every sample, of the period of ``[[exclude]]`` that it lies in, from 1
-            on; 0 for none.
-        cut: Whether a mode changes after the row, for every row.
-        unknown: First unknown part of every row, as a place in ``REASONS``; 0 for
-            nothing.
-        acted: Whether the action is known, for every row.
+        tripped: For every sample, whether the plant has tripped.
+        excluded: For every sample, the number of the ``[[exclude]]`` period that it lies in,
+            counted from 1; 0 for none.
+        cut: For every row, whether a mode changes after it.
+        unknown: For every row, the index in ``REASONS`` of its first unknown part; 0 for none.
+        acted: For every row, whether the action is known.
     """
 
     block: Int[np.ndarray, " sample"]
@@ -101,7 +100,7 @@ class Signals:
 
     @classmethod
     def of(cls, n_samples: int) -> "Signals":
-        """Nothing decided yet."""
+        """Signals before any row has been examined."""
         rows = max(n_samples - 1, 0)
         return cls(
             np.full(n_samples, -1, np.int32),
@@ -115,7 +114,7 @@ class Signals:
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-    """Flags of the rows of a stretch; those that are not kept are left out."""
+    """Flags of the rows of a stretch; rows that are not kept do not enter the dataset."""
 
     kept: Bool[np.ndarray, " row"]
     terminated: Bool[np.ndarray, " row"]
@@ -129,7 +128,7 @@ def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
     Args:
         signals: Signals of one stretch.
         config: The configuration.
-        counts: Counts rows by why they are masked or left out.
+        counts: Number of masked and omitted rows by reason; updated in place.
     """
     now, then = signals.block[:-1], signals.block[1:]
     trips = signals.tripped[1:] & (now >= 0)
@@ -144,7 +143,7 @@ def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
     kept = _without_unknown_ends(usable, ended, terminated, known, counts)
     for place, reason in enumerate(REASONS[1:], 1):
         counts[f"masked: {reason}"] += int((kept & (signals.unknown == place)).sum())
-    # What is left out ends the row above it.
+    # A row that is left out ends the episode of the row above it.
     ended = (ended | ~np.append(kept[1:], False)) & kept
     follows = ended | np.append(signals.acted[1:], False)
     counts["masked: next action unknown"] += int((kept & known & ~follows).sum())
@@ -152,9 +151,9 @@ def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
 
 
 def excluded_rows(signals: Signals) -> Int[np.ndarray, " row"]:
-    """Number of the period that takes a row out, from 1 on; 0 for none.
+    """The number of the excluded period that removes each row, counted from 1; 0 for none.
 
-    A row that leads into a period goes with it, since its result is not to be used.
+    A row that leads into a period is removed too, since its outcome must not be used.
     """
     begun, led = signals.excluded[:-1], signals.excluded[1:]
     return np.where(begun > 0, begun, led)
@@ -163,15 +162,15 @@ def excluded_rows(signals: Signals) -> Int[np.ndarray, " row"]:
 def add_signals(
     signals: Signals, part: Piece, config: PlantLog, rule: Rules, where: Where, met: int
 ) -> dict[str, np.ndarray]:
-    """Writes the signals of some rows, those before them being written already.
+    """Writes the signals of some rows; those of all earlier rows must have been written.
 
     Args:
-        signals: Signals of the stretch.
+        signals: Signals of the stretch; updated in place.
         part: All tags from sample ``where.begin`` to sample ``where.last``.
         config: The configuration.
-        rule: Its expressions.
+        rule: Expressions of the configuration.
         where: The rows.
-        met: Largest number of ``signals.block`` so far.
+        met: Largest value of ``signals.block`` so far.
 
     Returns:
         The columns of these rows.
@@ -193,14 +192,14 @@ def add_signals(
 
 
 def look_back(config: PlantLog) -> int:
-    """How many samples before a row say something about it."""
+    """Number of earlier samples that a row depends on."""
     return max(config.history.steps - 1, 2)
 
 
 def _life(
     part: Piece, config: PlantLog, rule: Rules, excluded: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Whether the plant runs and counts, whether it has tripped, whether another life begins."""
+    """Three flags per sample: the plant runs, it has tripped, a new run begins here."""
     conditions = part.before_and_now()
     n = len(part.at)
     alive, tripped = ~excluded, np.zeros(n, np.bool_)
@@ -219,7 +218,7 @@ def _life(
 
 
 def _cuts(part: Piece, config: PlantLog) -> np.ndarray:
-    """Rows behind which a mode changed."""
+    """Rows after which a mode changed."""
     cut = np.zeros(len(part.at) - 1, np.bool_)
     if config.episodes.mode_change:
         for tag in config.of_role("mode"):
@@ -231,14 +230,14 @@ def _cuts(part: Piece, config: PlantLog) -> np.ndarray:
 def rows_of(
     part: Piece, config: PlantLog, rule: Rules, block: np.ndarray, first: int
 ) -> dict[str, np.ndarray]:
-    """The columns of the rows of a piece from number ``first`` on.
+    """The columns of the rows of a piece, beginning with row ``first``.
 
     Args:
         part: All tags.
         config: The configuration.
-        rule: Its expressions.
-        block: Number of the stretch of every sample of the piece; see :class:`Signals`.
-        first: Rows before it only serve those behind them.
+        rule: Expressions of the configuration.
+        block: Number of the run of every sample of the piece; see :class:`Signals`.
+        first: First row to return; earlier rows only supply history.
     """
     steps = part.of_steps(config)
     obs = _observations(part, config, block)
@@ -273,7 +272,7 @@ def _stack(part: Piece, tags: Any) -> np.ndarray:
 
 
 def _observations(part: Piece, config: PlantLog, block: np.ndarray) -> np.ndarray:
-    """Observed tags now and at earlier times of the same stretch of plant life."""
+    """Observed tags now and at earlier times of the same run of the plant."""
     now = _stack(part, config.of_role(*OBSERVED))
     actions = _stack(part, config.of_role("manipulated"))
     parts = [now]
@@ -288,7 +287,7 @@ def _observations(part: Piece, config: PlantLog, block: np.ndarray) -> np.ndarra
 
 
 def _manual(part: Piece, config: PlantLog) -> np.ndarray | None:
-    """Which manipulated variables are in manual; a mode that is unknown is manual."""
+    """Which manipulated variables are in manual; an unknown mode counts as manual."""
     modes = config.of_role("mode")
     if not modes:
         return None
@@ -303,7 +302,7 @@ def _manual(part: Piece, config: PlantLog) -> np.ndarray | None:
 
 
 def _unknown(columns: dict[str, np.ndarray], config: PlantLog) -> np.ndarray:
-    """What of every row is unknown first, as a place in ``REASONS``."""
+    """The first unknown part of every row, as an index in ``REASONS``."""
     unknown = np.zeros(len(columns["reward"]), np.int8)
     for place, name in enumerate(("obs", "action", "next_obs", "reward", "cost"), 1):
         good = np.isfinite(columns[name].reshape(len(unknown), -1)).all(axis=1)
@@ -314,7 +313,7 @@ def _unknown(columns: dict[str, np.ndarray], config: PlantLog) -> np.ndarray:
 
 
 def _length_ends(ended: np.ndarray, usable: np.ndarray, length: int) -> np.ndarray:
-    """Every so many rows of an episode one end more."""
+    """Additional ends, one after every ``length`` rows of an episode."""
     if not length:
         return np.zeros(len(ended), np.bool_)
     starts = np.append(True, ended[:-1] | ~usable[:-1])
@@ -329,7 +328,7 @@ def _without_unknown_ends(
     known: np.ndarray,
     counts: Counter[str],
 ) -> np.ndarray:
-    """Rows without those at both ends of an episode that say nothing; a trip stays."""
+    """Drops unknown rows from both ends of every episode, except a row that ends in a trip."""
     kept = usable.copy()
     starts = np.append(True, ended[:-1] | ~usable[:-1]) & usable
     bounds = np.append(np.flatnonzero(starts), len(usable))

@@ -1,4 +1,4 @@
-"""What the rows of a log show of each tag, for the draft of ``plant.toml``."""
+"""Evidence about each tag in the rows of a log, for the draft of ``plant.toml``."""
 
 import dataclasses
 from collections import Counter
@@ -21,17 +21,17 @@ GROUPED = (
 SOME_GROUP = r"^[+\u2212-]?[1-9][0-9]{0,2}[., '\u2019\u00a0\u2009\u202f][0-9]{3}"
 MOST_WORDS = 50
 MOST_UNITS = 3
-"""A column with more texts behind its numbers holds remarks, not units."""
+"""A column with more different texts after its numbers holds remarks, not units."""
 
 
 @dataclasses.dataclass
 class Reading:
-    """What the texts of a tag are under one notation.
+    """The texts of a tag as read under one notation.
 
     Attributes:
-        fits: How many are numbers.
-        low: Least of them.
-        high: Largest of them.
+        fits: Number of texts that are numbers.
+        low: Smallest of these numbers.
+        high: Largest of these numbers.
         others: Some of the texts that are not numbers.
     """
 
@@ -41,7 +41,7 @@ class Reading:
     others: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, text: pl.Series, number: pl.Series) -> None:
-        """Takes more texts and what they are under the notation, null for no number."""
+        """Adds texts and their values under the notation, null for a text that is not a number."""
         finite = number.filter(number.is_finite())
         self.fits += int(number.is_not_null().sum())
         if len(finite):
@@ -55,19 +55,20 @@ class Reading:
 
 @dataclasses.dataclass
 class Evidence:
-    """What the rows show of one tag.
+    """Evidence about one tag.
 
     Attributes:
-        dtype: Dtype of the column as it is stored.
-        filled: Cells that are not empty.
-        spacing_s: Median distance of their stamps, seconds, in the largest part of the log that
-            came at once; 0 where it is not known.
-        spacings: How many distances that part has.
+        dtype: Dtype of the stored column.
+        filled: Number of cells that are not empty.
+        spacing_s: Median spacing of the stamps, seconds, in the largest block of rows added so
+            far; 0 if unknown.
+        spacings: Number of spacings in that block.
         readings: The numbers and words under every notation that was tried.
         grouped: Notations under which a number has a thousands mark.
-        decided: Those of them under which a number shows that the mark is no decimal one.
-        long: Whether a number has four digits or more in a row before any mark.
-        units: Units that stand behind numbers, or in the unit column.
+        decided: Those of ``grouped`` under which some number proves that the mark is not a
+            decimal mark.
+        long: Whether a number has four or more consecutive digits before any mark.
+        units: Units that follow numbers in their cell or stand in the unit column.
     """
 
     dtype: pl.DataType
@@ -81,7 +82,7 @@ class Evidence:
     units: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, values: pl.Series, at: pl.Series | None) -> None:
-        """Takes more cells of the tag, and their stamps where they could be read."""
+        """Adds cells of the tag, with their stamps if these could be read."""
         if values.dtype in (pl.Categorical, pl.Enum):
             values = values.cast(pl.String)
         if values.dtype == pl.String:
@@ -121,9 +122,9 @@ class Evidence:
         return self.readings.setdefault(notation, Reading())
 
     def best(self) -> tuple[Notation, ...]:
-        """The notations that fit most cells; plain ones before those with a thousands mark.
+        """The notations that fit the most cells; those without a thousands mark come first.
 
-        A thousands mark counts only where no number lacks it.
+        A notation with a thousands mark is considered only if every large number has the mark.
         """
         usable = {
             notation: reading.fits
@@ -134,14 +135,14 @@ class Evidence:
         return tuple(n for n in (*PLAIN, *GROUPED) if most and usable.get(n) == most)
 
     def is_numeric(self, notation: Notation) -> bool:
-        """Whether most cells are numbers, and not NaN alone."""
+        """Whether most cells are numbers, at least one of which is not NaN."""
         reading = self.readings.get(notation, Reading())
         finite = reading.low <= reading.high
         return finite and reading.fits > 0.5 * self.filled and len(self.units) <= MOST_UNITS
 
 
 def log_notation(tags: Sequence[Evidence]) -> Notation:
-    """The decimal mark of most tags that show one, and the mark that groups their digits."""
+    """The decimal mark that most tags use, with the mark that groups their digits."""
     decimals: Counter[str] = Counter()
     thousands: Counter[str] = Counter()
     for tag in tags:
@@ -157,7 +158,7 @@ def log_notation(tags: Sequence[Evidence]) -> Notation:
 
 
 def tag_notation(tag: Evidence, log: Notation) -> Notation:
-    """The notation of a tag: that of its log where it fits as many cells as any other."""
+    """The notation of a tag: that of the log unless another one fits more cells."""
     best = tag.best()
     plain = Notation(log.decimal)
     return next((n for n in (log, plain, *best) if n in best), log)

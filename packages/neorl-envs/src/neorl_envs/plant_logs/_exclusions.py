@@ -1,4 +1,4 @@
-"""Periods of a log that must not enter the dataset, as ``[[exclude]]`` of ``plant.toml``."""
+"""Periods of a log to leave out of the dataset, from ``[[exclude]]`` in ``plant.toml``."""
 
 import datetime
 import itertools
@@ -16,7 +16,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class Period(NamedTuple):
-    """A period without rows, in nanoseconds since 1970 UTC; its end does not belong to it."""
+    """A half-open period without rows, in nanoseconds since 1970 UTC; the end is not included."""
 
     begin: int
     end: int
@@ -27,7 +27,7 @@ def excluded_periods(config: PlantLog, source: str) -> tuple[Period, ...]:
 
     Args:
         config: The configuration.
-        source: Named in the messages.
+        source: Name of the configuration in error messages.
 
     Raises:
         InputError: If a time cannot be read or placed, a period does not begin before it ends, or
@@ -56,7 +56,7 @@ def excluded_periods(config: PlantLog, source: str) -> tuple[Period, ...]:
 def period_of(
     times: Int[np.ndarray, " sample"], periods: tuple[Period, ...]
 ) -> Int[np.ndarray, " sample"]:
-    """Number of the period that every time lies in, from 1 on; 0 for none."""
+    """The number of the period that contains each time, counted from 1; 0 for none."""
     number = np.zeros(len(times), np.int16)
     for place, one in enumerate(periods, 1):
         number[(times >= one.begin) & (times < one.end)] = place
@@ -64,7 +64,7 @@ def period_of(
 
 
 def without_excluded(part: Piece, config: PlantLog, periods: tuple[Period, ...]) -> Piece:
-    """A piece in which nothing is known of the periods, as if the record had a gap there."""
+    """The piece with all values in the periods unknown, as if the record had gaps there."""
     if not periods:
         return part
     delays = {tag.name: round(tag.delay_s * 1e9) for tag in config.tags}

@@ -1,8 +1,8 @@
-"""Expressions over tags: the SQL expressions of polars, one row at a time, never Python's own.
+"""Expressions over tags: SQL expressions of polars, evaluated row by row and never as Python code.
 
-They hold arithmetic, comparisons, ``CASE WHEN``, ``abs``, ``greatest``, ``least``, ``power``,
-``sqrt``, ``exp``, ``ln`` and the like, and neither names nor calls of Python. What looks beyond
-its own row, as a sum or a window does, is refused: it would carry the future into the reward.
+They may use arithmetic, comparisons, ``CASE WHEN``, ``abs``, ``greatest``, ``least``, ``power``,
+``sqrt``, ``exp``, ``ln`` and the like, but no Python names or calls. An expression that looks
+beyond its own row, such as a sum or a window, is refused: the reward could depend on the future.
 """
 
 import json
@@ -20,15 +20,15 @@ PROBES = 5
 
 
 class Expression:
-    """An expression over named columns; unknown where one of them is.
+    """An expression over named columns; its value is unknown if any column it uses is.
 
     Args:
         text: The expression.
         names: Columns that it may use.
-        source: Named in the messages, as ``"plant.toml: reward.expression"``.
+        source: Its place for error messages, such as ``"plant.toml: reward.expression"``.
 
     Raises:
-        InputError: If it cannot be read, uses another name, or looks beyond its row.
+        InputError: If it cannot be parsed, uses another name, or looks beyond its row.
     """
 
     def __init__(self, text: str, names: Sequence[str], source: str) -> None:
@@ -48,7 +48,7 @@ class Expression:
         self._require_one_row(text, source)
 
     def __call__(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """One number a row, float64; NaN where a column it uses is NaN, or it has no value."""
+        """The value of every row, float64; NaN if a column it uses is NaN or it has no value."""
         rows = len(next(iter(columns.values())))
         frame = pl.DataFrame({name: columns[name] for name in self.roots} or {"": np.zeros(rows)})
         value = self._of(frame)
@@ -58,7 +58,7 @@ class Expression:
         return np.where(known, value, np.nan)
 
     def tree(self) -> Any:
-        """The expression as plain values, in the form that this version of polars gives it."""
+        """The expression tree as plain values, in the format of this version of polars."""
         return json.loads(self._expression.meta.serialize(format="json"))
 
     def _of(self, frame: pl.DataFrame) -> np.ndarray:
@@ -70,7 +70,7 @@ class Expression:
         return value.fill_null(math.nan).to_numpy()
 
     def _require_one_row(self, text: str, source: str) -> None:
-        """Raises unless rows together give what they give alone."""
+        """Raises unless rows evaluated together have the same values as evaluated one by one."""
         random = np.random.default_rng(0)
         frame = pl.DataFrame({name: random.uniform(1, 9, PROBES) for name in self.roots or [""]})
         try:
@@ -78,7 +78,7 @@ class Expression:
             alone = [self._of(frame.slice(row, 1)) for row in range(PROBES)]
         except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
             raise InputError(f"{source}: cannot compute {text!r}: {_reason(error)}") from error
-        # polars rounds a division of one row otherwise than that of many
+        # polars rounds a division differently for one row than for many
         if together.shape != (PROBES,) or not np.allclose(
             together, np.concatenate(alone), rtol=1e-9, atol=1e-12, equal_nan=True
         ):

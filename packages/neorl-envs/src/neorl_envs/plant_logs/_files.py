@@ -1,7 +1,8 @@
-"""Files of a log as tables of bounded size.
+"""Reads the files of a log as tables of bounded size.
 
-A scan of polars reads ahead of whoever takes its batches: it held most of a CSV, and row groups of
-Parquet, at the end. So CSV is cut at the ends of rows here, and Parquet is asked for by rows.
+A lazy scan of polars reads ahead of its consumer: in the end it held most of a CSV file, or several
+row groups of Parquet, in memory. CSV is therefore cut at row ends here, and Parquet is read by row
+ranges.
 """
 
 import codecs
@@ -21,30 +22,31 @@ from neorl_envs.plant_logs._configuration import Files
 ROW = "neorl row"
 ONE_ROW = rb'(?:[^"\n]++|"[^"]*+")*+\n'
 HEAD = re.compile(rb"[\r\n]*+" + ONE_ROW)
-"""Of CSV; what is between quotes may hold line breaks."""
+"""The header of a CSV file; quoted text may contain line breaks."""
 LEAST, MOST = 2**16, 2**23
-"""Bytes of CSV that are parsed at once."""
+"""Smallest and largest number of CSV bytes that are parsed at a time."""
 LONGEST_ROW = 2**24
-"""Bytes without the end of a row: a quote was opened and not closed."""
+"""Longest row in bytes; beyond it a quote must have been opened and never closed."""
 BLOCK, FEWEST = 100_000, 64
-"""Rows of a table, fewer where they are wide."""
+"""Largest and smallest number of rows of a table; wide rows make smaller tables."""
 CELL_BYTES, STORED_BYTES = 400, 64
-"""What a cell takes at the peak, as text and as a number; and as Parquet gives it."""
+"""Peak bytes of a cell while it is converted from text, and of a cell read from Parquet."""
 
 
 def tables(
     path: Path, files: Files, *, memory: float, wanted: Sequence[str] = ()
 ) -> Iterator[pl.DataFrame]:
-    """The rows of a file in their order, as tables with the number of every row.
+    """Yields the rows of a file in order, as tables that include the row numbers.
 
     Args:
         path: CSV, compressed CSV or Parquet.
-        files: How CSV is separated.
-        memory: Bytes that a table may take while it is worked on.
-        wanted: Columns; all of them by default.
+        files: Format of the CSV file.
+        memory: Memory that a table may take while it is processed, bytes.
+        wanted: Columns to read; all of them by default.
 
     Yields:
-        Columns of CSV as text, those of Parquet as they are; ``ROW`` counts as an editor does.
+        Tables with CSV columns as text and Parquet columns as stored. The column ``ROW`` numbers
+        rows as a text editor does.
 
     Raises:
         DatasetError: If a column is absent, or a row has no end.
@@ -60,7 +62,7 @@ def _csv(path: Path, files: Files, memory: float, wanted: Sequence[str]) -> Iter
     opener = gzip.open if path.name.endswith(".gz") else open
     with opener(path, "rb") as file:
         source = Utf8(cast(BinaryIO, file), files.encoding, str(path))
-        row, head, above = 2, b"", files.header_rows - 1  # row 2 is below the names
+        row, head, above = 2, b"", files.header_rows - 1  # row 1 holds the names
         for piece in records(source, at_once, str(path)):
             if not head:
                 head = _head(piece)
@@ -87,9 +89,9 @@ class Utf8:
     """A file of text in any encoding, read as UTF-8.
 
     Args:
-        file: Opened for bytes.
+        file: File opened in binary mode.
         encoding: Encoding of the file.
-        source: Named in the message.
+        source: Name of the file in error messages.
     """
 
     def __init__(self, file: BinaryIO, encoding: str, source: str) -> None:
@@ -98,10 +100,10 @@ class Utf8:
         self._rows = 1
 
     def read(self, size: int) -> bytes:
-        """About so many bytes; none at the end of the file.
+        """Reads about ``size`` bytes; an empty result means the end of the file.
 
         Raises:
-            DatasetError: At the first row with bytes that are not of the encoding.
+            DatasetError: At the first row whose bytes are invalid in the encoding.
         """
         while True:
             raw = self._file.read(size)
@@ -132,15 +134,16 @@ def _parquet(
 
 
 def records(file: BinaryIO | Utf8, at_once: int, source: str) -> Iterator[bytes]:
-    """The bytes of a CSV in pieces that end where a row does; an empty file gives one empty piece.
+    """Yields the bytes of a CSV file in pieces that end at row ends.
 
     Args:
-        file: Opened for bytes.
-        at_once: Bytes of a piece, where no row is longer.
-        source: Named in the message.
+        file: File opened in binary mode.
+        at_once: Size of a piece in bytes, unless a row is longer.
+        source: Name of the file in error messages.
 
     Yields:
-        Pieces; a line break between quotes ends none.
+        Pieces, none of which ends at a line break inside quotes. An empty file gives one empty
+        piece.
 
     Raises:
         DatasetError: If a row does not end.
@@ -149,7 +152,7 @@ def records(file: BinaryIO | Utf8, at_once: int, source: str) -> Iterator[bytes]
     while chunk := file.read(max(at_once, len(rest))):
         text = rest + chunk
         end = _last_end(text)
-        if text[:end].isspace():  # no table by itself; it goes with what follows
+        if text[:end].isspace():  # not a table by itself; joined with the next piece
             end = 0
         rest = text[end:]
         if len(rest) > max(LONGEST_ROW, at_once):
@@ -165,7 +168,7 @@ def records(file: BinaryIO | Utf8, at_once: int, source: str) -> Iterator[bytes]
 
 
 def _last_end(text: bytes) -> int:
-    """Behind the last line break outside quotes; 0 where there is none."""
+    """The position after the last line break outside quotes; 0 if there is none."""
     end = text.rfind(b"\n")
     between = end >= 0 and text.count(b'"', 0, end) % 2 == 1
     while end >= 0 and between:
@@ -176,7 +179,7 @@ def _last_end(text: bytes) -> int:
 
 
 def _head(text: bytes) -> bytes:
-    """Empty lines and the header."""
+    """The header and any empty lines above it."""
     match = HEAD.match(text)
     return match.group() if match else text
 
@@ -194,5 +197,5 @@ def _require(path: Path, frame: pl.LazyFrame, wanted: Sequence[str]) -> None:
 
 
 def _shown(names: Sequence[str]) -> str:
-    """Names on one line: an open quote makes a column of many."""
+    """Names on one line; with an unclosed quote, a single name may span many lines."""
     return ", ".join(" ".join(name.split())[:40] for name in names)

@@ -1,8 +1,8 @@
 """Expressions over tags as functions of arrays that can be compiled and differentiated.
 
-polars reads the text and gives its tree; what is known here is translated node by node, and
-anything else is refused. The form of the tree may change with polars, so whoever uses a formula
-compares it with values that polars computed.
+polars parses the text into a tree. Known nodes of the tree are translated one by one; any other
+node is refused. The format of the tree may change between versions of polars, so every use of a
+formula must first compare it with values computed by polars.
 """
 
 import functools
@@ -14,11 +14,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 Formula = tuple[Any, ...]
-"""A name of an operation and its arguments, nested; hashable."""
+"""The name of an operation followed by its arguments, nested and hashable."""
 
 
 class UntranslatableError(Exception):
-    """An expression that cannot be a function of arrays, and why."""
+    """Raised for an expression that cannot be translated; the message gives the reason."""
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
@@ -35,22 +35,22 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "Sin": jnp.sin, "Cos": jnp.cos, "Tan": jnp.tan, "Atan2": jnp.arctan2,
     "ToFloat": lambda x: x, "Where": lambda when, yes, no: jnp.where(when > 0, yes, no),
 }  # fmt: skip
-"""What a node of polars' tree computes."""
+"""The function that each node of a polars tree computes."""
 FOLDED: dict[str, Callable[[Any, Any], Any]] = {
     "MaxHorizontal": jnp.fmax, "MinHorizontal": jnp.fmin,
     "Coalesce": lambda x, y: jnp.where(jnp.isnan(x), y, x),
 }  # fmt: skip
-"""Operations of two arguments that fold any number of them; an unknown one does not count."""
+"""Binary operations that are folded over any number of arguments and skip unknown values."""
 
 
 def formula_of(tree: Any) -> Formula:
-    """The formula of a tree of polars.
+    """Translates a polars expression tree.
 
     Args:
         tree: Result of :meth:`Expression.tree`.
 
     Raises:
-        UntranslatableError: Naming the first part that is not known.
+        UntranslatableError: Naming the first unknown node.
     """
     match tree:
         case {"Column": str(name)}:
@@ -71,11 +71,11 @@ def formula_of(tree: Any) -> Formula:
 
 
 def evaluated(formula: Formula, columns: Mapping[str, Float[Array, "..."]]) -> Array:
-    """The value of a formula.
+    """Evaluates a formula.
 
     Args:
         formula: Result of :func:`formula_of`.
-        columns: Values of every name that it uses, of one shape.
+        columns: Values of every name that the formula uses, all of the same shape.
     """
     operation, *arguments = formula
     if operation == "column":
@@ -85,12 +85,12 @@ def evaluated(formula: Formula, columns: Mapping[str, Float[Array, "..."]]) -> A
     values = [evaluated(one, columns) for one in arguments]
     if operation in FOLDED:
         return functools.reduce(FOLDED[operation], values)
-    # A condition is 0 or 1, so that it may be multiplied.
+    # Conditions become 0 or 1, so that expressions may multiply by them.
     return OPERATIONS[operation](*values).astype(jnp.float32)
 
 
 def _name(function: Any) -> Any:
-    """The innermost name: ``{"Sql": {"Binary": "Mul"}}`` is ``"Mul"``."""
+    """The innermost name: ``"Mul"`` for ``{"Sql": {"Binary": "Mul"}}``."""
     while isinstance(function, dict) and len(function) == 1:
         (function,) = function.values()
     return function

@@ -1,4 +1,4 @@
-"""Samples of every tag on one grid of times; what is not known is NaN, and stays it."""
+"""Samples of every tag on a common time grid; an unknown value is NaN and remains so."""
 
 import dataclasses
 import math
@@ -10,24 +10,24 @@ from neorl_envs.plant_logs._configuration import BEFORE, WORDS, PlantLog, Tag
 
 @dataclasses.dataclass(frozen=True)
 class TagSamples:
-    """Ascending stamps of one tag in nanoseconds, and its values; NaN where they contradict."""
+    """Ascending stamps of one tag, nanoseconds, and its values; contradicting values are NaN."""
 
     at: np.ndarray
     value: np.ndarray
 
 
 def values_at(tag: Tag, samples: TagSamples, times: np.ndarray, gap: float) -> np.ndarray:
-    """A tag at given times.
+    """The values of a tag at given times.
 
     Args:
-        tag: Says how the time between samples is filled.
+        tag: The tag, which specifies holding or interpolation between samples.
         samples: Samples of the tag.
-        times: Ascending, nanoseconds.
-        gap: Largest age of a sample that is held, and largest distance of two samples between
-            which a line is drawn, nanoseconds.
+        times: Ascending times, nanoseconds.
+        gap: Longest time for which a sample is held, and longest distance between samples that is
+            interpolated, nanoseconds.
 
     Returns:
-        The last value, or that on the line; NaN where the gap is larger or there is no sample.
+        The held or interpolated values; NaN in longer gaps and where there is no sample.
     """
     n = len(samples.at)
     if n == 0:
@@ -49,7 +49,7 @@ def values_at(tag: Tag, samples: TagSamples, times: np.ndarray, gap: float) -> n
 
 
 def largest_gap(tag: Tag, config: PlantLog) -> float:
-    """Nanoseconds for which a sample of a tag holds; words hold until the next one."""
+    """Nanoseconds for which a sample of a tag is held; a word is held until the next one."""
     own = tag.largest_gap_s
     if math.isnan(own):
         own = math.inf if tag.role in WORDS else config.sampling.largest_gap_s
@@ -58,12 +58,12 @@ def largest_gap(tag: Tag, config: PlantLog) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """Some consecutive times of the grid.
+    """The tags at some consecutive times of the grid.
 
     Attributes:
         at: Times, nanoseconds.
-        values: Every tag at these times, as it was known then.
-        shifted: The same for expressions: what was measured one transport delay later.
+        values: Values of every tag known at these times.
+        shifted: Values for expressions, measured one transport delay later.
     """
 
     at: np.ndarray
@@ -71,14 +71,15 @@ class Piece:
     shifted: dict[str, np.ndarray]
 
     def before_and_now(self) -> dict[str, np.ndarray]:
-        """Columns of a condition: every tag now, and as ``before_...`` one period earlier."""
+        """Columns for a condition: every tag now, and one period earlier as ``before_...``."""
         return {**self.shifted, **{BEFORE + n: _earlier(v) for n, v in self.shifted.items()}}
 
     def of_steps(self, config: PlantLog) -> dict[str, np.ndarray]:
-        """Columns of a reward: a step leads from one time of the grid to the next.
+        """Columns for a reward; a step leads from one time of the grid to the next.
 
-        A manipulated variable is the action of the step, and ``before_`` it that of the step
-        before; every other tag is what the step led to, and ``before_`` it where it began.
+        A manipulated variable holds the action of the step, and with ``before_`` the action of the
+        previous step. Any other tag holds the value after the step, and with ``before_`` the value
+        at its beginning.
         """
         actions = {tag.name for tag in config.of_role("manipulated")}
         columns = {}

@@ -1,4 +1,4 @@
-"""How a file of a log is laid out: encoding, separator, header, stamps, one tag a column or not."""
+"""Detects the layout of a log file: encoding, separator, header, stamps, wide or long format."""
 
 import codecs
 import csv
@@ -22,9 +22,9 @@ from neorl_envs.plant_logs._numbers import Notation, parse
 from neorl_envs.plant_logs._stamps import Clock
 
 LOOKED_AT, MEMORY = 200_000, 1e9
-"""Rows of every file, and bytes of a table of them."""
+"""Number of rows examined per file, and memory for a table of them, bytes."""
 TRIED = 2000
-"""Rows by which the column of stamps and its format are chosen."""
+"""Number of rows from which the timestamp column and its format are determined."""
 MOST_HEADER_ROWS = 4
 STAMP = re.compile(r"time|date|stamp|^ts$|zeit|datum|^t$", re.IGNORECASE)
 QUALITY = re.compile(r"qual|status|\.q$|_q$", re.IGNORECASE)
@@ -47,17 +47,17 @@ KNOWN = "ISO 8601, day.month.year, month/day/year, day/month/year, day-Mon-year 
 
 @dataclasses.dataclass
 class Layout:
-    """How the files of a log are laid out, as the first of them shows.
+    """Layout of the files of a log, as detected in the first of them.
 
     Attributes:
         path: The first file.
-        files: What ``[log]`` of the configuration says.
-        columns: All columns.
-        units: Unit of each column that a row of units names.
-        qualities: The column of qualities of each column that has one.
-        period_s: Median distance of the stamps.
-        local: Whether the stamps are local times that name no offset from UTC.
-        remark: Comment behind the format of the stamps.
+        files: Values for ``[log]`` of the configuration.
+        columns: Names of all columns.
+        units: Units from a row of units, by column.
+        qualities: Quality columns, by the column that they belong to.
+        period_s: Median spacing of the stamps.
+        local: Whether the stamps are local times without an offset from UTC.
+        remark: Comment to be written after the format of the stamps.
     """
 
     path: Path
@@ -72,7 +72,7 @@ class Layout:
     def by_tag(
         self, table: pl.DataFrame, at: pl.Series | None
     ) -> Iterator[tuple[str, pl.Series, pl.Series | None, pl.Series | None]]:
-        """Name, values, units and stamps of every tag in some rows."""
+        """The name, values, units and stamps of every tag in a table of rows."""
         files = self.files
         if files.layout == "wide":
             skipped = {files.timestamp, *(c for c in self.columns if QUALITY.search(c))}
@@ -88,10 +88,10 @@ class Layout:
 
 
 def layout_of(path: Path) -> Layout:
-    """Looks at the beginning of a file.
+    """Detects the layout from the beginning of a file.
 
     Raises:
-        DatasetError: If it cannot be read, has no row or no column of stamps.
+        DatasetError: If the file cannot be read, or has no row or no timestamp column.
     """
     require_regular(path)
     parquet = path.name.endswith((".parquet", ".pq"))
@@ -138,7 +138,7 @@ def layout_of(path: Path) -> Layout:
 
 
 def stamps_of(table: pl.DataFrame, layout: Layout) -> pl.Series | None:
-    """The stamps of some rows in nanoseconds; ``None`` where one cannot be read."""
+    """The stamps of some rows in nanoseconds; ``None`` if any cannot be read."""
     try:
         return _placed(Clock(layout.files, str(layout.path)), table, layout.files)
     except (DatasetError, pl.exceptions.PolarsError):
@@ -146,10 +146,10 @@ def stamps_of(table: pl.DataFrame, layout: Layout) -> pl.Series | None:
 
 
 def encoding_of(path: Path) -> str:
-    """The encoding of a text file: UTF-8 if all of it is, else UTF-16 by its mark, else cp1252.
+    """The encoding of a text file: UTF-8 if valid, UTF-16 if it has a byte order mark, else cp1252.
 
     Raises:
-        DatasetError: If it cannot be read.
+        DatasetError: If the file cannot be read.
     """
     opener = gzip.open if path.name.endswith(".gz") else open
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -184,9 +184,9 @@ def _separator(path: Path, encoding: str) -> str:
 
 
 def _stamps(path: Path, table: pl.DataFrame, most_above: int) -> tuple[int, str, str]:
-    """Rows of header below the names, the column of stamps, and their format.
+    """The number of header rows below the names, the timestamp column and its format.
 
-    A row below the names belongs to the header if it holds no number, as a row of units does.
+    A row below the names belongs to the header if it holds no number, such as a row of units.
     """
     likely = sorted(table.columns, key=lambda name: not STAMP.search(name))
     for above in range(min(most_above + 1, len(table))):
@@ -208,7 +208,7 @@ def _stamps(path: Path, table: pl.DataFrame, most_above: int) -> tuple[int, str,
 
 
 def _read(path: Path, rows: pl.DataFrame, column: str, kind: str) -> np.ndarray | None:
-    """The stamps of some rows; ``None`` where one of them does not follow the format."""
+    """The stamps of some rows; ``None`` if any of them does not follow the format."""
     files = Files((), column, timestamp_format=kind)
     try:
         at = _placed(Clock(files, str(path)), rows, files)
@@ -222,9 +222,9 @@ def _placed(clock: Clock, rows: pl.DataFrame, files: Files) -> pl.Series:
 
 
 def _day_or_month(path: Path, rows: pl.DataFrame, column: str, kind: str) -> tuple[str, str]:
-    """The format of stamps such as 03/04/2024, and a remark where both orders are possible.
+    """The format of stamps such as 03/04/2024, with a remark if both orders remain possible.
 
-    Both may fit all rows; then the days are in order only under the right one.
+    If both orders fit all rows, the right one is the one under which the stamps ascend.
     """
     other = kind.replace("%m/%d/", "%d/%m/")
     at = _read(path, rows, column, kind)
@@ -247,7 +247,7 @@ def _has_number(row: pl.DataFrame) -> bool:
 
 
 def _units(header: pl.DataFrame, columns: list[str]) -> dict[str, str]:
-    """The row of units among those below the names: the shortest texts."""
+    """The units by column, from the header row below the names that has the shortest texts."""
     rows = [dict(zip(header.columns, row, strict=True)) for row in header.iter_rows()]
     named = [{c: str(row[c]).strip() for c in columns if row[c]} for row in rows]
     filled = [row for row in named if row]

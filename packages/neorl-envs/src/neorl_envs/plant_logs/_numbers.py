@@ -1,7 +1,7 @@
-"""Numbers as a log writes them: one parser for the draft and for the conversion.
+"""Parser of the numbers in a log, shared by the draft and the conversion.
 
-A text is a number only if all of it follows the declared notation. A mark that was not declared is
-never dropped: `51.84` under a decimal comma is refused, and not read as 5184.
+A text is a number only if all of it follows the declared notation. An undeclared mark is never
+dropped: with a decimal comma, `51.84` is refused rather than read as 5184.
 """
 
 import dataclasses
@@ -13,19 +13,19 @@ Decimal = Literal[".", ","]
 Thousands = Literal["", ".", ",", " ", "'"]
 
 MARKS = {".": r"\.", ",": ",", " ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
-"""A mark between groups of three digits; any of the narrow spaces counts as a space."""
+"""Patterns of marks between groups of three digits; narrow spaces count as spaces."""
 UNIT = r"(?:[^\W\d_]|[%\u2030\u00b0\u20ac$])[^,;]*"
-"""What may follow a number in its cell: it begins with a letter or a sign such as % or a degree."""
+"""Text that may follow a number in its cell; it begins with a letter or a sign such as % or °."""
 NOT_A_NUMBER = r"^[+-]?(?i:nan)$"
 
 
 @dataclasses.dataclass(frozen=True)
 class Notation:
-    """How the numbers of one tag are written.
+    """Notation of the numbers of one tag.
 
     Attributes:
         decimal: The decimal mark.
-        thousands: The mark between groups of three digits; empty where there is none.
+        thousands: The mark between groups of three digits; empty if there is none.
     """
 
     decimal: Decimal = "."
@@ -43,21 +43,20 @@ class Notation:
 
     @property
     def grouped(self) -> str:
-        """Regular expression of digits in groups of three; a leading zero is no group."""
+        """Regular expression of digits in groups of three, the first of which is not a zero."""
         return f"[1-9][0-9]{{0,2}}(?:{MARKS[self.thousands]}[0-9]{{3}})+"
 
 
 def parse(text: pl.Series, notation: Notation) -> tuple[pl.Series, pl.Series | None]:
-    """Numbers of texts without spaces at their ends.
+    """Parses texts that have no leading or trailing spaces.
 
     Args:
-        text: Texts; null where there is none.
-        notation: How numbers are written.
+        text: Texts; null for an empty cell.
+        notation: Notation of the numbers.
 
     Returns:
-        The numbers as float64: null where a text does not follow the notation, and NaN where it
-        says so itself. Second, the unit that follows each number in its cell; ``None`` where no
-        cell has one.
+        The numbers as float64 (null for a text that does not follow the notation, NaN for the text
+        NaN), and the unit that follows each number in its cell (``None`` if no cell has one).
     """
     number, units = text, None
     if not text.str.contains(f"^(?:{notation.pattern})$").fill_null(True).all():
@@ -74,24 +73,24 @@ def parse(text: pl.Series, notation: Notation) -> tuple[pl.Series, pl.Series | N
 
 
 def is_grouped(text: pl.Series, notation: Notation) -> pl.Series:
-    """Whether a number has a thousands mark."""
+    """Whether each text is a number with a thousands mark."""
     return text.str.contains(rf"^[+\u2212-]?{notation.grouped}").fill_null(False)
 
 
 def decides(text: pl.Series, notation: Notation) -> pl.Series:
-    """Whether a number shows that its mark separates thousands: two groups, or a decimal mark."""
+    """Whether a number proves that its mark separates thousands: two groups, or a decimal mark."""
     group, decimal = MARKS[notation.thousands], MARKS[notation.decimal]
     two_groups, mark = f"{notation.grouped}{group}", f"(?:[0-9]|{group})*{decimal}"
     return text.str.contains(rf"^[+\u2212-]?(?:{two_groups}|{mark})").fill_null(False)
 
 
 def is_long(text: pl.Series) -> pl.Series:
-    """Whether a number has four digits or more in a row before any mark."""
+    """Whether a number has four or more consecutive digits before any mark."""
     return text.str.contains(r"^[+\u2212-]?[0-9]{4}").fill_null(False)
 
 
 def advice(text: str, notation: Notation) -> str:
-    """What to do about a text that does not follow the notation."""
+    """Advice for an error message on a text that does not follow the notation."""
 
     def fits(decimal: Decimal, thousands: Thousands = "") -> bool:
         number, _ = parse(pl.Series([text], dtype=pl.String), Notation(decimal, thousands))
@@ -114,5 +113,5 @@ def advice(text: str, notation: Notation) -> str:
 
 
 def quoted(mark: str) -> str:
-    """A mark as TOML writes it."""
+    """A mark in TOML notation."""
     return f'"{mark}"'

@@ -1,4 +1,4 @@
-"""The rows of a log in pieces of bounded size: first their flags, then their columns."""
+"""Computes the rows of a log in pieces of bounded size: first the flags, then the columns."""
 
 import dataclasses
 import datetime
@@ -33,10 +33,10 @@ class Stretch:
     """A stretch of the log without a gap that ends an episode.
 
     Attributes:
-        periods: Number of periods of the grid.
-        signals: What decides on its rows; needed until they are written.
-        flags: Flags of the rows of the grid.
-        columns: All of its rows, where they are few.
+        periods: Numbers of the grid periods that it covers.
+        signals: Signals that determine its rows; needed until the rows are written.
+        flags: Flags of its rows.
+        columns: Columns of its rows if they are few enough to keep, otherwise ``None``.
     """
 
     periods: range
@@ -50,22 +50,22 @@ class Rows:
 
     Args:
         config: The configuration.
-        rule: Its expressions.
-        timeline: Its samples.
-        words: Words of its modes and batches.
-        period: Nanoseconds.
-        at_once: Rows of a piece.
-        source: Named in the messages.
+        rule: Expressions of the configuration.
+        timeline: Samples of the log.
+        words: Words of the modes and batches.
+        period: Period of the grid, nanoseconds.
+        at_once: Number of rows in a piece.
+        source: Name of the configuration in error messages.
 
     Attributes:
-        counts: Rows by why they are masked or left out.
-        unknown: Rows of a running plant in which a tag is unknown, for every tag that a row needs.
-        alone: The same, where no other tag is unknown.
-        excluded: Rows that every period of ``[[exclude]]`` takes out.
+        counts: Number of rows masked or left out, by reason.
+        unknown: For every tag that a row needs, the rows of a running plant in which it is unknown.
+        alone: The same, counting only rows in which no other tag is unknown.
+        excluded: Number of rows removed by each ``[[exclude]]`` period.
         stretches: Stretches with at least one row that is kept, in order of time.
 
     Raises:
-        DatasetError: If there are more rows than can be meant, or an excluded period has none.
+        DatasetError: If there are implausibly many rows, or an excluded period contains no sample.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Rows:
         self.excluded = np.zeros(len(config.excludes), np.int64)
         self._met = np.zeros(len(config.excludes), np.bool_)
         self.stretches: list[Stretch] = []
-        room = at_once  # rows that are not computed again to be written
+        room = at_once  # this many rows are kept, so that they need not be computed a second time
         for periods in timeline.stretches:
             stretch = self._looked_at(periods, room)
             if stretch is not None and stretch.flags.kept.any():
@@ -111,16 +111,16 @@ class Rows:
 
     @property
     def n_rows(self) -> int:
-        """Rows that are kept."""
+        """Number of rows that are kept."""
         return sum(int(stretch.flags.kept.sum()) for stretch in self.stretches)
 
     def flag(self, name: str) -> np.ndarray:
-        """One of the flags of all rows that are kept."""
+        """The named flag of all rows that are kept."""
         parts = [getattr(s.flags, name)[s.flags.kept] for s in self.stretches]
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
     def columns(self) -> Iterator[dict[str, np.ndarray]]:
-        """Columns of the rows that are kept, a piece at a time, in order of time."""
+        """Yields the columns of the rows that are kept, piece by piece, in order of time."""
         for stretch in self.stretches:
             kept = stretch.flags.kept
             if stretch.columns is not None:
@@ -151,14 +151,14 @@ class Rows:
         return Stretch(periods, signals, row_flags, columns if whole else None)
 
     def _count_excluded(self, signals: Signals) -> None:
-        """Counts which periods the log has samples in, and the rows that each takes out."""
+        """Records which excluded periods contain samples, and how many rows each removes."""
         n = len(self.excluded)
         if n:
             self._met |= np.bincount(signals.excluded, minlength=n + 1)[1:] > 0
             self.excluded += np.bincount(excluded_rows(signals), minlength=n + 1)[1:]
 
     def _require_met(self, source: str) -> None:
-        """Refuses a period that the log has nothing in: its times are likely wrong."""
+        """Raises for an excluded period without samples, whose times are probably wrong."""
         for one, met in zip(self._config.excludes, self._met, strict=True):
             if not met:
                 reach = ""
@@ -172,7 +172,7 @@ class Rows:
                 )
 
     def _count_unknown(self, part: Piece, signals: Signals, where: Where) -> None:
-        """Counts which tags are unknown where rows begin."""
+        """Counts the unknown tags at the beginning of each row."""
         rows = slice(where.first - where.begin, where.last - where.begin)
         running = signals.block[where.first : where.last] >= 0
         values = [

@@ -1,8 +1,9 @@
-"""Valid values of a log, thinned to what a grid of times needs of them.
+"""Valid values of a log, thinned to those that the time grid needs.
 
-A value of a grid is that of the last sample at or before a time, or lies on a line from there to
-the next one. Of each period and tag it is therefore enough to keep the first and the last sample.
-Where even these do not fit into memory, they wait on the disk in parts of the time axis.
+The value at a grid time is that of the last sample at or before it, or is interpolated from there
+to the next sample. It is therefore enough to keep the first and the last sample of each tag in each
+period. If even these do not fit into memory, they are stored on disk, one file per part of the time
+axis.
 """
 
 import dataclasses
@@ -13,11 +14,11 @@ import numpy as np
 import polars as pl
 
 MERGE_AT = 2_000_000
-"""Rows that wait before they are thinned together."""
+"""Number of rows collected before they are thinned together."""
 FIRST, LAST = ("first_at", "first_low", "first_high"), ("last_at", "last_low", "last_high")
 NAMES = ("tag", "bin", *FIRST, *LAST)
 ROW = np.dtype([(name, "<f8" if name.endswith(("low", "high")) else "<i8") for name in NAMES])
-"""A thinned sample on the disk."""
+"""Format of a thinned sample on disk."""
 
 
 @dataclasses.dataclass
@@ -27,12 +28,12 @@ class Samples:
     Attributes:
         period: Period of the grid, nanoseconds.
         folder: Folder for samples that do not fit into memory.
-        most_rows: Thinned samples that memory has room for.
-        part_periods: Periods of a part of the time axis.
-        count: Valid samples so far.
-        repeated: Samples with a stamp that their tag had already, as far as noticed: within a
-            block of rows, or at an end of a period.
-        spilled: Numbers of the parts that lie on the disk.
+        most_rows: Number of thinned samples that fit into memory.
+        part_periods: Number of periods in a part of the time axis.
+        count: Number of valid samples so far.
+        repeated: Number of samples whose tag already had one with the same stamp. Only repetitions
+            within a block of rows, or at the first or last sample of a period, are noticed.
+        spilled: Numbers of the parts that are on disk.
     """
 
     period: int
@@ -46,13 +47,13 @@ class Samples:
     _rows: int = 0
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Takes rows of ``at`` (nanoseconds), ``tag`` (index) and ``value``."""
+        """Adds rows of ``at`` (nanoseconds), ``tag`` (index) and ``value``."""
         self.count += len(rows)
         self.repeated += len(rows) - rows.select("tag", "at").n_unique()
         value = pl.col("value")
         part = rows.select(
             pl.col("tag").cast(pl.Int64),
-            # The period that ends at or behind the stamp.
+            # The period that ends at or after the stamp.
             (-((-pl.col("at")) // self.period)).alias("bin"),
             pl.col("at").alias(FIRST[0]),
             value.alias(FIRST[1]),
@@ -67,17 +68,17 @@ class Samples:
             self.merged()
 
     def merged(self) -> pl.DataFrame:
-        """One row a tag and period of what is in memory, in order; nothing of it after a spill."""
+        """The samples in memory in order, one row per tag and period; empty after a spill."""
         if len(self._waiting) > 1:
             self._waiting = [thinned(pl.concat(self._waiting))]
-        # Samples that grow with the log are no reason to thin them at every block.
+        # Count only new rows: otherwise a long log would be thinned again at every block.
         self._rows = 0
         if self._waiting and len(self._waiting[0]) > self.most_rows:
             self.spill()
         return self._waiting[0] if self._waiting else pl.DataFrame(schema=_SCHEMA)
 
     def spill(self) -> None:
-        """Adds what is in memory to the parts on the disk."""
+        """Moves the samples in memory to the parts on disk."""
         table = pl.concat(self._waiting) if self._waiting else pl.DataFrame(schema=_SCHEMA)
         self._waiting, self._rows = [], 0
         rows = np.empty(len(table), ROW)
@@ -94,11 +95,11 @@ class Samples:
             self.spilled.add(number)
 
     def part_file(self, number: int) -> Path:
-        """Where a part lies."""
+        """Path of a part on disk."""
         return self.folder / f"part{number}"
 
     def part(self, number: int) -> pl.DataFrame:
-        """One row a tag and period of a part on the disk, in order."""
+        """The samples of a part on disk in order, one row per tag and period."""
         rows = np.fromfile(self.part_file(number), ROW)
         return thinned(pl.DataFrame({name: rows[name] for name in NAMES}))
 
@@ -107,8 +108,8 @@ _SCHEMA = {name: pl.Float64 if name.endswith(("low", "high")) else pl.Int64 for 
 
 
 def thinned(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row a tag and period; where one stamp has several values, the range of them."""
-    # A sample that is alone in its period is its first and its last; a group a row is dear.
+    """Reduces samples to one row per tag and period; several values of one stamp become a range."""
+    # The only sample of a period is both its first and its last; grouping such rows is expensive.
     several = rows.select("tag", "bin").is_duplicated()
     if not several.any():
         return rows.sort("tag", "bin")

@@ -1,4 +1,4 @@
-"""Stamps of a log as nanoseconds of UTC: zones, offsets, daylight saving."""
+"""Converts the timestamps of a log to UTC nanoseconds: time zones, offsets, daylight saving."""
 
 import dataclasses
 
@@ -14,22 +14,23 @@ ISO = (
 )
 NUMBERS = {"epoch_s": 10**9, "epoch_ms": 10**6}
 YEARS = 1678, 2261
-"""Nanoseconds since 1970 hold no others."""
+"""First and last year that nanoseconds since 1970 can represent in 64 bits."""
 HALF_AN_HOUR = 1800 * 10**9
 
 
 @dataclasses.dataclass
 class Clock:
-    """What is known of the stamps of one file while its rows are read in turn.
+    """State of the conversion of one file's timestamps while its rows are read in order.
 
     Attributes:
-        files: How stamps are written.
-        source: Name of the file, for the messages.
-        offsets: Offsets that stamps named, as ``"+01:00"``.
-        ambiguous_rows: Rows whose stamp fell into the repeated hour.
-        out_of_order: Rows with a stamp before that of the row above.
-        latest: Stamp of the last row.
-        repeated: State of the repeated hour: day, newest stamp in it, and whether it runs again.
+        files: Format of the stamps.
+        source: Name of the file in error messages.
+        offsets: UTC offsets that occurred in stamps, such as ``"+01:00"``.
+        ambiguous_rows: Number of rows whose stamp falls into the repeated hour.
+        out_of_order: Number of rows with an earlier stamp than the row above.
+        latest: Stamp of the last row read.
+        repeated: State of the repeated hour: its day, the newest stamp in it, and whether its
+            second pass has begun.
     """
 
     files: Files
@@ -41,14 +42,14 @@ class Clock:
     repeated: tuple[int, int, bool] = (0, 0, False)
 
     def nanoseconds(self, column: pl.Series, rows: pl.Series) -> pl.Series:
-        """Nanoseconds since 1970 UTC; null where a stamp is to be left out.
+        """Converts stamps to nanoseconds since 1970 UTC; null for a row that is to be left out.
 
         Args:
             column: Stamps as stored.
-            rows: Number of every row in its file, for the messages.
+            rows: Row numbers in the file, for error messages.
 
         Raises:
-            DatasetError: At the first stamp that cannot be read, or cannot be placed.
+            DatasetError: At the first stamp that cannot be read, or whose time is not unique.
         """
         if isinstance(column.dtype, pl.Datetime):
             self._require(column, rows, column.is_null(), "as a stamp")
@@ -101,7 +102,7 @@ class Clock:
         return naive.to_physical() - _offset(parts["zone"])
 
     def _local(self, naive: pl.Series, column: pl.Series, rows: pl.Series) -> pl.Series:
-        """Local time of the zone as UTC; the hour that daylight saving repeats as was decided."""
+        """Converts local time to UTC; ``log.ambiguous`` decides about the repeated hour."""
 
         def placed(which: str) -> pl.Series:
             zone = self.files.time_zone
@@ -140,7 +141,7 @@ class Clock:
         return late if how == "latest" else early
 
     def _second_time(self, local: np.ndarray, twice: np.ndarray) -> np.ndarray:
-        """Rows of the repeated hour behind the place where its stamps jump back."""
+        """Rows of the repeated hour after the point at which its stamps jump back."""
         again = np.zeros(len(local), np.bool_)
         day, newest, second = self.repeated
         for row in np.flatnonzero(twice):
@@ -170,9 +171,9 @@ class Clock:
 
 
 def _datetime(column: pl.Series, pattern: str) -> pl.Series:
-    """Stamps by a format; null where one does not follow it, or where nanoseconds overflow.
+    """Parses stamps by a format; null if a stamp does not follow it or overflows nanoseconds.
 
-    A year of two digits is the year 24 under `%Y`, whose nanoseconds wrap to the year 1777.
+    With `%Y`, a two-digit year is read as the year 24, whose nanoseconds wrap around to 1777.
     """
     naive = column.str.to_datetime(pattern, time_unit="ns", strict=False)
     year = column.str.to_datetime(pattern, time_unit="us", strict=False).dt.year()
@@ -184,7 +185,7 @@ def _datetime(column: pl.Series, pattern: str) -> pl.Series:
 
 
 def _offset(zone: pl.Series) -> pl.Series:
-    """Nanoseconds of ``+01:00``, ``-0530`` and ``Z``."""
+    """Nanoseconds of UTC offsets such as ``+01:00``, ``-0530`` and ``Z``."""
     plain = zone.str.replace("Z", "+0000").str.replace(":", "", literal=True)
     hours = plain.str.slice(1, 2).cast(pl.Int64)
     minutes = plain.str.slice(3, 2).cast(pl.Int64)

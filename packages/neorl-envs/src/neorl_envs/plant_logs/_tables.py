@@ -1,4 +1,4 @@
-"""Files of a log, block by block, as valid values: quality, units, ranges, text among numbers."""
+"""Reads valid values from log files, block by block: quality, units, ranges and stray text."""
 
 import dataclasses
 import hashlib
@@ -26,26 +26,26 @@ from neorl_envs.plant_logs._numbers import (
 from neorl_envs.plant_logs._stamps import Clock
 
 OUTSIDE = "outside the range"
-"""What became of a value that is not within ``low`` and ``high`` of its tag."""
+"""Reason counted for a value that is not between ``low`` and ``high`` of its tag."""
 
 
 @dataclasses.dataclass
 class Tally:
-    """What was met while a log was read.
+    """Statistics collected while a log is read.
 
     Attributes:
-        rows: Rows of all files.
-        out_of_order: Rows with a stamp before that of the row above.
-        ambiguous: Rows in an hour that daylight saving repeats.
-        offsets: Offsets from UTC that stamps named.
-        tags: What became of the values of every tag: ``"bad quality"``, ``"missing"``,
-            ``"outside the range"``, ``"repeated"``, ``"contradicting"``.
+        rows: Number of rows in all files.
+        out_of_order: Number of rows with an earlier stamp than the row above.
+        ambiguous: Number of rows in an hour that is repeated when daylight saving ends.
+        offsets: UTC offsets that occurred in stamps.
+        tags: For every tag, the number of values lost by reason: ``"bad quality"``,
+            ``"missing"``, ``"outside the range"``, ``"repeated"``, ``"contradicting"``.
         unknown: Tags of the long layout that the configuration does not name.
-        files: Name, bytes and SHA-256 of every file.
-        extent: Least and largest value that was read of every tag, in its unit.
-        grouped: For every tag the first number of the present file with a thousands mark, and its
+        files: Name, size in bytes and SHA-256 of every file.
+        extent: Smallest and largest value read for every tag, in its unit.
+        grouped: For every tag, the first number of the current file with a thousands mark, and its
             row.
-        ungrouped: For every tag the first number of the present file that lacks one, and its row.
+        ungrouped: For every tag, the first number of the current file without one, and its row.
     """
 
     rows: int = 0
@@ -67,7 +67,7 @@ class Tally:
             self.tags.setdefault(tag, Counter())[reason] += number
 
     def saw(self, tag: str, values: pl.Series) -> None:
-        """Widens what was read of a tag by more of its values; nulls say nothing."""
+        """Widens the extent of a tag to include more values; nulls are ignored."""
         low, high = values.min(), values.max()
         if isinstance(low, float) and isinstance(high, float):
             before = self.extent.get(tag, (low, high))
@@ -75,13 +75,13 @@ class Tally:
 
 
 class Words:
-    """Words of modes and batches as numbers: the order in which they were met."""
+    """Codes for the words of a mode or batch tag, numbered in the order of their appearance."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}
 
     def codes(self, column: pl.Series) -> pl.Series:
-        """A number for every word."""
+        """The code of every word; new words get new codes."""
         for word in column.drop_nulls().unique(maintain_order=True):
             self.known.setdefault(word, len(self.known))
         return column.replace_strict(self.known, default=None, return_dtype=pl.Float64)
@@ -94,20 +94,20 @@ def blocks(
     words: dict[str, Words],
     memory: float,
 ) -> Iterator[pl.DataFrame]:
-    """Valid values of all files: ``at`` (nanoseconds UTC), ``tag`` (index) and ``value``.
+    """Yields the valid values of all files: ``at`` (UTC nanoseconds), ``tag`` (index), ``value``.
 
     Args:
         config: The configuration.
         paths: The files.
-        tally: Counts what is met.
-        words: Words of every tag that has words.
-        memory: Bytes for a block.
+        tally: Statistics of the log; updated in place.
+        words: Codes for the words of every tag that has words; updated in place.
+        memory: Memory for a block, bytes.
 
     Yields:
         Blocks of rows in no particular order of time.
 
     Raises:
-        DatasetError: Naming file, row and tag of the first thing that cannot be read.
+        DatasetError: Naming the file, row and tag of the first value that cannot be read.
     """
     for path in paths:
         require_regular(path)
@@ -193,7 +193,7 @@ def _values(
     tally: Tally,
     words: dict[str, Words],
 ) -> pl.Series:
-    """The values of one tag in its unit; null where they do not count."""
+    """The values of one tag in its unit; null for values that are missing or rejected."""
     raw = table["value"]
     if raw.dtype == pl.String:
         raw = raw.str.strip_chars()
@@ -255,9 +255,9 @@ def _require_one_way(
     source: str,
     tally: Tally,
 ) -> None:
-    """Raises where a column has numbers both with and without a thousands mark.
+    """Raises if a column has large numbers both with and without a thousands mark.
 
-    A program writes one or the other; where both occur, the mark is a decimal one.
+    A program writes one form or the other; if both occur, the mark is a decimal mark.
     """
     seen = (tally.grouped, is_grouped(text, notation)), (tally.ungrouped, is_long(text))
     for first, which in seen:
@@ -281,7 +281,7 @@ def _require_one_way(
 
 
 def _require_decided(config: PlantLog, tally: Tally) -> None:
-    """Raises for a tag whose numbers all have two meanings.
+    """Raises for a tag whose numbers are all ambiguous.
 
     59,990 is one number if the mark separates thousands, and another if it is the decimal mark.
     """
@@ -304,8 +304,8 @@ def _in_unit(
 ) -> pl.Series:
     """The numbers in the unit of the channel.
 
-    A unit that stands in a cell goes before that of the unit column; a cell without either is in
-    the logged unit of the tag.
+    A unit in the cell takes precedence over the unit column; a value with neither is in the logged
+    unit of the tag.
     """
     if cell_unit is None and "unit" not in table.columns:
         return number * tag.factor + tag.offset

@@ -1,4 +1,4 @@
-"""The samples of a log once all of it was read: windows of time out of memory or the disk."""
+"""The samples of a completely read log, accessed by time windows in memory or on disk."""
 
 import collections
 import dataclasses
@@ -22,8 +22,8 @@ class Part:
     Attributes:
         at: Stamps, nanoseconds.
         value: Values; NaN where they contradict.
-        starts: First sample of every tag, and the number of all.
-        conflicts: Stamps with two values, for every tag.
+        starts: Index of the first sample of every tag, followed by the number of samples.
+        conflicts: For every tag, the number of stamps with contradicting values.
     """
 
     at: np.ndarray
@@ -38,19 +38,19 @@ class Part:
 
 
 class Timeline:
-    """All samples, read as windows of time.
+    """All samples of a log, accessed by time windows.
 
     Args:
-        samples: Thinned samples; nothing is added to them any more.
+        samples: Thinned samples, which must be complete.
         n_tags: Number of tags.
-        counted: Tags whose samples say that the plant was logged.
-        gap: Periods without any of them behind which a new stretch begins.
+        counted: Tags whose samples show that the plant was being logged.
+        gap: A new stretch begins after more than this many periods without a sample of these tags.
 
     Attributes:
-        stretches: Periods of every stretch of the log without such a gap.
-        conflicts: Stamps with two values, for every tag.
-        valid: Whether the tag has a finite sample, for every tag.
-        spacing_s: Mean distance of the samples of every tag; 0 where there is only one.
+        stretches: Numbers of the periods of every stretch without such a gap.
+        conflicts: For every tag, the number of stamps with contradicting values.
+        valid: For every tag, whether it has a finite sample.
+        spacing_s: Mean spacing of the samples of every tag; 0 if there is only one sample.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Timeline:
         self.conflicts = np.zeros(n_tags, np.int64)
         self.valid = np.zeros(n_tags, np.bool_)
         self._held: collections.OrderedDict[int, Part] = collections.OrderedDict()
-        # Last sample of every tag before a part, and the first at or behind its begin.
+        # The last sample of every tag before each part, and the first one at or after its start.
         shape = (len(self.numbers) + 1, n_tags)
         self._before = np.full(shape, NONE), np.full(shape, np.nan)
         self._after = np.full(shape, NONE), np.full(shape, np.nan)
@@ -80,7 +80,7 @@ class Timeline:
         self.spacing_s = np.where(self._n_samples > 1, (last - first) / several / 1e9, 0.0)
 
     def _look(self) -> None:
-        """One pass over the parts: what their edges are, and where there are samples."""
+        """Makes one pass over the parts to find their first and last samples and the stretches."""
         for i in range(len(self.numbers)):
             table = self._table(i)
             self._add_stretches(table)
@@ -101,7 +101,7 @@ class Timeline:
                 array[i, absent] = array[i + 1, absent]
 
     def _add_stretches(self, table: pl.DataFrame) -> None:
-        """Periods with a sample of a tag that counts, gaps that are bridged included."""
+        """Adds the stretches of a part, which may continue the last one across a short gap."""
         bins = np.unique(table.filter(pl.col("tag").is_in(self._counted))["bin"].to_numpy())
         if not len(bins):
             return
@@ -115,15 +115,15 @@ class Timeline:
                 self.stretches.append(range(start, stop))
 
     def window(self, first: int, last: int) -> list[TagSamples]:
-        """What is needed of every tag to fill a window of time.
+        """The samples of every tag that are needed to fill a time window.
 
         Args:
-            first: Its first time, nanoseconds.
-            last: Its last time.
+            first: First time of the window, nanoseconds.
+            last: Last time of the window, nanoseconds.
 
         Returns:
-            For every tag the last sample at or before ``first``, those in the window, the first
-            one behind it, and perhaps others.
+            For every tag at least the last sample at or before ``first``, those in the window, and
+            the first one after it.
         """
         low, high = 0, 1
         if self._whole is None:
@@ -162,7 +162,7 @@ class Timeline:
 
 
 def _of_table(table: pl.DataFrame, n_tags: int) -> Part:
-    """The samples of a table of thinned ones; a value that another contradicts is NaN."""
+    """Builds a part from a table of thinned samples; contradicting values become NaN."""
     ends = [
         table.select(
             "tag", pl.col(at).alias("at"), pl.col(low).alias("low"), pl.col(high).alias("high")
