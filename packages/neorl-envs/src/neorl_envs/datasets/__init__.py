@@ -1,4 +1,4 @@
-"""The ``Dataset`` and its file."""
+"""Datasets of logged episodes, their files, and batches read from them."""
 
 from neorl_envs.datasets._dataset import dataset_from_columns as dataset_from_columns
 from neorl_envs.datasets._nested import flatten_columns as flatten_columns

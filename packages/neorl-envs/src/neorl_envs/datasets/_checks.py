@@ -1,4 +1,4 @@
-"""Checks of a dataset; every refusal names source, column, row, expected and actual."""
+"""Checks of a dataset; every error names source, column, row, and expected and actual value."""
 
 import mmap
 from collections.abc import Iterator
@@ -10,23 +10,23 @@ from neorl_core import InputError, Spec, Transition
 from neorl_envs.datasets._joined import memory_maps
 
 BLOCK = 65_536
-"""Rows that are looked at in one go, so that a mapped file larger than memory passes."""
+"""Rows processed at a time, so that a mapped file may be larger than memory."""
 
 FLOATS = ("obs", "action", "reward", "cost", "next_obs", "next_action")
 FLAGS = ("terminated", "truncated", "mask")
 
 
 class DatasetError(InputError):
-    """A dataset, or the file it should come from, cannot be used; the message is one line."""
+    """Raised if a dataset or its file cannot be used; the message is one line."""
 
 
 def blocks(n_rows: int, *columns: Any) -> Iterator[slice]:
     """Consecutive slices that cover ``n_rows`` rows.
 
     Args:
-        n_rows: How many.
-        columns: What is read by them: the pages of a mapped one are given back block by block, so
-            that a pass over a file larger than memory holds little of it.
+        n_rows: Number of rows.
+        columns: Columns that the caller reads by these slices. The memory pages of mapped columns
+            are released after each block, so a pass over a file larger than memory needs little.
     """
     maps = [mapped for column in columns for mapped in memory_maps(column)]
     for start in range(0, n_rows, BLOCK):
@@ -39,13 +39,13 @@ def check_columns(spec: Spec, transitions: Transition, *, source: str) -> None:
     """Raises unless the columns agree with the specification and with one another.
 
     Args:
-        spec: The shapes to expect.
+        spec: The specification, which determines the expected shapes.
         transitions: The columns; ``next_action`` may be ``None`` (not derived yet).
-        source: Named in the messages.
+        source: Name used in error messages.
 
     Raises:
-        DatasetError: At the first column that is empty, of another shape or dtype, infinite, or
-            NaN in a row that is not masked.
+        DatasetError: At the first column that is empty, has a wrong shape or dtype, contains an
+            infinite value, or contains NaN in a row that is not masked.
     """
     n_rows = len(np.atleast_1d(transitions.reward))
     if n_rows == 0:
@@ -65,13 +65,14 @@ def check_finite(
     """Raises at the first row of ``column`` that holds NaN or infinity.
 
     Args:
-        source: Named in the messages.
+        source: Name used in error messages.
         name: Name of the column.
-        column: Numbers.
-        missing: Whether NaN is legal: a flag for each row, or one for all rows; illegal by default.
+        column: The numbers.
+        missing: Whether NaN is allowed, as one flag per row or one for all rows; not allowed by
+            default.
 
     Raises:
-        DatasetError: Naming row, channel and value.
+        DatasetError: Naming the row, the channel and the value.
     """
     for rows in blocks(len(column), column):
         finite = _sound(column, rows, missing)
@@ -91,7 +92,7 @@ def check_finite(
 
 
 def _sound(column: np.ndarray, rows: slice, missing: np.ndarray | None) -> np.ndarray:
-    """Which numbers of some rows are finite, or NaN where that is legal."""
+    """Which numbers of some rows are finite, or NaN where that is allowed."""
     finite = np.isfinite(column[rows])
     if missing is not None and not finite.all():
         legal = missing[rows] if np.ndim(missing) else np.full(len(finite), missing)
@@ -100,10 +101,10 @@ def _sound(column: np.ndarray, rows: slice, missing: np.ndarray | None) -> np.nd
 
 
 def check_episodes(source: str, transitions: Transition, episode_starts: np.ndarray) -> None:
-    """Raises unless episodes start where the starts say and end where the flags say.
+    """Raises unless the starts of the episodes agree with the flags that end episodes.
 
     Args:
-        source: Named in the messages.
+        source: Name used in error messages.
         transitions: Checked columns.
         episode_starts: First row of every episode.
 

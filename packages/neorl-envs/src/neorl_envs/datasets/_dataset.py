@@ -1,4 +1,4 @@
-"""A log of complete episodes on the host: columns, episode starts, specification, provenance."""
+"""The dataset: a log of complete episodes in host memory, with specification and provenance."""
 
 import dataclasses
 import functools
@@ -25,29 +25,29 @@ from neorl_envs.datasets._specification import plain_spec
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dataset:
-    """Episodes one after the other in flat host arrays, physical units throughout.
+    """Logged episodes, stored one after the other in flat host arrays in physical units.
 
-    Rows of one episode are contiguous and in order of time. The last row of every episode has
-    ``terminated | truncated``, and no other row has. Build one with :func:`dataset_from_columns`,
-    which derives and checks; the constructor itself checks nothing.
+    Rows of one episode are contiguous and in order of time. ``terminated | truncated`` is true in
+    the last row of every episode and in no other row. Build a dataset with
+    :func:`dataset_from_columns`, which derives missing columns and checks all of them; the
+    constructor itself checks nothing.
 
     Attributes:
-        transitions: NumPy columns with ``row`` as first axis; every field is present. Where
-            ``mask`` is false, a number may be NaN.
-        episode_starts: First row of every episode, int64, ascending, the first is 0.
+        transitions: NumPy columns with ``row`` as first axis; every field is present. Numbers may
+            be NaN in rows whose ``mask`` is false.
+        episode_starts: First row of every episode, int64, ascending from 0.
         spec: Channels, period and horizon.
-        attributes: What JSON can hold: name, attribution, excitation, provenance.
-        behaviour: Index of the behaviour that acted in every episode, int32, into
-            ``attributes["behaviours"]``; ``None`` where unknown.
-        behaviour_log_prob: Log-density of every action under its behaviour; ``None`` where
+        attributes: Name, attribution, excitation and provenance, as values that JSON can represent.
+        behaviour: Index into ``attributes["behaviours"]`` of the policy that acted in each episode,
+            int32; ``None`` if unknown.
+        behaviour_log_prob: Log-density of every action under its behaviour policy; ``None`` if
             unknown.
-        time: Stamp of every observation in seconds, float64, counted from what
-            ``attributes["time_origin"]`` says; ``None`` where none were recorded, so that nothing
-            is known of holes.
-        mode: True where a manipulated variable was in manual; ``None`` where unknown.
-        setpoint: Set points in force, named by ``attributes["setpoints"]``, NaN where unknown.
-        test_signal: Signal added to the controllers' outputs, NaN where unknown.
-        term: Amounts that the reward is made of, named by ``attributes["terms"]``, NaN where
+        time: Time of every observation in seconds since ``attributes["time_origin"]``, float64;
+            ``None`` if no times were recorded, so that gaps cannot be detected.
+        mode: True if a manipulated variable was in manual; ``None`` if unknown.
+        setpoint: Active set points, named by ``attributes["setpoints"]``; NaN if unknown.
+        test_signal: Signal added to the controllers' outputs; NaN if unknown.
+        term: Amounts that contribute to the reward, named by ``attributes["terms"]``; NaN if
             unknown.
     """
 
@@ -64,7 +64,7 @@ class Dataset:
     term: Float[np.ndarray, "row term"] | None = None
 
     def __repr__(self) -> str:
-        """What it is of and how large, without its columns."""
+        """A short description of content and size, without the columns."""
         spec, name = self.spec, str(self.attributes.get("name", "")) or "log"
         ended = int(np.asarray(self.transitions.terminated).sum())
         return (
@@ -75,7 +75,7 @@ class Dataset:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows, masked ones included."""
+        """Number of rows, including masked rows."""
         return len(self.transitions.reward)
 
     @property
@@ -109,14 +109,14 @@ class Dataset:
     def padded_rows(
         self, episodes: slice = slice(None)
     ) -> tuple[Int[np.ndarray, "episode time"], Bool[np.ndarray, "episode time"]]:
-        """Episodes side by side, for what takes them in one batch: ``column[rows]`` of any column.
+        """Row indices of episodes padded to equal length, so that ``column[rows]`` is a batch.
 
         Args:
-            episodes: Which, without a step; all by default.
+            episodes: Range of episodes, a slice without a step; all by default.
 
         Returns:
-            The rows of each, as long as the longest of them; an episode that is shorter repeats its
-            last row. And a mask, false there and where ``transitions.mask`` is.
+            The row indices of each episode, where shorter episodes repeat their last row, and a
+            mask that is false for repeated rows and where ``transitions.mask`` is false.
         """
         starts, ends = self.episode_starts[episodes, None], self.episode_ends[episodes, None]
         rows = starts + np.arange((ends - starts).max())
@@ -130,11 +130,11 @@ class Dataset:
         """A dataset of the chosen episodes; columns are copied.
 
         Args:
-            chosen: Indices of episodes, in the order wanted, or a flag for every episode.
+            chosen: Indices of episodes in the desired order, or a flag for every episode.
 
         Raises:
-            ValueError: If none is chosen, an index is no whole number of an episode, or there is
-                another number of flags than of episodes.
+            ValueError: If no episode is chosen, an index is not an integer in range, or the number
+                of flags differs from the number of episodes.
         """
         indices = self._indices(np.asarray(chosen))
         spans = zip(self.episode_starts[indices], self.episode_ends[indices], strict=True)
@@ -177,7 +177,7 @@ class Dataset:
 
     @functools.cached_property
     def content_hash(self) -> str:
-        """SHA-256 over the specification and every column; see the page of the file format."""
+        """SHA-256 over the specification and every column; see the page on the file format."""
         return content_digest(self)
 
     def _take(self, rows: Any) -> Transition:
@@ -194,7 +194,7 @@ class Dataset:
 
 
 def content_digest(dataset: Dataset) -> str:
-    """The content hash, computed from what is there; a mapped column is read in blocks."""
+    """Computes the content hash from the columns; mapped columns are read in blocks."""
     digest = hashlib.sha256()
     digest.update(json.dumps(plain_spec(dataset.spec), sort_keys=True).encode())
     for name, column in dataset.columns():
@@ -206,7 +206,7 @@ def content_digest(dataset: Dataset) -> str:
 
 
 def as_stored(column: np.ndarray) -> np.ndarray:
-    """The column as it lies in the file: contiguous, little-endian, booleans as ``uint8``."""
+    """The column as stored in the file: contiguous, little-endian, booleans as ``uint8``."""
     if column.dtype == np.bool_:
         return np.ascontiguousarray(column).view(np.uint8)
     return np.ascontiguousarray(column, dtype=column.dtype.newbyteorder("<"))
@@ -233,49 +233,51 @@ def dataset_from_columns(
     attributes: Mapping[str, Any] | None = None,
     source: str = "dataset",
 ) -> Dataset:
-    """Builds a dataset from its columns, derives the rest and checks that they fit together.
+    """Builds a dataset from its columns, derives missing columns and checks their consistency.
 
-    Checked are shapes, flags, numbers that are not finite, and stamps. What may be right and
-    deserves a look is left to :func:`~neorl_envs.inspection.dataset_report`: actions and
-    observations outside their ranges, negative costs, episodes beyond the horizon, and ``next_obs``
-    that differs from the next row.
+    Shapes, flags, non-finite numbers and times are checked. Values that are suspicious but may be
+    correct are left to :func:`~neorl_envs.inspection.dataset_report`: actions and observations
+    outside their ranges, negative costs, episodes longer than the horizon, and ``next_obs`` that
+    differs from the next row.
 
-    Floats are cast to float32. Where ``mask`` is false they may be NaN; so may nothing that an
-    unmasked row refers to, the action of the next row included. Episodes end where
-    ``terminated | truncated``; the last row is marked truncated if it is neither, because the
-    record ends there. ``next_action`` is the action of the following row, and zero at the end of
-    an episode.
+    Floats are cast to float32. They may be NaN in rows whose ``mask`` is false, except for values
+    that an unmasked row refers to, such as the action of the next row. An episode ends where
+    ``terminated | truncated`` is true; if the last row has neither flag, it is marked truncated,
+    because the record ends there. ``next_action`` is the action of the following row, and zero at
+    the end of an episode.
 
     Args:
         spec: Channels, period and horizon.
         obs: Observation before the action.
         action: The action that the plant received.
-        reward: One number a row.
-        next_obs: Observation after the action; at the end of an episode that of the episode
-            itself, never of the next one.
-        terminated: The plant ended the episode; nothing follows.
-        truncated: The record ended; the plant went on.
-        cost: May be left out where the specification has no cost channel.
-        mask: Flag of every row; where false, the row reaches no loss and no statistic. All true
-            by default.
+        reward: One number per row.
+        next_obs: Observation after the action. At the end of an episode it is the last observation
+            of that episode, never the first of the next one.
+        terminated: Whether the plant ended the episode, so that nothing follows.
+        truncated: Whether the record ended although the plant went on.
+        cost: Costs of every row; may be omitted if the specification has no cost channel.
+        mask: Flag for every row; a row whose flag is false is used in no loss and no statistic. All
+            true by default.
         behaviour: Index into ``attributes["behaviours"]`` for every episode.
-        behaviour_log_prob: Log-density of every action, where known.
-        time: Stamp of every observation in seconds; those of an episode are one period apart,
-            and a gap is behind a masked row or between two episodes.
-        mode: True (or 1) where a manipulated variable was in manual.
-        setpoint: Set points in force, one column each, named by ``attributes["setpoints"]``.
-        test_signal: What was added to every manipulated variable to learn the plant's answer.
-        term: Amounts that the reward is made of, one column each, named by ``attributes["terms"]``.
-        attributes: What JSON can hold.
-        source: Named in error messages; a file name where there is one.
+        behaviour_log_prob: Log-density of every action, if known.
+        time: Time of every observation in seconds. Within an episode the times are one period
+            apart; a gap is allowed only after a masked row or between two episodes.
+        mode: True (or 1) if a manipulated variable was in manual.
+        setpoint: Active set points, one column each, named by ``attributes["setpoints"]``.
+        test_signal: Signal added to every manipulated variable to excite the plant.
+        term: Amounts that contribute to the reward, one column each, named by
+            ``attributes["terms"]``.
+        attributes: Attributes that can be stored as JSON.
+        source: Name used in error messages; the file name if there is one.
 
     Returns:
         The dataset.
 
     Raises:
-        DatasetError: If a column has another shape than the specification and the other columns
-            say, a flag is neither 0 nor 1, a number is not finite where its row is not masked, or
-            stamps do not follow; column, row, expected and actual are named.
+        DatasetError: If the shape of a column disagrees with the specification or the other
+            columns, a flag is neither 0 nor 1, an unmasked row contains a non-finite number, or
+            times are not one period apart. The message names column, row, expected and actual
+            value.
 
     Example:
         >>> from neorl_core import Channel
@@ -349,7 +351,7 @@ def _checked(
 
 
 def _flag(name: str, column: Any, source: str) -> Bool[np.ndarray, " row"]:
-    """A copy as booleans; a number that is neither 0 nor 1 would all become true."""
+    """Copies a flag column as booleans; other numbers than 0 and 1 are refused, not made true."""
     array = np.asarray(column)
     if array.dtype != np.bool_:
         wrong = np.argwhere((array != 0) & (array != 1))
@@ -374,14 +376,14 @@ def _check_next_is_known(source: str, next_action: np.ndarray, mask: np.ndarray)
 
 
 def _single(column: np.ndarray) -> Float[np.ndarray, "row ..."]:
-    with np.errstate(over="ignore"):  # an overflow is found, and named, as a number not finite
+    with np.errstate(over="ignore"):  # the check for non-finite numbers reports an overflow
         return np.asarray(column, dtype=np.float32)
 
 
 def following(
     action: Float[np.ndarray, "row act"], ended: Bool[np.ndarray, " row"]
 ) -> Float[np.ndarray, "row act"]:
-    """The action of the next row, and zero where the episode ended."""
+    """The action of the next row, or zero at the end of an episode."""
     shifted = np.zeros_like(action)
     shifted[:-1] = action[1:]
     shifted[ended] = 0

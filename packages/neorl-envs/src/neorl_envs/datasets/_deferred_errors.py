@@ -1,4 +1,4 @@
-"""A file that HDF5 may write to without ever meeting an error of the disk."""
+"""A file object that hides disk errors from HDF5 until writing has finished."""
 
 import io
 import os
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class DeferredErrorFile(io.RawIOBase):
-    """Passes writes on to a new file until one fails, then swallows them and keeps the error.
+    """Writes to a new file until a write fails, then discards further writes and keeps the error.
 
-    The HDF5 library can crash the process when a write fails while it closes a file (full disk,
-    limit of the file size). It sees no failure here; :meth:`finish` raises the first one.
+    The HDF5 library can crash the process if a write fails while it closes a file (disk full, file
+    size limit). This object hides the failure from it, and :meth:`finish` raises the first error.
     """
 
     def __init__(self, path: Path) -> None:
@@ -22,7 +22,7 @@ class DeferredErrorFile(io.RawIOBase):
         return self._file.seek(offset, whence)
 
     def readinto(self, buffer: Any, /) -> int:
-        """Reads; what was never written is zero."""
+        """Reads bytes; bytes that were never written are zero."""
         view = memoryview(buffer).cast("B")
         count = self._file.readinto(view) or 0
         view[count:] = bytes(len(view) - count)
@@ -49,7 +49,7 @@ class DeferredErrorFile(io.RawIOBase):
         return size or 0
 
     def finish(self) -> None:
-        """Makes the content durable.
+        """Flushes the content to disk.
 
         Raises:
             OSError: The first error of any write.

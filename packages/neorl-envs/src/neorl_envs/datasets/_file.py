@@ -1,4 +1,4 @@
-"""The dataset file: one HDF5 file of flat contiguous columns with JSON attributes.
+"""The dataset file: an HDF5 file of flat contiguous columns with JSON attributes.
 
 The layout is published in ``docs/pages/reference/dataset-file.md``.
 """
@@ -31,7 +31,7 @@ from neorl_envs.datasets._specification import check_spec, json_object, plain_sp
 VERSION = 2
 FORMAT = head("dataset", VERSION)["format"]
 ALIGNMENT = 64
-"""Every column starts at a multiple of this many bytes, so that a map of it is aligned."""
+"""Every column starts at a multiple of this many bytes, so that memory maps are aligned."""
 DTYPES: Mapping[str, str] = {
     "obs": "<f4",
     "action": "<f4",
@@ -48,21 +48,22 @@ OPTIONAL_DTYPES: Mapping[str, str] = {name: kind.code for name, kind in OPTIONAL
 
 
 def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
-    """Writes a dataset completely or not at all.
+    """Writes a dataset to a file, completely or not at all.
 
-    The dataset is checked first. The file is written beside its final place, flushed to the disk
-    and renamed, so that a reader sees the old file, or the new one, and never a part of it.
+    The dataset is checked first. The file is written under a temporary name in the same folder,
+    flushed to disk and then renamed, so a reader sees the old file or the new one, never part of
+    one.
 
     Args:
-        path: Place of the file; an existing file is replaced.
-        dataset: What to write.
+        path: Path of the file; an existing file is replaced.
+        dataset: The dataset.
 
     Returns:
-        The path.
+        The path of the file.
 
     Raises:
         DatasetError: If the dataset is not valid; nothing is written.
-        OSError: If the disk refuses (full, no permission); nothing is left behind.
+        OSError: If the file cannot be written (disk full, no permission); no partial file remains.
     """
     path = Path(path)
     check_spec(dataset.spec, str(path))
@@ -78,10 +79,10 @@ def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
 
 @contextlib.contextmanager
 def replacing_dataset(path: Path) -> Iterator[Path]:
-    """A new place beside a file's own, which it takes at the end of the block, or never.
+    """Context with a temporary path in the same folder, renamed to ``path`` if the block succeeds.
 
     Raises:
-        OSError: If the disk refuses; nothing is left behind.
+        OSError: If the file cannot be written; no partial file remains.
     """
     try:
         with replacing(path) as temporary:
@@ -95,8 +96,8 @@ def replacing_dataset(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def new_file(path: Path, texts: Mapping[str, Any]) -> Iterator[h5py.File]:
-    """A dataset file with its head, to be filled with columns; durable at the end of the block."""
-    # Version bounds: the format of HDF5 1.8 allows attributes beyond 64 KiB (many channels).
+    """Context with a new dataset file that has its header; flushed to disk at the end."""
+    # Version bounds: the HDF5 1.8 format allows attributes over 64 KiB, needed for many channels.
     aligned: dict[str, Any] = {"alignment_threshold": ALIGNMENT, "alignment_interval": ALIGNMENT}
     with DeferredErrorFile(path) as target:
         with h5py.File(target, "w", libver=("v108", "v110"), **aligned) as file:
@@ -146,7 +147,7 @@ def read_neorl_hdf5(file: h5py.File, source: str, *, memory_map: bool) -> Datase
     )
     check_optional(source, dataset)
     if memory_map:
-        # The file is not read to be hashed; `cached_property` takes the stored value.
+        # Puts the stored hash into the `cached_property`, so that a mapped file need not be read.
         dataset.__dict__["content_hash"] = stored_hash
     else:
         _require_hash(source, stored_hash, dataset.content_hash)
@@ -154,9 +155,9 @@ def read_neorl_hdf5(file: h5py.File, source: str, *, memory_map: bool) -> Datase
 
 
 def map_checked(path: Path) -> Dataset:
-    """A dataset file with its columns on the disk, its content hash checked nevertheless.
+    """Opens a dataset file with mapped columns and checks its content hash.
 
-    Columns that cannot be mapped, since they are chunked, are read into memory.
+    Chunked columns cannot be mapped and are read into memory.
 
     Raises:
         DatasetError: See :func:`neorl_envs.read_dataset`.
@@ -175,13 +176,13 @@ def map_checked(path: Path) -> Dataset:
 
 
 def map_unchecked(path: Path) -> Dataset:
-    """A dataset file as it lies on the disk, its hash neither checked nor believed."""
+    """Opens a dataset file with mapped columns; its stored hash is neither checked nor used."""
     with opened(path) as file:
         return read_neorl_hdf5(file, str(path), memory_map=True)
 
 
 def map_checked_rows(path: Path) -> np.ndarray:
-    """The mask of a dataset file that can be mapped and whose columns fit together, as a copy.
+    """A copy of the mask of a dataset file, after checking that its columns are valid and mappable.
 
     Raises:
         DatasetError: See :func:`neorl_envs.read_dataset` with ``memory_map``.
@@ -208,7 +209,7 @@ def _require_hash(source: str, stored: str, actual: str) -> None:
 
 def _header(file: h5py.File, source: str) -> tuple[Spec, dict[str, Any], str]:
     stored = {"format": FORMAT, "version": attribute(file, "version")}
-    # The version first: another one may keep its text otherwise.
+    # Check the version first: another version may store its text differently.
     check_head(stored, "dataset", VERSION, source, DatasetError)
     stored["format"] = attribute(file, "format")
     check_head(stored, "dataset", VERSION, source, DatasetError)
@@ -266,7 +267,7 @@ def _loaded(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarr
 
 
 def _mapped(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarray:
-    """The column as a read-only map into the file: random rows cost no parsing."""
+    """The column as a read-only memory map of the file, so random rows need no parsing."""
     if column.size == 0:
         return np.zeros(column.shape, dtype=code)
     offset = column.id.get_offset()

@@ -1,8 +1,8 @@
-"""HDF5 files from anywhere: what is read is looked at first, and damage is one line.
+"""Safe reading of HDF5 files from any source; damage gives a one-line error.
 
-Damage is found by the checksums of the format's own headers before anything is followed: text is
-stored at fixed length inside them, since text of variable length lies in a heap without a
-checksum, where one flipped bit can make the HDF5 library run for ever.
+The checksums of the HDF5 headers reveal damage before any reference is followed. Text is therefore
+stored at fixed length inside the headers: variable-length text lies in a heap without a checksum,
+where a single flipped bit can send the HDF5 library into an endless loop.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from neorl_envs.datasets._checks import DatasetError
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 DECLARED_AT_MOST, DECLARED_RATIO = 2**30, 100
-"""Columns may unpack to this many bytes, or to this many times the size of the file."""
+"""Columns may unpack to the larger of this many bytes and this multiple of the file size."""
 LONGEST_TEXT = 2**26
 REFUSALS = (
     OSError,
@@ -31,15 +31,15 @@ REFUSALS = (
     OverflowError,
     MemoryError,
 )
-"""What h5py raises on a damaged file; a RecursionError is a RuntimeError."""
+"""Exceptions that h5py raises on a damaged file; a RecursionError is a RuntimeError."""
 DAMAGED = "it is truncated or damaged, copy or generate it again"
 
 
 def require_regular(path: Path) -> None:
-    """Raises unless a path is a file: a pipe or a device would be waited for, or never end.
+    """Raises unless a path is a regular file: reading a pipe or a device might never end.
 
     Raises:
-        DatasetError: If there is nothing, or something else.
+        DatasetError: If the path does not exist or is not a regular file.
     """
     try:
         mode = path.stat().st_mode
@@ -57,16 +57,16 @@ def require_regular(path: Path) -> None:
 
 
 def largest_declared(path: str | Path) -> int:
-    """Bytes that the columns of a file may unpack to."""
+    """Largest allowed unpacked size of the columns of a file, bytes."""
     return max(DECLARED_AT_MOST, DECLARED_RATIO * Path(path).stat().st_size)
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[h5py.File]:
-    """The HDF5 file; whatever h5py raises on it becomes one line.
+    """Context with an opened HDF5 file; any h5py exception becomes a one-line error.
 
     Raises:
-        DatasetError: If it cannot be opened, or a part that is read is damaged.
+        DatasetError: If the file cannot be opened, or if a part that is read is damaged.
     """
     require_regular(path)
     try:
@@ -85,7 +85,7 @@ def opened(path: Path) -> Iterator[h5py.File]:
 
 
 def is_hdf5(path: Path, first_bytes: bytes, holds: Callable[[h5py.File], bool]) -> bool:
-    """Whether a file is HDF5 and holds what is asked for; false for what h5py cannot open."""
+    """Whether a file is HDF5 and ``holds`` is true of it; false if h5py cannot open it."""
     if not first_bytes.startswith(HDF5_MAGIC):
         return False
     try:
@@ -101,10 +101,10 @@ def _reason(error: BaseException) -> str:
 
 
 def attribute(file: h5py.File, name: str) -> Any:
-    """An attribute of the root group as text or a whole number; ``None`` where there is none.
+    """An attribute of the root group as text or an integer; ``None`` if it does not exist.
 
     Raises:
-        DatasetError: If it is anything but text of fixed length or one whole number.
+        DatasetError: If it is neither fixed-length text nor a single integer.
     """
     if name not in file.attrs:
         return None
@@ -124,17 +124,17 @@ def attribute(file: h5py.File, name: str) -> Any:
 
 
 def set_text(file: h5py.File, name: str, text: str) -> None:
-    """Stores an attribute as text of fixed length, which the header's checksum covers."""
+    """Stores an attribute as fixed-length text, which the header's checksum covers."""
     stored = text.encode()
     kind = h5py.string_dtype("utf-8", len(stored))
     file.attrs.create(name, np.array(stored, dtype=kind), dtype=kind)
 
 
 def stored_column(file: h5py.Group, name: str, source: str) -> h5py.Dataset:
-    """A column that is stored in this very file, completely.
+    """A column that is stored completely in the file itself.
 
     Raises:
-        DatasetError: If it is a link, a group, or declared and not stored.
+        DatasetError: If it is a link or a group, or if it is declared but not stored.
     """
     link = file.get(name, getlink=True)
     column: Any = file[name] if isinstance(link, h5py.HardLink) else None
@@ -156,7 +156,7 @@ def stored_column(file: h5py.Group, name: str, source: str) -> h5py.Dataset:
 
 
 def _complete(column: h5py.Dataset) -> bool:
-    """Whether every declared number has its place on the disk."""
+    """Whether storage is allocated for every declared number."""
     if column.chunks is None:
         return column.id.get_storage_size() >= column.size * column.dtype.itemsize
     pairs = zip(column.shape, column.chunks, strict=True)
@@ -164,10 +164,10 @@ def _complete(column: h5py.Dataset) -> bool:
 
 
 def require_sizes(columns: Sequence[h5py.Dataset], source: str) -> None:
-    """Raises where columns declare far more than their file can hold; nothing was read yet.
+    """Raises, before reading, if the declared columns are far larger than the file can hold.
 
     Raises:
-        DatasetError: Naming the bytes.
+        DatasetError: Naming the number of bytes.
     """
     declared = sum(math.prod(column.shape) * column.dtype.itemsize for column in columns)
     if declared > largest_declared(source):

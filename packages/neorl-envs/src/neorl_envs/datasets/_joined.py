@@ -1,4 +1,4 @@
-"""A column whose rows lie in several arrays, one after the other, none of them copied."""
+"""A column whose rows are spread over several arrays, which are not copied."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,13 +7,13 @@ import numpy as np
 
 
 class JoinedColumn:
-    """Reads like one array; what is asked for is copied out of the pieces that hold it.
+    """Behaves like one array for reading; requested rows are copied from the arrays that hold them.
 
-    It has what a dataset asks of a column on the disk: its sizes and rows by number, slice, array
-    of numbers or flags. ``numpy.asarray`` copies all of it into memory.
+    It supports what a dataset needs from a column on disk: its sizes, and rows by index, slice,
+    index array or flags. ``numpy.asarray`` copies the whole column into memory.
 
     Args:
-        pieces: Arrays of one dtype, equal in all axes but the first; at least one.
+        pieces: At least one array; all have the same dtype and agree in all axes but the first.
     """
 
     def __init__(self, pieces: Sequence[np.ndarray]) -> None:
@@ -37,13 +37,13 @@ class JoinedColumn:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """All of it in memory."""
+        """Copies the whole column into memory."""
         if copy is False:
             raise ValueError("a joined column is in several places; it cannot be had uncopied")
         return self[:] if dtype is None else self[:].astype(dtype)
 
     def __getitem__(self, index: Any) -> Any:
-        """The rows that are asked for, in memory."""
+        """The requested rows, in memory."""
         rows, *rest = index if isinstance(index, tuple) else (index,)
         if isinstance(rows, slice):
             chosen = self._slice(rows)
@@ -81,7 +81,7 @@ class JoinedColumn:
 
 
 def memory_maps(column: Any) -> list[Any]:
-    """The maps into files that a column is read through; none for one in memory."""
+    """The memory maps that a column reads from; none for a column in memory."""
     pieces = column.pieces if isinstance(column, JoinedColumn) else (column,)
     maps = [getattr(piece, "_mmap", None) for piece in pieces]
     return [mapped for mapped in maps if hasattr(mapped, "madvise")]

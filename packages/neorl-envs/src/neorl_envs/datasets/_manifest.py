@@ -1,4 +1,4 @@
-"""The manifest of a log in several files: what each file must hold, and what they are together."""
+"""The manifest of a log in several files: the content of each file and of the whole log."""
 
 import dataclasses
 import hashlib
@@ -17,7 +17,7 @@ KIND, VERSION = "shards", 1
 FORMAT = head(KIND, VERSION)["format"]
 SUFFIX = ".shards.json"
 LARGEST = 2**28
-"""Bytes of a manifest."""
+"""Largest size of a manifest, bytes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Shard:
     """One file of a log.
 
     Attributes:
-        file: Its path, relative to the folder of the manifest.
-        rows: Number of its rows.
-        episodes: Number of its episodes.
-        content_hash: That of the file.
+        file: Path relative to the folder of the manifest.
+        rows: Number of rows.
+        episodes: Number of episodes.
+        content_hash: Content hash of the file.
     """
 
     file: str
@@ -42,11 +42,11 @@ class Manifest:
     """The files of a log, in the order of its rows.
 
     Attributes:
-        spec_hash: SHA-256 of the specification that all of them share.
-        content_hash: That of the log as one dataset; empty while files are still to come.
-        attributes: Those of the log as one dataset.
+        spec_hash: SHA-256 of the specification, which all files share.
+        content_hash: Content hash of the log as one dataset; empty until all files are written.
+        attributes: Attributes of the log as one dataset.
         shards: The files.
-        request: What is being written, while files are still to come; else empty.
+        request: Description of the log being written; empty once all files are written.
     """
 
     spec_hash: str
@@ -57,24 +57,24 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """Number of rows of all files."""
+        """Total number of rows of all files."""
         return sum(shard.rows for shard in self.shards)
 
     def paths(self, path: Path) -> list[Path]:
-        """The files themselves.
+        """The paths of the files.
 
         Args:
-            path: Place of the manifest.
+            path: Path of the manifest.
         """
         return [path.parent / shard.file for shard in self.shards]
 
 
 def is_manifest(path: Path, first_bytes: bytes | None = None) -> bool:
-    """Whether a file is a manifest; false for what cannot be opened.
+    """Whether a file is a manifest; false if it cannot be opened.
 
     Args:
         path: The file.
-        first_bytes: Its first bytes, where they are known.
+        first_bytes: The first bytes of the file, if they have been read already.
     """
     try:
         if first_bytes is None:
@@ -89,15 +89,15 @@ def is_manifest(path: Path, first_bytes: bytes | None = None) -> bool:
 
 
 def read_manifest(path: Path, *, complete: bool = True) -> Manifest:
-    """The manifest in a file; its shards are not looked at.
+    """Reads a manifest; its shards are not opened.
 
     Args:
         path: The file.
-        complete: Whether one that is still being written is refused.
+        complete: Whether to refuse a manifest whose files are still being written.
 
     Raises:
-        DatasetError: If it cannot be read, is no manifest, names no file or one of them twice, or
-            is still being written.
+        DatasetError: If the file cannot be read or is not a manifest, if it lists no file or one
+            file twice, or if it is refused as incomplete.
     """
     try:
         if path.stat().st_size > LARGEST:
@@ -130,32 +130,32 @@ def save_manifest(path: Path, manifest: Manifest) -> None:
     """Writes a manifest completely or not at all.
 
     Raises:
-        OSError: If the disk refuses.
+        OSError: If the file cannot be written.
     """
     write_json(path, {**head(KIND, VERSION), **Binder().plain(manifest)})
 
 
 def relative_to(path: Path, file: Path) -> str:
-    """The path of a file as a manifest names it.
+    """The path of a file relative to the folder of a manifest.
 
     Args:
-        path: Place of the manifest.
+        path: Path of the manifest.
         file: The file.
     """
     return Path(os.path.relpath(file.absolute(), path.absolute().parent)).as_posix()
 
 
 def spec_digest(spec: Spec) -> str:
-    """SHA-256 of a specification, as it begins the content hash of a dataset."""
+    """SHA-256 of a specification, with which the content hash of a dataset begins."""
     text = json.dumps(plain_spec(spec), sort_keys=True)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def refuse_duplicates(path: Path, manifest: Manifest) -> None:
-    """Raises where a file, or the rows of one, are named twice.
+    """Raises if a file, or another file with the same content, is listed twice.
 
     Raises:
-        DatasetError: Naming it.
+        DatasetError: Naming the file.
     """
     files: dict[str, str] = {}
     contents: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Nested host data, such as dictionary observations, as flat columns with named channels."""
+"""Flattens nested host data, such as dictionary observations, to columns with named channels."""
 
 from typing import Any
 
@@ -11,23 +11,23 @@ from neorl_envs.datasets._checks import DatasetError
 def flatten_columns(
     nested: Any, *, source: str = "columns"
 ) -> tuple[Shaped[np.ndarray, "row channel"], tuple[str, ...]]:
-    """One column out of dictionaries, lists and tuples of arrays, and the names of its channels.
+    """Flattens dictionaries, lists and tuples of arrays to one column with named channels.
 
-    Dictionaries are taken in the order of their sorted keys. A leaf of shape ``(row,)`` is one
-    channel, named by the path to it: ``"arm.speed"``; one with further axes is a channel for
-    every index, which follows in the name: ``"arm.angle.0"``.
+    Dictionaries are traversed in the order of their sorted keys. A leaf of shape ``(row,)`` becomes
+    one channel, named by its path: ``"arm.speed"``. A leaf with further axes becomes one channel
+    per index, which is appended to the name: ``"arm.angle.0"``.
 
     Args:
-        nested: The arrays, each with ``row`` as first axis; depth and kinds of containers are
-            free. A plain array is a tree of one leaf, whose channels are called by index.
-        source: Named in the messages.
+        nested: The arrays, each with ``row`` as first axis, in containers of any kind and depth.
+            The channels of a plain array are named by their index.
+        source: Name used in error messages.
 
     Returns:
-        The column and as many names.
+        The column, and the name of each of its channels.
 
     Raises:
-        DatasetError: If there is no array, one holds no numbers, numbers of rows differ, or two
-            channels would bear one name.
+        DatasetError: If there is no array, an array is not numeric, the numbers of rows differ, or
+            two channels would have the same name.
 
     Example:
         >>> import numpy as np
@@ -36,7 +36,7 @@ def flatten_columns(
         >>> column.shape, names
         ((3, 3), ('flows.0', 'flows.1', 'tank.level'))
     """
-    import optree  # where nested data arise: most logs are flat, and a command starts sooner
+    import optree  # imported only here: most logs are flat, and commands start faster
 
     paths, leaves, _ = optree.tree_flatten_with_path(nested)
     if not leaves:

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from neorl_envs.datasets._dataset import Dataset
 
 TIME_TOLERANCE = 0.01
-"""Part of the period by which two stamps may be closer or farther apart."""
+"""Allowed deviation of the spacing of two times from the period, as a fraction of the period."""
 
 
 class Kind(NamedTuple):
     """Storage and admissible values of one optional column.
 
     Attributes:
-        code: NumPy's code of its numbers in the file.
-        dtype: NumPy's type of its numbers in memory.
-        axis: ``"episode"`` or ``"row"``.
-        width: ``"action"`` where it has a value a manipulated variable, ``"setpoint"`` where it
-            has one a set point, ``"term"`` one a term of the reward, else empty.
-        missing: Rows in which NaN is legal: ``"masked"``, ``"anywhere"`` or ``"nowhere"``.
+        code: NumPy type code of the numbers in the file.
+        dtype: NumPy type of the numbers in memory.
+        axis: First axis, ``"episode"`` or ``"row"``.
+        width: Second axis: ``"action"`` for one value per manipulated variable, ``"setpoint"`` per
+            set point, ``"term"`` per term of the reward; empty for a single value.
+        missing: Rows in which NaN is allowed: ``"masked"``, ``"anywhere"`` or ``"nowhere"``.
     """
 
     code: str
@@ -43,13 +43,13 @@ OPTIONAL: Mapping[str, Kind] = {
     "test_signal": Kind("<f4", "float32", "row", "action", "anywhere"),
     "term": Kind("<f4", "float32", "row", "term", "anywhere"),
 }
-"""In the order of the file. None of them reaches a loss; missing set points are therefore legal."""
+"""Optional columns in the order of the file. No loss uses them, so set points may be missing."""
 NAMED = {"setpoint": "setpoints", "term": "terms"}
-"""Attribute that names the entries of a column that has no channel for each."""
+"""Attributes with the names of the entries of columns that have no channels of their own."""
 
 
 def optional_columns(dataset: "Dataset") -> Iterator[tuple[str, np.ndarray]]:
-    """Name and array of every optional column that is there."""
+    """Name and array of every optional column that is present."""
     for name in OPTIONAL:
         column = getattr(dataset, name)
         if column is not None:
@@ -57,10 +57,10 @@ def optional_columns(dataset: "Dataset") -> Iterator[tuple[str, np.ndarray]]:
 
 
 def checked_optional(name: str, column: Any, source: str) -> Any:
-    """An optional column with its type in memory; ``None`` stays.
+    """Converts an optional column to its type in memory; ``None`` stays ``None``.
 
     Raises:
-        DatasetError: If it holds no numbers, or a mode is neither 0 nor 1.
+        DatasetError: If the column is not numeric, or if a mode is neither 0 nor 1.
     """
     if column is None:
         return None
@@ -81,12 +81,12 @@ def check_optional(source: str, dataset: "Dataset") -> None:
     """Raises unless the optional columns agree with the rest.
 
     Args:
-        source: Named in the messages.
-        dataset: A dataset whose other columns were checked.
+        source: Name used in error messages.
+        dataset: A dataset whose other columns have been checked.
 
     Raises:
-        DatasetError: At the first column of another shape, value that is not finite, label
-            without a name, or stamp that does not follow.
+        DatasetError: At the first wrong shape, non-finite value, label without a name, or time that
+            does not follow the previous one by one period.
     """
     mask: Any = dataset.transitions.mask
     for name, column in optional_columns(dataset):
@@ -116,7 +116,7 @@ def _check_shape(source: str, name: str, column: np.ndarray, dataset: "Dataset")
 
 
 def _named(dataset: "Dataset", attribute: str, column: np.ndarray) -> int:
-    """How many entries a row has: as many as are named, or any number where none is."""
+    """The expected number of entries per row: the number of names, or any number without names."""
     named = dataset.attributes.get(attribute)
     if isinstance(named, list | tuple):
         return len(named)
@@ -139,7 +139,7 @@ def _check_labels(source: str, behaviour: np.ndarray, attributes: Mapping[str, A
 
 
 def _check_time(source: str, spec: Spec, dataset: "Dataset") -> None:
-    """Stamps of an episode are one period apart, save after a masked row, where a hole may be."""
+    """Checks that times in an episode are one period apart, except for gaps after masked rows."""
     time: Any = dataset.time
     mask: Any = dataset.transitions.mask
     last = np.zeros(dataset.n_rows, np.bool_)

@@ -1,7 +1,7 @@
-"""Passes over the rows of chosen episodes, in blocks, so that a mapped file is never all in memory.
+"""Block-wise passes over chosen episodes, so that a mapped file is never completely in memory.
 
-Blocks depend on the chosen episodes alone, and not on where in a file they lie: a pass over some
-episodes of a mapped file sees the very arrays that a pass over a copy of them sees.
+Blocks depend only on the chosen episodes, not on their position in a file: a pass over some
+episodes of a mapped file yields exactly the same arrays as a pass over a copy of these episodes.
 """
 
 import itertools
@@ -16,17 +16,17 @@ from neorl_envs.datasets import _checks
 from neorl_envs.datasets._joined import memory_maps
 
 Spans = tuple[np.ndarray, np.ndarray]
-"""First rows of episodes, and the rows after their last ones."""
+"""The first row of each episode, and one past its last row."""
 
 
 def row_blocks(spans: Spans) -> Iterator[list[slice]]:
-    """The rows of some episodes, as many at a time as are looked at in one go.
+    """Yields the rows of some episodes, one block at a time.
 
     Args:
         spans: Spans of the episodes, in the desired order.
 
     Yields:
-        Pieces of the log that make up one block, one after the other.
+        The consecutive slices of the log that make up one block.
     """
     size = _checks.BLOCK
     pieces: list[slice] = []
@@ -44,7 +44,7 @@ def row_blocks(spans: Spans) -> Iterator[list[slice]]:
 
 
 def taken(column: Any, pieces: list[slice]) -> np.ndarray:
-    """The rows of a block; pages of a mapped column are given back."""
+    """Copies the rows of a block and releases the memory pages of a mapped column."""
     if len(pieces) == 1:
         rows = np.array(column[pieces[0]]) if memory_maps(column) else column[pieces[0]]
     else:
@@ -54,7 +54,7 @@ def taken(column: Any, pieces: list[slice]) -> np.ndarray:
 
 
 def give_back(*columns: Any) -> None:
-    """Gives the pages of mapped columns back."""
+    """Releases the memory pages of mapped columns."""
     for column in columns:
         for mapped in memory_maps(column):
             mapped.madvise(mmap.MADV_DONTNEED)
@@ -63,11 +63,11 @@ def give_back(*columns: Any) -> None:
 def episode_sums(
     spans: Spans, rows: Callable[[list[slice]], Float[np.ndarray, "row ..."]]
 ) -> Float[np.ndarray, "episode ..."]:
-    """A sum for every episode, float64.
+    """The sum of a quantity over every episode, float64.
 
     Args:
         spans: Spans of the episodes; none is empty.
-        rows: Numbers of the rows of a block.
+        rows: Function that returns the quantity for the rows of a block.
     """
     starts, stops = spans
     n_parts = -(-(stops - starts) // _checks.BLOCK)
@@ -85,7 +85,7 @@ def episode_sums(
 
 
 def _groups(lengths: Int[np.ndarray, " part"]) -> Iterator[slice]:
-    """Consecutive parts that together have about as many rows as are looked at in one go."""
+    """Groups of consecutive parts with about one block of rows each."""
     if not len(lengths):
         return
     group = np.cumsum(lengths) // _checks.BLOCK
@@ -95,7 +95,7 @@ def _groups(lengths: Int[np.ndarray, " part"]) -> Iterator[slice]:
 
 
 def _merged(spans: Spans) -> Iterator[tuple[int, int]]:
-    """The spans, those that follow on one another as one."""
+    """The spans, with adjacent ones merged."""
     starts, stops = spans
     new = np.append(True, starts[1:] != stops[:-1])
     last = np.append(new[1:], True)

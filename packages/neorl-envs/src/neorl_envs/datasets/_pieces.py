@@ -1,4 +1,4 @@
-"""A dataset file written piece by piece, for what does not fit into memory."""
+"""Writes a dataset file piece by piece, for data that does not fit into memory."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -33,22 +33,22 @@ def write_pieces(
     *,
     source: str,
 ) -> Path:
-    """Writes a dataset completely or not at all, with its rows never all in memory.
+    """Writes a dataset completely or not at all, without holding all rows in memory.
 
     Args:
-        path: Place of the file; an existing file is replaced.
+        path: Path of the file; an existing file is replaced.
         spec: Channels, period and horizon.
-        attributes: What JSON can hold.
+        attributes: Attributes that can be stored as JSON.
         flags: ``terminated``, ``truncated`` and ``mask`` of all rows.
-        pieces: The other columns, some rows at a time, without ``next_action``.
-        source: Named in the messages.
+        pieces: The other columns except ``next_action``, some rows at a time.
+        source: Name used in error messages.
 
     Returns:
-        The path.
+        The path of the file.
 
     Raises:
-        DatasetError: If the columns do not fit together; nothing is written.
-        OSError: If the disk refuses; nothing is left behind.
+        DatasetError: If the columns are inconsistent; nothing is written.
+        OSError: If the file cannot be written; no partial file remains.
     """
     check_spec(spec, source)
     texts = header(source, spec, attributes, NO_HASH)
@@ -94,7 +94,7 @@ def _fill(
                 columns[name] = file.create_dataset(name, shape, code, fillvalue=0)
             if name == "next_action":
                 continue
-            with np.errstate(over="ignore"):  # an overflow is found, and named, by the checks
+            with np.errstate(over="ignore"):  # the checks report an overflow
                 columns[name][row:stop] = values.astype(columns[name].dtype)
         follows = piece["action"].astype(np.float32)
         first = max(row - 1, 0)

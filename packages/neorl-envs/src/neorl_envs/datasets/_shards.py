@@ -1,4 +1,4 @@
-"""A log in several dataset files, read as if it were one."""
+"""Logs stored in several dataset files, which are read like a single one."""
 
 import dataclasses
 import os
@@ -33,28 +33,28 @@ from neorl_envs.datasets._optional import NAMED, OPTIONAL
 from neorl_envs.datasets._specification import plain_spec
 
 BY_EPISODE = ("episode_starts", "behaviour")
-"""Columns that are counted anew for several files, and not just put in line."""
+"""Columns that must be renumbered, not just concatenated, when files are joined."""
 
 
 def stored_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The files that hold the rows of a log: itself, or those that its manifest names.
+    """The files that hold the rows of a log: the file itself, or those listed in its manifest.
 
     Args:
         path: A log, or the manifest of one.
 
     Raises:
-        DatasetError: If it is a manifest that cannot be used.
+        DatasetError: If the path is a manifest that cannot be used.
     """
     path = Path(path)
     return read_manifest(path).paths(path) if is_manifest(path) else [path]
 
 
 def stored_bytes(path: str | os.PathLike[str]) -> int:
-    """Bytes of a log on the disk, those of all files of a manifest together.
+    """Size of a log on disk in bytes; for a manifest, the total of all its files.
 
     Raises:
-        DatasetError: If it is a manifest that cannot be used, or a file of it is missing.
-        OSError: If another log is not there.
+        DatasetError: If the path is a manifest that cannot be used or that lists a missing file.
+        OSError: If the path is any other file and does not exist.
     """
     path, files = Path(path), stored_files(path)
     if files == [path]:
@@ -63,13 +63,14 @@ def stored_bytes(path: str | os.PathLike[str]) -> int:
 
 
 def read_shards(path: Path, *, memory_map: bool) -> Dataset:
-    """The log that a manifest names, as one dataset.
+    """Reads the files of a manifest as one dataset.
 
-    In memory, the content hash of every file and that of all of them are checked. Mapped, they are
-    believed; :func:`neorl_envs.datasets.require_content_hash` checks them.
+    If the files are read into memory, the content hashes of each file and of the whole log are
+    checked. If they are mapped, the stored hashes are trusted;
+    :func:`neorl_envs.datasets.require_content_hash` checks them.
 
     Raises:
-        DatasetError: If a file is missing, was changed, or does not belong to the others.
+        DatasetError: If a file is missing, was changed, or does not match the other files.
     """
     manifest = read_manifest(path)
     dataset = _joined(path, manifest, memory_map=memory_map)
@@ -85,8 +86,8 @@ def require_content_hash(dataset: Dataset, source: str) -> None:
 
     Args:
         dataset: Result of :func:`neorl_envs.read_dataset` with ``memory_map``, which trusts the
-            file.
-        source: Its file, or the manifest of its files; named in the message.
+            stored hash.
+        source: The file or manifest of the dataset, for error messages.
 
     Raises:
         DatasetError: Naming the file that was changed, and both hashes.
@@ -103,21 +104,21 @@ def require_content_hash(dataset: Dataset, source: str) -> None:
 
 
 def write_manifest(path: str | os.PathLike[str], files: Sequence[str | os.PathLike[str]]) -> Path:
-    """Makes one log of dataset files with one specification; none of them is copied.
+    """Combines dataset files with the same specification into one log without copying them.
 
-    The attributes of the log are those that all files share. Names of behaviours are put together.
+    The log has the attributes that are equal in all files, and the names of all behaviours.
 
     Args:
-        path: Place of the manifest; its name ends with ``.shards.json``.
+        path: Path of the manifest; its name ends with ``.shards.json``.
         files: The dataset files, in the order of their rows.
 
     Returns:
-        The path.
+        The path of the manifest.
 
     Raises:
-        DatasetError: If a file cannot be mapped or was changed, has another specification or other
-            optional columns than the first, or holds the same rows as another.
-        OSError: If the disk refuses.
+        DatasetError: If a file cannot be mapped, was changed, differs from the first file in its
+            specification or optional columns, or holds the same rows as another file.
+        OSError: If the file cannot be written.
 
     Example:
         >>> write_manifest("log.shards.json", ["may.h5", "june.h5"])  # doctest: +SKIP
@@ -138,20 +139,20 @@ def write_manifest(path: str | os.PathLike[str], files: Sequence[str | os.PathLi
 
 
 def write_shards(path: str | os.PathLike[str], dataset: Dataset, *, rows: int = 1_000_000) -> Path:
-    """Writes a log as several dataset files with a manifest; none of them cuts an episode.
+    """Writes a log as several dataset files and a manifest, without splitting any episode.
 
     Args:
-        path: Place of the manifest; its name ends with ``.shards.json``. The files lie beside it:
-            ``log-00000.h5`` and so on for ``log.shards.json``.
+        path: Path of the manifest; its name ends with ``.shards.json``. The files are written to
+            the same folder: ``log-00000.h5`` and so on for ``log.shards.json``.
         dataset: The log; a mapped one may be larger than memory.
-        rows: Rows after which a file ends, with the episode in which they are reached.
+        rows: A file ends with the episode in which it reaches this many rows.
 
     Returns:
-        The path.
+        The path of the manifest.
 
     Raises:
         DatasetError: If ``rows`` is below one, or the dataset is not valid.
-        OSError: If the disk refuses.
+        OSError: If the file cannot be written.
     """
     path = Path(path)
     if rows < 1:
@@ -167,12 +168,12 @@ def write_shards(path: str | os.PathLike[str], dataset: Dataset, *, rows: int = 
 
 
 def write_shard(path: Path, number: int, part: Dataset) -> Shard:
-    """Writes one file of a log beside its manifest.
+    """Writes one file of a log to the folder of its manifest.
 
     Args:
-        path: Place of the manifest.
-        number: Number of the file, from 0.
-        part: Its rows.
+        path: Path of the manifest.
+        number: Number of the file, counted from 0.
+        part: The rows of the file.
     """
     name = path.name.removesuffix(".json").removesuffix(".shards")
     file = write_dataset(path.with_name(f"{name}-{number:05d}.h5"), part)
@@ -180,12 +181,12 @@ def write_shard(path: Path, number: int, part: Dataset) -> Shard:
 
 
 def finish_manifest(path: Path, shards: Sequence[Shard], attributes: Mapping[str, Any]) -> Path:
-    """Writes the manifest of files that are all there; they are read once, to be hashed as one.
+    """Writes the manifest once all files exist; reads them once to hash the whole log.
 
     Args:
-        path: Its place.
+        path: Path of the manifest.
         shards: The files.
-        attributes: Those of the log as a whole.
+        attributes: Attributes of the log as a whole.
     """
     first = map_unchecked(path.parent / shards[0].file)
     manifest = Manifest(spec_digest(first.spec), "", tuple(shards), attributes)
@@ -196,7 +197,7 @@ def finish_manifest(path: Path, shards: Sequence[Shard], attributes: Mapping[str
 
 
 def _joined(path: Path, manifest: Manifest, *, memory_map: bool) -> Dataset:
-    """All files as one dataset: columns mapped, or copied into one array each."""
+    """Joins all files into one dataset, with mapped columns or one array in memory per column."""
     pieces: dict[str, list[Any]] = {}
     columns: dict[str, Any] = {}
     starts, behaviour, row, first = [], [], 0, None
@@ -217,7 +218,7 @@ def _joined(path: Path, manifest: Manifest, *, memory_map: bool) -> Dataset:
             behaviour.append(np.array([names.index(name) for name in own])[part.behaviour])
         row += part.n_rows
         first = first or part
-    assert first is not None  # a manifest names one file at least
+    assert first is not None  # a manifest lists at least one file
     columns |= {name: JoinedColumn(parts) for name, parts in pieces.items()}
     labels = {"behaviour": np.concatenate(behaviour).astype(np.int32)} if behaviour else {}
     return Dataset(
@@ -231,7 +232,7 @@ def _joined(path: Path, manifest: Manifest, *, memory_map: bool) -> Dataset:
 
 
 def _parts(path: Path, manifest: Manifest, *, memory_map: bool) -> Iterator[Dataset]:
-    """Every file, found to be the one that the manifest means and to go with the first."""
+    """Reads every file and checks that it is the one listed and matches the first file."""
     first: tuple[Path, Dataset] | None = None
     for shard, file in zip(manifest.shards, manifest.paths(path), strict=True):
         with opened(_present(path, file)) as stored:
@@ -303,7 +304,7 @@ def _difference(spec: Spec, expected: Spec) -> str:
 
 
 def _shared(attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What all files say alike, and the names of all behaviours."""
+    """The attributes that are equal in all files, and the names of all behaviours."""
     first, *others = attributes
     shared = {
         name: value

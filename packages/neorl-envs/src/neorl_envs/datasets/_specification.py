@@ -1,4 +1,4 @@
-"""The specification as it stands in a file, so that equal ones are equal text."""
+"""Stored form of the specification; equal specifications give equal text."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ REALS = ("low", "high", "limit", "dt")
 
 
 def plain_spec(spec: Spec) -> dict[str, Any]:
-    """The specification as JSON holds it: real numbers with a point, zero without a sign."""
+    """The specification as JSON values: real numbers as floats, and zero without a sign."""
     return _plain(spec_to_dict(spec))
 
 
@@ -44,10 +44,10 @@ def check_spec(spec: Spec, source: str) -> None:
 
 
 def read_spec(text: str, source: str) -> Spec:
-    """The specification of a file.
+    """Parses the specification of a file.
 
     Raises:
-        DatasetError: If it is not JSON of the published layout.
+        DatasetError: If the text is not JSON with the published layout.
     """
     plain = json_object(text, "spec", source)
     try:
@@ -62,7 +62,7 @@ def read_spec(text: str, source: str) -> Spec:
 
 
 def _require_numbers(value: Any) -> None:
-    """Refuses text and booleans where a number stands, which Python would convert in silence."""
+    """Refuses text and booleans in place of numbers, which Python would convert silently."""
     for item in value.values() if isinstance(value, dict) else value:
         if isinstance(item, dict | list):
             _require_numbers(item)
@@ -72,10 +72,10 @@ def _require_numbers(value: Any) -> None:
 
 
 def json_object(text: str, name: str, source: str) -> dict[str, Any]:
-    """An attribute that holds one JSON object.
+    """Parses an attribute that must hold one JSON object.
 
     Raises:
-        DatasetError: If it does not.
+        DatasetError: If it does not hold one.
     """
     try:
         value = json.loads(text)

@@ -1,4 +1,4 @@
-"""Splitting a log between training and validation, never inside an episode."""
+"""Splits a log by complete episodes, for example into training and validation data."""
 
 import dataclasses
 
@@ -10,17 +10,17 @@ from neorl_envs.datasets._dataset import Dataset
 
 
 def split_episodes(dataset: Dataset, fraction: float, key: PRNGKeyArray) -> tuple[Dataset, Dataset]:
-    """Splits by complete episodes, at random.
+    """Splits a dataset at random by complete episodes.
 
     Args:
         dataset: The log.
-        fraction: Part of the episodes that goes into the first split, in (0, 1); rounded to a
-            whole number of episodes, at least one on each side.
-        key: Decides which; the same key gives the same split.
+        fraction: Fraction of the episodes in the first split, in (0, 1). It is rounded to a whole
+            number of episodes, at least one on each side.
+        key: Random key; the same key gives the same split.
 
     Returns:
-        The first split and the rest, each with its episodes in their order of time. The attribute
-        ``split`` of each says what it is.
+        The first split and the rest, each with its episodes in their original order. The attribute
+        ``split`` of each describes how it was made.
 
     Raises:
         ValueError: If ``fraction`` is outside (0, 1) or there are fewer than two episodes.
@@ -37,12 +37,12 @@ def split_episodes(dataset: Dataset, fraction: float, key: PRNGKeyArray) -> tupl
 def split_indices(
     n_episodes: int, fraction: float, key: PRNGKeyArray
 ) -> tuple[Int[np.ndarray, " first"], Int[np.ndarray, " rest"]]:
-    """The numbers of the episodes that :func:`split_episodes` puts on each side, ascending.
+    """The indices of the episodes in each split of :func:`split_episodes`, ascending.
 
     Args:
-        n_episodes: How many there are.
-        fraction: Part of them that goes into the first split.
-        key: Decides which.
+        n_episodes: Number of episodes.
+        fraction: Fraction of the episodes in the first split.
+        key: Random key.
 
     Raises:
         ValueError: See :func:`split_episodes`.

@@ -1,4 +1,4 @@
-"""One pass over a dataset: what every learner is initialised with."""
+"""Statistics of a dataset, with which every learner is initialised."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -32,16 +32,17 @@ def data_statistics(
 ) -> DataStatistics:
     """Count, mean, population standard deviation and range of every field.
 
-    One pass in blocks of rows, accumulated in float64 (Chan, Golub and LeVeque 1979), so a mapped
-    dataset larger than memory passes; the numbers are those of a copy of the chosen episodes in
-    memory, bit for bit. Masked rows are left out, and so are episodes without a single unmasked
-    row; the length of an episode is its number of unmasked rows.
+    The statistics are accumulated in float64 in one pass over blocks of rows (Chan, Golub and
+    LeVeque 1979), so a mapped dataset may be larger than memory. The results are identical, bit for
+    bit, to those of a copy of the chosen episodes in memory. Masked rows are ignored, and so are
+    episodes without an unmasked row; the length of an episode is its number of unmasked rows.
 
     Args:
         dataset: The log.
-        episodes: Numbers of the episodes that count, such as those that are trained on; all by
+        episodes: Indices of the episodes to include, such as those of the training split; all by
             default.
-        reward: Reward of rows out of their reward and costs, where it is not the log's own.
+        reward: Function of reward and costs of rows that replaces the logged reward; ``None`` uses
+            the logged reward.
 
     Returns:
         The statistics, float32 arrays.
@@ -85,7 +86,7 @@ def data_statistics(
 def _used(
     of_block: Callable[[list[slice]], np.ndarray], mask: Any, spans: Spans
 ) -> Iterator[np.ndarray]:
-    """The numbers of the unmasked rows, block by block, in float64."""
+    """Yields the values of the unmasked rows, block by block, in float64."""
     for pieces in row_blocks(spans):
         yield of_block(pieces)[taken(mask, pieces)].astype(np.float64)
 
@@ -95,7 +96,7 @@ def _field(parts: Any) -> FieldStatistics:
     for part in parts:
         if len(part):
             total = _moments(part) if total is None else _merged(total, _moments(part))
-    assert total is not None  # the caller made sure that one row is used
+    assert total is not None  # the caller has checked that at least one row is used
     std = np.sqrt(total.squares / total.count)
     return FieldStatistics(
         *(jnp.asarray(np.asarray(a, np.float32)) for a in (total.count, total.mean, std)),

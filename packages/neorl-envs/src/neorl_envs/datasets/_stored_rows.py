@@ -1,4 +1,4 @@
-"""Location of the rows of a log, in one file or several, for readers that take them in pieces."""
+"""Location of the rows of a log in one or several files, for readers that read them in pieces."""
 
 import os
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from neorl_envs.datasets._hdf5 import opened
 from neorl_envs.datasets._shards import stored_files
 
 OPEN_FILES = 64
-"""Files of a log that a stream holds open."""
+"""Largest number of files that a stream keeps open."""
 
 
 class StoredRows(NamedTuple):
@@ -21,9 +21,9 @@ class StoredRows(NamedTuple):
 
     Attributes:
         path: The file.
-        first: Number of its first row.
-        stop: Number of the row after its last.
-        offsets: Byte at which each field begins.
+        first: Index of the first row.
+        stop: One past the index of the last row.
+        offsets: Byte offset at which each field begins.
     """
 
     path: Path
@@ -33,13 +33,13 @@ class StoredRows(NamedTuple):
 
 
 class OpenFiles:
-    """The files of a stream, opened when they are read first, not too many at a time."""
+    """The files of a stream, opened on first use; only a limited number stays open."""
 
     def __init__(self) -> None:
         self._descriptors: dict[Path, int] = {}
 
     def read(self, path: Path, n_bytes: int, offset: int) -> bytes:
-        """Some bytes of a file; fewer where it ends."""
+        """Reads bytes of a file; fewer if the file ends."""
         if path not in self._descriptors:
             if len(self._descriptors) >= OPEN_FILES:
                 oldest = next(iter(self._descriptors))
@@ -48,28 +48,28 @@ class OpenFiles:
         return os.pread(self._descriptors[path], n_bytes, offset)
 
     def close(self) -> None:
-        """Closes all of them."""
+        """Closes all files."""
         for descriptor in self._descriptors.values():
             os.close(descriptor)
         self._descriptors = {}
 
 
 def row_bytes(name: str, shape: tuple[int, ...]) -> int:
-    """Bytes of one row of a field."""
+    """Size of one row of a field, bytes."""
     return int(np.prod(shape)) * np.dtype(DTYPES[name]).itemsize
 
 
 def opened_rows(
     path: Path, fields: Sequence[str]
 ) -> tuple[np.ndarray, tuple[StoredRows, ...], dict[str, tuple[int, ...]]]:
-    """Location of some fields of a log, whose files are checked.
+    """Checks the files of a log and locates some of its fields.
 
     Args:
         path: A dataset file, or the manifest of several.
         fields: The fields.
 
     Returns:
-        Mask of all rows, where they are, and the trailing shape of each field.
+        The mask of all rows, the location of the rows, and the trailing shape of each field.
 
     Raises:
         DatasetError: If a file cannot be read or mapped.

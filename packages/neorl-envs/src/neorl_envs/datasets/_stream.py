@@ -1,4 +1,4 @@
-"""Batches from a file larger than memory: shuffled by blocks, read ahead of need, resumable."""
+"""Batches from a file larger than memory: shuffled by blocks, prefetched and resumable."""
 
 import bisect
 import dataclasses
@@ -19,36 +19,36 @@ from neorl_envs.datasets._file import DTYPES
 from neorl_envs.datasets._stored_rows import OpenFiles, StoredRows, opened_rows, row_bytes
 
 BLOCK_ROWS, BLOCK_BYTES, BUFFER_BLOCKS = 1024, 2**18, 256
-"""Rows that are read in one piece, fewer where they are wide; pieces shuffled together."""
+"""Largest number of rows and bytes of a block, and number of blocks shuffled together."""
 STRETCH_BLOCKS = 64
-"""Blocks that each of several readers has at least, where there are rows enough."""
+"""Smallest number of blocks for each of several readers, if there are enough rows."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BatchStream:
-    """Batches of the unmasked rows of a dataset file; one epoch sees each of them once.
+    """Batches of the unmasked rows of a dataset file; an epoch visits each row at most once.
 
-    The rows of the log, in one file or several, are cut into blocks of consecutive rows, so that
-    its batches do not depend on how it is cut into files. An epoch takes the blocks in random
-    order, reads ``buffer_blocks`` of them at a time, shuffles their rows together and deals them
-    out;
-    the few rows that fill no batch at its end are left out. The order is a function of
-    ``(seed, epoch)``, so batch ``n`` is one and the same wherever reading starts. A batch draws
-    from ``buffer_blocks`` places of the log, where uniform sampling draws from all.
+    The rows of the log are divided into blocks of consecutive rows. Blocks may span several files,
+    so the batches do not depend on how the log is split into files. An epoch takes the blocks in
+    random order, reads ``buffer_blocks`` of them at a time, shuffles their rows together and forms
+    batches; the few rows left at the end that do not fill a batch are dropped. The order is a
+    function of ``(seed, epoch)``, so batch ``n`` is the same wherever reading starts. A batch
+    contains rows from ``buffer_blocks`` places of the log, whereas uniform sampling would use all
+    of it.
 
     Build one with :func:`batch_stream`.
 
     Attributes:
-        path: The file, or the manifest of several.
+        path: The dataset file, or the manifest of several.
         fields: Fields of every batch; the others are ``None``.
-        batch_size: Rows of a batch.
-        seed: Decides every order.
-        used: Rows that take part, ascending within blocks: flag of every row of the log.
-        files: Files of the rows, in their order.
+        batch_size: Number of rows in a batch.
+        seed: Seed of the order of blocks and rows.
+        used: Flag for every row of the log: whether it is used.
+        files: Location of the rows by file, in order.
         shapes: Trailing shape of each field.
-        block_rows: Rows of a block.
-        buffer_blocks: Blocks that are shuffled together.
-        shard: Number of this reader, and of all readers; each has a stretch of the log of its own.
+        block_rows: Number of rows in a block.
+        buffer_blocks: Number of blocks that are shuffled together.
+        shard: Index of this reader and number of readers; each reads a separate part of the log.
     """
 
     path: Path
@@ -64,7 +64,7 @@ class BatchStream:
 
     @functools.cached_property
     def _blocks(self) -> Int[np.ndarray, " block"]:
-        """Numbers of the blocks of this reader that have a row to use."""
+        """Indices of the blocks of this reader that contain a used row."""
         index, count = self.shard
         return np.array_split(np.flatnonzero(self._rows_a_block), count)[index]
 
@@ -75,21 +75,21 @@ class BatchStream:
 
     @functools.cached_property
     def n_rows(self) -> int:
-        """Rows that this reader uses."""
+        """Number of rows that this reader uses."""
         return int(self._rows_a_block[self._blocks].sum())
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches of one epoch of this reader."""
+        """Number of batches in one epoch of this reader."""
         return self.n_rows // self.batch_size
 
     def with_(self, *, fields: Sequence[str], batch_size: int, seed: int) -> "BatchStream":
-        """The same rows of the same file, dealt out otherwise; the file is not looked at again.
+        """A stream of the same rows with other batches; the file is not checked again.
 
         Args:
-            fields: Fields of the batches, some of those of this stream.
-            batch_size: Rows of a batch.
-            seed: Decides every order.
+            fields: Fields of the batches, a subset of those of this stream.
+            batch_size: Number of rows in a batch.
+            seed: Seed of the order of blocks and rows.
 
         Raises:
             DatasetError: If this stream lacks a field, or this reader has fewer rows than a batch.
@@ -102,14 +102,14 @@ class BatchStream:
         return _with_a_batch(changed)
 
     def reader(self, number: int, count: int) -> "BatchStream":
-        """One of several readers of this stream, each of a stretch of the log and of its own order.
+        """One of several readers, each with a separate part of the log and its own order.
 
-        Stretches of a short log are cut into smaller blocks, so that all are about equally long.
-        Together, the readers hold as many rows in memory as this one.
+        A short log is divided into smaller blocks, so that all parts have about the same length.
+        Together, the readers hold as many rows in memory as this stream.
 
         Args:
-            number: Number of the reader, from 0.
-            count: Number of all readers.
+            number: Index of the reader, counted from 0.
+            count: Number of readers.
         """
         if count == 1:
             return self
@@ -120,11 +120,11 @@ class BatchStream:
         )
 
     def batches(self, first: int = 0) -> Generator[Transition, None, None]:
-        """Batches from number ``first`` on, without an end; rows are read ahead in a thread.
+        """Yields batches endlessly, beginning with number ``first``; a thread prefetches rows.
 
         Args:
-            first: Number of the first batch, counted from 0; the number of batches taken before
-                where reading is resumed.
+            first: Index of the first batch, counted from 0. To resume, pass the number of batches
+                that were already taken.
 
         Yields:
             Host arrays with ``batch_size`` rows.
@@ -161,7 +161,7 @@ class BatchStream:
                     continue
 
     def chunks(self, n_batches: int, first: int = 0) -> Generator[Transition, None, None]:
-        """Batches stacked ``n_batches`` at a time along a new first axis, from number ``first``."""
+        """Yields ``n_batches`` batches at a time, stacked along a new first axis."""
         source = self.batches(first)
         try:
             while True:
@@ -176,7 +176,7 @@ class BatchStream:
         return Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore
 
     def _read_ahead(self, first: int, ahead: queue.Queue[Any], stop: threading.Event) -> None:
-        """Puts the shuffled rows of every buffer, and whether they end an epoch."""
+        """Puts the shuffled rows of each buffer into the queue, and whether they end an epoch."""
         try:
             files = OpenFiles()
             try:
@@ -191,7 +191,7 @@ class BatchStream:
                         return
             finally:
                 files.close()
-        except Exception as error:  # raised again where the batches are taken
+        except Exception as error:  # the consumer raises it again
             ahead.put(error)
 
     def _buffers(
@@ -222,7 +222,7 @@ class BatchStream:
         return np.random.default_rng([self.seed, *self.shard, epoch, purpose])
 
     def _rows_of(self, block: int) -> Int[np.ndarray, " row"]:
-        """The rows of a block that are used, counted from its start."""
+        """Indices within a block of the rows that are used."""
         return np.flatnonzero(self.used[block * self.block_rows : (block + 1) * self.block_rows])
 
     def _gather(
@@ -232,7 +232,7 @@ class BatchStream:
         rows: Sequence[np.ndarray],
         shuffled: Int[np.ndarray, " row"],
     ) -> dict[str, np.ndarray]:
-        """The shuffled rows of some blocks; read, not mapped, so that pages do not pile up."""
+        """The shuffled rows of some blocks, read rather than mapped, to keep memory bounded."""
         gathered = {}
         for name in self.fields:
             parts = [
@@ -243,7 +243,7 @@ class BatchStream:
         return gathered
 
     def _read(self, files: OpenFiles, name: str, block: int) -> np.ndarray:
-        """One block of a field, which may begin in one file and end in another."""
+        """Reads one block of a field, which may begin in one file and end in another."""
         shape, dtype = self.shapes[name], np.dtype(DTYPES[name])
         width = row_bytes(name, shape)
         start = block * self.block_rows
@@ -278,20 +278,21 @@ def batch_stream(
     block_rows: int | None = None,
     buffer_blocks: int = BUFFER_BLOCKS,
 ) -> BatchStream:
-    """Opens a dataset file for batches; it is checked, and its columns stay on the disk.
+    """Opens a dataset file to read batches from disk; the file is checked first.
 
     Args:
         path: A dataset file, or the manifest of several.
-        fields: Fields of :class:`~neorl_core.Transition` that the batches hold.
-        batch_size: Rows of a batch.
-        seed: Decides every order.
-        keep: Flag of every row: false where it takes no part, as that of a held-out episode.
-        shard: Number of this reader and of all readers, ``(0, 1)`` for one alone; each of
-            several has a stretch of the log of its own.
-        block_rows: Rows that are read in one piece; 1024 by default, fewer where they are wide, so
-            that a piece has at most 256 KiB.
-        buffer_blocks: Blocks that are shuffled together. Memory holds up to four times as much: by
-            default no more than 256 MB.
+        fields: Fields of :class:`~neorl_core.Transition` that the batches contain.
+        batch_size: Number of rows in a batch.
+        seed: Seed of the order of blocks and rows.
+        keep: Flag for every row; false for a row that is not to be used, such as one of a held-out
+            episode.
+        shard: Index of this reader and number of readers, ``(0, 1)`` for a single one. Each reader
+            reads a separate part of the log.
+        block_rows: Number of rows in a block; by default 1024, or fewer for wide rows, so that a
+            block has at most 256 KiB.
+        buffer_blocks: Number of blocks that are shuffled together. Memory use is up to four times
+            their size: by default no more than 256 MB.
 
     Returns:
         The stream.
