@@ -1,4 +1,4 @@
-"""The running episode of one plant: the pure functions under both Gymnasium shells."""
+"""The running episode of one plant: pure functions shared by both Gymnasium environments."""
 
 from typing import Any, NamedTuple
 
@@ -16,11 +16,11 @@ from neorl_envs.wrappers._base import check_params
 
 
 class Draws(NamedTuple):
-    """Rules by which the parameters of an episode are drawn; hashable.
+    """How the parameters of an episode are sampled; hashable.
 
     Attributes:
         preset: Preset of the parameters.
-        spread: Relative width of the randomisation.
+        spread: Relative spread of the randomisation.
     """
 
     preset: str
@@ -28,13 +28,13 @@ class Draws(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """Everything about the running episode.
+    """The complete state of a running episode.
 
     Attributes:
-        params: Its parameters.
+        params: Parameters of the plant.
         state: State of the plant.
-        time: Steps since its start.
-        key: Decides everything that follows.
+        time: Number of steps since the start.
+        key: Random key for all further steps.
     """
 
     params: Any
@@ -44,7 +44,7 @@ class Episode(NamedTuple):
 
 
 def begin(env: Plant, draws: Draws, params: Any, key: PRNGKeyArray) -> tuple[Episode, Array]:
-    """A new episode and its first observation; ``None`` for parameters draws them."""
+    """Starts an episode and returns its first observation; parameters are sampled if ``None``."""
     for_params, for_reset, key = jax.random.split(key, 3)
     if params is None:
         params = env.sample_params(for_params, preset=draws.preset, spread=draws.spread)
@@ -55,9 +55,9 @@ def begin(env: Plant, draws: Draws, params: Any, key: PRNGKeyArray) -> tuple[Epi
 def advance(
     env: Plant, physical: bool, episode: Episode, action: Float[Array, " act"]
 ) -> tuple[Episode, Step, Bool[Array, " act"]]:
-    """One step, and which entries of the action were no number inside their range.
+    """Makes one step and flags the entries of the action that are NaN or outside their range.
 
-    Not a step of ``closed_loop``: the policy is Gymnasium's caller, on the other side of the shell.
+    ``closed_loop`` is not used here, because the policy runs in the code that calls Gymnasium.
     """
     key, for_step = jax.random.split(episode.key)
     low, high = action_bounds(env.spec, physical)
@@ -69,15 +69,15 @@ def advance(
 
 
 def in_physical_units(spec: Spec, action: Float[Array, " act"]) -> Float[Array, " act"]:
-    """An action in [-1, 1], clipped to that, in the units of the actuators."""
+    """Clips an action to [-1, 1] and converts it to the units of the actuators."""
     return unit_interval(spec.action).to_physical(jnp.clip(action, -1, 1))
 
 
 def as_plant(plant: str | Plant, preset: str, spread: float) -> Plant:
-    """The plant by its name, or itself; what it cannot be drawn with is refused here.
+    """The plant itself, or the one of the given name; also checks preset and spread.
 
     Raises:
-        ValueError: If the name, the preset or the spread is refused.
+        ValueError: If the name, the preset or the spread is invalid.
     """
     env = make(plant) if isinstance(plant, str) else plant
     jax.eval_shape(
@@ -90,8 +90,8 @@ def checked_params(env: Plant, options: dict[str, Any] | None, known: tuple[str,
     """The parameters in the options of a reset, or ``None``.
 
     Raises:
-        InputError: If an option is unknown, or parameters are of another structure.
-        ValueError: If a parameter is outside physics, by name and unit.
+        InputError: If an option is unknown, or the structure of the parameters is wrong.
+        ValueError: If a parameter is physically impossible; its name and unit are given.
     """
     options = options or {}
     for name in options:
@@ -111,26 +111,26 @@ def checked_params(env: Plant, options: dict[str, Any] | None, known: tuple[str,
 
 
 def observation_space(spec: Spec) -> gymnasium.spaces.Box:
-    """The measuring ranges as a box."""
+    """A box with the measuring ranges."""
     return gymnasium.spaces.Box(*_ends(spec.obs), dtype=np.float32)
 
 
 def action_space(spec: Spec, *, physical: bool) -> gymnasium.spaces.Box:
-    """The actuators' ranges as a box, or [-1, 1] for each."""
+    """A box with the ranges of the actuators, or [-1, 1] for each."""
     return gymnasium.spaces.Box(*action_bounds(spec, physical), dtype=np.float32)
 
 
 def action_bounds(spec: Spec, physical: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper ends of what a shell takes, shape ``(act,)`` each."""
+    """Lower and upper bounds of the actions, shape ``(act,)`` each."""
     one = np.ones(spec.n_action, np.float32)
     return _ends(spec.action) if physical else (-one, one)
 
 
 def checked_action(action: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """The action as float32.
+    """Converts the action to float32.
 
     Raises:
-        InputError: If it is no numbers, or of another shape.
+        InputError: If it is not numeric or has a wrong shape.
     """
     try:
         given = np.asarray(action, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""One environment behind Gymnasium's interface: a thin stateful shell, one program a step."""
+"""A plant as a Gymnasium environment: a thin stateful class with one compiled call per step."""
 
 import functools
 from typing import Any, ClassVar
@@ -28,16 +28,16 @@ OPTIONS = ("params",)
 
 
 class GymnasiumEnv(gymnasium.Env):
-    """A plant for Gymnasium's tools; see :func:`gymnasium.make`.
+    """A plant as a Gymnasium environment; create one with :func:`gymnasium.make`.
 
-    Actions are in [-1, 1], channel by channel the range of the actuator, or in physical units; what
-    is outside is clipped by the plant, a NaN keeps the last command, and both are flagged.
-    Observations are in physical units, inside the measuring ranges. ``info`` has ``cost`` (the
-    vector), ``cost_sum``, ``applied`` (the command that the plant received, in physical units),
-    ``outside`` (which entries of the action were outside their range) and the fields of the
-    environment's own information.
+    Actions are either scaled, with [-1, 1] covering the range of each actuator, or in physical
+    units. The plant clips values outside the range, and NaN keeps the last command; both are
+    flagged. Observations are in physical units, inside the measuring ranges. ``info`` contains
+    ``cost`` (the vector), ``cost_sum``, ``applied`` (the command that the plant received, in
+    physical units), ``outside`` (flags for action entries that were NaN or outside their range) and
+    the fields of ``Step.info`` of the plant.
 
-    Every episode draws its own parameters. The same ``reset(seed=...)`` gives the same episode.
+    Every episode samples new parameters. The same ``reset(seed=...)`` gives the same episode.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -54,18 +54,18 @@ class GymnasiumEnv(gymnasium.Env):
         spread: float = 0.15,
         render_mode: str | None = None,
     ) -> None:
-        """Makes the shell.
+        """Creates the environment.
 
         Args:
             plant: Name of the environment, for example ``"ChemicalReactor-v0"``, or a plant.
-            physical: Whether actions are in physical units instead of [-1, 1].
+            physical: Whether actions are in physical units rather than [-1, 1].
             preset: Preset of the parameters.
-            spread: Relative width of the randomisation of every episode; 0 for none.
+            spread: Relative spread of the randomised parameters; 0 for no randomisation.
             render_mode: ``"rgb_array"``, ``"human"`` for a window that follows the episode (both
-                need the extra ``render``) or ``None``.
+                need the extra ``render``), or ``None``.
 
         Raises:
-            ValueError: If the name, the preset, the spread or the render mode is refused.
+            ValueError: If the name, the preset, the spread or the render mode is invalid.
         """
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(
@@ -87,7 +87,7 @@ class GymnasiumEnv(gymnasium.Env):
         """Starts an episode; ``options={"params": ...}`` sets its parameters.
 
         Raises:
-            ValueError: If an option is unknown, or a parameter is outside physics.
+            ValueError: If an option is unknown, or a parameter is physically impossible.
         """
         params = checked_params(self.env, options, OPTIONS)
         super().reset(seed=seed)
@@ -101,11 +101,11 @@ class GymnasiumEnv(gymnasium.Env):
     def step(
         self, action: Float[np.ndarray, " act"]
     ) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One control period.
+        """Simulates one control period.
 
         Raises:
-            RuntimeError: Before the first reset.
-            ValueError: If the action has another shape.
+            RuntimeError: If the environment has not been reset yet.
+            ValueError: If the action has a wrong shape.
         """
         if self._episode is None:
             raise RuntimeError("call reset() before step()")
@@ -123,7 +123,7 @@ class GymnasiumEnv(gymnasium.Env):
         return obs, float(step.reward), bool(step.terminated), bool(step.truncated), info
 
     def render(self) -> np.ndarray | None:
-        """A picture of the episode so far, as an array ``(height, width, 3)`` of bytes."""
+        """An image of the episode so far, as an array ``(height, width, 3)`` of bytes."""
         return self._record.picture() if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:

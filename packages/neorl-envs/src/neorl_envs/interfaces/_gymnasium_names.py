@@ -1,4 +1,4 @@
-"""Names in Gymnasium's registry; the shells are imported when one is made."""
+"""Registration with Gymnasium; the environment classes are imported when one is created."""
 
 from neorl_envs.plants._table import ANNOUNCE, PLANTS, VERSIONED, environment_names
 
@@ -6,13 +6,13 @@ NAMESPACE = "neorl"
 
 
 def gymnasium_id(name: str, *, physical: bool = False) -> str:
-    """Gymnasium's name of an environment: ``neorl/Name-v0`` or ``neorl/Name-physical-v0``."""
+    """Gymnasium id of an environment: ``neorl/Name-v0`` or ``neorl/Name-physical-v0``."""
     base, version = name.rsplit("-", 1)
     return f"{NAMESPACE}/{base}{'-physical' if physical else ''}-{version}"
 
 
 def register_environments() -> None:
-    """Adds every known plant to Gymnasium's registry, and every one that is registered later."""
+    """Adds all plants to Gymnasium's registry, including those that are registered later."""
     for name in environment_names():
         register_environment(name)
     if register_environment not in ANNOUNCE:
@@ -22,11 +22,12 @@ def register_environments() -> None:
 def register_environment(name: str) -> None:
     """Adds one plant to Gymnasium's registry, once.
 
-    The horizon stands in ``spec.max_episode_steps``; that of a plant of another distribution is not
-    known before it is imported, so it is left out there, and the plant truncates all the same.
+    The horizon is given as ``spec.max_episode_steps``. The horizon of a plant from another
+    distribution is unknown until it is imported, so the field is then empty; the plant itself
+    still truncates its episodes.
 
     Args:
-        name: Name of the plant; one without a version, which ``make`` refuses, is left out.
+        name: Name of the plant. A name without a version, which ``make`` refuses, is ignored.
     """
     import gymnasium
 

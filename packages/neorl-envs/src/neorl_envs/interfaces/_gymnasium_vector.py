@@ -1,4 +1,4 @@
-"""Thousands of plants behind Gymnasium's vector interface, in one compiled program."""
+"""Batches of plants as a Gymnasium vector environment, stepped by one compiled program."""
 
 import functools
 from collections.abc import Sequence
@@ -34,20 +34,22 @@ OPTIONS = ("params", "reset_mask")
 
 
 class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
-    """A batch of plants; see :func:`gymnasium.make_vec`.
+    """A batch of plants as a Gymnasium vector environment; see :func:`gymnasium.make_vec`.
 
-    Three ways to go on after the end of an episode, as Gymnasium names them:
+    There are three ways to continue after the end of an episode, named as in Gymnasium:
 
-    * ``"SameStep"`` (default): the next episode begins in the step that ended the old one.
-      ``infos["final_obs"]`` is then the last observation of the old one, ``(plant, obs)``, valid
-      where ``infos["_final_obs"]``; bootstrap from it. ``infos["final_info"]`` has its costs.
-    * ``"NextStep"``: the next step starts the episode and ignores its action; reward 0.
-    * ``"Disabled"``: the caller resets, with ``options={"reset_mask": over}``.
+    * ``"SameStep"`` (default): the next episode begins in the step that ends the old one. The last
+      observation of the old episode is ``infos["final_obs"]``, ``(plant, obs)``, valid where
+      ``infos["_final_obs"]`` is true; bootstrap from it. ``infos["final_info"]`` has the costs.
+    * ``"NextStep"``: the following step starts the new episode, ignores its action and has reward
+      0.
+    * ``"Disabled"``: the caller resets finished plants with ``options={"reset_mask": over}``.
 
-    ``infos`` has ``cost``, ``cost_sum``, ``applied``, ``outside`` and the environment's own
-    information, all of the transition, never of the reset. Plant ``i`` of ``reset(seed=s)`` begins
-    as the scalar shell of ``reset(seed=s + i)`` does. Python's ``fork`` and JAX's threads do not
-    agree, so ``vectorization_mode="async"`` wants ``vector_kwargs={"context": "spawn"}``.
+    ``infos`` contains ``cost``, ``cost_sum``, ``applied``, ``outside`` and the fields of
+    ``Step.info`` of the plant. All of them belong to the transition, never to the reset. Plant
+    ``i`` of ``reset(seed=s)`` begins like the single environment with ``reset(seed=s + i)``.
+    Python's ``fork`` is incompatible with JAX's threads, so ``vectorization_mode="async"`` requires
+    ``vector_kwargs={"context": "spawn"}``.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium's own, one a mode
@@ -68,21 +70,21 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         max_episode_steps: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """Makes the shell.
+        """Creates the vector environment.
 
         Args:
             plant: Name of the environment, for example ``"ChemicalReactor-v0"``, or a plant.
             num_envs: Number of plants.
-            physical: Whether actions are in physical units instead of [-1, 1].
+            physical: Whether actions are in physical units rather than [-1, 1].
             preset: Preset of the parameters.
-            spread: Relative width of the randomisation of every episode; 0 for none.
-            autoreset_mode: What follows the end of an episode.
-            max_episode_steps: Steps after which an episode is truncated, where the plant's own
-                horizon is not shorter.
+            spread: Relative spread of the randomised parameters; 0 for no randomisation.
+            autoreset_mode: How to continue after the end of an episode.
+            max_episode_steps: Steps after which an episode is truncated, unless the horizon of the
+                plant is shorter.
             render_mode: ``"rgb_array"`` (needs the extra ``render``) or ``None``.
 
         Raises:
-            ValueError: If a name is unknown or a number below one.
+            ValueError: If a name is unknown or a number is below one.
         """
         for name, value in (("num_envs", num_envs), ("max_episode_steps", max_episode_steps)):
             if value is not None and value < 1:
@@ -114,13 +116,14 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         """Starts an episode in every plant.
 
         Args:
-            seed: Seed of the first plant, and one more for each following; or a list of seeds.
-            options: ``"params"`` with one more leading axis sets the parameters;
-                ``"reset_mask"`` restarts the plants where it is true.
+            seed: Seed of the first plant, incremented by one for each further plant, or a list of
+                seeds.
+            options: ``"params"``, with a leading axis over plants, sets the parameters;
+                ``"reset_mask"`` restarts only the plants where it is true.
 
         Raises:
-            ValueError: If an option is unknown or has another shape, a parameter is outside
-                physics, or the list of seeds has another length.
+            ValueError: If an option is unknown or has a wrong shape, a parameter is physically
+                impossible, or the list of seeds has a wrong length.
         """
         params = checked_params(self.env, options, OPTIONS)
         mask = self._mask((options or {}).get("reset_mask"))
@@ -139,11 +142,12 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
     def step(
         self, actions: Float[np.ndarray, "plant act"]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """One control period of every plant.
+        """Simulates one control period of every plant.
 
         Raises:
-            RuntimeError: Before the first reset, and without automatic resets after an end.
-            ValueError: If the actions have another shape than ``(plant, act)``.
+            RuntimeError: If the environment has not been reset, or if automatic resets are disabled
+                and an episode has ended.
+            ValueError: If the shape of the actions is not ``(plant, act)``.
         """
         if self._episodes is None:
             raise RuntimeError("call reset() before step()")
@@ -175,18 +179,18 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         return self._obs.copy(), reward, step.terminated, step.truncated, infos
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """Pictures of the running episodes, one array ``(height, width, 3)`` for every plant."""
+        """Images of the running episodes, one array ``(height, width, 3)`` for every plant."""
         return tuple(record.picture() for record in self._records) if self.render_mode else None
 
     def _keys(self, seed: Any) -> PRNGKeyArray:
-        """One key a plant; plant ``i`` has that of the scalar shell with the same seed."""
+        """One key per plant; equal seeds give the same key as in the single environment."""
         n = self.num_envs
         seeds = [seed + i for i in range(n)] if isinstance(seed, int | np.integer) else seed
         seeds = [None] * n if seeds is None else list(seeds)
         if len(seeds) != n:
             raise InputError(f"a list of seeds has one for each of {n} plants, got {len(seeds)}")
         known = [int(each) for each in seeds if each is not None]
-        if known:  # for plants without a seed and later resets; apart from every plant's own
+        if known:  # for unseeded plants and later resets, independent of each plant's own key
             self.np_random = np.random.default_rng([len(known), *known])
         sources = [
             self.np_random if each is None else seeding.np_random(int(each))[0] for each in seeds

@@ -1,4 +1,4 @@
-"""The signature of gymnax 1.0 over an environment, for agents written against it."""
+"""Adapts environments to the interface of gymnax 1.0, for agents written for it."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from neorl_envs.wrappers import AutoReset, AutoResetState, autoreset, randomised
 
 
 class Box(NamedTuple):
-    """A space as gymnax has it: bounds, shape, draws.
+    """A bounded space with the interface of gymnax.
 
     Attributes:
         low: Lower ends, shape ``shape``.
@@ -31,25 +31,25 @@ class Box(NamedTuple):
     dtype: DTypeLike = jnp.float32
 
     def sample(self, key: PRNGKeyArray) -> Array:
-        """A uniform draw."""
+        """Samples uniformly."""
         return jax.random.uniform(key, self.shape, self.dtype, self.low, self.high)
 
     def contains(self, x: Array) -> Bool[Array, ""]:
-        """Whether every entry is inside."""
+        """Whether every entry is within the bounds."""
         return jnp.all((x >= self.low) & (x <= self.high))
 
 
 class GymnaxStep(NamedTuple):
-    """Return value of gymnax's ``step``, a tuple of six.
+    """The six values that ``step`` of gymnax returns.
 
     Attributes:
-        obs: Observation to act on next; of the new episode where the old one ended.
+        obs: Observation for the next action; the first one of the new episode after a reset.
         state: State for the next call.
         reward: Reward of the step, scalar.
-        terminated: The plant ended the episode.
-        truncated: The clock ended the episode.
+        terminated: Whether the plant ended the episode.
+        truncated: Whether the episode reached its horizon.
         info: ``final_observation`` (of this transition), ``terminated``, ``truncated``, ``cost``,
-            ``cost_sum``, ``applied`` and the environment's own information.
+            ``cost_sum``, ``applied`` and the fields of ``Step.info`` of the environment.
     """
 
     obs: Float[Array, " obs"]
@@ -61,11 +61,11 @@ class GymnaxStep(NamedTuple):
 
 
 class GymnaxState(NamedTuple):
-    """State of the environment, and whether the clock has ended its episode.
+    """State of the environment, and whether its episode was truncated.
 
     Attributes:
         inner: State of the environment with automatic resets.
-        truncated: Whether the last step was truncated; gymnax asks the state for it.
+        truncated: Whether the last step was truncated; gymnax reads this from the state.
     """
 
     inner: AutoResetState
@@ -73,10 +73,10 @@ class GymnaxState(NamedTuple):
 
 
 class Gymnax(eqx.Module):
-    """Key first, observation first, automatic reset in :meth:`step`: the habits of gymnax.
+    """An environment with gymnax's conventions: key and observation first, automatic resets.
 
-    Actions are in [-1, 1], observations in physical units. Where the parameters are randomised,
-    the ``params`` of every method are not used.
+    Actions are in [-1, 1], observations in physical units. If the parameters are randomised, the
+    ``params`` of all methods are ignored.
 
     Attributes:
         env: An environment of this package.
@@ -100,11 +100,11 @@ class Gymnax(eqx.Module):
         return self.env.default_params()
 
     def observation_space(self, params: Any = None) -> Box:
-        """The measuring ranges."""
+        """A box with the measuring ranges."""
         return _box(self.env.spec.obs)
 
     def action_space(self, params: Any = None) -> Box:
-        """[-1, 1] for every actuator."""
+        """A box with [-1, 1] for every actuator."""
         one = np.ones(self.num_actions, np.float32)
         return Box(-one, one, one.shape)
 
@@ -124,9 +124,9 @@ class Gymnax(eqx.Module):
         action: Float[Array, " act"],
         params: Any = None,
     ) -> GymnaxStep:
-        """One control period, and a reset after it where the episode ended."""
+        """Simulates one control period, followed by a reset if the episode ended."""
         new, step = self._advance(self._resetting, key, state.inner, action, params)
-        # A state that was reset is at the start of its episode, which no clock has ended.
+        # After a reset, the state belongs to a new episode, which has not been truncated.
         state = GymnaxState(new, jnp.zeros((), jnp.bool_))
         return GymnaxStep(
             step.obs, state, step.reward, step.terminated, step.truncated, _information(step)
@@ -139,13 +139,13 @@ class Gymnax(eqx.Module):
         action: Float[Array, " act"],
         params: Any = None,
     ) -> tuple[Array, GymnaxState, Array, Array, dict[str, Array]]:
-        """One control period without a reset: five values, truncation in the information."""
+        """Simulates one control period without a reset; truncation is reported in ``info``."""
         inner, step = self._advance(self.env, key, state.inner.state, action, params)
         new = GymnaxState(state.inner._replace(state=inner), step.truncated)
         return step.obs, new, step.reward, step.terminated, _information(step)
 
     def is_truncated(self, state: GymnaxState, params: Any = None) -> Bool[Array, ""]:
-        """Whether the clock ended the episode in the step that led to this state."""
+        """Whether the episode was truncated in the step that led to this state."""
         return state.truncated
 
     @property
@@ -155,7 +155,7 @@ class Gymnax(eqx.Module):
     def _advance(
         self, env: Environment, key: PRNGKeyArray, state: Any, action: Array, params: Any
     ) -> tuple[Any, Step]:
-        # Not a step of `closed_loop`: the policy is the caller's, one step a call.
+        # `closed_loop` is not used here, because the policy runs in the caller.
         physical = in_physical_units(env.spec, action)
         return env.step(self._or_default(params), state, physical, key)
 
@@ -164,16 +164,16 @@ class Gymnax(eqx.Module):
 
 
 def gymnax(env: Environment, *, spread: float | None = None) -> Gymnax:
-    """Adapts an environment to the signature of gymnax 1.0.
+    """Adapts an environment to the interface of gymnax 1.0.
 
     Args:
         env: An environment of this package.
-        spread: Draw new parameters for every episode, with this relative width; ``None`` keeps
-            those that are given.
+        spread: Relative spread with which new parameters are sampled for every episode; ``None``
+            uses the parameters that are passed in.
 
     Returns:
-        An object with ``reset(key, params)``, ``step(key, state, action, params)`` and what else
-        agents written for gymnax call; jit and vmap are the caller's.
+        An object with ``reset(key, params)``, ``step(key, state, action, params)`` and the other
+        methods that agents written for gymnax call. Apply ``jit`` and ``vmap`` yourself.
 
     Example:
         >>> import neorl_envs

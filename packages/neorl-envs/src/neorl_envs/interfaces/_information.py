@@ -1,4 +1,4 @@
-"""A step's own information by name, whatever an environment puts into it."""
+"""The additional information of a step (``Step.info``) as a dictionary."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import numpy as np
 
 
 def named_information(info: Any) -> dict[str, Any]:
-    """The fields of ``Step.info`` by name; none where it is the empty tuple."""
+    """The fields of ``Step.info`` by name; an empty tuple has none."""
     return dict(info._asdict()) if hasattr(info, "_asdict") else {}
 
 
 def plain_information(info: Any) -> dict[str, Any]:
-    """The result of :func:`named_information` on the host, with numbers as Python's."""
+    """The result of :func:`named_information` on the host, as plain Python numbers."""
     fields = named_information(info)
     return {name: value.item() if np.ndim(value) == 0 else value for name, value in fields.items()}

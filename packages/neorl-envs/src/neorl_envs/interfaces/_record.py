@@ -1,4 +1,4 @@
-"""Record of a running episode, from which its picture is drawn."""
+"""Record of a running episode, from which images are rendered."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ class EpisodeRecord:
     """The steps of one episode so far, on the host."""
 
     def __init__(self, env: Plant) -> None:
-        """Makes an empty record of an episode of the plant."""
+        """Creates an empty record for a plant."""
         self._env = env
         self._rows: list[tuple] = []
 
     def begin(self, obs: np.ndarray) -> None:
-        """Forgets what was, and begins with the first observation."""
+        """Clears the record and stores the first observation of a new episode."""
         self._rows = [(obs,)]
 
     def add(self, obs: np.ndarray, applied: np.ndarray, reward: Any, cost: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""One step of a batch of plants, with what follows the end of an episode."""
+"""One step of a batch of plants, including resets after the end of an episode."""
 
 import functools
 from typing import Any, NamedTuple
@@ -16,11 +16,11 @@ from neorl_envs.wrappers._autoreset import started_where_over
 
 
 class Rules(NamedTuple):
-    """Settings of a vector shell; hashable.
+    """Settings of a vector environment; hashable.
 
     Attributes:
-        physical: Whether actions are in physical units instead of [-1, 1].
-        mode: What follows the end of an episode, as Gymnasium names it.
+        physical: Whether actions are in physical units rather than [-1, 1].
+        mode: Gymnasium's autoreset mode.
         limit: Steps after which an episode is truncated.
     """
 
@@ -38,18 +38,18 @@ def vector_step(
     over: Bool[Array, " plant"],
     actions: Array,
 ) -> tuple[Episode, tuple[Step, Bool[Array, "plant act"]]]:
-    """One control period of every plant.
+    """Simulates one control period of every plant.
 
     Args:
         env: The plant.
-        draws: How the parameters of new episodes are drawn.
-        rules: Units, mode and limit.
-        episodes: The running ones.
-        over: Which of them ended in the step before.
-        actions: Shape ``(plant, act)``.
+        draws: How the parameters of new episodes are sampled.
+        rules: Settings of the vector environment.
+        episodes: The running episodes.
+        over: Which episodes ended in the previous step.
+        actions: Actions, shape ``(plant, act)``.
 
     Returns:
-        The episodes, and the steps with which entries of the actions were outside their range.
+        The episodes, and the steps together with flags for action entries outside their range.
     """
 
     def one(episode: Episode, ended: Array, action: Array) -> tuple[Episode, tuple[Step, Array]]:
