@@ -1,7 +1,8 @@
-"""Environments made of environments: resets, delays, disturbances, limits, history, scales, shifts.
+"""Wrappers of environments: resets, delays, disturbances, limits, history, scales, shifts.
 
-Each function takes an environment and returns one of the same contract, so they compose; the inner
-one acts first. A plant stays a plant: its controllers see and do what they did before.
+Each function takes an environment and returns one with the same interface, so wrappers can be
+nested; the inner one acts first. A wrapped plant is still a plant: its controllers see the same
+observations and take the same actions as before.
 """
 
 from neorl_envs.wrappers._autoreset import AutoReset as AutoReset

@@ -1,4 +1,4 @@
-"""Automatic resets, and fresh carries of the policy with them."""
+"""Automatic resets of an environment, and matching resets of the policy's carry."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -17,11 +17,12 @@ Tree = TypeVar("Tree")
 
 
 class AutoResetState(NamedTuple):
-    """State of the environment, and the starts to choose from.
+    """State of the environment, and the cached initial states.
 
     Attributes:
-        state: State of the environment inside.
-        starts: States and first observations with a leading axis; ``None`` for fresh resets.
+        state: State of the wrapped environment.
+        starts: Initial states and first observations with a leading axis; ``None`` if every
+            episode begins with a new reset.
     """
 
     state: Any
@@ -31,13 +32,13 @@ class AutoResetState(NamedTuple):
 class AutoReset(Wrapper):
     """An environment that begins a new episode in the step that ends the old one.
 
-    ``Step.obs`` is then the first observation of the new episode, to act on next;
-    ``Step.final_obs`` stays that of the transition, to bootstrap from.
+    In such a step, ``Step.obs`` is the first observation of the new episode, for the next action.
+    ``Step.final_obs`` is still the last observation of the old episode, for bootstrapping.
 
     Attributes:
-        env: The environment that is transformed.
-        cached: Number of starts that are drawn at the first reset and used from then on, chosen at
-            random; ``None`` draws every start anew.
+        env: The wrapped environment.
+        cached: Number of initial states that are sampled at the first reset, from which every
+            episode picks one at random; ``None`` samples a new initial state for every episode.
     """
 
     cached: int | None = eqx.field(static=True, default=None)
@@ -55,7 +56,7 @@ class AutoReset(Wrapper):
     def step(
         self, params: Any, state: AutoResetState, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[AutoResetState, Step]:
-        """One control period, and a reset after it where the episode ended."""
+        """Simulates one control period, followed by a reset if the episode ended."""
         for_step, for_reset = jax.random.split(key)
         inner, step = self.env.step(params, state.state, action, for_step)
         inner, obs = started_where_over(
@@ -73,19 +74,20 @@ class AutoReset(Wrapper):
 
 
 def autoreset(env: Environment, *, cached: int | None = None) -> AutoReset:
-    """Transforms an environment so that it resets itself.
+    """Makes an environment reset itself at the end of an episode.
 
-    Whoever steps the result also replaces the policy's carry where an episode ended, or a PID
-    takes its integral into the next one: :func:`fresh_carry`. For new parameters in every episode
-    see :func:`neorl_envs.wrappers.randomised`.
+    The caller must also reset the policy's carry when an episode ends, with :func:`fresh_carry`;
+    otherwise a PID controller carries its integral into the next episode. For new parameters in
+    every episode see :func:`neorl_envs.wrappers.randomised`.
 
     Args:
         env: An environment.
-        cached: Draw that many starts at the first reset and choose among them afterwards, which
-            saves the reset in every step; ``None`` draws every start anew.
+        cached: Number of initial states to sample at the first reset and to choose from afterwards,
+            which avoids computing a reset in every step; ``None`` samples a new initial state for
+            every episode.
 
     Returns:
-        An environment of the same contract.
+        An environment with the same interface.
 
     Raises:
         InputError: If ``cached`` is not a positive integer.
@@ -102,15 +104,15 @@ def autoreset(env: Environment, *, cached: int | None = None) -> AutoReset:
 
 
 def fresh_carry(policy: Policy, carry: Tree, step: Step) -> Tree:
-    """The carry for the next step: a new one where the episode ended, else ``carry``."""
+    """The carry for the next step: the initial carry if the episode ended, else ``carry``."""
     return where_over(step.terminated | step.truncated, policy.initial_carry(), carry)
 
 
 def started_where_over(over: Bool[Array, ""], start: Callable[[], Tree], old: Tree) -> Tree:
-    """``start()`` where the episode is over, else ``old``, leaf by leaf.
+    """``start()`` if the episode is over, else ``old``, leaf by leaf.
 
-    Under ``vmap`` the starts are computed in the steps in which some episode of the batch ends,
-    and only in them: a start, with what is derived from its parameters, may cost many steps.
+    Under ``vmap`` the starts are computed only in steps in which some episode of the batch ends. A
+    start, including the values derived from its parameters, may cost as much as many steps.
     """
     if not isinstance(over, Tracer):
         return where_over(over, start(), old) if over else old
@@ -119,7 +121,7 @@ def started_where_over(over: Bool[Array, ""], start: Callable[[], Tree], old: Tr
 
 @jax.custom_batching.custom_vmap
 def _anywhere(flag: Bool[Array, ""]) -> Bool[Array, ""]:
-    """The flag; in a batch, whether any is set: one for all, so that a ``cond`` stays one."""
+    """The flag itself; under ``vmap``, whether any flag is set, so that ``cond`` stays a branch."""
     return flag
 
 

@@ -1,4 +1,4 @@
-"""Base of all wrappers, which passes on everything else."""
+"""Base class of all wrappers, which forwards everything to the wrapped environment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,25 +12,25 @@ from neorl_envs.blocks import Term
 
 
 class Wrapper(eqx.Module):
-    """An environment that is the one it holds; a wrapper redefines what it changes.
+    """Behaves like the environment it holds; a subclass overrides what it changes.
 
-    Hashable and without array leaves, as plants are, so that it may be a static argument. Where
-    the environment is a plant, the wrapper is one.
+    Like plants, wrappers are hashable and have no array leaves, so they may be static arguments.
+    The wrapper of a plant is itself a plant.
 
     Attributes:
-        env: The environment inside.
+        env: The wrapped environment.
     """
 
     env: Any
 
     @property
     def name(self) -> str:
-        """Name of the plant inside."""
+        """Name of the wrapped plant."""
         return self.env.name
 
     @property
     def reference(self) -> str:
-        """Name of the tuning that learned policies are measured against."""
+        """Name of the tuning with which learned policies are compared."""
         return self.env.reference
 
     @property
@@ -40,12 +40,12 @@ class Wrapper(eqx.Module):
 
     @property
     def glossary(self) -> str:
-        """A sentence on what a return is made of."""
+        """A sentence that explains what the return consists of."""
         return self.env.glossary
 
     @property
     def tracked(self) -> Mapping[str, str]:
-        """Measured channels with the channel of their set point."""
+        """Measured channels, mapped to the channels of their set points."""
         return self.env.tracked
 
     @property
@@ -56,7 +56,7 @@ class Wrapper(eqx.Module):
 
     @property
     def graph(self) -> tuple[str, ...]:
-        """Which of the channels that are left belongs to which node or edge."""
+        """Assignment of the remaining channels to the nodes and edges of the plant's graph."""
         known = {channel.name for channel in (*self.spec.obs, *self.spec.action)}
         return tuple(
             line for line in self.env.graph if not (name := line.rpartition("=")[0].strip())
@@ -65,12 +65,12 @@ class Wrapper(eqx.Module):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """What a return is made of."""
+        """The terms that make up the return."""
         return self.env.terms
 
     @property
     def channel_descriptions(self) -> str:
-        """A sentence on what the channels measure and move."""
+        """A sentence on what the channels measure and manipulate."""
         return self.env.channel_descriptions
 
     @property
@@ -83,7 +83,7 @@ class Wrapper(eqx.Module):
         return self.env.tunings()
 
     def operator_plan(self) -> Any:
-        """Interventions of the operators while a log is recorded."""
+        """Interventions of the operators during the recording of a log."""
         return self.env.operator_plan()
 
     def action_rates(self) -> tuple[float, ...]:
@@ -95,13 +95,13 @@ class Wrapper(eqx.Module):
         return self.env.bands()
 
     def penalty_weights(self) -> Mapping[str, float]:
-        """Reward that one unit of each cost takes off."""
+        """Reward subtracted for one unit of each cost."""
         return self.env.penalty_weights()
 
     def interlock(
         self, obs: Float[Array, " obs"], action: Float[Array, " act"]
     ) -> Float[Array, " act"]:
-        """None declared: that of the plant inside reads its own observations."""
+        """Not forwarded: that of the wrapped plant expects the plant's own observations."""
         return action
 
     def objective(
@@ -111,7 +111,7 @@ class Wrapper(eqx.Module):
         next_obs: Float[Array, " obs"],
         last_action: Float[Array, " act"],
     ) -> Float[Array, " outcome"]:
-        """None declared: that of the plant inside reads its own observations."""
+        """Not forwarded: that of the wrapped plant expects the plant's own observations."""
         return jnp.full(1 + self.spec.n_cost, jnp.nan, obs.dtype)
 
     def default_params(self, preset: str = "plant") -> Any:
@@ -121,11 +121,11 @@ class Wrapper(eqx.Module):
     def sample_params(
         self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
     ) -> Any:
-        """One episode's parameters, drawn with a relative width."""
+        """Samples the parameters of one episode with the given relative spread."""
         return self.env.sample_params(key, preset=preset, spread=spread)
 
     def check_params(self, params: Any) -> None:
-        """Refuses parameters outside physics where the plant knows how to."""
+        """Raises for physically impossible parameters if the plant can check them."""
         check_params(self.env, params)
 
     def reset(self, params: Any, key: PRNGKeyArray) -> tuple[Any, Float[Array, " obs"]]:
@@ -135,12 +135,12 @@ class Wrapper(eqx.Module):
     def step(
         self, params: Any, state: Any, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[Any, Step]:
-        """One control period."""
+        """Simulates one control period."""
         return self.env.step(params, state, action, key)
 
 
 def check_params(env: Any, params: Any) -> None:
-    """Refuses parameters outside physics, where the environment has a ``check_params``."""
+    """Raises for physically impossible parameters if the environment has a ``check_params``."""
     check = getattr(env, "check_params", None)
     if check is not None:
         check(params)

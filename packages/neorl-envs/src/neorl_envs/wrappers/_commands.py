@@ -1,4 +1,4 @@
-"""Conversion of a demand to the actuator's command: inside its range, no faster than its speed."""
+"""Converts a demand to an actuator command within the actuator's range and rate limit."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ from neorl_core.projections import limit_rate, project_box
 def held_command(
     env: Any, params: Any, state: Any, like: Array, key: PRNGKeyArray
 ) -> Float[Array, " act"]:
-    """The command that the actuators hold now: what is applied where every channel is left.
+    """The command that the actuators currently hold, found by a trial step with an all-NaN action.
 
-    ``key`` may be one that was used before: nothing that is drawn from it is kept.
+    ``key`` may be one that was used before, because the trial step is discarded.
     """
     leave = jnp.full((env.spec.n_action,), jnp.nan, like.dtype)
     return env.step(params, state, leave, jax.random.clone(key))[1].applied
 
 
 def limited(env: Any, last: Float[Array, " act"], action: Float[Array, " act"]) -> Array:
-    """The demand inside range and speed; a channel that is NaN keeps its last command.
+    """Limits the demand to range and rate; a NaN channel keeps its last command.
 
     Raises:
-        ValueError: If the action has another shape than ``(act,)``.
+        ValueError: If the shape of the action is not ``(act,)``.
     """
     spec = env.spec
     if jnp.shape(action) != (spec.n_action,):

@@ -1,4 +1,4 @@
-"""Limits of measured channels as costs, on any plant."""
+"""Adds limits of measured channels as costs to any plant."""
 
 import math
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ class ChannelLimit(NamedTuple):
 
     Attributes:
         index: Index of the channel in the observation.
-        low: Least value; minus infinity for none.
-        high: Largest value; infinity for none.
+        low: Smallest allowed value; minus infinity for no limit.
+        high: Largest allowed value; infinity for no limit.
     """
 
     index: int
@@ -28,15 +28,16 @@ class ChannelLimit(NamedTuple):
 
 
 class Constrained(Wrapper):
-    """A plant with further limits: each is a cost of its own, ``<channel>_limit``.
+    """A plant with additional limits, each of which adds a cost named ``<channel>_limit``.
 
-    ``c = max(low - y, y - high, 0)`` in the channel's unit, of the reading that the step shows
-    last. The limit of the cost is zero in every step. Reward and endings stay.
+    The cost is ``c = max(low - y, y - high, 0)`` in the channel's unit, where ``y`` is the reading
+    after the step. The limit of this cost is zero in every step. Rewards and the ends of episodes
+    do not change.
 
     Attributes:
-        env: The environment that is transformed.
-        limits: Limits of the channels, in the order of the further costs.
-        penalty: Reward that one unit of a further cost takes off, by :meth:`penalty_weights`.
+        env: The wrapped environment.
+        limits: Limits of the channels, in the order of the additional costs.
+        penalty: Reward subtracted for one unit of an additional cost, by :meth:`penalty_weights`.
     """
 
     limits: tuple[ChannelLimit, ...] = eqx.field(static=True, default=())
@@ -44,14 +45,14 @@ class Constrained(Wrapper):
 
     @property
     def spec(self) -> Spec:
-        """Channels, period and horizon, with the further costs at the end."""
+        """Channels, period and horizon, with the additional costs last."""
         plain = self.env.spec
         channels = [plain.obs[limit.index] for limit in self.limits]
         further = (CostChannel(f"{c.name}_limit", c.unit, 0.0, "step") for c in channels)
         return Spec(plain.obs, plain.action, (*plain.cost, *further), plain.dt, plain.horizon)
 
     def bands(self) -> dict[str, tuple[float, float]]:
-        """Soft limits of measured channels, the further ones included."""
+        """Soft limits of measured channels, including the additional ones."""
         names = [channel.name for channel in self.env.spec.obs]
         return {
             **self.env.bands(),
@@ -59,14 +60,14 @@ class Constrained(Wrapper):
         }
 
     def penalty_weights(self) -> dict[str, float]:
-        """Reward that one unit of each cost takes off."""
+        """Reward subtracted for one unit of each cost."""
         names = [channel.name for channel in self.spec.cost[self.env.spec.n_cost :]]
         return {**self.env.penalty_weights(), **dict.fromkeys(names, self.penalty)}
 
     def step(
         self, params: Any, state: Any, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[Any, Step]:
-        """One control period."""
+        """Simulates one control period."""
         state, step = self.env.step(params, state, action, key)
         shown = step.final_obs[jnp.asarray([limit.index for limit in self.limits], jnp.int32)]
         low, high = (
@@ -80,20 +81,20 @@ class Constrained(Wrapper):
 def constrained(
     env: Environment, limits: Mapping[str, tuple[float, float]], *, penalty: float = 1.0
 ) -> Constrained:
-    """Adds limits of measured channels to any plant, those without costs included.
+    """Adds limits of measured channels to any plant, even one without costs.
 
     Args:
         env: A plant.
-        limits: Least and largest value of each limited channel, by its name and in its unit;
-            infinite for none.
-        penalty: Reward that one unit beyond takes off in training and ranking.
+        limits: Smallest and largest allowed value of each limited channel, by name and in its
+            unit; infinite for no limit.
+        penalty: Reward subtracted for each unit beyond a limit, in training and in ranking.
 
     Returns:
-        An environment of the same contract with a further cost for each limit.
+        An environment with the same interface and one additional cost for each limit.
 
     Raises:
-        InputError: If a channel is unknown (the nearest one is given), a limit is empty, has no
-            value inside the measuring range, or stands already among the costs.
+        InputError: If a channel is unknown (the message suggests the nearest name), or if a limit
+            is empty, lies outside the measuring range, or is already among the costs.
 
     Example:
         >>> import neorl_envs

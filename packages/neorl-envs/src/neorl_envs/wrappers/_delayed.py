@@ -1,4 +1,4 @@
-"""Dead time between controller and plant, on any plant."""
+"""Adds dead time between the controller and any plant."""
 
 from typing import Any, NamedTuple
 
@@ -12,13 +12,13 @@ from neorl_envs.wrappers._commands import held_command, limited
 
 
 class DelayedState(NamedTuple):
-    """State of the environment, and what is on its way.
+    """State of the environment, and the delayed commands and observations.
 
     Attributes:
-        state: State of the environment inside.
-        command: The last command that was sent, shape ``(act,)``.
-        commands: Commands that have not arrived.
-        readings: Observations that have not arrived.
+        state: State of the wrapped environment.
+        command: The last command sent, shape ``(act,)``.
+        commands: Commands that have not reached the plant yet.
+        readings: Observations that have not reached the controller yet.
     """
 
     state: Any
@@ -28,23 +28,23 @@ class DelayedState(NamedTuple):
 
 
 class Delayed(Wrapper):
-    """A plant behind a slow line: commands act and readings arrive whole periods later.
+    """A plant whose commands and readings are delayed by whole control periods.
 
-    ``Step.applied`` is the command that was sent, inside range and speed, as for the dead time of
-    a plant's own actuators. Until the first command arrives the actuators hold their start.
-    Reward, costs and endings are those of the plant, at once.
+    As for the dead time of a plant's own actuators, ``Step.applied`` is the command that was sent,
+    within range and rate limit. Until the first command arrives, the actuators keep their initial
+    positions. Rewards, costs and ends of episodes are not delayed.
 
     Attributes:
-        env: The environment that is transformed.
-        action: Periods between a command and its effect.
-        obs: Periods between the plant and the reading.
+        env: The wrapped environment.
+        action: Number of periods between a command and its effect.
+        obs: Number of periods between a measurement and its arrival.
     """
 
     action: int = eqx.field(static=True, default=0)
     obs: int = eqx.field(static=True, default=0)
 
     def reset(self, params: Any, key: PRNGKeyArray) -> tuple[DelayedState, Float[Array, " obs"]]:
-        """A new episode with empty lines."""
+        """Starts an episode, in which nothing has been sent yet."""
         state, obs = self.env.reset(params, key)
         command = held_command(self.env, params, state, obs, key)
         commands = delay_line(command, delay=self.action)
@@ -53,7 +53,7 @@ class Delayed(Wrapper):
     def step(
         self, params: Any, state: DelayedState, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[DelayedState, Step]:
-        """One control period."""
+        """Simulates one control period."""
         command = limited(self.env, state.command, action)
         commands, arrived = delay_step(state.commands, command, first=False)
         inner, step = self.env.step(params, state.state, arrived, key)
@@ -63,18 +63,18 @@ class Delayed(Wrapper):
 
 
 def delayed(env: Environment, *, action: int = 0, obs: int = 0) -> Delayed:
-    """Adds dead time in front of the actuators and behind the instruments of any plant.
+    """Adds dead time before the actuators and after the instruments of any plant.
 
     Args:
         env: A plant.
-        action: Whole control periods between a command and its effect.
-        obs: Whole control periods between the plant and the reading.
+        action: Number of control periods between a command and its effect.
+        obs: Number of control periods between a measurement and its arrival.
 
     Returns:
-        An environment of the same contract.
+        An environment with the same interface.
 
     Raises:
-        ValueError: If a delay is not a whole number >= 0.
+        ValueError: If a delay is not a non-negative integer.
 
     Example:
         >>> import neorl_envs
@@ -82,5 +82,5 @@ def delayed(env: Environment, *, action: int = 0, obs: int = 0) -> Delayed:
         3
     """
     for delay in (action, obs):
-        delay_line(0.0, delay=delay)  # refuses what is no delay here, not when it is traced
+        delay_line(0.0, delay=delay)  # rejects an invalid delay here, not when it is traced
     return Delayed(env, action, obs)

@@ -1,4 +1,4 @@
-"""An unmeasured load disturbance at the input of any plant."""
+"""Adds an unmeasured load disturbance at the input of any plant."""
 
 from typing import Any, NamedTuple
 
@@ -18,9 +18,9 @@ class DisturbedState(NamedTuple):
     """State of the environment and of the disturbance.
 
     Attributes:
-        state: State of the environment inside.
-        command: The last command that was sent, shape ``(act,)``.
-        load: What is added to it, in the channels' units, shape ``(act,)``.
+        state: State of the wrapped environment.
+        command: The last command sent, shape ``(act,)``.
+        load: Disturbance added to the command, in the channels' units, shape ``(act,)``.
     """
 
     state: Any
@@ -29,14 +29,15 @@ class DisturbedState(NamedTuple):
 
 
 class Disturbed(Wrapper):
-    """A plant whose actuators deviate from their commands, without a measurement of the deviation.
+    """A plant whose actuators deviate from their commands by an unmeasured amount.
 
-    ``load <- a load + sd range sqrt(1 - a^2) n`` with ``a = exp(-dt / memory)`` is added to every
-    command. ``Step.applied`` is the command, since that is what a log can show.
+    ``load <- a load + sd range sqrt(1 - a^2) n`` with ``a = exp(-dt / memory)`` and standard normal
+    ``n`` is added to every command. ``Step.applied`` is the command without the load, since a log
+    can show no more.
 
     Attributes:
-        env: The environment that is transformed.
-        sd: Stationary standard deviation as a part of every actuator's range.
+        env: The wrapped environment.
+        sd: Stationary standard deviation as a fraction of every actuator's range.
         memory: Time constant, s.
     """
 
@@ -44,7 +45,7 @@ class Disturbed(Wrapper):
     memory: float = eqx.field(static=True, default=600.0)
 
     def reset(self, params: Any, key: PRNGKeyArray) -> tuple[DisturbedState, Float[Array, " obs"]]:
-        """A new episode with a stationary disturbance."""
+        """Starts an episode with the disturbance sampled from its stationary distribution."""
         for_env, for_load = jax.random.split(key)
         state, obs = self.env.reset(params, for_env)
         command = held_command(self.env, params, state, obs, for_env)
@@ -54,7 +55,7 @@ class Disturbed(Wrapper):
     def step(
         self, params: Any, state: DisturbedState, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[DisturbedState, Step]:
-        """One control period."""
+        """Simulates one control period."""
         for_env, for_load = jax.random.split(key)
         command = limited(self.env, state.command, action)
         inner, step = self.env.step(params, state.state, command + state.load, for_env)
@@ -77,14 +78,14 @@ def disturbed(env: Environment, *, sd: float = 0.05, memory: float = 600.0) -> D
 
     Args:
         env: A plant.
-        sd: Stationary standard deviation as a part of every actuator's range.
+        sd: Stationary standard deviation as a fraction of every actuator's range.
         memory: Time constant, s.
 
     Returns:
-        An environment of the same contract.
+        An environment with the same interface.
 
     Raises:
-        InputError: If ``sd`` is negative or ``memory`` not positive.
+        InputError: If ``sd`` is negative or ``memory`` is not positive.
 
     Example:
         >>> import neorl_envs

@@ -1,4 +1,4 @@
-"""The recent past as part of the observation."""
+"""Adds recent readings and actions to the observation."""
 
 import functools
 from typing import Any, NamedTuple
@@ -14,12 +14,12 @@ from neorl_envs.wrappers._policies import AdaptedPolicy
 
 
 class HistoryState(NamedTuple):
-    """State of the environment and what was seen and sent, newest first.
+    """State of the environment, with recent readings and applied actions, newest first.
 
     Attributes:
-        state: State of the environment inside.
-        seen: Shape ``(length, obs)``.
-        sent: Shape ``(actions, act)``.
+        state: State of the wrapped environment.
+        seen: Recent readings, shape ``(length, obs)``.
+        sent: Recent actions, shape ``(actions, act)``.
     """
 
     state: Any
@@ -28,15 +28,15 @@ class HistoryState(NamedTuple):
 
 
 class History(Wrapper):
-    """A plant whose observation has the last readings and the last actions, newest first.
+    """A plant whose observation contains the latest readings and actions, newest first.
 
-    At the start of an episode every reading is the first one, and every action the one that the
-    actuators hold.
+    At the start of an episode, the first reading and the command held by the actuators stand in for
+    the missing past.
 
     Attributes:
-        env: The environment that is transformed.
-        length: Number of readings, the present one included.
-        actions: Number of actions that were applied.
+        env: The wrapped environment.
+        length: Number of readings, including the current one.
+        actions: Number of applied actions.
     """
 
     length: int = eqx.field(static=True, default=2)
@@ -44,11 +44,11 @@ class History(Wrapper):
 
     @property
     def spec(self) -> Spec:
-        """The inner specification with ``name[t-1]`` added for the reading one period ago."""
+        """The specification with channels such as ``name[t-1]``, the reading one period ago."""
         return _spec(self.env.spec, self.length, self.actions)
 
     def tunings(self) -> dict[str, AdaptedPolicy]:
-        """The plant's controllers, which look at the present reading."""
+        """The plant's controllers, which use only the current reading."""
         n_obs = self.env.spec.n_obs
         return {
             name: AdaptedPolicy(policy, None, None, n_obs)
@@ -56,7 +56,7 @@ class History(Wrapper):
         }
 
     def reset(self, params: Any, key: PRNGKeyArray) -> tuple[HistoryState, Float[Array, " obs"]]:
-        """A new episode, in which nothing has happened yet."""
+        """Starts an episode and fills the history with its first reading."""
         state, obs = self.env.reset(params, key)
         command = held_command(self.env, params, state, obs, key)
         seen = jnp.broadcast_to(obs, (self.length, *obs.shape))
@@ -67,7 +67,7 @@ class History(Wrapper):
     def step(
         self, params: Any, state: HistoryState, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[HistoryState, Step]:
-        """One control period."""
+        """Simulates one control period."""
         inner, step = self.env.step(params, state.state, action, key)
         seen = jnp.concatenate([step.final_obs[None], state.seen])[: self.length]
         sent = jnp.concatenate([step.applied[None], state.sent])[: self.actions]
@@ -77,18 +77,18 @@ class History(Wrapper):
 
 
 def history(env: Environment, *, length: int = 2, actions: int = 0) -> History:
-    """Transforms an environment so that policies see the recent past.
+    """Adds recent readings and actions to the observation of an environment.
 
     Args:
         env: An environment.
-        length: Number of readings of every channel, the present one included.
+        length: Number of readings of every channel, including the current one.
         actions: Number of past actions of every actuator.
 
     Returns:
-        An environment of the same contract with longer observations.
+        An environment with the same interface and longer observations.
 
     Raises:
-        InputError: If a number is no whole one, ``length`` is below one or ``actions`` below zero.
+        InputError: If ``length`` is not a positive integer or ``actions`` not a non-negative one.
 
     Example:
         >>> import neorl_envs

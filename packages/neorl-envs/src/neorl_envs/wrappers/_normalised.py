@@ -1,4 +1,4 @@
-"""Observations and actions in scales of order one."""
+"""Scales observations and actions to order one."""
 
 import functools
 from typing import Any
@@ -16,12 +16,12 @@ Scales = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 class Normalised(Wrapper):
-    """A plant seen and moved in scaled units; rewards and costs keep theirs.
+    """A plant with scaled observations and actions; rewards and costs are unchanged.
 
     Attributes:
-        env: The environment that is transformed.
+        env: The wrapped environment.
         scales: Offset and scale of every observed channel, in its unit.
-        actions: Whether actions are in [-1, 1] too.
+        actions: Whether actions are also scaled, to [-1, 1].
     """
 
     scales: Scales = eqx.field(static=True)
@@ -29,11 +29,11 @@ class Normalised(Wrapper):
 
     @property
     def spec(self) -> Spec:
-        """The channels in scaled units, ``"1"``."""
+        """The specification with scaled channels, whose unit is ``"1"``."""
         return _spec(self.env.spec, self.scales, self.actions)
 
     def tunings(self) -> dict[str, AdaptedPolicy]:
-        """The plant's controllers, for scaled readings and actions."""
+        """The plant's controllers, adapted to scaled readings and actions."""
         action = self._action_map if self.actions else None
         n_obs = self.env.spec.n_obs
         return {
@@ -42,7 +42,7 @@ class Normalised(Wrapper):
         }
 
     def operator_plan(self) -> Any:
-        """Refused: the plan is in the units of the plant."""
+        """Raises, because the plan is in the units of the plant."""
         raise TypeError("record a log on the plant itself and scale what is read from it")
 
     def action_rates(self) -> tuple[float, ...]:
@@ -65,14 +65,14 @@ class Normalised(Wrapper):
         }
 
     def reset(self, params: Any, key: PRNGKeyArray) -> tuple[Any, Float[Array, " obs"]]:
-        """A new episode."""
+        """Starts an episode."""
         state, obs = self.env.reset(params, key)
         return state, self._obs_map.to_scaled(obs)
 
     def step(
         self, params: Any, state: Any, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[Any, Step]:
-        """One control period; scaled actions outside [-1, 1] are clipped by the plant."""
+        """Simulates one control period; the plant clips scaled actions outside [-1, 1]."""
         physical = self._action_map.to_physical(action) if self.actions else action
         state, step = self.env.step(params, state, physical, key)
         applied = self._action_map.to_scaled(step.applied) if self.actions else step.applied
@@ -90,19 +90,19 @@ class Normalised(Wrapper):
 
 
 def normalised(env: Environment, *, obs: Affine | None = None, actions: bool = True) -> Normalised:
-    """Transforms an environment so that observations and actions are of order one.
+    """Scales the observations and actions of an environment to order one.
 
     Args:
         env: An environment.
-        obs: Scales of the observed channels, such as :func:`neorl_core.standardiser` makes them
-            from a log; the measuring ranges as [-1, 1] by default.
-        actions: Whether actions are in [-1, 1] too.
+        obs: Scales of the observed channels, for example from a log by
+            :func:`neorl_core.standardiser`; by default the measuring ranges map to [-1, 1].
+        actions: Whether actions are also scaled, to [-1, 1].
 
     Returns:
-        An environment of the same contract.
+        An environment with the same interface.
 
     Raises:
-        ValueError: If ``obs`` has other channels, or a scale that is not positive.
+        ValueError: If ``obs`` does not match the channels, or a scale is not positive.
 
     Example:
         >>> import neorl_envs
@@ -110,7 +110,7 @@ def normalised(env: Environment, *, obs: Affine | None = None, actions: bool = T
         1.0
     """
     scale = unit_interval(env.spec.obs) if obs is None else obs
-    scale.to_scaled(jnp.asarray(lows(env.spec.obs), jnp.float32))  # refuses other channels
+    scale.to_scaled(jnp.asarray(lows(env.spec.obs), jnp.float32))  # raises for other channels
     offset, width = (tuple(np.asarray(x, float).tolist()) for x in (scale.offset, scale.scale))
     return Normalised(env, (offset, width), actions)
 
@@ -119,7 +119,7 @@ def normalised(env: Environment, *, obs: Affine | None = None, actions: bool = T
 def _spec(spec: Spec, scales: Scales, actions: bool) -> Spec:
     def scaled(channels: tuple[Channel, ...], offset: Any, scale: Any) -> tuple[Channel, ...]:
         low, high = ((np.asarray(ends(channels)) - offset) / scale for ends in (lows, highs))
-        # Whole numbers where the range itself is the scale.
+        # Round to whole numbers if the range itself is the scale.
         low, high = (np.where(abs(x - np.round(x)) < 1e-6, np.round(x), x) for x in (low, high))
         ends = zip(channels, low.tolist(), high.tolist(), strict=True)
         return tuple(Channel(channel.name, "1", a, b) for channel, a, b in ends)

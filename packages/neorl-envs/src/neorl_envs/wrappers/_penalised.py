@@ -1,4 +1,4 @@
-"""Costs as part of the reward."""
+"""Subtracts weighted costs from the reward."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,42 +14,42 @@ from neorl_envs.wrappers._base import Wrapper
 
 
 class Penalised(Wrapper):
-    """A plant whose reward is less the weighted costs: the constraint as a price.
+    """A plant whose weighted costs are subtracted from the reward.
 
     Attributes:
-        env: The environment that is transformed.
-        weights: Reward that one unit of each cost takes off, in the order of the costs.
+        env: The wrapped environment.
+        weights: Reward subtracted for one unit of each cost, in the order of the costs.
     """
 
     weights: tuple[float, ...] = eqx.field(static=True, default=())
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """None: the plant's terms leave out the price of its costs."""
+        """Empty, because the plant's terms do not include the weighted costs."""
         return ()
 
     def step(
         self, params: Any, state: Any, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[Any, Step]:
-        """One control period; ``Step.cost`` stays."""
+        """Simulates one control period; ``Step.cost`` is unchanged."""
         state, step = self.env.step(params, state, action, key)
         price = (jnp.asarray(self.weights, step.cost.dtype) * step.cost).sum()
         return state, step._replace(reward=step.reward - price)
 
 
 def penalised(env: Environment, weights: Mapping[str, float] | None = None) -> Penalised:
-    """Takes the weighted costs off the reward, by which plants rank their baselines.
+    """Subtracts the weighted costs from the reward; plants rank their baselines by this sum.
 
     Args:
         env: A plant.
-        weights: Reward that one unit of each cost takes off, by its name; the plant's own
-            ``penalty_weights()`` by default. A cost without a weight is free.
+        weights: Reward subtracted for one unit of each cost, by name; the plant's
+            ``penalty_weights()`` by default. A cost without a weight is not subtracted.
 
     Returns:
-        An environment of the same contract.
+        An environment with the same interface.
 
     Raises:
-        InputError: If a weight names no cost; the nearest one is given.
+        InputError: If a weight names an unknown cost; the message suggests the nearest name.
 
     Example:
         >>> import neorl_envs

@@ -1,4 +1,4 @@
-"""A controller of a plant behind a wrapper that changes what is seen or sent."""
+"""Adapts a controller of a plant to a wrapper that changes observations or actions."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from neorl_core import Affine, Policy
 
 
 class AdaptedPolicy(eqx.Module):
-    """A policy of the plant inside, for the observations and actions of the wrapper.
+    """A policy of the wrapped plant, adapted to the observations and actions of the wrapper.
 
     Attributes:
-        policy: Acts in the plant's own units.
-        obs: Map of the observation's scales; ``None`` where they are the plant's own.
-        action: Map of the action's scales; ``None`` where they are the plant's own.
-        seen: How many of the wrapper's observations, from the first, are the plant's.
+        policy: The policy in the plant's own units.
+        obs: Scaling of the observations; ``None`` if they are unscaled.
+        action: Scaling of the actions; ``None`` if they are unscaled.
+        seen: Number of leading entries of the observation that are the plant's own.
     """
 
     policy: Policy
@@ -24,13 +24,13 @@ class AdaptedPolicy(eqx.Module):
     seen: int = eqx.field(static=True)
 
     def initial_carry(self) -> Any:
-        """The carry of the policy inside."""
+        """The initial carry of the inner policy."""
         return self.policy.initial_carry()
 
     def __call__(
         self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[Any, Float[Array, " act"]]:
-        """One step."""
+        """The action and the next carry."""
         obs = obs[: self.seen]
         carry, action = self.policy(
             carry, obs if self.obs is None else self.obs.to_physical(obs), key
@@ -38,6 +38,6 @@ class AdaptedPolicy(eqx.Module):
         return carry, action if self.action is None else self.action.to_scaled(action)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
-        """Tells the policy inside what the plant received."""
+        """Informs the inner policy of the action that the plant received."""
         physical = action if self.action is None else self.action.to_physical(action)
         return self.policy.sent(carry, physical)

@@ -1,4 +1,4 @@
-"""Domain randomisation: every episode draws its own parameters."""
+"""Domain randomisation: every episode samples new parameters."""
 
 from typing import Any, NamedTuple
 
@@ -18,21 +18,21 @@ class RandomisedState(NamedTuple):
 
 
 class Randomised(Wrapper):
-    """An environment whose episodes draw their own parameters (``env.sample_params``).
+    """An environment that samples new parameters for every episode (``env.sample_params``).
 
-    The ``params`` given to :meth:`reset` and :meth:`step` are not used; ``None`` will do.
+    The ``params`` passed to :meth:`reset` and :meth:`step` are ignored and may be ``None``.
 
     Attributes:
-        env: The environment that is transformed.
-        spread: Relative width of the draws.
-        preset: Preset whose parameters are the centre of the draws.
+        env: The wrapped environment.
+        spread: Relative spread of the parameters.
+        preset: Preset whose parameters are the centre of the distribution.
     """
 
     spread: float = eqx.field(static=True, default=0.15)
     preset: str = eqx.field(static=True, default="plant")
 
     def reset(self, params: Any, key: PRNGKeyArray) -> tuple[RandomisedState, Float[Array, " obs"]]:
-        """An episode with parameters of its own."""
+        """Starts an episode with newly sampled parameters."""
         for_params, for_reset = jax.random.split(key)
         params = self.env.sample_params(for_params, preset=self.preset, spread=self.spread)
         state, obs = self.env.reset(params, for_reset)
@@ -41,21 +41,21 @@ class Randomised(Wrapper):
     def step(
         self, params: Any, state: RandomisedState, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[RandomisedState, Step]:
-        """One control period of the plant with the episode's parameters."""
+        """Simulates one control period with the parameters of the episode."""
         inner, step = self.env.step(state.params, state.state, action, key)
         return RandomisedState(state.params, inner), step
 
 
 def randomised(env: Environment, *, spread: float = 0.15, preset: str = "plant") -> Randomised:
-    """Transforms a plant so that every episode has its own parameters.
+    """Makes a plant sample new parameters for every episode.
 
     Args:
         env: A plant.
-        spread: Relative width of the draws.
+        spread: Relative spread of the parameters.
         preset: ``"plant"``, or ``"clean"`` without noise, delays and disturbances.
 
     Returns:
-        An environment of the same contract, which takes ``None`` for parameters.
+        An environment with the same interface that accepts ``None`` as parameters.
 
     Example:
         >>> import jax

@@ -1,4 +1,4 @@
-"""Another plant of the same kind: constants moved away from those of the training data."""
+"""A plant of the same kind whose constants differ from those behind the training data."""
 
 import math
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Shifted(Wrapper):
     """A plant whose constants are multiplied by given factors.
 
     Attributes:
-        env: The plant that is transformed.
+        env: The wrapped plant.
         factors: Pairs of a constant's name and its factor.
     """
 
@@ -32,7 +32,7 @@ class Shifted(Wrapper):
     def sample_params(
         self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
     ) -> Any:
-        """One episode's draw, shifted."""
+        """Samples the parameters of one episode, shifted."""
         return self._moved(self.env.sample_params(key, preset=preset, spread=spread))
 
     def _moved(self, params: Any) -> Any:
@@ -46,19 +46,19 @@ class Shifted(Wrapper):
 
 
 def shifted(env: Environment, factors: Mapping[str, float]) -> Shifted:
-    """A plant that differs from the one that a policy was trained on.
+    """Changes the constants of a plant, so that it differs from the one a policy was trained on.
 
     Args:
-        env: A :class:`neorl_envs.plants.SimulatedPlant`; other wrappers go around it.
-        factors: Factor of each constant that moves, by its name.
+        env: A :class:`neorl_envs.plants.SimulatedPlant`; apply other wrappers to the result.
+        factors: Factor of each constant to change, by name.
 
     Returns:
-        A plant of the same contract.
+        A plant with the same interface.
 
     Raises:
-        InputError: If a constant is unknown (the nearest one is given), a factor is not finite, or
-            the plant declares no constants.
-        ValueError: If a shifted constant is outside physics, by name and unit.
+        InputError: If a constant is unknown (the message suggests the nearest name), a factor is
+            not finite, or the plant declares no constants.
+        ValueError: If a shifted constant is physically impossible; its name and unit are given.
     """
     declared = getattr(env, "constants", None)
     if declared is None:

@@ -1,4 +1,4 @@
-"""Return, length and costs of the running episode in the information of every step."""
+"""Adds return, length and costs of the running episode to the information of every step."""
 
 import collections
 import functools
@@ -15,7 +15,7 @@ class EpisodeStatisticsState(NamedTuple):
     """State of the environment and the sums of the episode.
 
     Attributes:
-        state: State of the environment inside.
+        state: State of the wrapped environment.
         total: Sum of the rewards so far.
         cost: Sums of the costs so far, shape ``(cost,)``.
         length: Number of steps so far.
@@ -30,17 +30,17 @@ class EpisodeStatisticsState(NamedTuple):
 class EpisodeStatistics(Wrapper):
     """A plant whose ``Step.info`` has ``episode_return``, ``episode_cost``, ``episode_length``.
 
-    They count the step itself. Put automatic resets outside:
+    They include the current step. Apply automatic resets outside this wrapper, as in
     ``autoreset(episode_statistics(env))``; the last step of an episode then has its totals.
 
     Attributes:
-        env: The environment that is transformed.
+        env: The wrapped environment.
     """
 
     def reset(
         self, params: Any, key: PRNGKeyArray
     ) -> tuple[EpisodeStatisticsState, Float[Array, " obs"]]:
-        """A new episode with sums of zero."""
+        """Starts an episode with all sums at zero."""
         state, obs = self.env.reset(params, key)
         nothing = jnp.zeros((), obs.dtype)
         cost = jnp.zeros(self.spec.n_cost, obs.dtype)
@@ -53,7 +53,7 @@ class EpisodeStatistics(Wrapper):
         action: Float[Array, " act"],
         key: PRNGKeyArray,
     ) -> tuple[EpisodeStatisticsState, Step]:
-        """One control period."""
+        """Simulates one control period."""
         inner, step = self.env.step(params, state.state, action, key)
         total = state.total + jnp.asarray(step.reward, state.total.dtype)
         cost = state.cost + jnp.asarray(step.cost, state.cost.dtype)
@@ -65,13 +65,13 @@ class EpisodeStatistics(Wrapper):
 
 
 def episode_statistics(env: Environment) -> EpisodeStatistics:
-    """Counts return, costs and length of every episode.
+    """Adds return, costs and length of every episode to ``Step.info``.
 
     Args:
         env: An environment without automatic resets.
 
     Returns:
-        An environment of the same contract with a longer ``Step.info``.
+        An environment with the same interface and a longer ``Step.info``.
 
     Example:
         >>> import neorl_envs
@@ -82,10 +82,10 @@ def episode_statistics(env: Environment) -> EpisodeStatistics:
 
 
 def _extended(info: Any, **more: Array) -> Any:
-    """``Step.info`` with further fields; the empty tuple has none of its own.
+    """Adds fields to ``Step.info``, which may be an empty tuple.
 
     Raises:
-        ValueError: If a field is there already.
+        ValueError: If a field exists already.
     """
     own: dict[str, Any] = dict(info._asdict()) if hasattr(info, "_asdict") else {}
     twice = sorted(set(own) & set(more))
