@@ -44,6 +44,7 @@ def _fill_registry() -> None:
     register_environments()
 
 
-# Gymnasium takes a third of a second of processor time and the plants two: a command that only
-# prints its help needs neither, and who asks Gymnasium for a plant has imported it.
+# Importing Gymnasium takes a third of a second of processor time, and the plants take two seconds.
+# A command that only prints its help needs neither. A caller that makes a plant through Gymnasium
+# has already imported Gymnasium, so registration can wait until then.
 when_imported("gymnasium", _fill_registry)

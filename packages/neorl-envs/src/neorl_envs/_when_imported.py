@@ -1,4 +1,4 @@
-"""Something to do as soon as another package is imported, without importing it."""
+"""A hook that runs when another package is imported, without importing that package."""
 
 import importlib.abc
 import importlib.util
@@ -9,11 +9,11 @@ from types import ModuleType
 
 
 def when_imported(package: str, then: Callable[[], object]) -> None:
-    """Calls a function once a package is imported: at once where it is imported already.
+    """Calls a function once a package is imported, or immediately if it already is.
 
     Args:
         package: Name of a package without dots.
-        then: The function; the package is complete when it is called.
+        then: The function. It is called after the import of the package has finished.
     """
     if package in sys.modules:
         then()
@@ -22,7 +22,7 @@ def when_imported(package: str, then: Callable[[], object]) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the package as the other finders do, and has its loader call the function afterwards.
+    """Finds the package with the other finders and makes its loader call the function at the end.
 
     Args:
         package: Name of the package.
@@ -35,18 +35,18 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of the package; nothing for any other."""
+        """The spec of the package; ``None`` for any other package."""
         if fullname != self._package or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is None or spec.loader is None:
-            sys.meta_path.insert(0, self)  # it may be installed later
+            sys.meta_path.insert(0, self)  # the package may be installed later
             return spec
         loader, run = spec.loader, spec.loader.exec_module
 
         def run_and_call(module: ModuleType) -> None:
-            del loader.exec_module  # that of the instance: the class keeps its own
+            del loader.exec_module  # uncovers the loader's own method
             run(module)
             self._then()
 

@@ -17,7 +17,7 @@ def read_flag(source: Any, name: str, column: np.ndarray, reward: np.ndarray) ->
     """A column of zeros and ones as booleans.
 
     Args:
-        source: Named in the messages.
+        source: Name used in error messages.
         name: Name of the column in the file.
         column: Column as stored.
         reward: Gives the shape to expect.
@@ -61,11 +61,11 @@ def inferred_dataset(
     [-1, 1] gets that range, which these collections declare.
 
     Args:
-        source: Named in the messages.
+        source: Name used in error messages.
         columns: ``obs``, ``action``, ``next_obs`` and ``reward``, one row a step.
         terminated: The plant ended the episode.
         truncated: The clock ended the episode.
-        attributes: What JSON can hold.
+        attributes: Attributes that can be stored as JSON.
         mask: Flag of every row; where false, the row reaches no loss and no statistic.
         names: Channel names of ``obs`` and ``action`` where the file has them; else they are
             numbered.

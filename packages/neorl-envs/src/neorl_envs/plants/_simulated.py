@@ -51,7 +51,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         actuators: The manipulated channels, in the order of the action.
         costs: The cost channels.
         limits: What gives costs, margins, trips and bands.
-        penalties: Reward that one unit of each cost takes off in training and in ranking.
+        penalties: Reward subtracted for one unit of each cost in training and in ranking.
     """
 
     horizon: int = eqx.field(static=True, default=300)
@@ -171,7 +171,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         return lim.bands(self.limits)
 
     def penalty_weights(self) -> dict[str, float]:
-        """Reward that one unit of each cost takes off, by the name of the cost."""
+        """Reward subtracted for one unit of each cost, by the name of the cost."""
         return dict(self.penalties)
 
     def default_params(

@@ -51,7 +51,7 @@ def collect_shards(
     keeps the files that are complete and goes on behind them.
 
     Args:
-        path: Place of the manifest; its name ends with ``.shards.json``. The files lie beside it.
+        path: Path of the manifest; its name ends with ``.shards.json``. The files lie beside it.
         env: See ``collect_log``.
         controllers: See ``collect_log``.
         n_steps: See ``collect_log``.

@@ -17,7 +17,7 @@ def compare(
     Args:
         spec: Channels and period.
         trajectories: One episode each, by the name of its policy; at least one.
-        weights: Reward that one unit of each cost takes off, by its name; a cost without one
+        weights: Reward subtracted for one unit of each cost, by its name; a cost without one
             counts nothing.
         unit: Unit of the reward.
 
