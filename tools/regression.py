@@ -7,9 +7,11 @@ Usage:
 
 Machines differ, so what is compared is not seconds but the cost beside the peer that was measured
 in the same run: a variant's cost a step over that of its peer, round by round, and how much larger
-the median of these ratios is than in ``tools/benchmarks/results/NAME.json``. The interval comes
-from drawing the rounds of both results anew. A case fails if it is more than the tolerance slower
-and the interval leaves no doubt that it is slower at all. Benchmarks run alone on a quiet machine.
+the median of these ratios is than in ``tools/benchmarks/results/NAME.json``. A variant named
+``ours`` is compared with each of the others; elsewhere the peer is one of `PEERS`. The interval
+comes from drawing the rounds of both results anew. A case fails if it is more than the tolerance
+slower and the interval leaves no doubt that it is slower at all. Benchmarks run alone on a quiet
+machine.
 
 Exit codes: 0 no case is slower, 1 one is, 2 the results cannot be compared.
 """
@@ -28,7 +30,9 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tools/benchmarks/results"
-PEERS = ("bare", "plain", "bare optax", "one", "in turn")
+OURS = "ours"
+PEERS = ("bare", "plain", "bare optax", "one", "in turn", "queued")
+DERIVED = ("ratio", "ratios")
 TOLERANCE, LEVEL, DRAWS = 0.2, 0.95, 4000
 
 
@@ -145,22 +149,37 @@ def ratios(result: Any, rate: bool, where: str = "") -> Iterator[tuple[str, np.n
         rate: Whether rounds are rates, of which more is better, or times.
         where: Name of the part.
     """
+    if isinstance(result, list):
+        for part in result:
+            yield from ratios(part, rate, f"{where}{_name(part)}")
     if not isinstance(result, dict):
         return
-    variants = {
+    parts = {name: part for name, part in result.items() if name not in DERIVED}
+    rounds = {
         name: np.asarray(part["rounds"], float)
-        for name, part in result.items()
+        for name, part in parts.items()
         if isinstance(part, dict) and isinstance(part.get("rounds"), list)
     }
-    if len(variants) > 1:
-        peer = next((name for name in PEERS if name in variants), next(iter(variants)))
-        for name, rounds in variants.items():
-            if name != peer:
-                paired = min(len(rounds), len(variants[peer]))
-                ratio = rounds[:paired] / variants[peer][:paired]
-                yield f"{where}{name} / {peer}", 1 / ratio if rate else ratio
-    for name, part in result.items():
+    for name, peer in _pairs(list(rounds)):
+        paired = min(len(rounds[name]), len(rounds[peer]))
+        ratio = rounds[name][:paired] / rounds[peer][:paired]
+        yield f"{where}{name} / {peer}", 1 / ratio if rate else ratio
+    for name, part in parts.items():
         yield from ratios(part, rate, f"{where}{name} ")
+
+
+def _pairs(variants: list[str]) -> list[tuple[str, str]]:
+    """Each variant whose cost matters, and what it is measured beside."""
+    if OURS in variants:
+        return [(OURS, name) for name in variants if name != OURS]
+    peer = next((name for name in PEERS if name in variants), None)
+    return [(name, peer) for name in variants if name != peer] if peer else []
+
+
+def _name(part: Any) -> str:
+    """Of a case in a list: its fields that are words."""
+    fields = part.items() if isinstance(part, dict) else ()
+    return "".join(f"{field} " for _, field in fields if isinstance(field, str))
 
 
 def change(case: str, before: np.ndarray, now: np.ndarray) -> Change:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,6 +54,37 @@ def test_a_stored_result_that_is_twice_as_slow_is_caught(tmp_path: Path) -> None
     assert regression.main(["training_loop", "--fresh", str(fresh)]) == 1
     path = regression.RESULTS / "training_loop.json"
     assert regression.main(["training_loop", "--fresh", str(path)]) == 0
+
+
+@pytest.mark.parametrize("name", ["learners", "core"])
+def test_a_slow_down_beside_the_code_of_others_is_caught(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cases in a list, and peers that have names of their own."""
+    path = regression.RESULTS / f"{name}.json"
+    assert regression.main([name, "--fresh", str(path)]) == 0
+    same = capsys.readouterr().out.splitlines()
+    fresh = tmp_path / "fresh.json"
+    fresh.write_text(json.dumps(_with_slow_ours(json.loads(path.read_text()))))
+    assert regression.main([name, "--fresh", str(fresh)]) == 1
+    slower = capsys.readouterr().out.splitlines()
+    assert len(slower) == len(same) > 1
+    assert all(line.startswith("SLOWER") and "ours / " in line for line in slower)
+    assert len({line.partition(":")[0] for line in slower}) == len(slower)
+
+
+def _with_slow_ours(result: Any) -> Any:
+    """The result, had our variants taken thrice as long."""
+    if isinstance(result, list):
+        return [_with_slow_ours(part) for part in result]
+    if not isinstance(result, dict):
+        return result
+    return {
+        key: {**part, "rounds": [3 * one for one in part["rounds"]]}
+        if key == "ours" and "rounds" in part
+        else _with_slow_ours(part)
+        for key, part in result.items()
+    }
 
 
 def test_noise_within_the_tolerance_passes() -> None:
