@@ -119,12 +119,12 @@ class Notes:
         self.saved.append(step)
 
 
-def line_log(n_cost: int = 0, episodes: int = 20, length: int = 6) -> Dataset:
+def line_log(n_cost: int = 0, episodes: int = 20, length: int = 6, limit: float = 1.0) -> Dataset:
     rng = np.random.default_rng(3)
     rows = episodes * length
     obs = rng.normal(size=(rows + 1, 2)).astype(np.float32)
     ended = np.arange(1, rows + 1) % length == 0
-    costs = tuple(CostChannel(f"cost_{i}", "1", 1.0, "episode") for i in range(n_cost))
+    costs = tuple(CostChannel(f"cost_{i}", "1", limit, "episode") for i in range(n_cost))
     spec = Spec(
         obs=(Channel("level", "m", -9.0, 9.0), Channel("flow", "m3/h", -9.0, 9.0)),
         action=(Channel("valve", "%", -9.0, 9.0),),

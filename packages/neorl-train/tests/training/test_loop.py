@@ -13,10 +13,11 @@ import pytest
 from neorl_agents import ALGORITHMS, IQL
 from neorl_agents.learning import Log, Training, train_chunk
 from neorl_agents.testing import sized
-from neorl_core import as_arrays
+from neorl_core import InputError, as_arrays
 from neorl_train import train
 from neorl_train.runs import tree_digest
 from neorl_train.training import Plan, offline_seeds, run_keys
+from neorl_train.training._queues import SHARED_MODE, execution_mode
 
 
 def _trained(algorithm, data, seeds, watcher, *, updates=200, chunk=100, form=""):
@@ -66,11 +67,12 @@ def test_blocks_of_real_learners_are_one_training(make_notes, line_data, name):
     "name",
     sorted(n for n, kind in ALGORITHMS.items() if not kind().fits() and not kind.needs_rollouts),
 )
-def test_blocks_of_real_learners_are_one_training_to_the_bit(make_notes, line_data, name):
+def test_blocks_of_real_learners_are_one_training_to_the_bit(make_notes, make_log, line_data, name):
     """Compiled as users compile; those on rollouts in a model are in test_model_based.py."""
     algorithm = sized(ALGORITHMS[name](), hidden=(8, 8), batch_size=16)
-    at_once = _trained(algorithm, line_data, (1,), make_notes(), updates=40, chunk=40)
-    parts = _trained(algorithm, line_data, (1,), make_notes(), updates=40, chunk=4)
+    data = make_log(n_cost=1, limit=3.0) if algorithm.keeps_limits else line_data
+    at_once = _trained(algorithm, data, (1,), make_notes(), updates=40, chunk=40)
+    parts = _trained(algorithm, data, (1,), make_notes(), updates=40, chunk=4)
     assert tree_digest(parts.snapshot) == tree_digest(at_once.snapshot)
 
 
@@ -90,6 +92,18 @@ def test_seeds_of_one_batch_are_close_to_their_single_runs(make_line, make_notes
         pairs = zip(*map(jax.tree.leaves, (together.snapshot, alone.snapshot)), strict=True)
         for of_all, own in pairs:
             np.testing.assert_allclose(of_all[i : i + 1], own, rtol=1e-5, atol=1e-6)
+
+
+def test_a_form_that_is_not_known_is_refused(make_line, make_notes, line_data):
+    with pytest.raises(InputError, match="form must be 'queued', 'vmap' or '', got 'batched'"):
+        _trained(make_line(), line_data, (0,), make_notes(), form="batched")
+
+
+def test_the_mode_of_a_run_says_that_processes_share_its_batches(monkeypatch):
+    assert execution_mode(0).startswith("one program per seed, queued")
+    assert execution_mode(2) == SHARED_MODE
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    assert execution_mode(0) == SHARED_MODE
 
 
 def test_the_batch_of_seeds_is_one_program_and_its_memory_that_of_all_seeds(make_line, line_data):

@@ -19,7 +19,7 @@ from neorl_train.training._memory import TrainingMemory, require_room, require_r
 from neorl_train.training._mesh import Place, places_for, require_equal_parts
 from neorl_train.training._plan import USUAL_PLAN, Plan
 from neorl_train.training._processes import LeaderCheckpoints
-from neorl_train.training._queues import Form, SeedQueues
+from neorl_train.training._queues import Form, SeedQueues, settled_form
 from neorl_train.training._seeds import offline_seeds
 
 Validate = Callable[[Policy], dict[str, jax.Array]]
@@ -163,9 +163,9 @@ def train(
 
     Raises:
         InputError: If there are fewer devices, a batch does not divide among them, a hyperparameter
-            is bad, the chunk is no multiple, there are fewer rows than a batch has, or it would
-            take more memory than there is; and if a metric or a state is not finite, naming
-            algorithm, seed, update, the tensors and the last checkpoint.
+            or the form is bad, the chunk is no multiple, there are fewer rows than a batch has, or
+            it would take more memory than there is; and if a metric or a state is not finite,
+            naming algorithm, seed, update, the tensors and the last checkpoint.
     """
     if isinstance(data, Dataset):
         data = training_data(data)
@@ -175,7 +175,8 @@ def train(
     algorithm = for_run(algorithm, plan.updates)
     places = places_for(seeds, batch_devices)
     require_equal_parts(type(algorithm).__name__, algorithm.batch_size, places)
-    contexts = fitted_before(algorithm, data, seeds, plan, checkpoints, stop, places)
+    settled_form(form)
+    contexts = fitted_before(algorithm, data, seeds, plan, checkpoints, stop, places, form)
     require_room_for_states(algorithm, data, contexts, seeds, places, plan.memory)
     queues = offline_seeds(algorithm, data, seeds, places, contexts=contexts, form=form)
     return run_loop(queues, algorithm, plan, watcher, checkpoints, validate, stop)
@@ -189,6 +190,7 @@ def fitted_before(
     checkpoints: Checkpoints | LeaderCheckpoints | None,
     stop: Callable[[], bool],
     places: Sequence[Place],
+    form: Form,
 ) -> list[dict[str, LearnerState]]:
     """The states of what is trained before the learner, by name, for every seed.
 
@@ -203,7 +205,7 @@ def fitted_before(
         check_trainable(fit.learner, data, part_plan)
         learner = for_run(fit.learner, length)
         require_equal_parts(type(learner).__name__, learner.batch_size, places)
-        queues = offline_seeds(learner, data, seeds, places, part=name)
+        queues = offline_seeds(learner, data, seeds, places, part=name, form=form)
         below = checkpoints.part(name) if checkpoints else None
         done = run_loop(queues, learner, part_plan, UNWATCHED, below, None, stop)
         for context, state in zip(contexts, done.states(), strict=True):

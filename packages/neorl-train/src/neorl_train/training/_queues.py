@@ -3,7 +3,7 @@
 import concurrent.futures
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ EXECUTION_MODE = "one program per seed, queued on one device; every core is a de
 """What, besides configuration, data and key, the bits of a seed are a function of."""
 SHARED_MODE = "one program per seed, on devices that share each batch"
 """As :data:`EXECUTION_MODE`, where more than one device shares a batch."""
-BATCHED_MODE = "one program for all seeds of a device, batched over them"
+BATCHED_MODE = "seeds of a device as one batch where their rows are a log in memory, else queued"
 """As :data:`EXECUTION_MODE`, on an accelerator."""
 
 
@@ -74,8 +74,9 @@ class SeedQueues:
         source: Source in place of that of the feed; it is given the feed's tables.
         programs: Compiled programs by device and number of updates, which trainings whose learners
             differ in numbers alone may share; each is compiled by who needs it first.
-        form: Queued by default on a CPU and batched on an accelerator. Rows that are read from a
-            file, sources that are advanced, and devices that share each batch are always queued.
+        form: Queued by default on a CPU and batched on an accelerator. Seeds whose rows are read
+            from a file or made during the training, and those on devices that share each batch,
+            are always queued.
 
     Attributes:
         seeds: Seeds of the training runs.
@@ -113,7 +114,7 @@ class SeedQueues:
         self._keys = self._placed(list(keys))
         self._trainings = [self._begun(i, begin(i)) for i in range(len(seeds))]
         self._on_cpu = jax.default_backend() == "cpu"
-        batched = (form or usual_form()) == "vmap" and self._shared_by == 1
+        batched = settled_form(form) == "vmap" and self._shared_by == 1
         self._batched = batched and self._source.cycle == 0 and feed.shared_by_seeds
         self._shared = {} if programs is None else programs
         self._programs: dict[Device, Any] = {}
@@ -303,16 +304,24 @@ def execution_mode(batch_devices: int) -> str:
     """What the bits of a seed are a function of, as a run records it.
 
     Args:
-        batch_devices: Number of devices that share every batch.
+        batch_devices: Number of devices that share every batch, as :func:`places_for` takes it.
     """
-    if batch_devices > 1:
+    if batch_devices > 1 or jax.process_count() > 1:
         return SHARED_MODE
-    return EXECUTION_MODE if usual_form() == "queued" else BATCHED_MODE
+    return EXECUTION_MODE if settled_form("") == "queued" else BATCHED_MODE
 
 
-def usual_form() -> Form:
-    """By measurement (``tools/benchmarks/sweeps/together.py``): a CPU is faster with queues."""
-    return "queued" if jax.default_backend() == "cpu" else "vmap"
+def settled_form(form: Form) -> Form:
+    """The form asked for, or the faster one by measurement.
+
+    A CPU is faster with queues, and one small network does not fill a GPU.
+
+    Raises:
+        InputError: If there is no such form.
+    """
+    if form not in get_args(Form):
+        raise InputError(f"form must be 'queued', 'vmap' or '', got {form!r}")
+    return form or ("queued" if jax.default_backend() == "cpu" else "vmap")
 
 
 def devices_for(seeds: Sequence[int]) -> list[Device]:

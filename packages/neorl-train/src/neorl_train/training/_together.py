@@ -25,7 +25,7 @@ from neorl_train.training._loop import (
     never,
 )
 from neorl_train.training._plan import USUAL_PLAN, Plan
-from neorl_train.training._queues import Device, Form, usual_form
+from neorl_train.training._queues import Device, Form, settled_form
 from neorl_train.training._seeds import offline_seeds
 from neorl_train.training._vmapped import Batched
 
@@ -90,14 +90,15 @@ def train_together(
         form: How the program is called. By default each is queued on a CPU, and its result is that
             of :func:`neorl_train.train` to the bit. On an accelerator they are batched, and it is
             close: the batched operations round otherwise. Settings that draw from different
-            tables, read batches from a file or continue after different updates are always queued.
+            tables or continue after different updates are called one by one, and those that read
+            batches from a file are always queued.
         progress: Called with the critic gradient steps that all of them have taken so far.
 
     Returns:
         What :func:`neorl_train.train` would return or raise for each setting.
 
     Raises:
-        InputError: If the learners do not share one program.
+        InputError: If the learners do not share one program, or the form is not known.
     """
     keys = {program_key(setting.learner, plan.updates) for setting in settings}
     if len(keys) != 1:
@@ -108,7 +109,7 @@ def train_together(
     learners = [for_run(setting.learner, plan.updates) for setting in settings]
     devices = list(jax.local_devices())
     feeds = _feeds(learners, data, seeds, devices)
-    batched = (form or usual_form()) == "vmap" and len({id(feed) for feed in feeds}) == 1
+    batched = settled_form(form) == "vmap" and len({id(feed) for feed in feeds}) == 1
     programs: dict[tuple[Device, int], Any] = {}
     group = Batched() if batched else None
 
@@ -116,7 +117,8 @@ def train_together(
         """The training of one setting, begun when it is first asked."""
         setting, learner = settings[number], learners[number]
         check_trainable(learner, data, plan)
-        contexts = fitted_before(learner, data, seeds, plan, setting.checkpoints, stop, devices)
+        before = setting.checkpoints, stop, devices
+        contexts = fitted_before(learner, data, seeds, plan, *before, form)
         first = 0 if group else number * len(seeds) % len(devices)
         queues: Any = offline_seeds(
             learner,
