@@ -52,7 +52,7 @@ def here(tmp_path, monkeypatch, make_log):
 
 def test_the_runs_of_a_grid_are_spread_over_two_nodes(here):
     words = [sys.executable, "-c", TWO_NODES]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=500, check=False)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=1500, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "failed runs: 0" in ended.stdout
     rows = json.loads((here / "runs" / "table.json").read_text())["rows"]
