@@ -1,3 +1,3 @@
-"""One learner a file, beside its paper; the classes stand at the top of the package."""
+"""The learners, one a file, each documented with its paper; import them from the package itself."""
 
 __all__: list[str] = []

@@ -35,9 +35,9 @@ Variant = Literal["bounded", "corl", "original"]
 
 
 class AWAC(BaseLearner):
-    """AWAC: critics of the policy, and logged actions weighted by how much better they are.
+    """AWAC: an actor-critic whose actor clones logged actions, weighted by their advantage.
 
-    One update is, in this order,
+    One update takes these steps, in this order:
 
     1. critics: ``mean (Q_1 - y)^2 + mean (Q_2 - y)^2``,
        ``y = r + discount (1 - terminated) min_i Q'_i(s', a')``, ``a' ~ pi(.|s')``;
@@ -46,18 +46,18 @@ class AWAC(BaseLearner):
        without gradient;
     3. targets: towards the new critics by ``tau``.
 
-    ``pi`` is a Gaussian that is not squashed, around a tanh network, with one deviation per action
-    channel; drawn actions are clipped to [-1, 1]. Acting uses the mean.
+    ``pi`` is an unsquashed Gaussian whose mean is a tanh network, with one standard deviation per
+    action channel; sampled actions are clipped to [-1, 1]. Acting uses the mean.
 
-    Variants: ``"bounded"`` as above. ``"corl"`` has no tanh behind the mean, so that a mean may lie
-    outside of the range; acting clips it. ``"original"`` is the authors' code: weights ``n
+    Variants: ``"bounded"`` as above. ``"corl"`` has no tanh on the mean, so a mean may lie outside
+    the range; acting clips it. ``"original"`` is the authors' code: weights ``n
     softmax(inverse_temperature A)`` over the ``n`` rows of the batch, without a ceiling; the
-    advantage from the critics **before** their step; the log-deviation ``6 sigmoid(x) - 6``, which
-    starts at -3; drawn actions are not clipped. Its locomotion runs have ``inverse_temperature``
-    0.5 and four hidden layers in the actor.
+    advantage from the critics **before** their step; the log standard deviation
+    ``6 sigmoid(x) - 6``, which starts at -3; sampled actions are not clipped. Its locomotion runs
+    use ``inverse_temperature`` 0.5 and four hidden layers in the actor.
 
-    Deviations: observations are standardised and rewards divided by their deviation; the authors'
-    decay of the actor's weights (1e-4) is left out; those of every learner
+    Deviations: observations are standardised and rewards divided by their standard deviation; the
+    authors' weight decay of the actor (1e-4) is left out; and those common to all learners
     (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
@@ -165,7 +165,7 @@ class AWAC(BaseLearner):
     def _regressed(
         self, state: LearnerState, rows: UnitRows, advantage: Float[Array, " batch"]
     ) -> tuple[LearnerState, Metrics]:
-        """The actor's step of the authors: weights that sum to the number of rows that count."""
+        """The authors' actor step: the weights sum to the number of unmasked rows."""
         if self.advantage_scale == "std":
             advantage = scaled_advantage(advantage, rows.mask)
         counted = jnp.ones(advantage.shape, jnp.bool_) if rows.mask is None else rows.mask

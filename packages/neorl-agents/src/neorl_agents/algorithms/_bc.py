@@ -36,29 +36,29 @@ Variant = Literal["deterministic", "gaussian", "mixture"]
 
 
 class BC(BaseLearner):
-    """Behaviour cloning: the regression of logged actions on observations.
+    """Behaviour cloning: regression of logged actions on observations.
 
-    The policy ``pi`` is a tanh network on standardised observations, and the loss, in [-1, 1]
-    units, the mean over the batch and the action channels of ``(pi(s) - a)^2``. A tanh never
-    reaches its bound, so logged actions are clipped to ``1 - 1e-5`` of their range.
+    The policy ``pi`` is a tanh network on standardised observations. The loss, in [-1, 1] units,
+    is the mean of ``(pi(s) - a)^2`` over the batch and the action channels. A tanh never reaches
+    its bound, so logged actions are clipped to ``1 - 1e-5`` of their range.
 
-    Variants: ``"gaussian"`` fits a tanh-Gaussian with a deviation that depends on the observation,
-    by ``-mean log pi(a|s)``, and acts by ``tanh`` of its mean; it tells a careless action from a
-    certain one, and is drawn to bounds where many logged actions lie on them. ``"mixture"`` fits
-    ``n_components`` Gaussians, not squashed, with means behind a tanh, by the same loss, and acts
-    by the mean of the heaviest: a log of several controllers is not cloned as their mean, which
-    none of them would do. ``fraction`` below 1 clones only the episodes with the largest returns
-    ("10 % BC").
+    Variants: ``"gaussian"`` fits a tanh-Gaussian, whose standard deviation depends on the
+    observation, by ``-mean log pi(a|s)``, and acts by ``tanh`` of its mean. It learns where logged
+    actions vary and where they do not, but its mean is drawn to the bounds where many logged
+    actions lie on them. ``"mixture"`` fits ``n_components`` unsquashed Gaussians, whose means pass
+    through a tanh, by the same loss, and acts by the mean of the heaviest component. A log of
+    several controllers is then not cloned as their average, which none of them would apply.
+    ``fraction`` below 1 clones only the episodes with the largest returns ("10 % BC").
 
     Attributes:
         learning_rate: Learning rate of the actor.
         variant: ``"deterministic"``, ``"gaussian"`` or ``"mixture"``; static.
-        n_components: Gaussians of the mixture; static.
-        fraction: Share of the episodes that is cloned, those with the largest returns, in (0, 1];
+        n_components: Number of Gaussians in the mixture; static.
+        fraction: Fraction of the episodes to clone, those with the largest returns, in (0, 1];
             static.
 
-    Source: as in CORL's ``any_percent_bc.py``, whose defaults these are (there episodes are ranked
-    by their return too); the Gaussian as in the baselines of NeoRL-2; the mixture of Bishop,
+    Source: as in CORL's ``any_percent_bc.py``, whose defaults these are (it also ranks episodes by
+    their return); the Gaussian follows the baselines of NeoRL-2; the mixture follows Bishop,
     Mixture density networks, 1994.
     """
 
@@ -73,13 +73,13 @@ class BC(BaseLearner):
 
     @property
     def reads(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The returns are read only where they decide which episodes are cloned."""
+        """Returns are read only if they decide which episodes are cloned."""
         ranked = () if self.fraction == 1 else ("reward", "terminated", "truncated")
         return ("obs", "action", "mask", *ranked)
 
     @property
     def rows_drawn(self) -> Sampler:
-        """All rows, or those of the best episodes."""
+        """A sampler of all rows, or of those of the best episodes."""
         return Rows() if self.fraction == 1 else BestEpisodes(self.fraction)
 
     def check(self) -> None:
@@ -89,7 +89,7 @@ class BC(BaseLearner):
         require_count(self, "n_components")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """An actor, with the outputs of its variant."""
+        """An actor with the outputs that its variant needs."""
         act = spec.n_action
         outputs, last = {
             "deterministic": (act, tanh),

@@ -46,39 +46,41 @@ MAX_MULTIPLIER = 1e6
 
 
 class CQL(BaseLearner):
-    """CQL(H): a soft actor-critic whose critics value unseen actions below those of the log.
+    """CQL(H): a soft actor-critic whose critics value unseen actions below logged ones.
 
-    With ``n_samples`` actions each, uniform, from ``pi(.|s)`` and from ``pi(.|s')``, the loss of
-    critic ``i`` is
+    With ``n_samples`` actions from each of a uniform distribution, ``pi(.|s)`` and ``pi(.|s')``,
+    the loss of critic ``i`` is
 
     ``mean (Q_i(s, a) - y)^2 + weight mean (logsumexp_j (Q_i(s, a_j) - log mu(a_j)) - Q_i(s, a))``,
     ``y = r + discount (1 - terminated) min_i Q'_i(s', a')``, ``a' ~ pi(.|s')``.
 
     The actor minimises ``mean (temperature log pi(a|s) - min_i Q_i(s, a))``, and the temperature
-    follows a target entropy. All gradients of an update are taken at the networks before it.
-    Acting uses ``tanh`` of the mean.
+    is adapted towards a target entropy. All gradients of an update are taken at the networks from
+    before it. Acting uses ``tanh`` of the mean.
 
-    Variants: ``density_correction=False`` leaves ``log mu`` out and puts ``Q_i(s, a)`` among the
-    samples (the two forms are called versions 3 and 2 in the authors' code);
-    ``lagrange=True`` multiplies the weight by ``exp(x)``, which rises while the conservative term
-    is above ``gap``; ``calibrated=True`` is Cal-QL: values of the policy's own samples count as
-    at least the return that the log earned from that row on.
+    Variants: ``density_correction=False`` omits ``log mu`` and adds ``Q_i(s, a)`` to the samples
+    (the authors' code calls the two forms versions 3 and 2); ``lagrange=True`` multiplies the
+    weight by ``exp(x)``, which rises while the conservative term is above ``gap``;
+    ``calibrated=True`` is Cal-QL: the value of an action sampled from the policy enters the
+    conservative term no lower than the logged return from that row on.
 
-    The return of Cal-QL goes on behind a truncation with the log's mean reward for ever
+    After a truncation, the return of Cal-QL continues with the log's mean reward for ever
     (``neorl_agents.sampling.returns_to_go``); the authors' code and CORL add nothing there, or the
-    last reward for ever on some tasks. Where most episodes are truncated, as in plants, this
-    decides how high the bounds lie.
+    last reward for ever on some tasks. If most episodes are truncated, as in plants, this choice
+    determines how high the bounds lie.
 
-    Deviations: rewards are divided by their deviation (observations are standardised as in CORL).
-    The codes' trained factor and offset of the log-deviation are left to the last layer: the first
-    policy has a deviation of 1 in place of 0.37, and its last layer is not shrunk by 0.01. Critics
-    are drawn uniformly (CORL: orthogonally, the last layer times 0.01); ``gap`` is 5 (CORL: -1).
-    CORL's ``bc_steps``, ``max_target_backup`` and clipping of the difference are left out; those of
-    every learner (:class:`neorl_agents.learning.BaseLearner`).
+    Deviations: rewards are divided by their standard deviation (observations are standardised as in
+    CORL). The codes train a factor and an offset of the log standard deviation; here the last layer
+    takes their place, so the initial policy has a standard deviation of 1 rather than 0.37, and its
+    last layer is not scaled by 0.01. Critics are initialised uniformly (CORL: orthogonally, the
+    last layer times 0.01); ``gap`` is 5 (CORL: -1). CORL's ``bc_steps``, ``max_target_backup`` and
+    clipping of the difference are left out. The deviations common to all learners apply too
+    (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
         conservative_weight: Weight of the conservative term, not negative.
-        gap: Conservative term that a Lagrange multiplier aims at, in the scale of the critics.
+        gap: Target of the conservative term under a Lagrange multiplier, in the scale of the
+            critics.
         sample_temperature: Temperature of the soft maximum, positive.
         discount: Discount of the reward per step, in [0, 1].
         tau: Fraction by which the target critics move, in (0, 1].
@@ -87,10 +89,10 @@ class CQL(BaseLearner):
         critic_learning_rate: Learning rate of the critics.
         temperature_learning_rate: Learning rate of the entropy's temperature.
         multiplier_learning_rate: Learning rate of the Lagrange multiplier.
-        n_samples: Samples of each of the three kinds; static.
-        density_correction: Which of the two forms; static.
-        lagrange: Whether the weight has a multiplier; static.
-        entropy_backup: Whether targets hold the entropy of the next action; static.
+        n_samples: Samples from each of the three distributions; static.
+        density_correction: Whether the sampled values are corrected by their log-density; static.
+        lagrange: Whether a Lagrange multiplier adapts the weight; static.
+        entropy_backup: Whether targets include the entropy of the next action; static.
         calibrated: Whether this is Cal-QL; static.
 
     Source: Kumar et al., Conservative Q-learning for offline reinforcement learning,
@@ -124,13 +126,13 @@ class CQL(BaseLearner):
 
     @property
     def reads(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Cal-QL also reads where the log was cut, for its returns."""
+        """Cal-QL also reads where the log was truncated, to compute its returns."""
         cuts = ("truncated",) if self.calibrated else ()
         return ("obs", "action", "reward", "next_obs", "terminated", "mask", *cuts)
 
     @property
     def rows_drawn(self) -> Sampler:
-        """Rows, for Cal-QL with the returns that followed them."""
+        """A sampler of rows; for Cal-QL each row carries the return that followed it."""
         return RowsWithReturns(self.discount) if self.calibrated else Rows()
 
     def check(self) -> None:
@@ -197,7 +199,7 @@ class CQL(BaseLearner):
         temperature: Float[Array, ""],
         key: PRNGKeyArray,
     ) -> Float[Array, " batch"]:
-        """Regression target of the critics."""
+        """Returns the regression target of the critics."""
         action, log_prob = drawn(state.parameters["actor"], rows.next_obs, key, LOG_STD_RANGE)
         return soft_td_target(
             rows.reward,
@@ -215,7 +217,7 @@ class CQL(BaseLearner):
         target: Float[Array, " batch"],
         samples: tuple[Array, Array],
     ) -> tuple[LearnerState, Float[Array, ""], tuple[Array, Array]]:
-        """One gradient step of critics and multiplier.
+        """Takes one gradient step of critics and multiplier.
 
         Returns:
             The state, the loss, the mean value of every row and the mean conservative term.
@@ -244,7 +246,7 @@ class CQL(BaseLearner):
         """Squared errors and conservative terms, summed over the critics.
 
         Returns:
-            The loss; the mean value of every row, and the mean conservative term of the critics.
+            The loss, the mean value of every row, and the mean conservative term of the critics.
         """
         actions, log_prob = samples
         q = q_values(critics, rows.obs, rows.action)
@@ -269,7 +271,7 @@ class CQL(BaseLearner):
         return network_policy(state.preparation, squashed_mean(state.parameters["actor"]))
 
     def explore(self, state: LearnerState) -> SquashedGaussianPolicy:
-        """Draws of the trained policy, in physical units."""
+        """The trained policy, which samples its actions, in physical units."""
         drawn_from = network_policy(state.preparation, state.parameters["actor"])
         return SquashedGaussianPolicy(drawn_from, LOG_STD_RANGE)
 
@@ -277,18 +279,18 @@ class CQL(BaseLearner):
 class CalQL(CQL):
     """Cal-QL: :class:`CQL` with ``calibrated=True``.
 
-    Conservative values may sink far below what the behaviour earned; a first policy that is then
-    tried online looks better than it is and is unlearned. Cal-QL does not push a sampled value
-    below the return that the log earned from that row on.
+    Conservative values may sink far below the returns of the behaviour. A pretrained policy then
+    looks better than it is when online fine-tuning starts, and is unlearned. Cal-QL does not push
+    the value of a sampled action below the logged return from that row on.
 
-    Fine-tuning (``neorl_agents.online``): ``"original"`` changes nothing; a row collected online is
-    bounded by its return once its episode has ended. ``"corl"`` drops all bounds online.
+    Fine-tuning (``neorl_agents.online``): ``"original"`` changes nothing; once its episode has
+    ended, a row collected online is bounded by its return. ``"corl"`` drops all bounds online.
 
-    Deviations, beside those of :class:`CQL`: behind a truncation a return goes on with the log's
-    mean reward for ever (:func:`neorl_agents.sampling.returns_to_go`), where the authors add
-    nothing, or the last reward for ever in their kitchen tasks, and CORL nothing. CORL has no
-    settings for locomotion; those of its mazes are a multiplier, a weight of 5, targets of the
-    largest of several actions, which are left out here, and an actor's rate of 1e-4.
+    Deviations, beside those of :class:`CQL`: after a truncation a return continues with the log's
+    mean reward for ever (:func:`neorl_agents.sampling.returns_to_go`), where CORL adds nothing and
+    the authors add nothing, or the last reward for ever in their kitchen tasks. CORL has no
+    settings for locomotion; its maze settings are a multiplier, a weight of 5, an actor's learning
+    rate of 1e-4, and targets by the largest of several actions, which are left out here.
 
     Source: Nakamoto et al., Cal-QL: calibrated offline RL pre-training for efficient online
     fine-tuning, arXiv 2303.05479.

@@ -1,4 +1,4 @@
-"""Decision transformer: clone what was done on the way to a return."""
+"""Decision transformer: clone actions, conditioned on the return that followed them."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -39,46 +39,47 @@ from neorl_core.losses import masked_mean
 
 
 class SequencePreparation(Preparation):
-    """A preparation that also knows what logged episodes earned.
+    """A preparation that also holds the range of the logged returns.
 
     Attributes:
-        returns: Least and greatest return of a logged episode, in the unit of the log's reward.
+        returns: Smallest and largest return of a logged episode, in the unit of the log's reward.
     """
 
     returns: Float[Array, "2"] = eqx.field(kw_only=True)
 
 
 class DecisionTransformer(BaseLearner):
-    """Decision transformer: supervised learning of actions, given what was earned after them.
+    """Decision transformer: supervised learning of actions, given the return that followed them.
 
     A transformer reads the last ``networks.history_steps`` steps of an episode as tokens ``(G_1,
     s_1, a_1, G_2, s_2, a_2, ...)``, with ``G_t`` the undiscounted return from step ``t`` to the end
-    of the episode, and says at every ``s_t`` an action ``pi``. One update is one step down ``mean
-    |pi_t - a_t|^2`` over all known steps of a batch of windows. To act well it is given a large
-    ``G_1``, which every step then makes smaller by what it earned.
+    of the episode, and predicts an action ``pi`` at every ``s_t``. One update is one gradient step
+    on ``mean |pi_t - a_t|^2`` over all known steps of a batch of windows. To act well, the policy
+    starts from a large ``G_1``, from which the reward of each step is then subtracted.
 
-    **Return at run time** (the decision "Rewards at run time"): nobody tells a policy its
-    reward. A second network is trained beside the first to say the reward of a step from ``(s_t,
-    a_t, s_{t+1})``, and the policy counts with it. The target is the number ``least + aim (greatest
-    - least)`` of the logged episodes' returns, a leaf of the policy in the unit of the log. ``G``
-    is seen over the horizon and in deviations of the reward, without the log's mean reward where no
-    logged row is terminated.
+    **Return at run time** (the decision "Rewards at run time"): a policy does not observe its
+    reward at run time. A second network, the reward predictor, is trained alongside the first to
+    predict the reward of a step from ``(s_t, a_t, s_{t+1})``, and the policy subtracts what it
+    predicts. The target is ``least + aim (greatest - least)`` of the logged episodes' returns, a
+    leaf of the policy in the unit of the log. The network receives ``G`` divided by the horizon
+    and by the standard deviation of the reward; if no logged row is terminated, the log's mean
+    reward is subtracted first.
 
-    The number of a step in its episode is known up to the horizon, after which the policy begins
-    anew. Widths: ``networks.hidden`` has one entry for every block, all equal; the network that
-    counts has the same.
+    The index of a step in its episode is known up to the horizon, after which the policy starts
+    again at the first step. Widths: ``networks.hidden`` has one entry for every block, all equal;
+    the reward predictor has the same width.
 
-    Deviations: windows end with a row drawn uniformly and are short where episodes begin (the code
-    draws where they begin, and they are short where episodes end); the mean is over known steps
-    (the code: over padding too); GELU by the tanh; no dropout; a warm-up of 500 updates (CORL:
-    10,000 of 100,000), so that short trainings learn.
+    Deviations: windows end with a uniformly sampled row and are short at the start of an episode
+    (the code samples where they begin, and they are short at the end); the mean is over known steps
+    (the code: over padding too); GELU is the tanh approximation; no dropout; a warm-up of 500
+    updates (CORL: 10,000 of 100,000), so that short trainings learn.
 
     Attributes:
-        aim: Which return is aimed at: 0 is the least logged one, 1 the greatest.
+        aim: The return to aim at: 0 is the smallest logged one, 1 the largest.
         learning_rate: Learning rate of the transformer after its warm-up.
-        count_learning_rate: Learning rate of the network that counts.
+        count_learning_rate: Learning rate of the reward predictor.
         warmup_updates: Updates over which the transformer's rate rises from zero; 0 for none.
-        heads: Heads of attention; they divide the widths; static.
+        heads: Number of attention heads; must divide the widths; static.
 
     Source: Chen et al., Decision transformer: reinforcement learning via sequence modeling, arXiv
     2106.01345; sizes, optimiser and order of parts are those of CORL's code.
@@ -109,19 +110,19 @@ class DecisionTransformer(BaseLearner):
 
     @property
     def sampler(self) -> Prospects:
-        """Windows, and what lay ahead of each of their steps."""
+        """A sampler of windows, with the return that followed each of their steps."""
         return Prospects(self.networks.history_steps)
 
     @property
     def centred(self) -> Array:
-        """Always: sums over the rest of an episode are finite, and its steps are counted."""
+        """Always true: sums over the rest of an episode are finite, and its steps are counted."""
         return jnp.asarray(True)
 
     def log_tables(self, spec: Spec, rows: Transition) -> Any:
-        """Windows, and what lay ahead of each step.
+        """Windows, with the return that followed each step.
 
         Raises:
-            InputError: If there is one episode alone, or no action ever moves.
+            InputError: If the log is a single episode, or no action ever moves.
         """
         name = type(self).__name__
         if int(np.sum(episode_ends(rows))) < 2:
@@ -137,7 +138,7 @@ class DecisionTransformer(BaseLearner):
         return sequence_preparation(super().prepare(spec, statistics), statistics)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The transformer and the network that counts; no targets."""
+        """The transformer and the reward predictor; no targets."""
         shape = sequence_shape(self, spec, aims=1, n_out=spec.n_action)
         return fresh_networks(shape, key), {}
 
@@ -162,10 +163,10 @@ class DecisionTransformer(BaseLearner):
 
 
 def require_sequence_settings(learner: Any) -> None:
-    """Refuses settings of networks that no transformer here has.
+    """Refuses network settings that the transformer does not support.
 
     Raises:
-        ValueError: Naming the field.
+        ValueError: If a setting is not supported; it names the field.
     """
     require_count(learner, "heads")
     nets = learner.networks
@@ -197,7 +198,7 @@ def sequence_shape(learner: Any, spec: Spec, *, aims: int, n_out: int, n_forecas
 
 
 def fresh_networks(shape: SequenceShape, key: PRNGKeyArray) -> dict[str, Any]:
-    """A transformer, and a perceptron that says what a step earned and cost."""
+    """A transformer, and a perceptron that predicts the reward and the costs of a step."""
     key, count_key = jax.random.split(key)
     seen = 2 * shape.n_obs + shape.n_action
     hidden = (shape.width,) * 2
@@ -208,14 +209,14 @@ def fresh_networks(shape: SequenceShape, key: PRNGKeyArray) -> dict[str, Any]:
 
 
 def warmed_up(rate: Any, state: LearnerState, updates: Any) -> Float[Array, ""]:
-    """``rate``, risen evenly over the first ``updates``."""
+    """``rate``, increased linearly over the first ``updates`` updates."""
     return rate * jnp.minimum((state.updates + 1) / jnp.maximum(updates, 1), 1)
 
 
 def logged_steps(
     rows: UnitRows, shape: SequenceShape
 ) -> tuple[Steps, Float[Array, "batch step act"], Bool[Array, "batch step"]]:
-    """Windows as a transformer reads them, the action of every step, and which are known."""
+    """Windows as a transformer reads them, the action of every step, and a mask of known steps."""
     ahead: Any = rows.ahead
     batch, act = len(rows.action), shape.n_action
     window = rows.obs.reshape(batch, shape.steps, -1)
@@ -246,7 +247,7 @@ def _action_loss(
 def counted_step(
     learner: Any, state: LearnerState, rows: UnitRows, steps: Steps
 ) -> tuple[LearnerState, Metrics]:
-    """One gradient step of the network that counts, on the pairs of steps of all windows."""
+    """Takes one gradient step of the reward predictor, on all consecutive steps of the windows."""
     ahead: Any = rows.ahead
     totals = jnp.concatenate([ahead.returns[..., None], ahead.costs], axis=-1)
     spent = totals[:, :-1] - totals[:, 1:]
@@ -259,7 +260,7 @@ def counted_step(
 def _count_loss(
     counts: Network, inputs: Array, spent: Array, known: Array
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """The mean squared error, and how far off the return over a window is in the mean."""
+    """The mean squared error, and the mean error of the return predicted over a window."""
     off = jnp.where(known[..., None], counts(inputs) - spent, 0)
     errors = jnp.mean(jnp.square(off), axis=-1)
     return masked_mean(errors.reshape(-1), known.reshape(-1)), jnp.mean(

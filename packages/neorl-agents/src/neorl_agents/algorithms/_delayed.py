@@ -41,17 +41,17 @@ def delayed_critic_steps(
     *,
     penalised: bool = False,
 ) -> tuple[LearnerState, Metrics]:
-    """``policy_delay`` gradient steps of the critics; actor and targets stay as they are.
+    """Takes ``policy_delay`` gradient steps of the critics; actor and targets stay as they are.
 
     Args:
         learner: A learner with the field ``policy_delay``.
         state: State before the steps.
         rows: Leading axes ``(policy_delay, batch_size)``.
-        targets: What the critics regress on.
-        penalised: Whether the targets are pushed down on purpose; see ``value_metrics``.
+        targets: Regression targets of the critics.
+        penalised: Whether the targets are deliberately pessimistic; see ``value_metrics``.
 
     Returns:
-        The state, and the means over the steps of the loss and of what the values tell.
+        The state, and the loss and the diagnostics of the values, averaged over the steps.
     """
     steps = []
     for i in range(learner.policy_delay):

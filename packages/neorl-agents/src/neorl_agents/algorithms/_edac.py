@@ -1,4 +1,4 @@
-"""EDAC: SAC-N with critics that are made to disagree."""
+"""EDAC: SAC-N with critics that are trained to disagree."""
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,14 @@ from neorl_core.losses import edac_diversity, masked_mean
 
 
 class EDAC(SACN):
-    """Ensemble-diversified actor critic: :class:`SACN` with one more term in the critics' loss.
+    """Ensemble-diversified actor-critic: :class:`SACN` with one more term in the critics' loss.
 
-    ``diversity_weight mean_s sum_{i != j} cos(g_i, g_j) / (n_critics - 1)`` with
-    ``g_i = dQ_i(s, a) / da`` at the logged action: critics whose gradients point apart disagree
-    off the data, so fewer of them are as pessimistic.
+    The term is ``diversity_weight mean_s sum_{i != j} cos(g_i, g_j) / (n_critics - 1)`` with
+    ``g_i = dQ_i(s, a) / da`` at the logged action. Critics whose gradients point apart disagree
+    away from the data, so fewer of them are needed for the same pessimism.
 
     Attributes:
-        diversity_weight: The ``eta`` of the paper, not negative; 1 for most of its tasks, 5 where
+        diversity_weight: The ``eta`` of the paper, not negative; 1 for most of its tasks, 5 if
             few critics are used on narrow data. 0 is SAC-N.
 
     Source: An et al., Uncertainty-based offline reinforcement learning with diversified

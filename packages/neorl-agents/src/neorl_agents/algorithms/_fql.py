@@ -31,37 +31,37 @@ from neorl_core.targets import td_target
 
 
 class FQL(BaseLearner):
-    """Flow Q-learning: a flow clones the log, and a network that acts in one pass follows it.
+    """Flow Q-learning: a flow clones the log, and a one-step network is distilled from it.
 
     ``v(s, x, t)`` is the velocity of a flow from noise ``z ~ N(0, 1)`` to logged actions, and
-    ``mu(s, z)`` an action in one pass. One update takes one step of each, all on the networks from
-    before the update:
+    ``mu(s, z)`` predicts an action in a single pass. One update takes one step of each, all on the
+    networks from before the update:
 
     1. critics: ``mean_i mean (Q_i(s, a) - y)^2``, ``y = r + discount (1 - terminated) q'``, with
        ``q'`` the mean (or least) target critic of ``clip(mu(s', z))``;
     2. flow: ``mean |v(s, (1 - t) z + t a, t) - (a - z)|^2`` with ``t`` uniform in [0, 1];
     3. actor: ``alpha mean |mu(s, z) - f(s, z)|^2 - mean q / mean |q|``, with ``f`` the flow's end
        after ``flow_steps`` Euler steps from ``z``, ``q`` the mean critic of ``clip(mu(s, z))``, and
-       the last divisor without gradient; it is 1 where ``normalised`` is false;
-    4. targets: towards the critics **from before** step 1, by ``tau``, as the published code does.
+       the last divisor without gradient; the divisor is 1 if ``normalised`` is false;
+    4. targets: towards the critics **from before** step 1, by ``tau``, as in the published code.
 
-    The policy is ``clip(mu(s, 0))``: one pass of one network, and deterministic. The paper draws
-    ``z`` in every step. Where the log holds two good actions, ``mu(s, z)`` is one of them for
-    nearly every ``z``, and ``z = 0`` may lie where it passes from one to the other.
+    The policy is ``clip(mu(s, 0))``: deterministic, and one pass of one network. The paper samples
+    ``z`` in every step. If the log holds two good actions, ``mu(s, z)`` is one of them for nearly
+    every ``z``, but ``z = 0`` may lie at the transition between them.
 
     Deviations: acting by ``z = 0``; ``normalised`` is true by default, as the authors advise for
-    new tasks (their own tasks leave it out); those of every learner
+    new tasks (their own tasks leave it out); and those common to all learners
     (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
-        alpha: Weight of the distance to the flow, not negative: the larger, the nearer to the log.
+        alpha: Weight of the distance to the flow, not negative; a large one stays near the log.
         discount: Discount of the reward per step, in [0, 1].
         tau: Fraction by which the target critics move, in (0, 1].
         actor_learning_rate: Learning rate of the flow and of the actor.
         critic_learning_rate: Learning rate of the critics.
-        flow_steps: Euler steps of the flow; static.
+        flow_steps: Number of Euler steps of the flow; static.
         aggregate: ``"mean"`` or ``"min"`` of the target critics; static.
-        normalised: Whether values are divided by their mean size in the actor's loss; static.
+        normalised: Whether the actor's loss divides values by their mean magnitude; static.
 
     Source: Park, Li and Levine, Flow Q-learning, arXiv 2502.02538; widths, rates, ``alpha``, GELU
     and the layer normalisation of critics are the defaults of its code.
@@ -94,7 +94,7 @@ class FQL(BaseLearner):
         require_flag(self, "normalised")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Two normalised critics with targets, the flow, and the network that acts."""
+        """Two normalised critics with targets, the flow, and the one-step actor."""
         critic_key, flow_key, actor_key = jax.random.split(key, 3)
         nets, act = self.networks, spec.n_action
         critics = nets.of_both(spec, 1, critic_key, activation=gelu, normalised=True)
@@ -140,7 +140,7 @@ class FQL(BaseLearner):
     def flow_end(
         self, flow: Network, obs: Float[Array, "batch obs"], noise: Float[Array, "batch act"]
     ) -> Float[Array, "batch act"]:
-        """End of the flow from ``noise`` after ``flow_steps`` Euler steps, within [-1, 1]."""
+        """The end of the flow from ``noise`` after ``flow_steps`` Euler steps, within [-1, 1]."""
 
         def step(x: Float[Array, "batch act"], number: Array) -> tuple[Array, None]:
             time = jnp.full((len(x), 1), number / self.flow_steps, x.dtype)
@@ -157,7 +157,7 @@ class FQL(BaseLearner):
         noise: Float[Array, "batch act"],
         end: Float[Array, "batch act"],
     ) -> tuple[Float[Array, ""], Metrics]:
-        """Step 3, and the distance to the flow."""
+        """The loss of step 3, and the distance to the flow."""
         action = _moved(actor, rows.obs, noise)
         distance = masked_mean(jnp.mean(jnp.square(action - end), axis=-1), rows.mask)
         action = jnp.clip(action, -1, 1)
@@ -170,7 +170,7 @@ class FQL(BaseLearner):
         return loss, {"distance": distance, "held_at_bound": held}
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
-        """The network of one pass at the middle of its noise, in physical units."""
+        """The one-step network at ``z = 0``, in physical units."""
         act = state.preparation.low.shape[0]
         return network_policy(state.preparation, ZeroInputs(state.parameters["actor"], act))
 

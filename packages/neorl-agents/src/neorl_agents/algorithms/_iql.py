@@ -35,7 +35,7 @@ LOG_STD_RANGE = {"original": (-5.0, 2.0), "corl": (-20.0, 2.0)}
 class IQL(BaseLearner):
     """Implicit Q-learning: expectile regression of values, then weighted regression of actions.
 
-    With ``q = min_i Q'_i(s, a)`` of the target critics, one update is, in this order,
+    With ``q = min_i Q'_i(s, a)`` of the target critics, one update takes these steps in order:
 
     1. value: ``mean |expectile - 1[q < V(s)]| (q - V(s))^2``;
     2. actor, with the **new** ``V``: ``-mean min(exp(inverse_temperature (q - V(s))),
@@ -44,26 +44,26 @@ class IQL(BaseLearner):
        ``y = r + discount (1 - terminated) V(s')``;
     4. targets: towards the new critics by ``tau``.
 
-    ``pi`` is a Gaussian that is not squashed, around a tanh network, with one deviation per action
-    channel. Its learning rate falls along half a cosine to zero over ``decay_updates``; the
-    others stay. Acting uses the mean.
+    ``pi`` is an unsquashed Gaussian whose mean is a tanh network, with one standard deviation per
+    action channel. Its learning rate falls along half a cosine to zero over ``decay_updates``; the
+    other rates are constant. Acting uses the mean.
 
-    Variants: ``"original"`` as above, orthogonal initialisation, log-deviation clipped to
-    [-5, 2]; ``"corl"`` takes ``V`` from **before** step 1 in steps 2 and 3, halves the critics'
-    loss, clips to [-20, 2] and initialises uniformly.
+    Variants: ``"original"`` as above, with orthogonal initialisation and the log standard deviation
+    clipped to [-5, 2]; ``"corl"`` takes ``V`` from **before** step 1 in steps 2 and 3, halves the
+    critics' loss, clips to [-20, 2] and initialises uniformly.
 
-    Fine-tuning (``neorl_agents.online``): ``"original"`` keeps the actor's rate, as the authors'
-    code does; it explores by sampling the policy (:meth:`explore`).
+    Fine-tuning (``neorl_agents.online``): ``"original"`` keeps the actor's rate constant, as the
+    authors' code does; it explores by sampling the policy (:meth:`explore`).
 
     Deviations: a plant's channels are in physical units, so observations are standardised and
-    rewards divided by their deviation (the original does neither, and scales the rewards of its
-    locomotion tasks by ``reward_scale="return_range"``); the actor's rate stays where
-    ``decay_updates`` is not given (both codes always let it fall); no dropout in the actor; those
-    of every learner (:class:`neorl_agents.learning.BaseLearner`).
+    rewards divided by their standard deviation (the original does neither, and scales the rewards
+    of its locomotion tasks by ``reward_scale="return_range"``); the actor's rate is constant unless
+    ``decay_updates`` is given (both codes always let it fall); no dropout in the actor; and those
+    common to all learners (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
-        expectile: Expectile of the value, in (0, 1); 0.5 evaluates the behaviour, towards 1 the
-            best action in the data.
+        expectile: Expectile of the value, in (0, 1); 0.5 evaluates the behaviour, and values
+            towards 1 approach the best action in the data.
         inverse_temperature: The ``beta`` of the actor's weights, not negative.
         max_weight: Largest weight of the actor's regression.
         discount: Discount of the reward per step, in [0, 1].
@@ -71,12 +71,12 @@ class IQL(BaseLearner):
         value_learning_rate: Learning rate of the value.
         critic_learning_rate: Learning rate of the critics.
         actor_learning_rate: Learning rate of the actor, at the start.
-        decay_updates: Updates over which the actor's rate falls to zero; 0 keeps it, -1 stands for
-            the length of the run (:func:`neorl_agents.learning.for_run`).
+        decay_updates: Updates over which the actor's rate falls to zero; 0 keeps it constant, -1
+            stands for the length of the run (:func:`neorl_agents.learning.for_run`).
         variant: ``"original"`` or ``"corl"``; static.
-        advantage_scale: ``"fixed"`` for the formula above; ``"std"`` divides the advantage by its
-            standard deviation in the batch first, so that an inverse temperature means the
-            same on every plant; static.
+        advantage_scale: ``"fixed"`` for the formula above; ``"std"`` first divides the advantage by
+            its standard deviation in the batch, so that an inverse temperature has the same effect
+            on every plant; static.
 
     Source: Kostrikov, Nair and Levine, Offline reinforcement learning with implicit Q-learning,
     arXiv 2110.06169; widths, rates and weights are the locomotion defaults of its code.
@@ -128,7 +128,7 @@ class IQL(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of value, actor and critics; the key is ignored."""
+        """Takes one gradient step of value, actor and critics; the key is ignored."""
         rows = single(rows)
         q = jnp.min(q_values(state.targets["critics"], rows.obs, rows.action), axis=0)
         before = state.parameters["value"]

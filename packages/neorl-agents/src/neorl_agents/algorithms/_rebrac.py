@@ -1,4 +1,4 @@
-"""ReBRAC: TD3 regularised towards the behaviour in actor and critics."""
+"""ReBRAC: TD3 regularised towards the behaviour in both actor and critics."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -32,7 +32,7 @@ from neorl_core.targets import polyak, regularised_td_target
 
 
 class ReBRAC(BaseLearner):
-    """ReBRAC: TD3 with the distance to the log in actor and critics, each with its weight.
+    """ReBRAC: TD3 that penalises the distance to the log in actor and critics, separately weighted.
 
     One update is ``policy_delay`` critic steps and one actor step. Critics, with
     ``a' = clip(pi'(s') + e, -1, 1)``, ``e = clip(noise_std N(0, 1), -noise_clip,
@@ -47,21 +47,22 @@ class ReBRAC(BaseLearner):
     ``loss = mean (actor_weight sum_c (pi(s)_c - a_c)^2 - lam min_i Q_i(s, pi(s)))``,
     ``lam = 1 / mean |min_i Q_i|`` without gradient.
 
-    Distances are sums over the action channels: against a mean (as in :class:`TD3BC`) the weights
-    are smaller by their number. Where an episode ends there is no next action and no penalty.
-    Critics have layer normalisation behind every hidden ReLU. Targets move on actor steps; that
-    of the actor towards the actor **before** the step, as in the authors' code.
+    Distances are sums over the action channels, so the weights are smaller than those of a mean (as
+    in :class:`TD3BC`) by the number of channels. At the end of an episode there is no next action,
+    and so no penalty. Critics have layer normalisation after every hidden ReLU. Targets move on
+    actor steps; the actor's target moves towards the actor from **before** the step, as in the
+    authors' code.
 
-    Both weights may fall: ``weight (1 + (final_weight - 1) min(step / decay_updates, 1))``.
+    Both weights may decay: ``weight (1 + (final_weight - 1) min(step / decay_updates, 1))``.
 
     Fine-tuning (``neorl_agents.online``): ``"original"`` is the authors' code, in which online the
-    critics have no penalty and the actor's falls to half; in ``"linear"`` both fall to nothing.
+    critics have no penalty and the actor's falls to half; in ``"linear"`` both fall to zero.
 
-    Deviations: observations are standardised and rewards divided by their deviation (the code
-    does neither); the actor steps on the last batch of an update (the code: on the first); behind a
-    truncation there is no penalty; those of every learner
-    (:class:`neorl_agents.learning.BaseLearner`). A log with gaps must say ``truncated`` before each
-    of them: the next action of such a row is one that did not follow.
+    Deviations: observations are standardised and rewards divided by their standard deviation (the
+    code does neither); the actor steps on the last batch of an update (the code: on the first);
+    there is no penalty after a truncation; and those common to all learners
+    (:class:`neorl_agents.learning.BaseLearner`). A log with gaps must set ``truncated`` before each
+    of them, because the next row is then not the action that followed.
 
     Attributes:
         actor_weight: Weight of the distance to the log in the actor's loss, not negative.
@@ -73,9 +74,9 @@ class ReBRAC(BaseLearner):
         noise_std: Standard deviation of the smoothing noise on the target's action, in [-1, 1]
             units.
         noise_clip: Bound of that noise.
-        decay_updates: Updates over which both weights fall; 0 keeps them, -1 stands for the length
-            of the run (:func:`neorl_agents.learning.for_run`).
-        final_weight: Fraction of both weights that is left then, in [0, 1].
+        decay_updates: Updates over which both weights decay; 0 keeps them constant, -1 stands for
+            the length of the run (:func:`neorl_agents.learning.for_run`).
+        final_weight: Fraction of both weights that is left after the decay, in [0, 1].
         exploration_std: Standard deviation of the noise of :meth:`explore`, in [-1, 1] units.
         policy_delay: Critic steps per actor step; static.
 
@@ -152,7 +153,7 @@ class ReBRAC(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """``policy_delay`` critic steps, one actor step, one step of the targets."""
+        """Takes ``policy_delay`` critic steps, one actor step and one step of the targets."""
         targets = self.critic_targets(state, rows, key)
         state, metrics = delayed_critic_steps(self, state, rows, targets, penalised=True)
         before = state.parameters["actor"]
@@ -171,7 +172,7 @@ class ReBRAC(BaseLearner):
     def critic_targets(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> Float[Array, "step batch"]:
-        """Regression targets of the critics, for all critic steps of an update at once."""
+        """Regression targets of the critics, for all critic steps of an update in one pass."""
         flat = merged(rows)
         action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
         targets = regularised_td_target(

@@ -38,9 +38,9 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class SACN(BaseLearner):
-    """SAC-N: pessimism from the least value of ``n_critics`` independent critics.
+    """SAC-N: pessimism from the smallest value of ``n_critics`` independent critics.
 
-    One update is, in this order, each step with what the one before it left,
+    One update takes these steps, in this order, each on the result of the one before:
 
     1. temperature, ``exp(x)``: ``-x mean (log pi(a|s) + target_entropy)``;
     2. actor: ``mean (temperature log pi(a|s) - min_i Q_i(s, a))``;
@@ -48,18 +48,19 @@ class SACN(BaseLearner):
        ``y = r + discount (1 - terminated) (min_i Q'_i(s', a') - temperature log pi(a'|s'))``;
     4. targets: towards the new critics by ``tau``.
 
-    ``pi`` is a tanh-Gaussian, its log-deviation clipped to [-5, 2]; acting uses ``tanh`` of the
-    mean. Many critics are needed: the least of few is no pessimism off the data. Where most logged
-    actions lie at one of the bounds, few critics do not tell which one is right in a state, and the
-    entropy that is paid for keeps actions away from both.
+    ``pi`` is a tanh-Gaussian, its log standard deviation clipped to [-5, 2]; acting uses ``tanh``
+    of the mean. Many critics are needed, because the minimum of a few is not pessimistic away from
+    the data. If most logged actions lie at one of the bounds, a few critics cannot tell which bound
+    is right in a state, and the entropy bonus keeps actions away from both.
 
-    The order is CORL's. The authors' code computes all three losses first, with one draw for
+    The order is CORL's. The authors' code computes all three losses first, with one sample for
     temperature and actor, and then takes the steps.
 
-    Deviations: observations are standardised, rewards divided by their deviation; the logarithm
-    of ``1 - tanh^2`` is exact (the codes add 1e-6 to its argument), and so is the norm of EDAC's
-    gradients (1e-10); first layers are drawn from ``U(-1, 1) / sqrt(inputs)`` (the authors take the
-    number of outputs); those of every learner (:class:`neorl_agents.learning.BaseLearner`).
+    Deviations: observations are standardised, rewards divided by their standard deviation; the
+    logarithm of ``1 - tanh^2`` is exact (the codes add 1e-6 to its argument), and so is the norm of
+    EDAC's gradients (1e-10); first layers are initialised from ``U(-1, 1) / sqrt(inputs)`` (the
+    authors take the number of outputs); and those common to all learners
+    (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
         discount: Discount of the reward per step, in [0, 1].
@@ -97,7 +98,7 @@ class SACN(BaseLearner):
         require_count(self, "n_critics", least=2)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """An actor, many critics and a temperature; the critics have targets."""
+        """An actor, ``n_critics`` critics and a temperature; the critics have targets."""
         actor_key, critic_key = jax.random.split(key)
         actor = self.networks.of_obs(
             spec, 2 * spec.n_action, actor_key, hidden_bias=0.1, last_bound=1e-3
@@ -112,7 +113,7 @@ class SACN(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of temperature, actor and critics, then one of the targets."""
+        """Takes one gradient step of temperature, actor and critics, then one of the targets."""
         rows = single(rows)
         keys = jax.random.split(key, 3)
         _, log_prob = drawn(state.parameters["actor"], rows.obs, keys[0], LOG_STD_RANGE)
@@ -159,7 +160,7 @@ class SACN(BaseLearner):
     def critic_loss(
         self, critics: Network, rows: UnitRows, target: Float[Array, " batch"]
     ) -> tuple[Float[Array, ""], tuple[Array, Metrics]]:
-        """The squared errors, summed over the critics; values of the rows, and metrics."""
+        """The squared errors, summed over the critics; the values of the rows; metrics."""
         loss, q = critic_loss(critics, rows, target)
         return loss, (q, {})
 

@@ -1,4 +1,4 @@
-"""The steps that soft actor-critics share: a tanh-Gaussian actor, and the price of its entropy."""
+"""The steps that soft actor-critics share: a tanh-Gaussian actor and its entropy temperature."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ def drawn(
     key: PRNGKeyArray,
     log_std_range: tuple[float, float],
 ) -> Draws:
-    """One action for every row, with its log-density; both have gradients to the actor."""
+    """Samples one action per row, with its log-density; both are differentiable in the actor."""
     return tanh_gaussian_sample(*squashed_parameters(actor, obs, log_std_range), key)
 
 
@@ -30,9 +30,9 @@ def sampled_actions(
     number: int,
     log_std_range: tuple[float, float],
 ) -> tuple[Float[Array, "batch sample act"], Float[Array, "batch sample"]]:
-    """``number`` actions of three kinds with their log-densities, for every row.
+    """``number`` actions from each of three distributions, with log-densities, for every row.
 
-    Uniform ones first, then the policy's at the observation, then its at the next one.
+    Uniform actions first, then the policy's at the observation, then its actions at the next one.
     """
     uniform_key, here_key, next_key = jax.random.split(key, 3)
     batch, act = rows.action.shape
@@ -55,7 +55,7 @@ def soft_actor_loss(
     key: PRNGKeyArray,
     log_std_range: tuple[float, float],
 ) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
-    """``mean (temperature log pi(a|s) - min_i Q_i(s, a))`` of drawn actions.
+    """``mean (temperature log pi(a|s) - min_i Q_i(s, a))`` over sampled actions.
 
     Returns:
         The loss, and the log-density of every row's action.
@@ -74,7 +74,7 @@ def temperature_loss(
 ) -> tuple[Float[Array, ""], None]:
     """``-log_temperature mean (log pi(a|s) + target_entropy)``; its gradient is the bracket's mean.
 
-    So in every published code of this family. The equation has ``exp(log_temperature)``
+    Every published code of this family uses this form. The equation has ``exp(log_temperature)``
     (``neorl_core.losses.sac_temperature_loss``), whose steps shrink with the temperature.
     """
     excess = jax.lax.stop_gradient(log_prob) + target_entropy
@@ -82,5 +82,5 @@ def temperature_loss(
 
 
 def most_entropy(temperature: Float[Array, ""], n_action: int) -> Float[Array, ""]:
-    """The largest reward for entropy in a step: that of uniform actions in [-1, 1]."""
+    """The largest entropy bonus in a step: that of uniform actions in [-1, 1]."""
     return temperature * n_action * jnp.log(2.0).astype(temperature.dtype)

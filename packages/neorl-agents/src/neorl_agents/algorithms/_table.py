@@ -1,4 +1,4 @@
-"""The learners by name: those of the package, those registered, those of entry points."""
+"""The learners by name: those of the package, registered ones, and those from entry points."""
 
 from neorl_agents.algorithms._awac import AWAC
 from neorl_agents.algorithms._bc import BC
@@ -75,8 +75,8 @@ ALGORITHMS: Registry[type] = Registry(
     },
     check_algorithm,
 )
-"""The class of every learner by the name that configurations use; a mapping that others add to.
+"""The class of every learner by the name that configurations use; other packages can add to it.
 
-A distribution adds its own by the entry points ``neorl.algorithms``, a script by
+A distribution adds its own through the entry points ``neorl.algorithms``, a script through
 ``ALGORITHMS.register("crr", CRR)``; both are checked against :class:`neorl_agents.Algorithm`.
 """

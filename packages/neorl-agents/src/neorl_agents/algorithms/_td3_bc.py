@@ -1,4 +1,4 @@
-"""TD3+BC: twin delayed policy gradient, tied to the log."""
+"""TD3+BC: twin delayed policy gradient with a behaviour-cloning term."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -28,7 +28,7 @@ from neorl_core.targets import clipped_double_td_target
 
 
 class TD3BC(BaseLearner):
-    """TD3+BC: twin delayed policy gradient, tied to the log.
+    """TD3+BC: twin delayed policy gradient with a behaviour-cloning term.
 
     One update is ``policy_delay`` critic steps and one actor step. Critics, with
     ``e = clip(noise_std N(0, 1), -noise_clip, noise_clip)``:
@@ -41,7 +41,7 @@ class TD3BC(BaseLearner):
     ``loss = -lam mean Q_1(s, pi(s)) + mean (pi(s) - a)^2``, ``lam = alpha / mean |Q_1|`` without
     gradient; the second mean is over the batch and the action channels.
 
-    Then both targets move by ``tau``: they move on actor steps only.
+    Then both targets move by ``tau``; they move on actor steps only.
 
     Attributes:
         alpha: Weight of the value against the distance to the log; 0 is behaviour cloning.
@@ -57,7 +57,7 @@ class TD3BC(BaseLearner):
     Source: Fujimoto and Gu, A minimalist approach to offline reinforcement learning,
     arXiv 2106.06860; the defaults are those of its code. Deviations: a channel is scaled by at
     least a thousandth of its measuring range (the code adds 1e-3), rewards are divided by their
-    deviation, and logged actions are clipped to ``1 - 1e-5`` of their range.
+    standard deviation, and logged actions are clipped to ``1 - 1e-5`` of their range.
     """
 
     alpha: float = 2.5
@@ -99,7 +99,7 @@ class TD3BC(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """``policy_delay`` critic steps, one actor step, one step of the targets."""
+        """Takes ``policy_delay`` critic steps, one actor step and one step of the targets."""
         targets = self.critic_targets(state, rows, key)
         state, metrics = delayed_critic_steps(self, state, rows, targets)
         state, actor_loss, more = self.descend(
@@ -116,12 +116,12 @@ class TD3BC(BaseLearner):
     def critic_targets(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> Float[Array, "step batch"]:
-        """Regression targets of the critics, for all critic steps of an update at once.
+        """Regression targets of the critics, for all critic steps of an update in one pass.
 
-        The target networks stand still between two actor steps, so one wide pass does for all.
+        The target networks do not change between two actor steps, so one wide pass is enough.
 
         Args:
-            state: State whose target networks are asked.
+            state: State that holds the target networks.
             rows: Leading axes ``(policy_delay, batch_size)``.
             key: Random key of the smoothing noise.
 

@@ -34,7 +34,7 @@ LOG_STD_RANGE = (-5.0, 2.0)
 class XQL(BaseLearner):
     """Extreme Q-learning: values by Gumbel regression, then weighted regression of actions.
 
-    With ``q = min_i Q'_i(s, a)`` of the target critics, one update is, in this order,
+    With ``q = min_i Q'_i(s, a)`` of the target critics, one update takes these steps in order:
 
     1. value: ``mean (exp(z) - z - 1) exp(-m)``, ``z = min((q - V(s)) / temperature, max_exponent)``
        and ``m`` the largest ``z`` of the batch, at least -1, without gradient: ``V`` becomes the
@@ -45,16 +45,17 @@ class XQL(BaseLearner):
        ``y = r + discount (1 - terminated) V(s')``;
     4. targets: towards the new critics by ``tau``.
 
-    It differs from :class:`IQL` in step 1 alone. A small temperature comes near to the largest
-    value in the data and is unstable; the exponent's bound keeps steps finite, not values right.
+    It differs from :class:`IQL` only in step 1. A small temperature approaches the largest value in
+    the data but is unstable; the bound on the exponent keeps steps finite, not the values correct.
 
-    Deviations: observations are standardised, rewards divided by their deviation, so that a
-    temperature means the same on every plant; the squared loss of the critics (the code has half of
-    Huber's with width 20); the actor's rate stays where ``decay_updates`` is not given (the code
-    always lets it fall); no layer normalisation of the value network; no noise on the logged
-    actions of the value loss and no random actions in it (some of the authors' locomotion runs have
-    noise of 0.1, others random actions); a temperature of 2 (the code's default is 1, its scripts
-    have 1 to 10); those of every learner (:class:`neorl_agents.learning.BaseLearner`).
+    Deviations: observations are standardised, rewards divided by their standard deviation, so that
+    a temperature has the same effect on every plant; the critics' loss is squared (the code has
+    half of Huber's with width 20); the actor's rate is constant unless ``decay_updates`` is given
+    (the code always lets it fall); no layer normalisation of the value network; no noise on the
+    logged actions of the value loss and no random actions in it (some of the authors' locomotion
+    runs have noise of 0.1, others random actions); a temperature of 2 (the code's default is 1, its
+    scripts have 1 to 10); and those common to all learners
+    (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
         temperature: Temperature of the soft maximum in the scale of the critics, positive.
@@ -67,7 +68,7 @@ class XQL(BaseLearner):
         critic_learning_rate: Learning rate of the critics.
         actor_learning_rate: Learning rate of the actor, at the start.
         decay_updates: Updates over which the actor's rate falls along half a cosine to zero; 0
-            keeps it, -1 stands for the length of the run
+            keeps it constant, -1 stands for the length of the run
             (:func:`neorl_agents.learning.for_run`).
         advantage_scale: ``"fixed"``, or ``"std"`` to divide the advantage by its standard deviation
             in the batch first; static.
@@ -118,7 +119,7 @@ class XQL(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of value, actor and critics, then one of the targets."""
+        """Takes one gradient step of value, actor and critics, then one of the targets."""
         rows = single(rows)
         q = jnp.min(q_values(state.targets["critics"], rows.obs, rows.action), axis=0)
         state, value_loss, _ = self.descend(state, "value", self.value_loss, rows, q)

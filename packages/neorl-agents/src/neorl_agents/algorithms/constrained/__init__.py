@@ -1,3 +1,3 @@
-"""Learners that keep the cost limits of a run; the classes stand at the top of the package."""
+"""Learners that keep cost limits; import the classes from the package itself."""
 
 __all__: list[str] = []

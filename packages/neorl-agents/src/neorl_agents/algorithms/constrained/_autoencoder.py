@@ -15,13 +15,13 @@ from neorl_core.losses import masked_mean
 LOG_STD_RANGE = (-4.0, 15.0)
 
 RATES = dict.fromkeys(("encoder", "decoder"), "model_learning_rate")
-"""The fields that are the learning rates of both networks."""
+"""The fields that hold the learning rates of both networks."""
 
 
 def fresh_autoencoder(
     networks: Networks, spec: Spec, encoder_key: PRNGKeyArray, decoder_key: PRNGKeyArray
 ) -> dict[str, Network]:
-    """Encoder and decoder, with a latent of twice as many numbers as there are action channels."""
+    """Encoder and decoder; the latent has twice as many numbers as there are action channels."""
     act = spec.n_action
     return {
         "encoder": networks.of_obs(spec, 4 * act, encoder_key, beside=act),
@@ -32,7 +32,7 @@ def fresh_autoencoder(
 def latent(
     encoder: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
 ) -> tuple[Float[Array, "batch latent"], Float[Array, "batch latent"]]:
-    """Mean and log-deviation of the latent of each row."""
+    """Mean and log standard deviation of the latent of each row."""
     mean, log_std = jnp.split(encoder(jnp.concatenate([obs, action], axis=-1)), 2, axis=-1)
     return mean, jnp.clip(log_std, *LOG_STD_RANGE)
 
@@ -40,7 +40,7 @@ def latent(
 def divergence(
     mean: Float[Array, "batch latent"], log_std: Float[Array, "batch latent"]
 ) -> Float[Array, " batch"]:
-    """``KL(N(mean, std) || N(0, 1))`` over the number of its channels."""
+    """``KL(N(mean, std) || N(0, 1))`` divided by the number of latent channels."""
     terms = jnp.square(mean) + jnp.exp(2 * log_std) - 1 - 2 * log_std
     return jnp.mean(terms, axis=-1) / 2
 
@@ -48,7 +48,7 @@ def divergence(
 def autoencoder_step(
     learner: Any, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
 ) -> tuple[LearnerState, Float[Array, ""]]:
-    """One gradient step of encoder and decoder, both down the loss from before the step.
+    """Takes one gradient step of encoder and decoder, both on the loss from before the step.
 
     ``mean (decoded - a)^2 + kl_weight KL(q(z|s, a) || N(0, 1)) / latent``
 
@@ -56,7 +56,7 @@ def autoencoder_step(
         learner: A learner with the fields ``kl_weight`` and ``model_learning_rate``.
         state: State with the parameters ``encoder`` and ``decoder``.
         rows: One batch.
-        key: Random key of the draws of the latent.
+        key: Random key of the latent samples.
 
     Returns:
         The state after the step, and the loss before it.

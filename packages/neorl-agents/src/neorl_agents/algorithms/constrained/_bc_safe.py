@@ -12,23 +12,22 @@ from neorl_core import InputError, Spec, Transition
 
 
 class BCSafe(BC):
-    """Behaviour cloning of the logged episodes that kept every cost limit: :class:`BC` on those.
+    """Behaviour cloning (:class:`BC`) of only those logged episodes that kept every cost limit.
 
-    An episode is cloned where ``C_j <= margin limit_j`` for every cost ``j``; ``C_j`` is the sum of
-    the cost over the episode where the limit is per episode, and its worst step where it is per
-    step. ``fraction`` below 1 clones those of them with the largest returns, without the price of
-    the costs.
+    An episode is cloned if ``C_j <= margin limit_j`` for every cost ``j``. For a limit per episode
+    ``C_j`` is the sum of the cost over the episode; for a limit per step it is its worst step.
+    ``fraction`` below 1 keeps only those with the largest returns, not counting the costs.
 
-    Which episodes these are is settled once, before anything is compiled. Where a log was cut (at
-    rows that do not count, or at gaps), each piece counts as an episode. Nothing is promised of
-    the policy: a clone drifts off its episodes, and may break limits that all of them kept.
+    The episodes are chosen once, before anything is compiled. If a log was cut (at masked rows or
+    at gaps), each piece counts as an episode. The policy comes with no guarantee: a clone drifts
+    off its episodes, and may break limits that all of them kept.
 
     Attributes:
-        margin: Part of every limit that an episode may use, positive; below 1 only those that
-            stayed well inside are cloned.
+        margin: Fraction of every limit that an episode may use, positive; below 1, only episodes
+            that stayed well inside are cloned.
 
     Source: the mode ``safe`` of BC in OSRL (Liu et al., Datasets and benchmarks for offline safe
-    reinforcement learning, arXiv 2306.09303). Its ``BC-Safe`` keeps the settings of BC but for a
+    reinforcement learning, arXiv 2306.09303). Its ``BC-Safe`` has the settings of BC except for a
     rate of 1e-3 and batches of 512; the defaults here are those of :class:`BC`.
     """
 
@@ -38,12 +37,12 @@ class BCSafe(BC):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Costs and ends of episodes choose the rows."""
+        """Costs and the ends of episodes are read to choose the rows."""
         return ("obs", "action", "reward", "cost", "terminated", "truncated", "mask")
 
     @property
     def rows_drawn(self) -> Sampler:
-        """The best of the episodes that :meth:`log_tables` leaves."""
+        """A sampler of the best of the episodes that :meth:`log_tables` keeps."""
         return BestEpisodes(self.fraction)
 
     def check(self) -> None:
@@ -55,7 +54,7 @@ class BCSafe(BC):
         """The rows of the episodes that kept every limit.
 
         Raises:
-            InputError: If the log cannot teach the limits, or no episode keeps all of them at once.
+            InputError: If the log cannot teach the limits, or no episode keeps all of them.
         """
         require_limits_in_log("BCSafe", spec, rows)
         episode, quantities = episode_costs(spec, rows)

@@ -1,4 +1,4 @@
-"""Batch-constrained Q-learning with a critic and a controlled price for every cost limit."""
+"""Batch-constrained Q-learning with a critic and a controlled multiplier for every cost limit."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -49,57 +49,58 @@ from neorl_core.losses import masked_mean
 from neorl_core.targets import td_target
 
 LATENT_RANGE = 0.5
-"""Draws of the latent that acts are clipped to this on either side, as BCQ's code does."""
+"""Bound of the latent samples on either side, as in BCQ's code."""
 
 
 class BCQLag(BaseLearner):
-    """Batch-constrained Q-learning that pays for costs, at prices that controllers set.
+    """Batch-constrained Q-learning that pays for costs through controlled multipliers.
 
-    An autoencoder knows which actions the log takes in a state, and an actor may move one of those
-    by ``phi`` at most: ``g(s, z) = clip(D(s, z) + phi xi(s, D(s, z)), -1, 1)``, with ``D`` the
-    decoder. One update is, in this order,
+    An autoencoder learns which actions the log takes in a state, and an actor may move such an
+    action by at most ``phi``: ``g(s, z) = clip(D(s, z) + phi xi(s, D(s, z)), -1, 1)``, with ``D``
+    the decoder. One update takes these steps, in this order:
 
-    1. the autoencoder of logged actions (latent of twice their number):
+    1. the autoencoder of logged actions (a latent of twice as many channels):
        ``mean (decoded - a)^2 + kl_weight KL(q(z|s, a) || N(0, 1)) / latent``;
     2. critics: ``mean (Q_1 - y)^2 + mean (Q_2 - y)^2``, ``y = r + discount (1 - terminated)
        max_k (least_weight min_i Q'_i + (1 - least_weight) max_i Q'_i)(s', g'(s', z_k))``, over
-       ``n_samples`` draws ``z_k = clip(N(0, 1), -0.5, 0.5)``;
-    3. cost critics, two of each: the same with ``c_j`` in place of ``r`` and, where
-       ``costly = "larger"``, the weights of ``min`` and ``max`` exchanged, over draws of their own;
+       ``n_samples`` samples ``z_k = clip(N(0, 1), -0.5, 0.5)``;
+    3. cost critics, two of each: the same with ``c_j`` in place of ``r``, over samples of their
+       own; with ``costly = "larger"`` the weights of ``min`` and ``max`` are exchanged;
     4. the multiplier of every limit, one step of a PID controller on ``e_j = mean max_i Qc_ji(s,
        g(s, z)) - d_j`` as in :class:`~neorl_agents.TD3BCLag`;
     5. actor ``xi``: ``-mean (min_i Q_i(s, g(s, z)) - sum_j multiplier_j max_i Qc_ji(s, g(s, z)))``;
     6. targets of actor and critics, by ``tau``.
 
-    With ``costly = "smaller"`` the least of two cost critics counts in 4 and 5, and weighs more in
-    3: so it is in OSRL, where it makes costs look smaller than either critic on its own would.
+    With ``costly = "smaller"``, steps 4 and 5 use the smaller of two cost critics, and step 3 gives
+    it the larger weight. OSRL does this, which makes costs look smaller than either critic
+    predicts.
 
-    The policy is ``g(s, 0)``, deterministic: OSRL draws one ``z`` in every step, and BCQ takes the
-    best of 100. Where the log holds two good actions, ``z = 0`` may decode to one between them.
+    The policy is ``g(s, 0)``, deterministic. OSRL samples one ``z`` in every step, and BCQ takes
+    the best of 100. If the log holds two good actions, ``z = 0`` may decode to one between them.
 
-    Deviations: acting by ``z = 0``; ``costly``; a controller whose integrator is clamped and whose
-    error is smoothed; a termination ends the costs too (OSRL bootstraps behind it); ReLU in the
-    actor as BCQ has it (OSRL: tanh); the widths of all networks (OSRL: 400 in the autoencoder); one
-    pair of critics (OSRL takes two pairs); limits in the units of critics by
-    :func:`neorl_agents.learning.critic_limits`, several at once.
+    Deviations: acting by ``z = 0``; ``costly``; a controller with a clamped integrator and a
+    smoothed error; a termination ends the costs too (OSRL bootstraps past it); ReLU in the actor as
+    in BCQ (OSRL: tanh); all networks have the same widths (OSRL: 400 in the autoencoder); one pair
+    of critics (OSRL takes two pairs); limits in the units of critics by
+    :func:`neorl_agents.learning.critic_limits`, with several at a time.
 
     Attributes:
         phi: How far an action may be moved from the decoded one, in [-1, 1] units; not negative.
-        least_weight: Weight of the least of two critics in the targets, in [0, 1].
+        least_weight: Weight of the smaller of two critics in the targets, in [0, 1].
         kl_weight: Weight of the divergence in the autoencoder.
         discount: Discount of rewards and costs per step, in [0, 1].
         tau: Fraction by which the targets move, in (0, 1].
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of all critics.
         model_learning_rate: Learning rate of the autoencoder.
-        costly: Which of two cost critics counts: ``"larger"`` or ``"smaller"``; static.
-        n_samples: Draws of the latent in every next state; static.
+        costly: Which of two cost critics is used: ``"larger"`` or ``"smaller"``; static.
+        n_samples: Samples of the latent in every next state; static.
         multiplier: The controller of the multipliers.
 
     Source: Fujimoto, Meger and Precup, Off-policy deep reinforcement learning without exploration,
-    arXiv 1812.02900; with costs and multipliers BCQ-Lag of OSRL (Liu et al., Datasets and
-    benchmarks for offline safe reinforcement learning, arXiv 2306.09303), whose order, rates and
-    weights these are.
+    arXiv 1812.02900; costs and multipliers as in BCQ-Lag of OSRL (Liu et al., Datasets and
+    benchmarks for offline safe reinforcement learning, arXiv 2306.09303), from which order, rates
+    and weights are taken.
     """
 
     phi: float = 0.05
@@ -151,7 +152,7 @@ class BCQLag(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of everything, and one step of the multipliers."""
+        """Takes one gradient step of all networks, and one step of the multipliers."""
         rows = single(rows)
         model_key, reward_key, cost_key, actor_key = jax.random.split(key, 4)
         state, model_loss = autoencoder_step(self, state, rows, model_key)
@@ -190,7 +191,7 @@ class BCQLag(BaseLearner):
         }
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
-        """The moved action that the middle of the latent decodes to, in physical units."""
+        """The action decoded from ``z = 0`` and moved by the actor, in physical units."""
         now = state.parameters
         phi = jnp.asarray(self.phi, jnp.float32)
         return network_policy(
@@ -205,7 +206,7 @@ class BCQLag(BaseLearner):
         key: PRNGKeyArray,
         least: float | Float[Array, ""],
     ) -> Float[Array, "quantity batch"]:
-        """The greatest mixture of two critics over several actions in every next state."""
+        """The largest mixture of two critics over several actions in every next state."""
         batch, act = rows.action.shape
         shape = (batch, self.n_samples, 2 * act)
         z = _clipped(jax.random.normal(key, shape, rows.action.dtype)).reshape(-1, 2 * act)
@@ -250,7 +251,7 @@ def _actor_loss(
     *,
     least: bool,
 ) -> tuple[Float[Array, ""], Float[Array, "batch act"]]:
-    """Minus what the moved actions earn less what they pay; the actions."""
+    """The priced cost of the moved actions minus their value; and the actions."""
     critics, cost_critics, prices = judges
     action = _moved(actor, rows.obs, decoded, phi)
     q = jnp.min(q_values(critics, rows.obs, action), axis=0)

@@ -1,4 +1,4 @@
-"""CAPS: several policies of one body, of which a budget chooses in every step."""
+"""CAPS: several policies with a shared body; a budget chooses among them in every step."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -39,47 +39,50 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class Heads(eqx.Module):
-    """The means of all policies by one network, and a log-deviation for each of their channels."""
+    """One network with the means of all policies, and a log standard deviation for each channel."""
 
     mean: Network
     log_std: Float[Array, " head_act"]
 
 
 class CAPS(BaseLearner):
-    """Constraint-adaptive policy switching: the budget is chosen when the policy runs.
+    """Constraint-adaptive policy switching: the budget is chosen at run time.
 
-    ``n_heads`` policies share a body and clone the log, each by weights of its own. With
-    ``w = min(exp(inverse_temperature (q - V)), max_weight)`` and ``w_c`` the same of
-    ``sum_j (Vc_j - qc_j)``, the first has ``w``, for the reward alone, the last ``w_c``, for the
-    least cost, and head ``k`` between them ``w + 2 k / (n_heads - 1) w_c``. One update is, in this
-    order, with the values from before it in 2 and 3,
+    ``n_heads`` policies share a body and clone the log, each with its own weights. Let
+    ``w = min(exp(inverse_temperature (q - V)), max_weight)``, and let ``w_c`` be the same of
+    ``sum_j (Vc_j - qc_j)``. The first head has the weight ``w``, for the reward only, the last has
+    ``w_c``, for the smallest cost, and head ``k`` between them ``w + 2 k / (n_heads - 1) w_c``. One
+    update takes these steps, in this order; 2 and 3 use the values from before it:
 
     1. values, with ``q = min_i Q'_i(s, a)`` and ``qc_j = max_i Qc'_ji(s, a)``: the upper expectile
        of ``q`` and, for every cost, the lower expectile of ``qc_j``;
-    2. critics: ``mean (Q_i - y)^2``, ``y = r + discount (1 - terminated) V(s')``, and the same of
+    2. critics: ``mean (Q_i - y)^2``, ``y = r + discount (1 - terminated) V(s')``, and the same for
        every cost with ``Vc_j(s')``;
     3. heads: the mean over them of ``-mean w_k log pi_k(a|s)``;
     4. targets, by ``tau``;
-    5. beside, a network that says from ``(s, a, s')`` what a step cost, down its squared error.
+    5. cost predictor: a network that predicts the costs of a step from ``(s, a, s')``, by its
+       squared error.
 
-    In every step the policy takes, of the means of all heads, the one with the largest ``Q`` among
-    those whose ``Qc_j`` are within what is left of the budget of every cost; where none is, the one
-    with the least part above it (:class:`neorl_agents.networks.BudgetedChoice`). It counts down
-    what the episode has cost so far by 5, as nobody tells a policy its costs
-    (:class:`neorl_agents.policies.BudgetedPolicy`). The budgets are leaves of the policy, and those
-    of the run's limits to begin with; another one needs no training.
+    In every step the policy considers the mean action of each head and takes the one with the
+    largest ``Q`` among those whose ``Qc_j`` fit what is left of the budget of every cost. If none
+    fits, it takes the one that exceeds its budget by the smallest fraction
+    (:class:`neorl_agents.networks.BudgetedChoice`). A policy does not observe its costs at run
+    time, so it subtracts those that network 5 predicts
+    (:class:`neorl_agents.policies.BudgetedPolicy`). The budgets are leaves of the policy,
+    initially the run's limits; changing them needs no training.
 
-    Deviations: the policy counts its costs, which the code is given by the simulator; what is left
-    counts as spent evenly over the rest of the horizon, at the conversion of a whole one
-    (:func:`neorl_agents.learning.critic_limits`), since critics bootstrap where episodes are
-    truncated (the code sums over the rest alone and its critics stop there); the deviations of
-    heads are trained (the code keeps them where its optimiser does not see them: they stay 1) and
-    within ``exp([-5, 2])``; the heads' rate stays (the code lets it fall over a million updates); a
-    termination ends the costs too; all costs, not one, and two critics of each.
+    Deviations: the policy predicts its costs, which the simulator gives to the code; the remaining
+    budget is taken as spent evenly over the rest of the horizon and converted as a whole one is
+    (:func:`neorl_agents.learning.critic_limits`), because the critics bootstrap where episodes are
+    truncated (the code sums only over the rest, and its critics stop there); the standard
+    deviations of heads are trained, within ``exp([-5, 2])`` (the code does not pass them to its
+    optimiser, so they stay 1); the heads' rate is constant (the code lets it fall over a million
+    updates); a termination ends the costs too; all costs instead of one, with two critics of each.
 
     Attributes:
         expectile: Expectile of the reward's value, in (0, 1).
-        cost_expectile: Expectile of the costs' values, in (0, 1): towards 1 the least logged cost.
+        cost_expectile: Expectile of the costs' values, in (0, 1): towards 1 the smallest logged
+            cost.
         inverse_temperature: Inverse temperature of the advantages, not negative.
         max_weight: Largest weight of a row.
         discount: Discount of rewards and costs per step, in [0, 1].
@@ -87,8 +90,8 @@ class CAPS(BaseLearner):
         value_learning_rate: Learning rate of the values.
         critic_learning_rate: Learning rate of all critics.
         actor_learning_rate: Learning rate of the heads.
-        count_learning_rate: Learning rate of the network that counts costs.
-        chance: Steps above a limit per step that an episode may have on average; positive.
+        count_learning_rate: Learning rate of the cost predictor.
+        chance: Mean number of steps per episode that may exceed a limit per step; positive.
         n_heads: Number of policies, at least two; static.
 
     Source: Chemingui et al., Constraint-adaptive policy switching for offline safe reinforcement
@@ -128,7 +131,7 @@ class CAPS(BaseLearner):
         require_count(self, "n_heads", least=2)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Values and critics of the reward and of every cost, heads, the network that counts."""
+        """Values and critics of the reward and of every cost, the heads, and the cost predictor."""
         keys, nets, members = jax.random.split(key, 6), self.networks, MEMBERS * spec.n_cost
         followed = {
             "critics": nets.of_both(spec, 1, keys[0], initialiser="orthogonal"),
@@ -149,7 +152,7 @@ class CAPS(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of values, critics and heads; the key is ignored."""
+        """Takes one gradient step of values, critics, heads and cost predictor."""
         rows, targets = single(rows), state.targets
         n_cost = len(state.preparation.cost_limit)
         q = jnp.min(q_values(targets["critics"], rows.obs, rows.action), axis=0)[:, None]
@@ -190,12 +193,12 @@ class CAPS(BaseLearner):
         }
 
     def policy(self, state: LearnerState) -> BudgetedPolicy:
-        """The choice among the heads under what is left of the run's limits, physical units."""
+        """The choice among the heads under the run's limits, in physical units."""
         maps, now = state.preparation, state.parameters
         per_step = np.asarray([per == "step" for per in maps.cost_per], bool)
         budget = jnp.where(per_step, self.chance, maps.cost_limit * maps.cost_unit)
         unit = jnp.where(per_step, 1, maps.cost_unit)
-        # Values of the critics are proportional to the limit, also where that is zero.
+        # The critics' values are proportional to the limit, even if the limit is zero.
         ones = eqx.tree_at(lambda m: m.cost_limit, maps, jnp.ones_like(maps.cost_limit))
         one = critic_limits(ones, discount=self.discount, chance=1.0)
         choice = BudgetedChoice(
@@ -241,9 +244,9 @@ def _heads_loss(
 def counted_steps(
     maps: Preparation, rows: UnitRows
 ) -> tuple[Float[Array, "batch step"], Bool[Array, " batch"]]:
-    """Inputs ``[obs, action, next obs]`` of a counting network, and whether all of them are known.
+    """Inputs ``[obs, action, next obs]`` of a cost predictor, and whether all of them are known.
 
-    Of windows the newest observations.
+    If rows hold windows, the newest observations are taken.
     """
     n_obs, n_action = maps.obs.offset.shape[0], maps.low.shape[0]
     known = jnp.ones(len(rows.action), bool) if rows.mask is None else rows.mask
@@ -262,7 +265,7 @@ def _count_loss(
     known: Bool[Array, " batch"],
     cost: Float[Array, "batch cost"],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """The squared error, and the mean over rows by which the worst cost is miscounted."""
+    """The squared error, and the mean error of the worst predicted cost over the rows."""
     off = jnp.where(known[:, None], counts(steps) - cost, 0)
     means = jax.vmap(masked_mean, in_axes=(1, None))(off, known)
     return masked_mean(jnp.mean(jnp.square(off), axis=-1), known), jnp.max(jnp.abs(means))

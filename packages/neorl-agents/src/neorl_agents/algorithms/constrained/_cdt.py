@@ -1,4 +1,4 @@
-"""Constrained decision transformer: clone what was done on the way to a return and a cost."""
+"""Constrained decision transformer: clone actions, conditioned on a return and on costs."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -42,43 +42,43 @@ from neorl_core.losses import masked_mean
 
 LOG_STD_RANGE = (-5.0, 2.0)
 COSTLY = 1e-3
-"""A cost above zero, in its unit, but for rounding of the sums that it is the difference of."""
+"""Smallest cost that counts as above zero; costs are differences of sums, which are rounded."""
 
 
 class CDT(BaseLearner):
     """Constrained decision transformer: a decision transformer with a budget for every cost.
 
-    The tokens of a step are ``(C_t, G_t, s_t, a_t)``: the costs and the reward that were still to
-    come in the episode, undiscounted, the observation and the action. A cost with a limit per step
-    counts the steps above it. At every ``s_t`` the transformer gives a Gaussian ``pi`` of the
-    action, around a tanh and with deviations within ``exp([-5, 2])``, and at every ``a_t`` whether
-    each cost of the step is above zero. One update is one step down
+    The tokens of a step are ``(C_t, G_t, s_t, a_t)``: the costs and the reward still to come in the
+    episode, undiscounted, the observation and the action. A cost with a limit per step counts the
+    steps above it. At every ``s_t`` the transformer predicts a Gaussian ``pi`` of the action, with
+    its mean passed through a tanh and standard deviations within ``exp([-5, 2])``; at every ``a_t``
+    it predicts whether each cost of the step is above zero. One update is one gradient step on
 
     ``-mean log pi(a_t) - temperature mean H(pi) + cost_weight mean BCE(cost_t > 0)``,
 
-    means over known steps and channels, and one of the logarithm of the temperature, which keeps
-    the entropy of a channel near ``target_entropy``. The policy is the mean of ``pi``, given the
-    run's limits as budgets and ``least + aim (greatest - least)`` of the logged returns as its
-    target, and counts both down by a network (:class:`neorl_agents.DecisionTransformer`). Where a
-    target and the limits cannot be met together, which of them gives way is for the log to say: a
-    lower ``aim`` asks for less.
+    with means over known steps and channels, and one step of the logarithm of the temperature,
+    which keeps the entropy of a channel near ``target_entropy``. The policy is the mean of ``pi``.
+    Its budgets are the run's limits and its target is ``least + aim (greatest - least)`` of the
+    logged returns; it subtracts predicted costs and rewards from both
+    (:class:`neorl_agents.DecisionTransformer`). If a target and the limits cannot be met together,
+    the log determines which of them gives way; a lower ``aim`` asks for less return.
 
-    **No guarantee** comes with it: a budget is an input of a network, not a bound.
+    There is **no guarantee**: a budget is an input of a network, not a bound.
 
-    Deviations: those of the decision transformer; no episodes are made up beside the log (the code
-    adds 20 % of targets that no episode reached); budgets do not fall below zero; all costs, not
-    one; the token of the costs stands before that of the return; the mean has a tanh; the entropy
-    of a channel is held at -1, where OSRL holds it at minus the number of channels.
+    Deviations: those of the decision transformer; the log is not augmented (the code adds 20 % of
+    targets that no episode reached); budgets do not fall below zero; all costs instead of one; the
+    token of the costs comes before that of the return; the mean has a tanh; the entropy of a
+    channel is held at -1, whereas OSRL holds it at minus the number of channels.
 
     Attributes:
-        aim: Which return is aimed at: 0 is the least logged one, 1 the greatest.
-        cost_weight: Weight of the forecast of costs, not negative.
-        target_entropy: Entropy of a channel of the policy that the temperature keeps, in nats.
+        aim: The return to aim at: 0 is the smallest logged one, 1 the largest.
+        cost_weight: Weight of the prediction of costs, not negative.
+        target_entropy: Target of the temperature for the entropy of a channel, in nats.
         learning_rate: Learning rate of the transformer after its warm-up.
-        count_learning_rate: Learning rate of the network that counts.
+        count_learning_rate: Learning rate of the predictor of reward and costs.
         temperature_learning_rate: Learning rate of the temperature's logarithm.
         warmup_updates: Updates over which the transformer's rate rises from zero; 0 for none.
-        heads: Heads of attention; they divide the widths; static.
+        heads: Number of attention heads; must divide the widths; static.
 
     Source: Liu et al., Constrained decision transformer for offline safe reinforcement learning,
     arXiv 2302.07351; sizes, rates and weights are those of OSRL.
@@ -115,16 +115,16 @@ class CDT(BaseLearner):
 
     @property
     def sampler(self) -> Prospects:
-        """Windows, and what lay ahead of each of their steps."""
+        """A sampler of windows, with the return and costs that followed each of their steps."""
         return Prospects(self.networks.history_steps)
 
     @property
     def centred(self) -> Array:
-        """Always: sums over the rest of an episode are finite, and its steps are counted."""
+        """Always true: sums over the rest of an episode are finite, and its steps are counted."""
         return jnp.asarray(True)
 
     def log_tables(self, spec: Spec, rows: Transition) -> Any:
-        """Windows with the costs that limits are about: steps above a limit per step are counted.
+        """Windows with the limited costs; for a limit per step, the steps above it are counted.
 
         Raises:
             InputError: If the log cannot teach its limits; see
@@ -142,7 +142,7 @@ class CDT(BaseLearner):
         return sequence_preparation(super().prepare(spec, statistics), statistics)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The transformer, the network that counts, and a temperature of 0.1; no targets."""
+        """The transformer, the predictor of reward and costs, a temperature of 0.1; no targets."""
         aims, n_out = 1 + spec.n_cost, 2 * spec.n_action
         shape = sequence_shape(self, spec, aims=aims, n_out=n_out, n_forecast=spec.n_cost)
         temperature = jnp.asarray(np.log(0.1), jnp.float32)
@@ -151,7 +151,7 @@ class CDT(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of both networks and of the temperature; the key is ignored."""
+        """Takes one gradient step of both networks and of the temperature; the key is ignored."""
         rows = single(rows)
         shape = state.parameters["network"].shape
         steps, action, known = logged_steps(rows, shape)
@@ -170,7 +170,7 @@ class CDT(BaseLearner):
         """The mean of the transformer with its target and the run's limits, in physical units."""
         maps = state.preparation
         unit = counted_cost_unit(maps)
-        # What is left of a limit per step is no step above it.
+        # The remaining budget of a limit per step is zero steps above it.
         per_step = np.asarray([per == "step" for per in maps.cost_per], bool)
         budget = jnp.where(per_step, 0, maps.cost_limit * maps.cost_unit)
         return sequence_policy(state, aim=self.aim, budget=budget, cost_unit=unit)
@@ -193,7 +193,7 @@ def _loss(
     likelihood = masked_mean(density.reshape(-1), flat)
     entropies = jnp.mean(log_std, axis=-1) + 0.5 * jnp.log(2 * jnp.pi * jnp.e)
     entropy = masked_mean(entropies.reshape(-1), flat)
-    # What a step cost is what was ahead of it and is not ahead of the next one.
+    # The cost of a step is what was still to come before it, minus what is to come after it.
     costs = (steps.aim[:, :-1, 1:] - steps.aim[:, 1:, 1:]) * network.shape.horizon
     costly = (costs > COSTLY).astype(costs.dtype)
     logits = forecast[:, :-1]

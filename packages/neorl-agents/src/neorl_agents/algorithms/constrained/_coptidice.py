@@ -1,4 +1,4 @@
-"""COptiDICE: the best state-action distribution near the log's that keeps the limits."""
+"""COptiDICE: the best state-action distribution close to the log's that keeps the limits."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -30,39 +30,40 @@ LOG_STD_RANGE = (-5.0, 2.0)
 class COptiDICE(BaseLearner):
     """Offline constrained learning by the correction of a stationary distribution.
 
-    Of all distributions ``w(s, a)`` times the log's that a policy can have, the one is sought that
-    maximises ``E[w r] - alpha E[f(w)]`` under ``E[w c_j] <= d_j`` for every cost. Its Lagrangian
-    gives
+    Consider all distributions ``w(s, a)`` times the log's that a policy can have. The learner seeks
+    the one that maximises ``E[w r] - alpha E[f(w)]`` subject to ``E[w c_j] <= d_j`` for every cost.
+    Its Lagrangian gives
 
     ``e = r - sum_j multiplier_j c_j + discount (1 - terminated) nu(s') - nu(s)``,
     ``w = max(0, f'^-1(e / alpha))``
 
-    and one update is one step of ``nu`` down ``(1 - discount) mean nu(s) + mean (w e - alpha
-    f(w))``, one of the multipliers down ``sum_j multiplier_j (d_j - mean w c_j)``, after which they
-    are cut at zero, and one of a Gaussian actor down ``-mean w log pi(a|s)``. ``f`` is the soft
-    chi-square: ``w log w - w + 1`` below one, ``(w - 1)^2 / 2`` above.
+    and one update takes one step of ``nu`` to minimise ``(1 - discount) mean nu(s) + mean (w e -
+    alpha f(w))``, one of the multipliers to minimise ``sum_j multiplier_j (d_j - mean w c_j)``,
+    after which they are clipped at zero, and one of a Gaussian actor to minimise ``-mean w log
+    pi(a|s)``. ``f`` is the soft chi-square: ``w log w - w + 1`` below one, ``(w - 1)^2 / 2`` above.
 
-    The threshold is that of one step: ``d_j = limit_j / horizon``, in the unit of ``c_j``, for ``w
-    c_j`` is one step's cost under the new distribution (:func:`neorl_agents.learning.step_limits`).
-    OSRL compares it with the threshold of a discounted sum, ``1 / (1 - discount)`` times as large,
-    so that costs of 0 and 1 can never reach it.
+    The threshold is that of one step: ``d_j = limit_j / horizon``, in the unit of ``c_j``, because
+    ``w c_j`` is one step's cost under the new distribution
+    (:func:`neorl_agents.learning.step_limits`). OSRL compares it with the threshold of a discounted
+    sum, which is ``1 / (1 - discount)`` times as large, so that costs of 0 and 1 can never reach
+    it.
 
-    Deviations: episodes begin in the states of the log (the paper: in their first states), for a
-    policy takes over a plant wherever it stands; no upper bound on the cost (the paper's
-    ``epsilon`` of 0.01 bounds what the finite log hides); no noise on the rows of the regression
-    (OSRL: 10 %); an actor as that of IQL.
+    Deviations: episodes begin in any state of the log (the paper: in the logged first states),
+    because a policy takes over a plant in whatever state it is; no upper bound on the cost (the
+    paper's ``epsilon`` of 0.01 bounds the cost that a finite log does not show); no noise on the
+    rows of the regression (OSRL: 10 %); an actor like that of IQL.
 
     Attributes:
         alpha: Weight of the distance to the log's distribution, positive.
         discount: Discount of rewards and costs per step, in [0, 1).
-        chance: Steps above a limit per step that an episode may have on average; positive.
+        chance: Mean number of steps per episode that may exceed a limit per step; positive.
         nu_learning_rate: Learning rate of ``nu``.
         multiplier_learning_rate: Learning rate of the multipliers.
         actor_learning_rate: Learning rate of the actor.
 
     Source: Lee et al., COptiDICE: offline constrained reinforcement learning via stationary
-    distribution correction estimation, arXiv 2204.08957; weight and ``f`` as in OSRL, whose rates
-    of 1e-4 are 3e-4 here.
+    distribution correction estimation, arXiv 2204.08957; ``alpha`` and ``f`` as in OSRL, whose
+    rates are 1e-4 where those here are 3e-4.
     """
 
     alpha: float = 0.5
@@ -100,7 +101,7 @@ class COptiDICE(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of ``nu``, the multipliers and the actor; the key is ignored."""
+        """Takes one gradient step of ``nu``, the multipliers and the actor; the key is ignored."""
         rows = single(rows)
         cost = counted_costs(state.preparation, rows.cost)
         limits = step_limits(state.preparation, chance=self.chance)
@@ -133,7 +134,7 @@ def soft_chi_square(w: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
 
 
 def inverse_slope(y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """The ``w`` with a slope ``y`` of :func:`soft_chi_square`: ``exp(y)``, from 0 on ``y + 1``."""
+    """The ``w`` where :func:`soft_chi_square` has slope ``y``: ``exp(y)``, ``y + 1`` from 0 up."""
     return jnp.where(y < 0, jnp.exp(jnp.minimum(y, 0)), y + 1)
 
 
@@ -148,7 +149,7 @@ def _nu_loss(
     here, following = jnp.split(nu(jnp.concatenate([rows.obs, rows.next_obs]))[..., 0], 2)
     e = priced + discount * jnp.where(rows.terminated, 0, following) - here
     w = jax.lax.stop_gradient(inverse_slope(e / alpha))
-    # At the w that maximises it, the slope of the second term in e is w itself.
+    # At the maximising w, the derivative with respect to e of the second term is w itself.
     gain = w * e - alpha * soft_chi_square(w)
     return masked_mean((1 - discount) * here + gain, rows.mask), w
 

@@ -43,35 +43,35 @@ from neorl_core.targets import td_target
 
 LOG_STD_RANGE = (-20.0, 2.0)
 LOG_PENALTY = 5.0
-"""Largest size of the logarithm of a penalty."""
+"""Bound on the magnitude of a penalty's logarithm."""
 
 
 class CPQ(BaseLearner):
-    """Constraints-penalised Q-learning: what costs too much, or is not in the log, has no value.
+    """Constraints-penalised Q-learning: costly and out-of-distribution actions lose their value.
 
     Thresholds ``d_j`` are the run's limits as values of the cost critics
     (:func:`neorl_agents.learning.critic_limits`); "safe" is ``Qc_j(s, a) <= d_j`` for all ``j``.
-    One update is, in this order,
+    One update takes these steps, in this order:
 
-    1. a variational autoencoder of the logged actions (latent of twice their number):
+    1. a variational autoencoder of the logged actions (a latent of twice as many channels):
        ``mean (decoded - a)^2 + kl_weight KL(q(z|s, a) || N(0, 1)) / latent``;
     2. cost critics: ``mean (Qc_j - y_j)^2 - penalty_j (mean_ood Qc_j - ood_level d_j)``,
-       ``y_j = c_j + discount (1 - terminated) Qc'_j(s', a')`` with ``a'`` of the policy. Of
-       ``n_samples`` actions of the policy in every state those are out of distribution ("ood")
-       whose divergence in 1 is in the upper ``1 - ood_quantile`` of the batch. Then ``log
+       ``y_j = c_j + discount (1 - terminated) Qc'_j(s', a')`` with ``a'`` from the policy. Of
+       ``n_samples`` actions of the policy in every state, those whose divergence under 1 lies in
+       the upper ``1 - ood_quantile`` of the batch are out of distribution ("ood"). Then ``log
        penalty_j`` rises by ``penalty_learning_rate penalty_j (ood_level d_j - mean_ood Qc_j)``,
        clipped to [-5, 5];
     3. critics: ``mean (Q_1 - y)^2 + mean (Q_2 - y)^2``, ``y = r + discount (1 - terminated) v``,
-    ``v =
-       min_i Q'_i(s', a')`` where ``a'`` is safe, else the least value that the log's rewards admit;
+       with ``v = min_i Q'_i(s', a')`` if ``a'`` is safe, else the smallest value that the log's
+       rewards admit;
     4. actor, a tanh-Gaussian: ``-mean 1[safe] min_i Q_i(s, pi(s))``;
     5. targets, by ``tau``.
 
-    Deviations: an unsafe action has the least value of the log's rewards where the paper has zero,
-    which is the same where no reward is negative (with negative ones zero would be the best value);
-    a termination ends the costs too (OSRL bootstraps behind it); every cost has two critics, the
-    larger of which counts, in place of one; the mean over actions out of distribution is one over
-    those alone; the autoencoder has the widths of all networks (OSRL: 400).
+    Deviations: an unsafe action has the smallest value that the log's rewards admit, where the
+    paper has zero, which is the same if no reward is negative (with negative ones zero would be the
+    best value); a termination ends the costs too (OSRL bootstraps past it); every cost has two
+    critics instead of one, and the larger is used; the mean over actions out of distribution is
+    over those only; the autoencoder has the widths of all networks (OSRL: 400).
 
     Attributes:
         discount: Discount of rewards and costs per step, in [0, 1].
@@ -81,9 +81,9 @@ class CPQ(BaseLearner):
         model_learning_rate: Learning rate of the autoencoder.
         penalty_learning_rate: Rate of the penalties.
         kl_weight: Weight of the divergence in the autoencoder.
-        ood_quantile: Share of the sampled actions that counts as in the log, in (0, 1).
-        ood_level: Thresholds that actions out of distribution should cost; above one.
-        chance: Steps above a limit per step that an episode may have on average; positive.
+        ood_quantile: Fraction of the sampled actions that is taken as in distribution, in (0, 1).
+        ood_level: Cost of actions out of distribution to aim at, in thresholds; above one.
+        chance: Mean number of steps per episode that may exceed a limit per step; positive.
         n_samples: Actions of the policy in every state of step 2; static.
 
     Source: Xu, Zhan and Zhu, Constraints penalized Q-learning for safe offline reinforcement
@@ -124,7 +124,7 @@ class CPQ(BaseLearner):
         require_count(self, "n_samples")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Encoder and decoder, cost critics, critics, an actor; penalties of one."""
+        """Encoder and decoder, cost critics, critics, an actor, and penalties of one."""
         keys, nets, act = jax.random.split(key, 5), self.networks, spec.n_action
         members = MEMBERS * spec.n_cost
         followed = {
@@ -140,7 +140,7 @@ class CPQ(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of everything."""
+        """Takes one gradient step of all networks and of the penalties."""
         rows = single(rows)
         model_key, ood_key, cost_key, reward_key, actor_key = jax.random.split(key, 5)
         limits = critic_limits(state.preparation, discount=self.discount, chance=self.chance)
@@ -189,7 +189,7 @@ class CPQ(BaseLearner):
     def _out_of_distribution(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[Float[Array, "sample batch act"], Bool[Array, "sample batch"]]:
-        """Actions of the policy, and which of them the autoencoder finds far from the log."""
+        """Actions of the policy, and which of them are out of the autoencoder's distribution."""
         keys = jax.random.split(key, self.n_samples)
         draw = partial(_drawn, state.parameters["actor"], rows.obs)
         actions = jax.vmap(draw)(keys)
@@ -217,7 +217,7 @@ def _penalised_cost_loss(
     *,
     level: Float[Array, " cost"],
 ) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
-    """The squared error less the price of what is out of distribution; the mean cost of that."""
+    """The squared error less the out-of-distribution term; the mean cost of that term's actions."""
     loss, _ = cost_critic_loss(critics, rows, target)
     values = jax.vmap(lambda action: cost_values(critics, rows.obs, action), out_axes=1)(actions)
     flat = values.reshape(values.shape[0], -1)
@@ -235,7 +235,7 @@ def _actor_loss(
     rows: UnitRows,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Minus the value of safe actions; the share of safe ones."""
+    """The negated value of safe actions; the fraction of safe ones."""
     critics, cost_critics, limits = judges
     action = _drawn(actor, rows.obs, key)
     q = jnp.min(q_values(critics, rows.obs, action), axis=0)

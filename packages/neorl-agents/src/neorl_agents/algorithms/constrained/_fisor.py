@@ -29,38 +29,40 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class FISOR(BaseLearner):
-    """Feasibility-guided safe offline learning: hard limits, and reward where they can be kept.
+    """Feasibility-guided safe offline learning: hard limits first, then reward within them.
 
-    A step violates where a cost is above its limit per step, or above the even share
+    A step violates if a cost is above its limit per step, or above the even share
     ``limit / horizon`` of its limit per episode; ``h`` is ``violation`` there and -1 elsewhere. One
-    update is, in this order,
+    update takes these steps, in this order:
 
     1. feasibility value, with ``qc = max_i Qc'_i(s, a)``: the lower expectile
-       ``mean |cost_expectile - 1[qc > Vc]| (qc - Vc)^2``, close to the least ``qc`` in the log;
-    2. feasibility critics: ``mean (Qc_i - y)^2``, ``y = (1 - discount) h + discount max(h,
-    Vc(s'))``, and
-       ``h`` where terminated: the worst ``h`` that is ever met, which is at most zero exactly
-       where limits can be kept for good;
+       ``mean |cost_expectile - 1[qc > Vc]| (qc - Vc)^2``, close to the smallest ``qc`` in the log;
+    2. feasibility critics: ``mean (Qc_i - y)^2``,
+       ``y = (1 - discount) h + discount max(h, Vc(s'))``, and ``y = h`` where terminated. The
+       critic predicts the worst ``h`` to come, which is at most zero exactly where the limits can
+       be kept for good;
     3. value of the reward, with ``q = min_i Q'_i(s, a)``: the upper expectile of ``q``;
     4. critics: ``mean (Q_i - y)^2``, ``y = r + discount (1 - terminated) V(s')``;
-    5. actor: ``-mean w log pi(a|s)``, where ``Vc <= 0`` with ``w = 1[qc <= 0] min(exp(
-       inverse_temperature (q - V)), max_weight)``, elsewhere with ``w = min(exp(
-       cost_inverse_temperature (Vc - qc)), max_cost_weight)``: the least harm;
+    5. actor: ``-mean w log pi(a|s)``. Where ``Vc <= 0``, ``w = 1[qc <= 0] min(exp(
+       inverse_temperature (q - V)), max_weight)``; elsewhere ``w = min(exp(
+       cost_inverse_temperature (Vc - qc)), max_cost_weight)``, which does the least harm;
     6. targets, by ``tau``.
 
-    The actor is a Gaussian, as that of IQL, and acts by its mean: one pass of a network, so that it
-    meets a control period. The paper's is a diffusion model of five steps and 16 draws, which
-    represents several good actions in one state; a Gaussian takes their mean. Further deviations: a
-    truncated step bootstraps (the code ends there); the actor's rate stays; costs share one ``h``.
+    The actor is a Gaussian, like that of IQL, and acts by its mean: one pass of a network, which
+    fits a control period. The paper's actor is a diffusion model of five steps and 16 samples,
+    which can represent several good actions in one state; a Gaussian takes their mean. Further
+    deviations: a truncated step bootstraps (the code ends there); the actor's rate is constant; all
+    costs share one ``h``.
 
     Attributes:
-        cost_expectile: Expectile in (0.5, 1); towards 1 the feasibility value is the least logged.
+        cost_expectile: Expectile in (0.5, 1); towards 1 the feasibility value is the smallest
+            logged.
         expectile: Expectile of the reward's value, in (0, 1).
         inverse_temperature: Inverse temperature of the advantage where limits can be kept, >= 0.
         cost_inverse_temperature: Inverse temperature of the feasibility advantage elsewhere.
         max_weight: Largest weight where limits can be kept.
         max_cost_weight: Largest weight where they cannot.
-        violation: ``h`` of a step above a limit, positive; -1 is that of any other one.
+        violation: ``h`` of a step above a limit, positive; every other step has -1.
         discount: Discount of both kinds of values per step, in [0, 1].
         tau: Fraction by which the targets move, in (0, 1].
         value_learning_rate: Learning rate of both values.
@@ -122,7 +124,7 @@ class FISOR(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of values, critics and actor; the key is ignored."""
+        """Takes one gradient step of values, critics and actor; the key is ignored."""
         rows, targets = single(rows), state.targets
         qc = jnp.max(q_values(targets["cost_critics"], rows.obs, rows.action), axis=0)
         q = jnp.min(q_values(targets["critics"], rows.obs, rows.action), axis=0)
@@ -170,7 +172,7 @@ class FISOR(BaseLearner):
 def constraint(
     preparation: Preparation, cost: Float[Array, "batch cost"], violation: float | Array
 ) -> Float[Array, " batch"]:
-    """``h``: ``violation`` where a cost is above what its limit allows a step, else -1."""
+    """``h``: ``violation`` where a cost exceeds what its limit allows per step, else -1."""
     steps = [1 if per == "step" else preparation.horizon for per in preparation.cost_per]
     allowed = preparation.cost_limit / jnp.stack([jnp.asarray(n, cost.dtype) for n in steps])
     above = jnp.any(cost > jnp.broadcast_to(allowed, cost.shape), axis=-1)

@@ -1,4 +1,4 @@
-"""Implicit Q-learning on a reward less controlled prices of the costs."""
+"""Implicit Q-learning on the reward minus costs priced by controlled multipliers."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -21,25 +21,25 @@ from neorl_core import Spec
 
 
 class IQLLag(IQL):
-    """Implicit Q-learning whose reward pays for costs, at prices that controllers set.
+    """Implicit Q-learning whose reward pays for costs through controlled multipliers.
 
     One update is one of :class:`IQL` with the reward
 
     ``(r - sum_j multiplier_j c_j) / (1 + sum_j multiplier_j)``,
 
-    then a step of two critics for every cost towards what the **actor** costs, with ``m`` its mean:
-    ``c_j + discount (1 - terminated) max_i Qc'_ji(s', m(s'))``, and a step of the multiplier of
-    every limit on ``e_j = mean max_i Qc_ji(s, m(s)) - d_j``, as in :class:`~neorl_agents.TD3BCLag`.
-    The prices that a user of IQL sets by hand are found here, so that the predicted cost meets the
-    limit.
+    then a step of two critics for every cost towards the cost of the **actor**, with ``m`` its
+    mean: ``c_j + discount (1 - terminated) max_i Qc'_ji(s', m(s'))``, and a step of the multiplier
+    of every limit on ``e_j = mean max_i Qc_ji(s, m(s)) - d_j``, as in
+    :class:`~neorl_agents.TD3BCLag`. The controllers find the cost weights that a user of IQL would
+    set by hand, so that the predicted cost meets the limit.
 
-    The critics of the reward see a price that moves, and follow it with a delay, so that gains much
-    larger than the default ones swing.
+    The critics of the reward follow the moving multipliers with a delay, so gains much larger than
+    the defaults make them oscillate.
 
     Attributes:
         multiplier: The controller of the multipliers.
 
-    Source: that of :class:`IQL` and of :class:`~neorl_agents.TD3BCLag`; together they are no
+    Source: that of :class:`IQL` and of :class:`~neorl_agents.TD3BCLag`; the combination is not a
     published learner. The evaluation of the actor's costs is fitted Q evaluation (Le, Voloshin and
     Yue, Batch policy learning under constraints, arXiv 1903.08738).
     """
@@ -63,12 +63,12 @@ class IQLLag(IQL):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One update of IQL, one step of the cost critics, one of the multipliers."""
+        """Takes one update of IQL, one step of the cost critics and one of the multipliers."""
         prices = state.parameters["multipliers"].value
         paid = counted_costs(state.preparation, rows.cost) @ prices
         paying = rows._replace(reward=(rows.reward - paid) / (1 + jnp.sum(prices)))
         state, metrics = super().learn(state, paying, key)
-        # Its bounds are those of the reward without prices.
+        # These bounds are those of the reward without the priced costs.
         metrics = {name: x for name, x in metrics.items() if name != "q_beyond_rewards"}
 
         row, mean = single(rows), state.parameters["actor"].mean

@@ -27,13 +27,13 @@ from neorl_core.costs import (
 from neorl_core.losses import masked_mean
 
 MEMBERS = 2
-"""Critics of every cost; the larger of their values counts."""
+"""Number of critics per cost; the larger of their values is used."""
 
 RATES = dict.fromkeys(("cost_critics", "multipliers"), "critic_learning_rate")
-"""The fields that are the learning rates of what is trained besides."""
+"""The fields that hold the learning rates of what a Lagrangian learner trains in addition."""
 
 Fresh = tuple[dict[str, Any], dict[str, Any]]
-"""Fresh parameters and targets by name."""
+"""Initial parameters and targets by name."""
 
 
 class MultiplierSettings(eqx.Module):
@@ -41,11 +41,12 @@ class MultiplierSettings(eqx.Module):
 
     Attributes:
         kp: Proportional gain: multiplier per unit of the cost critic above its limit.
+        kp: Proportional gain: multiplier per unit by which the cost critic exceeds its limit.
         ki: Integral gain, per update.
-        kd: Gain of a rising cost.
+        kd: Derivative gain, on a rising cost only.
         largest: Largest multiplier, and largest integral part of it; positive.
-        chance: Steps above a limit per step that an episode may have on average, which bounds the
-            share of episodes that break it; positive.
+        chance: Mean number of steps per episode that may exceed a limit per step, which bounds the
+            fraction of episodes that break it; positive.
     """
 
     kp: float = 0.1
@@ -56,9 +57,9 @@ class MultiplierSettings(eqx.Module):
 
 
 class Multipliers(eqx.Module):
-    """Prices of the costs in unit rewards, and the memory of what controls them.
+    """Prices of the costs in unit rewards, and the state of their controllers.
 
-    No gradient moves them: the state of an optimiser, which every parameter has, stays unused.
+    No gradient moves them: the optimiser state that every parameter has stays unused.
     """
 
     value: Float[Array, " cost"]
@@ -66,19 +67,19 @@ class Multipliers(eqx.Module):
 
 
 def require_multiplier(learner: Any) -> None:
-    """Refuses bad values of the nested settings ``multiplier``, by learner and field."""
+    """Refuses bad values of the nested settings ``multiplier``, naming learner and field."""
     require_number(learner, *(f"multiplier.{name}" for name in ("kp", "ki", "kd")), low=0)
     require_number(learner, "multiplier.largest", "multiplier.chance", low=0, open_low=True)
 
 
 def fresh_multipliers(n_cost: int) -> Multipliers:
-    """All zero: the learner begins as the one that knows no costs."""
+    """Multipliers of zero: the learner begins as if it had no costs."""
     none = jnp.zeros(n_cost, jnp.float32)
     return Multipliers(none, jax.vmap(partial(pid_multiplier_init, delay=1))(none))
 
 
 def priced(learner: Any, spec: Spec, key: PRNGKeyArray, fresh: Fresh) -> Fresh:
-    """What ``fresh`` of a learner that knows no costs returned, with what sets their prices."""
+    """Adds cost critics and multipliers to the parameters that ``fresh`` of a learner returned."""
     parameters, targets = fresh
     members = MEMBERS * spec.n_cost
     critics = learner.networks.of_both(
@@ -96,7 +97,7 @@ def cost_values(
     *,
     least: bool = False,
 ) -> Float[Array, "cost batch"]:
-    """The larger value of the two critics of every cost; the smaller one where ``least``."""
+    """The larger value of the two critics of every cost; the smaller one if ``least``."""
     values = _by_member(q_values(critics, obs, action))
     return jnp.min(values, axis=0) if least else jnp.max(values, axis=0)
 
@@ -130,18 +131,18 @@ def controlled(
     *,
     least: bool = False,
 ) -> tuple[LearnerState, Metrics]:
-    """One step of every multiplier from the mean cost that the critics predict of ``action``.
+    """Takes one step of every multiplier, from the mean cost that critics predict of ``action``.
 
     Args:
         learner: A learner with the fields ``multiplier`` and ``discount``.
         state: State with the parameters ``cost_critics`` and ``multipliers``.
         rows: One batch.
-        action: Actions of the policy in it.
-        least: Whether the smaller of two cost critics counts.
+        action: Actions of the policy in that batch.
+        least: Whether the smaller of two cost critics is used.
 
     Returns:
-        The state; the largest multiplier, and by how much the worst cost is above its limit, in
-        the unit of its critic.
+        The state, the largest multiplier, and the largest excess of a cost over its limit, in the
+        unit of its critic.
     """
     settings = learner.multiplier
     limits = critic_limits(state.preparation, discount=learner.discount, chance=settings.chance)

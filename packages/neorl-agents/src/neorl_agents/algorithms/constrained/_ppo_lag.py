@@ -1,4 +1,4 @@
-"""PPO with a controlled price on every cost."""
+"""PPO with a controlled multiplier for every cost."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -18,28 +18,28 @@ from neorl_core import Spec
 
 
 class PPOLag(PPO):
-    """PPO whose advantage pays for costs, at prices that controllers set.
+    """PPO whose advantage pays for costs through controlled multipliers.
 
-    One update is one of :class:`PPO` in which the value's network also predicts the return of every
-    cost, and the actor climbs
+    One update is one of :class:`PPO` in which the value network also predicts the return of every
+    cost, and the actor maximises
 
     ``A / s - sum_j multiplier_j A_j / s_j``
 
-    with the generalised advantages ``A`` of the reward and ``A_j`` of the costs, each in units of
-    the deviation of its returns. Before, the multiplier of every limit takes one step of a PID
-    controller (:func:`neorl_core.costs.pid_multiplier_step`) on how far the costs of the rollout
-    are above the limit, as a part of the limit and at most one. A limit per episode is compared
-    with the mean cost of a step times the horizon; of a limit per step the steps above it are
-    counted, ``multiplier.chance`` of which an episode may have.
+    with the generalised advantages ``A`` of the reward and ``A_j`` of the costs, each divided by
+    the standard deviation of its returns. First, the multiplier of every limit takes one step of a
+    PID controller (:func:`neorl_core.costs.pid_multiplier_step`). Its error is the excess of the
+    rollout's costs over the limit, as a fraction of the limit and at most one. For a limit per
+    episode, the cost is the mean per step times the horizon. For a limit per step, the steps above
+    it are counted, and ``multiplier.chance`` of them are allowed per episode.
 
-    The limits are approached from above: it breaks them while it learns.
+    The limits are approached from above, so the learner breaks them during training.
 
     Attributes:
         multiplier: The controller of the multipliers.
 
     Source: Stooke, Achiam and Abbeel, Responsive safety in reinforcement learning by PID
     Lagrangian methods, arXiv 2007.03964. Deviations: the units of advantages and excess, so that
-    gains mean the same on every plant.
+    gains have the same effect on every plant.
     """
 
     multiplier: MultiplierSettings = GAINS
@@ -61,5 +61,5 @@ class PPOLag(PPO):
     def priced(
         self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
     ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
-        """One step of the multipliers, and the advantage less the prices of the costs."""
+        """Takes one step of the multipliers; the advantage minus the priced costs."""
         return priced_advantage(self, state, rows, about, value)

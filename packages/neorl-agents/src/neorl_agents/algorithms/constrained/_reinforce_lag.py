@@ -1,4 +1,4 @@
-"""REINFORCE with a controlled price on every cost."""
+"""REINFORCE with a controlled multiplier for every cost."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -18,19 +18,19 @@ from neorl_core import Spec
 
 
 class ReinforceLag(Reinforce):
-    """REINFORCE whose advantage pays for costs, at prices that controllers set.
+    """REINFORCE whose advantage pays for costs through controlled multipliers.
 
-    One update is one of :class:`Reinforce` in which the baseline's network also predicts the return
-    of every cost, and the actor climbs the priced advantage of :class:`PPOLag`, with the same
+    One update is one of :class:`Reinforce` in which the baseline network also predicts the return
+    of every cost, and the actor maximises the advantage of :class:`PPOLag`, with the same
     controllers and the same limits.
 
-    The limits are approached from above: it breaks them while it learns.
+    The limits are approached from above, so the learner breaks them during training.
 
     Attributes:
         multiplier: The controller of the multipliers.
 
-    Source: the multiplier is that of Stooke, Achiam and Abbeel, arXiv 2007.03964; with REINFORCE
-    it is no published learner.
+    Source: the multiplier is that of Stooke, Achiam and Abbeel, arXiv 2007.03964; the combination
+    with REINFORCE is not a published learner.
     """
 
     multiplier: MultiplierSettings = GAINS
@@ -52,5 +52,5 @@ class ReinforceLag(Reinforce):
     def priced(
         self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
     ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
-        """One step of the multipliers, and the advantage less the prices of the costs."""
+        """Takes one step of the multipliers; the advantage minus the priced costs."""
         return priced_advantage(self, state, rows, about, value)

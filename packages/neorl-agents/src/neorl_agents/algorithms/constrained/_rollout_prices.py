@@ -1,4 +1,4 @@
-"""Prices of costs for learners from fresh rollouts: what a rollout costs, and what is paid."""
+"""Multipliers for learners from fresh rollouts: the cost of a rollout, and the priced advantage."""
 
 from functools import partial
 from typing import Any
@@ -13,37 +13,38 @@ from neorl_agents.learning import LearnerState, Metrics, UnitRows, counted_costs
 from neorl_core.costs import pid_multiplier_step
 
 MOST_EXCESS = 1.0
-"""A rollout further above its limit than by the limit itself counts as that far above it, so that
-the integral of a bad beginning is paid back as fast as it grew."""
+"""Largest excess of a rollout over its limit, as a fraction of the limit, so that the integral
+of a bad start unwinds as fast as it grew."""
 
 GAINS = MultiplierSettings(kp=0.5, ki=0.02, kd=0.1)
-"""Per rollout and per part of the limit, not per gradient step and unit of cost."""
+"""Gains per rollout and per fraction of the limit, not per gradient step and unit of cost."""
 
 
 def priced_advantage(
     learner: Any, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
 ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
-    """One step of every multiplier, and the advantage less the prices of the costs.
+    """Takes one step of every multiplier; the advantage minus the priced costs.
 
-    With ``J_j`` the cost of an episode as the rollout has it, the mean of a step times the horizon,
-    and ``d_j`` its limit, the multiplier takes one step of its PID controller on
-    ``min((J_j - d_j) / d_j, 1)``; a limit of zero counts in units of the cost. The advantage is
+    Let ``J_j`` be the cost of an episode, estimated as the rollout's mean per step times the
+    horizon, and ``d_j`` its limit. The multiplier takes one step of its PID controller on
+    ``min((J_j - d_j) / d_j, 1)``; for a limit of zero the excess is in units of the cost. The
+    advantage is
 
     ``A / s - sum_j multiplier_j A_j / s_j``
 
-    where ``s`` and ``s_j`` are the deviations of the returns of reward and cost so far, so that a
-    multiplier means the same on every plant.
+    where ``s`` and ``s_j`` are the standard deviations of the returns of reward and cost so far, so
+    that a multiplier has the same effect on every plant.
 
     Args:
         learner: A learner with the field ``multiplier``.
         state: State with the parameter ``multipliers``.
         rows: The rollout.
         about: Its advantages, the reward's first.
-        value: Values with the scales.
+        value: The value function, which holds the scales.
 
     Returns:
-        The state, the advantage, and the largest multiplier with the largest excess of a cost over
-        its limit, as a part of the limit.
+        The state, the advantage, and metrics: the largest multiplier and the largest excess of a
+        cost over its limit, as a fraction of the limit.
     """
     settings, preparation = learner.multiplier, state.preparation
     costs = counted_costs(preparation, rows.cost)

@@ -1,4 +1,4 @@
-"""TD3+BC with a critic and a controlled price for every cost limit."""
+"""TD3+BC with a critic and a controlled multiplier for every cost limit."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -27,10 +27,10 @@ from neorl_core.losses import masked_mean
 
 
 class TD3BCLag(TD3BC):
-    """TD3+BC whose actor pays for costs, at prices that controllers set: :class:`TD3BC` and more.
+    """TD3+BC (:class:`TD3BC`) whose actor pays for costs through controlled multipliers.
 
-    Two critics for every cost regress, beside those of the reward and at the same smoothed action
-    ``a'``, on
+    Beside the critics of the reward, two critics for every cost are trained at the same smoothed
+    action ``a'``, towards
 
     ``y_j = c_j + discount (1 - terminated) max_i Qc'_ji(s', a')``.
 
@@ -40,19 +40,20 @@ class TD3BCLag(TD3BC):
 
     ``-lam mean (Q_1(s, pi(s)) - sum_j multiplier_j max_i Qc_ji(s, pi(s))) + mean (pi(s) - a)^2``
 
-    with TD3+BC's ``lam = alpha / mean |Q_1|``: a multiplier that rises long enough outweighs the
-    log too. (Divided by one plus the multipliers, as the source has it, it could not.)
+    with TD3+BC's ``lam = alpha / mean |Q_1|``, so a multiplier that rises for long enough outweighs
+    even the distance to the log. (If divided by one plus the multipliers, as in the source, it
+    could not.)
 
-    A limit per episode becomes ``d_j`` by :func:`neorl_agents.learning.critic_limits`; of a limit
-    per step the steps above it are counted, ``multiplier.chance`` of which an episode may have. At
-    multipliers of zero this is TD3+BC.
+    A limit per episode becomes ``d_j`` by :func:`neorl_agents.learning.critic_limits`; for a limit
+    per step, the steps above it are counted, and ``multiplier.chance`` of them are allowed per
+    episode. With multipliers of zero this is TD3+BC.
 
     Attributes:
         multiplier: The controller of the multipliers.
 
     Source: the multiplier of Stooke, Achiam and Abbeel, Responsive safety in reinforcement
     learning by PID Lagrangian methods, arXiv 2007.03964, with the gains of BCQ-Lag and BEAR-Lag in
-    OSRL; on top of TD3+BC it is no published learner.
+    OSRL; the combination with TD3+BC is not a published learner.
     """
 
     multiplier: MultiplierSettings = MultiplierSettings()
@@ -74,7 +75,7 @@ class TD3BCLag(TD3BC):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """Critic steps, one step of the multipliers and of the actor, one of the targets."""
+        """Takes the critic steps, then one step each of multipliers, actor and targets."""
         targets, flat = self.critic_targets(state, rows, key), merged(rows)
         next_action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
         costs = cost_targets(state, flat, next_action, self.discount)

@@ -1,1 +1,1 @@
-"""Learners on rollouts in a model of the log: MOPO and its relatives."""
+"""Learners from rollouts in a model of the log: MOPO and its relatives."""

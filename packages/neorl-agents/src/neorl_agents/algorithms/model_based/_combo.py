@@ -1,4 +1,4 @@
-"""COMBO: conservative values where the model has led."""
+"""COMBO: conservative values in states that the model predicted."""
 
 from dataclasses import replace
 from functools import partial
@@ -28,26 +28,26 @@ from neorl_core.losses import combo_regulariser, cql_regulariser, masked_mean
 
 
 class COMBO(SoftRollouts):
-    """Conservative offline model-based policy optimisation: nothing of the model is penalised.
+    """Conservative offline model-based policy optimisation, without a penalty on the model.
 
     Instead the critics value actions in states of the model below those of the log:
 
     ``sum_i mean (Q_i(s, a) - y)^2 + conservative_weight (mean_model logsumexp_j (Q_i(s, a_j) - log
     mu(a_j)) - mean_log Q_i(s, a))``
 
-    with ``n_samples`` actions ``a_j`` each, uniform, of the policy in the state and in the next
-    one, and ``y = r + discount (1 - terminated) min_i Q'_i(s', a')``. Half of every batch is of the
-    log. The rest is that of
+    with ``n_samples`` actions ``a_j`` from each of a uniform distribution, the policy in the state
+    and the policy in the next state, and ``y = r + discount (1 - terminated) min_i Q'_i(s', a')``.
+    Half of every batch comes from the log. Everything else is inherited from
     :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
 
     Variants: ``states="mix"`` takes the soft maximum over all rows of a batch, as OfflineRL-Kit
-    does by default, ``"model"`` over predicted rows alone, as in the paper.
+    does by default, ``"model"`` only over predicted rows, as in the paper.
 
-    Deviations: those of :class:`MOPO` but for its penalty.
+    Deviations: those of :class:`MOPO` except for its penalty.
 
     Attributes:
         conservative_weight: Weight of the conservative term, not negative.
-        n_samples: Actions of each of the three kinds; static.
+        n_samples: Actions from each of the three distributions; static.
         states: ``"mix"`` or ``"model"``; static.
 
     Source: Yu et al., COMBO: conservative offline model-based policy optimization, arXiv
@@ -71,7 +71,7 @@ class COMBO(SoftRollouts):
     def critic_step(
         self, state: LearnerState, rows: UnitRows, target: Float[Array, " batch"], key: PRNGKeyArray
     ) -> tuple[LearnerState, Float[Array, ""], tuple[Float[Array, " batch"], Metrics]]:
-        """One gradient step of squared errors and conservative terms, summed over the critics."""
+        """Takes one gradient step on squared errors and conservative terms, summed over critics."""
         actor = state.parameters["actor"]
         samples = sampled_actions(actor, rows, key, self.n_samples, LOG_STD_RANGE)
         place = jnp.arange(rows.reward.shape[0])
@@ -97,14 +97,14 @@ def conservative_loss(
     Args:
         critics: The stacked networks.
         rows: One batch.
-        target: What they regress on.
+        target: Regression targets of the critics.
         samples: Actions in every state, and their log-densities.
         logged: Rows of the log, whose values are raised.
         led: Rows in whose states values are lowered.
         weight: Weight of the conservative term.
 
     Returns:
-        The loss; the mean value of every row, and the mean conservative term of the critics.
+        The loss, the mean value of every row, and the critics' mean conservative term.
     """
     actions, log_prob = samples
     q = q_values(critics, rows.obs, rows.action)

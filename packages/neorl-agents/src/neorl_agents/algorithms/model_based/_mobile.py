@@ -1,4 +1,4 @@
-"""MOBILE: targets pay for how differently the members' next states are valued."""
+"""MOBILE: targets are penalised where the members' next states differ in value."""
 
 import equinox as eqx
 import jax
@@ -14,25 +14,25 @@ from neorl_core.losses import masked_mean
 
 
 class MOBILE(SoftRollouts):
-    """Model-Bellman inconsistency: a soft actor-critic whose targets pay for it.
+    """Model-Bellman inconsistency: a soft actor-critic with a penalty on it in the targets.
 
-    In rows that the model predicted, the targets of the critics have the reward
+    For rows that the model predicted, the targets of the critics use the reward
 
     ``r - penalty_weight std_i (mean_k min_j Q'_j(s'_ik, a'_ik))``
 
-    (the sample deviation) over members ``i`` of the model, with ``n_samples`` next states ``s'_ik``
-    drawn from each and actions ``a'_ik`` of the policy; rows of the log keep theirs. What members
-    predict differently and values tell apart costs something, other differences nothing. The rest
-    is that of
+    with the sample standard deviation over members ``i`` of the model, ``n_samples`` next states
+    ``s'_ik`` sampled from each, and actions ``a'_ik`` of the policy. Rows of the log keep their
+    reward. A disagreement between members is penalised only if it changes the value. Everything
+    else is inherited from
     :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
 
     Deviations: **the targets are not cut off at zero.** OfflineRL-Kit and polixir do that, which is
-    wrong where returns are negative. All members of the model are asked, not its elites;
-    observations that are exogenous stay as they are in these draws; those of :class:`MOPO`.
+    wrong if returns are negative. All members of the model are used, not its elites; exogenous
+    observations stay as they are in these samples; and those of :class:`MOPO`.
 
     Attributes:
         penalty_weight: Weight of the inconsistency, in units of the critics, not negative.
-        n_samples: Next states of every member; static.
+        n_samples: Number of next states sampled from every member; static.
 
     Source: Sun et al., Model-Bellman inconsistency for model-based offline reinforcement learning,
     ICML 2023, equation 9; rates, lengths and shares are those of OfflineRL-Kit.
@@ -50,7 +50,7 @@ class MOBILE(SoftRollouts):
     def reward(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[Float[Array, " batch"], Metrics]:
-        """The reward less the price of the inconsistency, in predicted rows."""
+        """The reward minus the penalty on the inconsistency, in predicted rows."""
         differ = inconsistency(self.next_values(state, rows, key))
         predicted = jnp.arange(differ.shape[0]) >= self.logged_rows
         counted = predicted if rows.mask is None else predicted & rows.mask
@@ -60,7 +60,7 @@ class MOBILE(SoftRollouts):
     def next_values(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> Float[Array, "draw ens batch"]:
-        """Values of the next states that every member draws, for the targets of the critics."""
+        """Values of next states sampled from every member, for the targets of the critics."""
         maps, noise_key, action_key = state.preparation, *jax.random.split(key)
         parameters = state.context["model"].parameters
         change = self.fitted_model().change(parameters, rows.obs, rows.action)
@@ -80,10 +80,10 @@ class MOBILE(SoftRollouts):
 
 
 def inconsistency(values: Float[Array, "draw ens *batch"]) -> Float[Array, "*batch"]:
-    """The sample deviation over members of the mean over draws: ``std_i (mean_k v_ki)``.
+    """The sample standard deviation over members of the mean over draws: ``std_i (mean_k v_ki)``.
 
     Args:
-        values: Values of next states, draws of every member.
+        values: Values of next states, several sampled from every member.
     """
-    several = values.shape[1] > 1  # one member differs from none
+    several = values.shape[1] > 1  # A single member disagrees with none.
     return jnp.std(jnp.mean(values, axis=0), axis=0, ddof=int(several))

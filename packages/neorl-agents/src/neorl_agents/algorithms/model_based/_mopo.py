@@ -1,4 +1,4 @@
-"""MOPO: rollouts in a model whose rewards pay for the model's uncertainty."""
+"""MOPO: rollouts in a model, with rewards penalised by the model's uncertainty."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,21 +13,22 @@ from neorl_agents.models import DynamicsModel, PredictedStep
 class MOPO(SoftRollouts):
     """Model-based offline policy optimisation: a soft actor-critic in a penalised model.
 
-    Every predicted step is learned from with the reward
+    The learner is trained on every predicted step with the reward
 
     ``r - penalty_weight u(s, a)``
 
     in units of the log's reward, with the model's uncertainty ``u`` in units of its preparation,
-    where every channel has a deviation of one. The rest is that of
+    where every channel has a standard deviation of one. Everything else is inherited from
     :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
 
-    Variants: ``model.uncertainty="aleatoric"``, the paper's ``max_i ||std_i||``;
-    ``"discrepancy"``, ``max_ij ||mean_i - mean_j||``, which tells better where the log has not been
-    (Lu et al., arXiv 2110.04135); ``"disagreement"``, the members' root mean square deviation.
+    Variants of ``model.uncertainty``: ``"aleatoric"``, the paper's ``max_i ||std_i||``;
+    ``"discrepancy"``, ``max_ij ||mean_i - mean_j||``, which detects better where the log has no
+    data (Lu et al., arXiv 2110.04135); ``"disagreement"``, the members' root mean square deviation
+    from their mean.
 
-    Deviations: the model's linear part and its other ones (:class:`DynamicsModel`); rewards are
-    divided by their deviation, so that one weight means the same on every plant; the rows of 2,500
-    updates are remembered in place of those of 5,000; those of every learner
+    Deviations: those of the model (:class:`DynamicsModel`), such as its linear part; rewards are
+    divided by their standard deviation, so that a weight has the same effect on every plant; the
+    buffer holds the rows of 2,500 updates instead of 5,000; and those common to all learners
     (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
@@ -48,6 +49,6 @@ class MOPO(SoftRollouts):
     def imagined(
         self, state: LearnerState, step: PredictedStep, calibration: Any
     ) -> tuple[Float[Array, "*row"], Bool[Array, "*row"]]:
-        """The penalised reward of predicted steps, in its own unit."""
+        """The penalised reward of predicted steps, in its own unit, and where they terminate."""
         penalty = self.penalty_weight * state.preparation.reward_unit * step.disagreement
         return step.reward - penalty, step.terminated

@@ -12,26 +12,27 @@ from neorl_agents.models import Calibration, DynamicsModel, PredictedStep
 
 
 class MOReL(SoftRollouts):
-    """Model-based offline RL in a pessimistic plant: a step that the members disagree on halts it.
+    """Model-based offline RL in a pessimistic plant: steps on which the members disagree halt it.
 
     A predicted step with ``u(s, a) = max_ij ||m_i - m_j|| > threshold`` ends its episode in a state
-    that is never left, which pays the log's least reward less ``halt_cost``, for ever:
+    that is never left and pays the log's smallest reward minus ``halt_cost`` for ever:
 
     ``threshold = mean u + halt_margin (max u - mean u)``, ``r = (r_min - halt_cost) / (1 -
     discount)``
 
     in units of the log's reward, with mean and maximum over the episodes that the model was not
-    fitted to. The rest is that of
+    fitted to. Everything else is inherited from
     :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
 
-    Deviations: a soft actor-critic in place of the natural policy gradient (as in unifloral), short
-    rollouts from states of the log; held-out rows for the threshold, where the paper takes those
-    that the members were fitted to; what the halted plant pays is summed over its steps at once.
+    Deviations: a soft actor-critic in place of the natural policy gradient (as in unifloral); short
+    rollouts from states of the log; held-out rows for the threshold, whereas the paper uses those
+    that the members were fitted to; the rewards of the halted plant are summed into one.
 
     Attributes:
-        halt_margin: How far up to the largest disagreement of the log the threshold lies, not
-            negative; above one it lies beyond.
-        halt_cost: What the halted plant pays less than the least reward of the log, not negative.
+        halt_margin: Position of the threshold between the mean disagreement (0) and the largest of
+            the log (1), not negative; above one it lies beyond the largest.
+        halt_cost: Difference between the log's smallest reward and that of the halted plant, not
+            negative.
 
     Source: Kidambi et al., MOReL: model-based offline reinforcement learning, arXiv 2005.05951,
     definitions 1 and 2 and appendix C.
@@ -59,10 +60,10 @@ class MOReL(SoftRollouts):
 
 
 def halt_threshold(calibration: Calibration, margin: float | Float[Array, ""]) -> Float[Array, ""]:
-    """The disagreement beyond which a step counts as unknown.
+    """The disagreement above which a step is unknown.
 
     Args:
         calibration: Calibration of the model, on rows that it was not fitted to.
-        margin: 0 for their mean disagreement, 1 for the largest.
+        margin: 0 for the mean disagreement of those rows, 1 for the largest.
     """
     return calibration.mean + margin * (calibration.largest - calibration.mean)

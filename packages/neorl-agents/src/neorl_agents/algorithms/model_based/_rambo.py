@@ -31,25 +31,27 @@ from neorl_core.losses import masked_mean
 class RAMBO(SoftRollouts):
     """Robust adversarial model-based offline RL: a model that is as bad as the log allows.
 
-    The members of the fitted model are trained on, one gradient step with every update, on
+    The members of the fitted model are trained further, with one gradient step per update on
 
     ``adversarial_weight mean_model A log p(s'|s, a) + L(log)``,
     ``A = r + discount (1 - terminated) min_i Q'_i(s', a') - min_i Q_i(s, a)``
 
-    with ``L`` the model's own losses on rows of the log, ``s'`` drawn in states and actions of
+    with ``L`` the model's own losses on rows of the log, ``s'`` sampled in states and actions of
     predicted rows from members chosen at random, ``p`` the mixture of all members, and ``A``
-    standardised in the batch. Half of every batch is of the log. The linear part stays as it was
-    fitted. The rest is that of
+    standardised in the batch. Half of every batch comes from the log. The linear part stays as it
+    was fitted. Everything else is inherited from
     :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
 
-    Deviations: ``p`` is the density of the next observation alone, since rewards are predicted from
-    it; one step with every update in place of 1,000 after every 1,000; the next state is valued by
-    the target critics and ``A`` divided by the deviation of the batch, where OfflineRL-Kit takes
-    the online critics and the sample deviation; those of :class:`MOPO` but for its penalty.
+    Deviations: ``p`` is only the density of the next observation, since rewards are predicted from
+    it; one step per update instead of 1,000 after every 1,000; the next state is valued by the
+    target critics and ``A`` divided by the standard deviation of the batch, where OfflineRL-Kit
+    takes the online critics and the sample standard deviation; and those of :class:`MOPO` except
+    for its penalty.
 
     Attributes:
-        adversarial_weight: Weight of the adversarial term, not negative; 0 trains the model on.
-        model_learning_rate: Learning rate of the members here.
+        adversarial_weight: Weight of the adversarial term, not negative; with 0 the model is only
+            trained further on the log.
+        model_learning_rate: Learning rate of the members in this training.
 
     Source: Rigter, Lacerda and Hawes, RAMBO-RL: robust adversarial model-based offline
     reinforcement learning, arXiv 2204.12581, equations 8 to 10. Rates and shares are those of
@@ -72,7 +74,7 @@ class RAMBO(SoftRollouts):
         super().check()
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Parts of a soft actor-critic, and the members of a model that is not fitted yet."""
+        """The parameters of a soft actor-critic, and members of a model that is not yet fitted."""
         own_key, model_key = jax.random.split(key)
         parameters, targets = super().fresh(spec, own_key)
         members = self.fitted_model().fresh(spec, model_key)[0]
@@ -96,14 +98,14 @@ class RAMBO(SoftRollouts):
         return state.with_parameters(**members)
 
     def model_state(self, state: LearnerState) -> LearnerState:
-        """The model as it is trained now: what rollouts are made in."""
+        """The model as trained so far, in which rollouts are made."""
         now = {name: state.parameters[name] for name in ("change", "outcome")}
         return state.context["model"].with_parameters(**now)
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """The steps of the soft actor-critic, then one of the model."""
+        """Takes the steps of the soft actor-critic, then one of the model."""
         own_key, model_key = jax.random.split(key)
         state, metrics = super().learn(state, rows, own_key)
         rows, fitted = single(rows), self.model_state(state)
@@ -131,7 +133,7 @@ class RAMBO(SoftRollouts):
     def drawn_step(
         self, state: LearnerState, fitted: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[Float[Array, "batch obs"], Float[Array, " batch"]]:
-        """Changes of the observation that members drawn at random predict, and their advantages."""
+        """Observation changes sampled from randomly chosen members, and their advantages."""
         member_key, noise_key, action_key = jax.random.split(key, 3)
         model, maps = self.fitted_model(), state.preparation
         moments = model.change(fitted.parameters, rows.obs, rows.action)
@@ -152,7 +154,7 @@ class RAMBO(SoftRollouts):
         return change, standardised(advantage, rows.mask)
 
     def _parts(self, rows: UnitRows) -> tuple[UnitRows, UnitRows]:
-        """The rows of the log, and the predicted ones; one at least of either."""
+        """The rows of the log and the predicted ones; at least one of each."""
         size = rows.reward.shape[0]
         known = min(max(self.logged_rows, 1), size - 1)
         return tuple(  # pyright: ignore[reportReturnType]
@@ -164,10 +166,10 @@ class RAMBO(SoftRollouts):
 def mixture_log_density(
     moments: Moments, change: Float[Array, "batch obs"], counted: Float[Array, " obs"]
 ) -> Float[Array, " batch"]:
-    """The log-density of a change under the mixture of all members, but for a constant.
+    """The log-density of a change under the mixture of all members, up to a constant.
 
     Args:
-        moments: What every member predicts.
+        moments: Moments that every member predicts.
         change: Changes of the observation, in units.
         counted: 1 for observations that are predicted, 0 for others.
     """
@@ -179,7 +181,7 @@ def mixture_log_density(
 
 
 def standardised(x: Float[Array, " batch"], mask: Any) -> Float[Array, " batch"]:
-    """``(x - mean) / std`` over the rows that count; no gradient."""
+    """``(x - mean) / std`` over the unmasked rows; no gradient."""
     x = jax.lax.stop_gradient(x)
     off = x - masked_mean(x, mask)
     return off / (jnp.sqrt(masked_mean(jnp.square(off), mask)) + 1e-6)

@@ -57,18 +57,18 @@ ENSEMBLE = DynamicsModel(
     networks=Networks(hidden=(128, 128)),
     steps=Steps(batch_size=128),
 )
-"""The model by default; narrow peaks of a reward need wide networks, linear plants need none."""
+"""The default model; a narrow peak of the reward needs wide networks, a linear plant does not."""
 
 
 class Rollouts(eqx.Module):
     """The rollouts of a learner in its model; every field is static.
 
     Attributes:
-        length: Steps of a rollout.
-        starts: Rollouts that begin together, at rows of the log.
-        every: Updates between them; it divides ``training.chunk``.
-        capacity: Predicted rows that are remembered.
-        share: Share of the log in every batch, in [0, 1].
+        length: Number of steps of a rollout.
+        starts: Number of rollouts started together, from rows of the log.
+        every: Updates between two sets of rollouts; must divide ``training.chunk``.
+        capacity: Number of predicted rows kept in the buffer.
+        share: Fraction of every batch that comes from the log, in [0, 1].
     """
 
     length: int = eqx.field(static=True, default=5)
@@ -79,12 +79,12 @@ class Rollouts(eqx.Module):
 
 
 class SoftRollouts(BaseLearner):
-    """SAC on batches of which a stated share comes from the log and the rest from a model.
+    """SAC on batches of which a given fraction comes from the log and the rest from a model.
 
     A :class:`neorl_agents.models.DynamicsModel` is fitted first. Then, before every
-    ``rollouts.every`` updates, the policy of that moment acts in it from states of the log, and
-    what came of it replaces the oldest predicted rows. One update is, each step with what the one
-    before it left,
+    ``rollouts.every`` updates, the current policy acts in the model from states of the log, and the
+    predicted rows replace the oldest ones. One update takes these steps, each on the result of the
+    one before:
 
     1. critics: ``sum_i mean (Q_i(s, a) - y)^2``,
        ``y = r + discount (1 - terminated) (min_i Q'_i(s', a') - temperature log pi(a'|s'))``;
@@ -92,10 +92,10 @@ class SoftRollouts(BaseLearner):
     3. temperature, ``exp(x)``: ``-x mean (log pi(a|s) + target_entropy)``;
     4. targets: towards the new critics by ``tau``.
 
-    What subclasses change are the rows that rollouts give (:meth:`imagined`), the reward in the
-    targets (:meth:`reward`), the loss of the critics, or the model itself.
+    Subclasses change the rows that rollouts give (:meth:`imagined`), the reward in the targets
+    (:meth:`reward`), the loss of the critics, or the model itself.
 
-    Where networks see a window (``networks.encoder``), so does the model, and rollouts carry it on.
+    If networks see a window (``networks.encoder``), so does the model, and rollouts extend it.
 
     Attributes:
         discount: Discount of the reward per step, in [0, 1].
@@ -104,9 +104,9 @@ class SoftRollouts(BaseLearner):
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
         temperature_learning_rate: Learning rate of the entropy's temperature.
-        model_updates: Updates of the model before the learner's first; static.
+        model_updates: Updates of the model before the first one of the learner; static.
         model: The model and how it is fitted; its window is that of ``networks``.
-        rollouts: The rollouts in it.
+        rollouts: The rollouts in the model.
     """
 
     discount: float = 0.99
@@ -120,7 +120,7 @@ class SoftRollouts(BaseLearner):
     rollouts: Rollouts = Rollouts()
 
     entropy_backup: ClassVar[bool] = True
-    """Whether the targets of the critics hold the entropy of the next action."""
+    """Whether the targets of the critics include the entropy of the next action."""
     reads: ClassVar[tuple[str, ...]] = (
         "obs", "action", "reward", "next_obs", "terminated", "truncated", "mask",
     )  # fmt: skip
@@ -140,11 +140,11 @@ class SoftRollouts(BaseLearner):
         self.model.validate()
 
     def fits(self) -> Mapping[str, Fit]:
-        """The model."""
+        """The model, which must be fitted before training starts."""
         return {"model": Fit(self.fitted_model(), self.model_updates)}
 
     def fitted_model(self) -> DynamicsModel:
-        """The model as it is fitted: with the learner's window, its schedule settled."""
+        """The model to fit: with the learner's window, and its schedule resolved."""
         seen = {name: getattr(self.networks, name) for name in ("encoder", "history_steps")}
         networks = replace(self.model.networks, **seen)
         length = self.model.decay_updates
@@ -166,7 +166,7 @@ class SoftRollouts(BaseLearner):
 
     @property
     def logged_rows(self) -> int:
-        """The first rows of every batch, which come from the log."""
+        """Number of rows at the start of every batch that come from the log."""
         return rows_of_the_log(self.steps.batch_size, self.rollouts.share)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -183,7 +183,7 @@ class SoftRollouts(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of critics, actor and temperature, then one of the targets."""
+        """Takes one gradient step of critics, actor and temperature, then one of the targets."""
         rows = single(rows)
         target_key, actor_key, own_key = jax.random.split(key, 3)
         reward_key, critic_key = jax.random.split(own_key)
@@ -231,13 +231,13 @@ class SoftRollouts(BaseLearner):
     def reward(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[Float[Array, " batch"], Metrics]:
-        """The reward in the targets of the critics, and metrics: that of the rows."""
+        """The reward in the targets of the critics, here that of the rows, and metrics."""
         return rows.reward, {}
 
     def critic_step(
         self, state: LearnerState, rows: UnitRows, target: Float[Array, " batch"], key: PRNGKeyArray
     ) -> tuple[LearnerState, Float[Array, ""], tuple[Float[Array, " batch"], Metrics]]:
-        """One gradient step of the critics; the loss, the mean value of every row and metrics."""
+        """One gradient step of the critics; the loss, the mean value of every row, and metrics."""
         return self.descend(state, "critics", _squared, rows, target)
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
@@ -245,7 +245,7 @@ class SoftRollouts(BaseLearner):
         return network_policy(state.preparation, squashed_mean(state.parameters["actor"]))
 
     def explore(self, state: LearnerState) -> SquashedGaussianPolicy:
-        """Draws of the trained policy, in physical units: what acts in the model."""
+        """The sampling policy, which also acts in the model, in physical units."""
         drawn_from = network_policy(state.preparation, state.parameters["actor"])
         return SquashedGaussianPolicy(drawn_from, LOG_STD_RANGE)
 

@@ -1,3 +1,3 @@
-"""Learners that make their own experience on a simulated plant; the classes stand at the top."""
+"""Learners that collect their own experience on a simulated plant; import them from the package."""
 
 __all__: list[str] = []

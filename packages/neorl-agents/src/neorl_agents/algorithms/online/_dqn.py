@@ -1,4 +1,4 @@
-"""Deep Q-networks for plants that act on one channel of all."""
+"""Deep Q-networks for plants on which one action channel is chosen at a time."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -37,32 +37,33 @@ LEAST_PRIORITY = 1e-6
 
 
 class DQN(BaseLearner):
-    """DQN: the values of choices, double and duelling, on the surprising part of what was tried.
+    """DQN: double and duelling Q-learning with prioritised replay.
 
-    One action channel is chosen in every step: it gets the high end of its range, all others get
-    their low end. One update draws a batch from the last ``online.capacity`` rows, with chances in
-    proportion to ``(|error| + 1e-6)^priority`` when the row was seen last (a new one: the largest
-    so far), and is one gradient step down
+    In every step one action channel is chosen: it gets the high end of its range, all others get
+    their low end. One update samples a batch from the last ``online.capacity`` rows, with
+    probabilities proportional to ``(|error| + 1e-6)^priority``, where the error is that from when
+    the row was last sampled (a new row has the largest so far). It takes one gradient step on
 
     ``mean w (Q(s, a) - y)^2``, ``y = r + discount (1 - terminated) Q'(s', argmax Q(s', .))``
 
-    with ``w = (n p)^-beta`` over its largest, where ``beta`` goes from ``importance`` to 1 along
-    the run, by Adam (``e = 1.5e-4``) behind a clip of the norm at 10. Duelling is
-    ``Q = V + A - mean A``, both from one last layer. Every ``copy_every`` updates the target
-    becomes the network. The chance of a random choice falls linearly from 1 to ``final_epsilon``
-    over the part ``exploration`` of the run.
+    with ``w = (n p)^-beta`` divided by its maximum, where ``beta`` goes from ``importance`` to 1
+    along the run. The optimiser is Adam (``e = 1.5e-4``) with gradients clipped to a norm of 10.
+    Duelling is ``Q = V + A - mean A``, both from one last layer. Every ``copy_every`` updates the
+    target is set to the network. The probability of a random choice falls linearly from 1 to
+    ``final_epsilon`` over the fraction ``exploration`` of the run.
 
     Attributes:
         discount: Discount of the reward per step, in [0, 1].
         learning_rate: Learning rate.
-        priority: Exponent of the priorities, in [0, 1]; 0 draws all rows with the same chance.
+        priority: Exponent of the priorities, in [0, 1]; with 0 all rows are equally likely.
         importance: Exponent of the weights at the start, in [0, 1].
-        exploration: Part of the run over which the chance of a random choice falls, in (0, 1].
-        final_epsilon: That chance afterwards, in [0, 1].
-        decay_updates: Length of the run in updates; -1 stands for it, 0 keeps ``importance`` and
-            ``final_epsilon`` throughout.
+        exploration: Fraction of the run over which the probability of a random choice falls, in
+            (0, 1].
+        final_epsilon: The probability of a random choice after that, in [0, 1].
+        decay_updates: Length of the run in updates; -1 takes it from the run, 0 keeps
+            ``importance`` and ``final_epsilon`` throughout.
         copy_every: Updates between two copies to the target.
-        double: Whether the network chooses and its target values; else the target does both;
+        double: Whether the network chooses and its target values; if not, the target does both;
             static.
         dueling: Whether advantages and value are separate outputs; static.
         collect: Steps of every episode before each update; static.
@@ -104,7 +105,7 @@ class DQN(BaseLearner):
             )
 
     def source(self, given: Any) -> Any:
-        """The replay of past steps, drawn by priority."""
+        """A prioritised replay of past steps."""
         return given.replayed(self.collect)
 
     def init(
@@ -138,7 +139,7 @@ class DQN(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step, and its errors; the key is ignored."""
+        """Takes one gradient step and stores the errors of its rows; the key is ignored."""
         rows = single(rows)
         target = self.values(state.targets["values"], rows.next_obs)
         online = self.values(state.parameters["values"], rows.next_obs) if self.double else target
@@ -161,11 +162,12 @@ class DQN(BaseLearner):
     def loss(
         self, network: Network, rows: UnitRows, target: Float[Array, " batch"]
     ) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
-        """The weighted loss, and the values of what was done."""
+        """The weighted loss, and the values of the actions taken."""
         chosen = jnp.argmax(rows.action, axis=-1)[:, None]
         q = jnp.take_along_axis(self.values(network, rows.obs), chosen, axis=-1)[:, 0]
-        # Not Huber's loss. It pulls equally at all large errors, so the few rows that end an
-        # episode, whose errors are as large as the values, cannot keep the values from growing.
+        # This is not Huber's loss, whose gradient is the same for all large errors. The few rows
+        # that end an episode have errors as large as the values and could not stop the values from
+        # growing.
         loss = squared_loss(q, target)
         return jnp.mean(loss if rows.weight is None else rows.weight * loss), q
 
@@ -188,14 +190,14 @@ class DQN(BaseLearner):
         return jnp.where(planned, 1 - (1 - self.importance) * weight, self.importance)
 
     def epsilon(self, state: LearnerState) -> Float[Array, ""]:
-        """The chance of a random choice."""
+        """The probability of a random choice."""
         length = jnp.asarray(self.decay_updates, jnp.float32)
         done = state.updates / jnp.maximum(length * self.exploration, 1)
         done = jnp.where(length > 0, jnp.minimum(done, 1), 1)
         return 1 - (1 - self.final_epsilon) * done
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
-        """The most valuable choice, in physical units."""
+        """The policy that takes the choice with the largest value, in physical units."""
         values = state.parameters["values"]
         count = values.n_outputs - (1 if self.dueling else 0)
         return network_policy(state.preparation, values.first_outputs(count, output=largest))

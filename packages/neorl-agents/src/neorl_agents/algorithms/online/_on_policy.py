@@ -1,4 +1,4 @@
-"""Shared parts of on-policy learners: drawing of actions, value function, advantages."""
+"""Shared parts of on-policy learners: sampling of actions, value function, advantages."""
 
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -32,8 +32,8 @@ from neorl_core.returns import segment_generalised_advantages
 
 ActionKind = Literal["squashed", "choice"]
 """``"squashed"``: a tanh-Gaussian over all channels. ``"choice"``: one channel is chosen, which
-gets the high end of its range, and all others get their low end; for plants that act on the largest
-channel alone, such as LoadBalance."""
+gets the high end of its range, and all others get their low end; for plants that only act on the
+largest channel, such as LoadBalance."""
 
 ACTION_KINDS: tuple[ActionKind, ...] = get_args(ActionKind)
 
@@ -41,15 +41,15 @@ LOG_STD_RANGE = (-5.0, 1.0)
 
 
 class ScaledValue(eqx.Module):
-    """Values ``mean + scale network(obs)``, so that the network learns numbers of size one.
+    """Values ``mean + scale network(obs)``, so that the network's outputs are of order one.
 
-    There is one for every signal: the reward, and each cost where a learner keeps limits. No
-    gradient reaches ``mean`` and ``scale``: they follow the returns of the rollouts.
+    There is one value per signal: the reward, and each cost if a learner keeps limits. No gradient
+    reaches ``mean`` and ``scale``: they track the returns of the rollouts.
 
     Attributes:
         network: Network from observations to one number for each signal.
         mean: Mean of the returns so far, in the unit of the signal.
-        scale: Their deviation, positive.
+        scale: Standard deviation of the returns so far, positive.
     """
 
     network: Network
@@ -63,7 +63,7 @@ class ScaledValue(eqx.Module):
     def loss(
         self, obs: Float[Array, "row obs"], returns: Float[Array, "row signal"]
     ) -> Float[Array, ""]:
-        """Half the mean squares of the distances from the returns, in units of the scales."""
+        """Half the mean squared distance from the returns, in units of the scales."""
         mean, scale = jax.lax.stop_gradient((self.mean, self.scale))
         off = self.network(obs) - (returns - mean[None]) / scale[None]
         return jnp.sum(jnp.mean(jnp.square(off), axis=0)) / 2
@@ -79,12 +79,12 @@ class ScaledValue(eqx.Module):
 
 
 class Estimates(NamedTuple):
-    """Value targets and advantages of a rollout, by the networks that made it.
+    """Value targets and advantages of a rollout, by the networks from before the update.
 
     Attributes:
-        advantages: How much more followed than the values said, in the units of the signals.
-        returns: What the values are trained on.
-        log_prob: Log-probability of the actions when they were drawn.
+        advantages: Excess of the return over the value, in the units of the signals.
+        returns: Training targets of the values.
+        log_prob: Log-probability of the actions when they were sampled.
     """
 
     advantages: Float[Array, "row signal"]
@@ -93,7 +93,7 @@ class Estimates(NamedTuple):
 
 
 def fresh_actor(networks: Networks, spec: Spec, key: PRNGKeyArray, kind: ActionKind) -> Network:
-    """A network whose last layer begins small, so that all actions are about as likely."""
+    """A network with a small initial last layer, so that all actions are about equally likely."""
     count = spec.n_action * (2 if kind == "squashed" else 1)
     return networks.of_obs(spec, count, key, initialiser="orthogonal", last_bound=1e-2)
 
@@ -106,7 +106,7 @@ def fresh_value(learner: Any, spec: Spec, key: PRNGKeyArray) -> ScaledValue:
 
 
 def require_present_rows(learner: Any) -> None:
-    """Refuses networks with memory: a rollout holds rows, and not the windows before them."""
+    """Refuses networks with memory: a rollout holds rows without the windows before them."""
     if learner.networks.encoder != "none":
         raise ValueError(
             f"{type(learner).__name__}.networks.encoder must be 'none', got "
@@ -117,7 +117,7 @@ def require_present_rows(learner: Any) -> None:
 def log_prob_and_entropy(
     actor: Network, rows: UnitRows, kind: ActionKind
 ) -> tuple[Float[Array, " row"], Float[Array, " row"]]:
-    """Log-probability of the actions, and entropy; of a squashed Gaussian that before squashing."""
+    """Log-probability and entropy of the actions; a Gaussian's entropy is taken unsquashed."""
     if kind == "choice":
         logits = actor(rows.obs)
         chosen = jnp.argmax(rows.action, axis=-1)
@@ -144,18 +144,18 @@ def estimates(
     lam: Any,
     kind: ActionKind,
 ) -> Estimates:
-    """Generalised advantages of every episode of a rollout ``(step, env, ...)``, its rows flat.
+    """Generalised advantages of every episode of a rollout ``(step, env, ...)``, as flat rows.
 
-    A time limit is no end: the value of the step's own next observation follows it.
+    A time limit does not end an episode: the value of the step's own next observation follows it.
 
     Args:
-        actor: Network that drew the actions.
+        actor: Network that sampled the actions.
         value: The value function before the update.
         rows: The rollout.
-        signals: What the values are of: the rewards first.
+        signals: The signals that are valued, the reward first.
         discount: Discount per step.
         lam: The lambda of the advantages.
-        kind: How actions are drawn.
+        kind: How actions are sampled.
     """
     flat, shape = as_rows(rows), signals.shape
     now, after = value(flat.obs), value(flat.next_obs)
@@ -173,13 +173,13 @@ def estimates(
 
 
 def standardised(advantage: Float[Array, " row"]) -> Float[Array, " row"]:
-    """Mean 0 and deviation 1."""
+    """The advantage scaled to mean 0 and standard deviation 1."""
     away = advantage - jnp.mean(advantage)
     return away / (jnp.std(advantage) + 1e-8)
 
 
 def following_part(state: LearnerState, part: Any) -> Float[Array, ""]:
-    """How far mean and scale of the value follow a rollout: all the way the first one."""
+    """The part by which mean and scale follow a rollout: 1 for the first one, then ``part``."""
     return jnp.where(state.updates == 0, 1.0, part)
 
 
@@ -201,7 +201,7 @@ def best_policy(
 def drawing_policy(
     state: LearnerState, actor: Network, kind: ActionKind
 ) -> SquashedGaussianPolicy | CategoricalPolicy:
-    """Draws of the trained policy."""
+    """The trained policy, which samples its actions."""
     drawn_from = network_policy(state.preparation, actor)
     if kind == "choice":
         return CategoricalPolicy(drawn_from)

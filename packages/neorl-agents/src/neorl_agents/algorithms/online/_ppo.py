@@ -48,15 +48,15 @@ from neorl_core import Spec
 from neorl_core.losses import ppo_clipped_loss
 
 MOST_MOVED = 20.0
-"""Logarithm of the largest ratio of probabilities that is told apart."""
+"""Bound on the logarithm of the ratio of probabilities."""
 
 
 class ActorValue(NamedTuple):
-    """Two networks that one optimiser moves, so that their gradient has one norm.
+    """Two networks under one optimiser, so that their gradients share one norm.
 
     Attributes:
         actor: Parameters of the distribution of actions.
-        value: Network from observations to the following return.
+        value: Network from observations to the return that follows.
     """
 
     actor: Network
@@ -64,38 +64,41 @@ class ActorValue(NamedTuple):
 
 
 class PPO(BaseLearner):
-    """PPO: a clipped ratio on fresh rollouts of the policy of that moment.
+    """PPO: a clipped probability ratio on fresh rollouts of the current policy.
 
-    One update is ``epochs`` passes over a rollout of ``rollout`` steps of every episode, each in
-    ``minibatches`` random parts. Advantages ``A`` are generalised ones, with the values from before
-    the update, and have mean 0 and deviation 1 in every part. One gradient step is down
+    One update makes ``epochs`` passes over a rollout of ``rollout`` steps of every episode, each
+    split at random into ``minibatches``. The advantages ``A`` are generalised advantages, with the
+    values from before the update, and have mean 0 and standard deviation 1 in every minibatch. Each
+    minibatch gives one gradient step on
 
     ``mean max(-ratio A, -clip(ratio, 1 - clip, 1 + clip) A) + value_weight mean (V - G)^2 / 2
     - entropy_weight H``,
 
-    by Adam (``e = 1e-5``) behind a clip of the global norm at 0.5, whose rate falls linearly to
-    zero over ``decay_updates``.
+    by Adam (``e = 1e-5``) with gradients clipped to a global norm of 0.5. Its rate falls linearly
+    to zero over ``decay_updates``.
 
-    Deviations from the common codes: value and returns ``G`` are in units of the deviation of the
-    returns of the rollouts so far (in place of rewards divided by a running deviation), the value's
-    loss is not clipped, a Gaussian is squashed by a tanh and its deviation depends on the
-    observation. A time limit is no end of an episode: the value goes on.
+    Deviations from the common codes: value and returns ``G`` are divided by the standard deviation
+    of the returns of the rollouts so far (instead of dividing rewards by a running standard
+    deviation), the value's loss is not clipped, and a Gaussian is squashed by a tanh, with a
+    standard deviation that depends on the observation. A time limit does not end an episode: the
+    value continues.
 
     Attributes:
-        clip: Half-width of the trusted ratios, positive.
+        clip: Largest distance of the ratio from one, positive.
         discount: Discount of the reward per step, in [0, 1].
         trace: The lambda of the advantages, in [0, 1].
         value_weight: Weight of the value's loss.
         entropy_weight: Weight of the entropy.
-        learning_rate: Rate at the start.
-        decay_updates: Updates over which the rate falls to zero; 0 keeps it, -1 stands for the
-            length of the run.
-        follow: Part by which mean and scale of the value follow those of each rollout, in (0, 1].
-        actions: ``"squashed"`` for a tanh-Gaussian, ``"choice"`` where one channel of all is
-            chosen; static.
-        rollout: Steps of every episode for one update; static.
+        learning_rate: Learning rate at the start.
+        decay_updates: Updates over which the rate falls to zero; 0 keeps it constant, -1 stands for
+            the length of the run.
+        follow: Fraction by which mean and scale of the value move towards those of each rollout, in
+            (0, 1].
+        actions: ``"squashed"`` for a tanh-Gaussian, ``"choice"`` if one of all channels is chosen;
+            static.
+        rollout: Steps of every episode per update; static.
         epochs: Passes over a rollout; static.
-        minibatches: Parts of a pass; static.
+        minibatches: Minibatches per pass; static.
 
     Source: Schulman et al., arXiv 1707.06347; Huang et al., The 37 implementation details of PPO
     (2022), for the rate, the clip of the norm and the order.
@@ -135,11 +138,11 @@ class PPO(BaseLearner):
         require_present_rows(self)
 
     def source(self, given: Any) -> Any:
-        """Fresh rollouts."""
+        """A source of fresh rollouts."""
         return given.rollouts(self.rollout)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Actor and value, which one optimiser moves."""
+        """Actor and value, under one optimiser."""
         actor_key, value_key = jax.random.split(key)
         actor = fresh_actor(self.networks, spec, actor_key, self.actions)
         return {"networks": ActorValue(actor, fresh_value(self, spec, value_key))}, {}
@@ -147,7 +150,7 @@ class PPO(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """All gradient steps on one rollout.
+        """Takes all gradient steps on one rollout.
 
         Raises:
             ValueError: If the rows of a rollout cannot be cut into equal minibatches.
@@ -194,7 +197,7 @@ class PPO(BaseLearner):
     def priced(
         self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
     ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
-        """The advantage that the actor climbs: that of the reward."""
+        """The advantage that the actor maximises: that of the reward."""
         return state, about.advantages[:, 0], {}
 
     def loss(
@@ -204,9 +207,9 @@ class PPO(BaseLearner):
         about: Estimates,
         advantage: Float[Array, " row"],
     ) -> tuple[Float[Array, ""], Metrics]:
-        """The loss of one part of a rollout."""
+        """The loss of one minibatch."""
         log_prob, entropy = log_prob_and_entropy(networks.actor, rows, self.actions)
-        # A ratio of infinity would make a gradient of NaN; this far out there is none.
+        # An infinite ratio would make the gradient NaN; beyond this bound the gradient is zero.
         moved = jnp.clip(log_prob - about.log_prob, -MOST_MOVED, MOST_MOVED)
         log_prob, weight = about.log_prob + moved, standardised(advantage)
         surrogate = jnp.mean(ppo_clipped_loss(log_prob, about.log_prob, weight, epsilon=self.clip))
@@ -222,5 +225,5 @@ class PPO(BaseLearner):
         return best_policy(state, state.parameters["networks"].actor, self.actions)
 
     def explore(self, state: LearnerState) -> SquashedGaussianPolicy | CategoricalPolicy:
-        """Draws of the trained policy, in physical units."""
+        """The trained policy, which samples its actions, in physical units."""
         return drawing_policy(state, state.parameters["networks"].actor, self.actions)

@@ -47,25 +47,26 @@ from neorl_core import Spec
 
 
 class Reinforce(BaseLearner):
-    """REINFORCE: the gradient of ``log pi(a|s)`` weighted by what followed, less a baseline.
+    """REINFORCE: the gradient of ``log pi(a|s)`` weighted by the return minus a baseline.
 
-    One update is one gradient step of each on a rollout of the present policy:
+    One update takes one gradient step of actor and baseline on a rollout of the current policy:
 
     ``mean -log pi(a|s) A - entropy_weight H`` and ``mean (V(s) - G)^2 / 2``, with ``G`` the
-    discounted return that followed in the rollout (where the rollout is cut or a time limit came,
-    the value follows), and ``A`` the difference ``G - V(s)`` with mean 0 and deviation 1 over the
-    rollout. The value is in units of the deviation of the returns so far. Both by Adam behind a
-    clip of the norm at 1.
+    discounted return that followed in the rollout (at the end of the rollout or at a time limit,
+    the value takes over), and ``A`` the difference ``G - V(s)`` with mean 0 and standard deviation
+    1 over the rollout. The value is divided by the standard deviation of the returns so far. Both
+    use Adam with gradients clipped to a norm of 1.
 
     Attributes:
         discount: Discount of the reward per step, in [0, 1].
         actor_learning_rate: Learning rate of the actor.
         value_learning_rate: Learning rate of the baseline.
         entropy_weight: Weight of the entropy.
-        follow: Part by which mean and scale of the value follow those of each rollout, in (0, 1].
-        actions: ``"squashed"`` for a tanh-Gaussian, ``"choice"`` where one channel of all is
-            chosen; static.
-        rollout: Steps of every episode for one update; static.
+        follow: Fraction by which mean and scale of the value move towards those of each rollout, in
+            (0, 1].
+        actions: ``"squashed"`` for a tanh-Gaussian, ``"choice"`` if one of all channels is chosen;
+            static.
+        rollout: Steps of every episode per update; static.
 
     Source: Williams, Simple statistical gradient-following algorithms, Machine Learning 8 (1992).
     """
@@ -98,7 +99,7 @@ class Reinforce(BaseLearner):
         require_present_rows(self)
 
     def source(self, given: Any) -> Any:
-        """Fresh rollouts."""
+        """A source of fresh rollouts."""
         return given.rollouts(self.rollout)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -110,7 +111,7 @@ class Reinforce(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of the baseline, and one of the actor with the one from before."""
+        """Takes one gradient step of the baseline, and one of the actor with the old baseline."""
         actor, value = state.parameters["actor"], state.parameters["value"]
         signals = signals_of(self, state, rows)
         about = estimates(
@@ -127,7 +128,7 @@ class Reinforce(BaseLearner):
     def priced(
         self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
     ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
-        """The advantage that the actor climbs: that of the reward."""
+        """The advantage that the actor maximises: that of the reward."""
         return state, about.advantages[:, 0], {}
 
     def actor_loss(
@@ -144,7 +145,7 @@ class Reinforce(BaseLearner):
         return best_policy(state, state.parameters["actor"], self.actions)
 
     def explore(self, state: LearnerState) -> SquashedGaussianPolicy | CategoricalPolicy:
-        """Draws of the trained policy, in physical units."""
+        """The trained policy, which samples its actions, in physical units."""
         return drawing_policy(state, state.parameters["actor"], self.actions)
 
 

@@ -41,9 +41,9 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class SAC(BaseLearner):
-    """SAC: two soft critics and a tanh-Gaussian that is paid for its entropy.
+    """SAC: two soft critics and a tanh-Gaussian actor with an entropy bonus.
 
-    One update is, in this order, each step with what the one before it left,
+    One update takes these steps, in this order, each on the result of the one before:
 
     1. critics: ``sum_i mean (Q_i(s, a) - y)^2``,
        ``y = r + discount (1 - terminated) (min_i Q'_i(s', a') - temperature log pi(a'|s'))``;
@@ -51,8 +51,8 @@ class SAC(BaseLearner):
     3. temperature, ``exp(x)``: ``-x mean (log pi(a|s) + target_entropy)``;
     4. targets: towards the new critics by ``tau``.
 
-    Three optimisers: Adam behind a clip of the norm at 1 for actor and critics, Adam alone for the
-    temperature. Acting uses ``tanh`` of the mean; what is tried are draws.
+    There are three optimisers: Adam with gradients clipped to a norm of 1 for actor and critics,
+    plain Adam for the temperature. Acting uses ``tanh`` of the mean; exploration samples.
 
     Attributes:
         discount: Discount of the reward per step, in [0, 1].
@@ -63,8 +63,8 @@ class SAC(BaseLearner):
         temperature_learning_rate: Learning rate of the entropy's temperature.
 
     Source: Haarnoja et al., Soft actor-critic algorithms and applications, arXiv 1812.05905.
-    Deviations: rewards stay in their unit, observations are scaled by their ranges, log-deviations
-    are clipped to [-5, 2].
+    Deviations: rewards stay in their unit, observations are scaled by their ranges, and the log
+    standard deviation is clipped to [-5, 2].
     """
 
     discount: float = 0.99
@@ -101,7 +101,7 @@ class SAC(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of critics, actor and temperature, then one of the targets."""
+        """Takes one gradient step of critics, actor and temperature, then one of the targets."""
         rows = single(rows)
         for_target, for_actor = jax.random.split(key)
         temperature = jnp.exp(state.parameters["log_temperature"])
@@ -138,6 +138,6 @@ class SAC(BaseLearner):
         return network_policy(state.preparation, squashed_mean(state.parameters["actor"]))
 
     def explore(self, state: LearnerState) -> SquashedGaussianPolicy:
-        """Draws of the trained policy, in physical units."""
+        """The trained policy, which samples its actions, in physical units."""
         drawn_from = network_policy(state.preparation, state.parameters["actor"])
         return SquashedGaussianPolicy(drawn_from, LOG_STD_RANGE)

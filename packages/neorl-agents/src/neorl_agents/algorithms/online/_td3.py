@@ -37,16 +37,17 @@ class TD3(BaseLearner):
     ``loss = mean (Q_1 - y)^2 + mean (Q_2 - y)^2``;
 
     actor, on the last of the batches: ``-mean Q_1(s, pi(s))``. Then both targets move by ``tau``.
-    What is tried is the actor's action with Gaussian noise.
+    It explores with the actor's action plus Gaussian noise.
 
     Attributes:
         discount: Discount of the reward per step, in [0, 1].
         tau: Fraction by which the targets move, in (0, 1].
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
-        noise_std: Deviation of the smoothing noise on the target's action, in [-1, 1] units.
+        noise_std: Standard deviation of the smoothing noise on the target's action, in [-1, 1]
+            units.
         noise_clip: Bound of that noise.
-        exploration_std: Deviation of the noise on what is tried, in [-1, 1] units, positive.
+        exploration_std: Standard deviation of the exploration noise, in [-1, 1] units, positive.
         policy_delay: Critic steps per actor step; static.
 
     Source: Fujimoto, van Hoof and Meger, Addressing function approximation error in actor-critic
@@ -94,7 +95,7 @@ class TD3(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """``policy_delay`` critic steps, one actor step, one step of the targets."""
+        """Takes ``policy_delay`` critic steps, one actor step and one step of the targets."""
         flat = merged(rows)
         next_action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
         next_q = q_values(state.targets["critics"], flat.next_obs, next_action)
