@@ -1,4 +1,4 @@
-"""The policy bundle and its runtime."""
+"""Policy bundles and the runtime that executes them."""
 
 from neorl_deploy._errors import BundleError as BundleError
 from neorl_deploy._errors import DeployError as DeployError

@@ -1,4 +1,4 @@
-"""``python -m neorl_deploy`` is the command ``neorl-deploy``."""
+"""Runs the command ``neorl-deploy`` as ``python -m neorl_deploy``."""
 
 import sys
 
