@@ -1,4 +1,4 @@
-"""``verify`` of an audit log: every byte, and every decision where its bundle is named."""
+"""``verify`` for an audit log: every byte, and every decision if its bundle is named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from neorl_deploy.audit._chain import NAME, AuditError, verified
 
 
 def audit_of(path: Path) -> Path | None:
-    """The audit log that a path names, itself or as the folder of a loop; ``None`` for neither."""
+    """The audit log at a path (the log or a loop's folder); ``None`` if the path is neither."""
     for folder in (path, path / "audit"):
         try:
             if any(NAME.fullmatch(one.name) for one in folder.iterdir()):
@@ -23,19 +23,19 @@ def audit_of(path: Path) -> Path | None:
 
 
 def verify_audit(folder: Path, bundle: Path | None, head: str | None) -> int:
-    """Checks a log and prints what was shown.
+    """Verifies a log and prints the result.
 
     Args:
         folder: Folder of the log.
-        bundle: The bundle whose decisions are made again; ``None`` for none.
-        head: Hash of a record that must be in it.
+        bundle: Bundle whose decisions are recomputed; ``None`` skips this.
+        head: Hash of a record that the log must contain.
 
     Returns:
         The exit code.
 
     Raises:
-        AuditError: If it was changed, or a decision comes out otherwise.
-        DeployError: If ``head`` is no whole hash.
+        AuditError: If the log was changed, or a recomputed decision differs.
+        DeployError: If ``head`` is not a complete hash.
     """
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise DeployError(f"--head takes the whole hash of a record (64 digits), got {head!r}")

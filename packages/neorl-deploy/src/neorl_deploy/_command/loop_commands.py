@@ -1,4 +1,4 @@
-"""The commands around a running loop: draft its tags, run it, ask it for a mode."""
+"""Commands for a running loop: draft its tag map, run it, request a mode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MODE_WORDS = "manual, shadow, advisory, closed-loop or stop; rollout, full (of a roll-out)"
 HANGS = 5
-"""Periods without a step after which the process of a loop ends itself."""
+"""Periods without a step after which the process of a loop terminates itself."""
 
 
 def add_loop_commands(commands, add) -> None:
@@ -30,7 +30,7 @@ def add_loop_commands(commands, add) -> None:
 
     Args:
         commands: The sub-parsers.
-        add: Adds one, as :func:`neorl_deploy._command.main.main` does for every command.
+        add: Adds one parser, as :func:`neorl_deploy._command.main.main` does for every command.
     """
     init = add(commands, "init", _init, "draft the tag map that binds a bundle to a plant")
     init.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
@@ -110,7 +110,7 @@ def add_loop_commands(commands, add) -> None:
 
 
 def add_form(command: argparse.ArgumentParser) -> None:
-    """Adds ``--form``: in which of a bundle's forms it decides."""
+    """Adds ``--form``, which selects the form of the bundle that decides."""
     command.add_argument(
         "--form",
         choices=("stablehlo", "numpy"),
@@ -222,7 +222,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _shown(options: argparse.Namespace, board: Board, dt: float):
-    """The server beside the loop, where one is asked for."""
+    """The HTTP server that runs beside the loop, if one was requested."""
     if options.http is None:
         return contextlib.nullcontext()
     from neorl_deploy.serving._limits import ServingLimits, read_token
@@ -253,13 +253,13 @@ def _turned(cycle: Cycle, dog: Watchdog, board: Board, rollout: Rollout | None) 
 
 
 class _Awake:
-    """A clock whose sleep ends where the process is asked to end."""
+    """A clock whose sleep ends when the process is asked to terminate."""
 
     def __init__(self, clock, ending: threading.Event) -> None:
         self.now, self._ending = clock.now, ending
 
     def sleep_until(self, monotonic: float) -> None:
-        """Waits until then, or until the end."""
+        """Waits until the given time, or until the process is asked to terminate."""
         remaining = monotonic - self.now().monotonic
         if remaining > 0:
             self._ending.wait(remaining)

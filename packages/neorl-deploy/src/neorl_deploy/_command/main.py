@@ -1,4 +1,4 @@
-"""The command; every process-wide switch is set by ``switches.py``, and nowhere else."""
+"""The command-line entry point; process-wide switches are set only in ``switches.py``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from neorl_deploy._command.switches import NUMPY_FORM, prepare_jax, require_jax
 from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError, NotDeployable
 
-if TYPE_CHECKING:  # reading a bundle needs NumPy, and the help of a command does not
+if TYPE_CHECKING:  # only reading a bundle needs NumPy; the help text of a command does not
     from neorl_deploy.bundle._read import Bundle
 
 EXAMPLES = """\
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: Words after the name of the program; ``None`` takes those of the process.
+        arguments: Words after the name of the program; ``None`` uses those of the process.
 
     Returns:
         The exit code: 0 done, 2 bad input, 3 do not deploy.
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, with the nearest name to a mistyped one."""
+    """Reports an error in one line and suggests the closest name for a mistyped one."""
 
     def error(self, message: str) -> NoReturn:
         words = {*self._option_string_actions}
@@ -78,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
             words.update(action.choices or ())
             for sub in getattr(action, "choices", {}).values():
                 words.update(sub._option_string_actions)
-        given = message.partition(" (choose from ")[0]  # what follows is no word of the user's
+        given = message.partition(" (choose from ")[0]  # the rest is not the user's input
         near = [
             f"; did you mean {close[0]}?"
             for word in given.replace("'", " ").split()
@@ -200,7 +200,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _replayed(bundle: Path, run: Path) -> str:
-    """What `replay` takes: the bundle, and a log where none is found beside it."""
+    """Arguments of ``replay``: the bundle, and a log if none is found beside the bundle."""
     from neorl_deploy.training_run._newest import log_of_run
 
     beside, log = log_of_run(bundle.resolve().parent), log_of_run(run)
@@ -276,7 +276,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _require_options_of(options: argparse.Namespace, *, audit: bool) -> None:
-    """Refuses what would be skipped: a check that is asked for and not made looks like one made."""
+    """Refuses options that would be ignored, so that no requested check is silently skipped."""
     other = ("self_test", "require_deploy", "public_key") if audit else ("decided_by", "head")
     if skipped := [f"--{name.replace('_', '-')}" for name in other if getattr(options, name)]:
         this, that = ("an audit log", "a bundle") if audit else ("a bundle", "an audit log")
@@ -306,7 +306,7 @@ def _read(path: Path, options: argparse.Namespace) -> Bundle:
 
 
 def _prefix() -> str:
-    """How the user called this program."""
+    """The command line by which the user started this program."""
     environment = os.environ.get("HATCH_ENV_ACTIVE")
     which = "" if environment == "default" else f"{environment}:"
     return f"python -m hatch run {which}neorl-deploy" if environment else "neorl-deploy"

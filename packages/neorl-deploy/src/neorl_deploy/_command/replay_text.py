@@ -1,4 +1,4 @@
-"""Text that the command ``replay`` prints for people; the same numbers exist as JSON."""
+"""Text that the command ``replay`` prints; the same numbers are available as JSON."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,10 +34,10 @@ def replay_lines(replay: Replay) -> Iterator[str]:
 
 
 def shadow_lines(replay: Replay) -> Iterator[str]:
-    """:func:`replay_lines`, and agreement, the predicted benefit and drift.
+    """As :func:`replay_lines`, with agreement, the predicted benefit and drift.
 
     Args:
-        replay: Replay from the audit log of a loop.
+        replay: Replay computed from the audit log of a loop.
     """
     yield from replay_lines(replay)
     report = replay.report
@@ -111,7 +111,7 @@ def _alarm_lines(monitors: dict[str, Any]) -> Iterator[str]:
 
 
 def _plain(value: float) -> str:
-    """Four significant digits without an exponent, as far as people read them."""
+    """Formats a number with four significant digits, without an exponent where readable."""
     text = f"{value:.4g}"
     return f"{value:.0f}" if "e+" in text and abs(value) < 1e9 else text
 

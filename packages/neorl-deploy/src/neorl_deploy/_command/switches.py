@@ -1,4 +1,4 @@
-"""Every switch of the whole process that a command sets."""
+"""The process-wide switches that commands set."""
 
 import gc
 import importlib.util
@@ -6,14 +6,14 @@ import importlib.util
 from neorl_deploy._errors import DeployError
 
 NUMPY_FORM = "; or add --form numpy, which needs NumPy alone, where the bundle has that form"
-"""What there is in place of the compiled form."""
+"""Advice for a user without the compiled form."""
 
 
 def prepare_jax() -> None:
-    """Switches of the whole process, set before JAX starts.
+    """Sets process-wide switches before JAX starts.
 
-    Synchronous dispatch: a single step is two to three times faster by it. No compilation cache:
-    what runs comes from the verified bundle, not from files that nobody sealed.
+    Synchronous dispatch makes a single step two to three times faster. The compilation cache is
+    off, so that only programs of the verified bundle run, and no files that nobody sealed.
     """
     try:
         import jax
@@ -23,13 +23,13 @@ def prepare_jax() -> None:
 
 
 def require_jax(*, other: str = "") -> None:
-    """Prepares JAX for what does not go without it.
+    """Prepares JAX for a task that requires it.
 
     Args:
-        other: What may be done in place of installing it.
+        other: What the user can do instead of installing it.
 
     Raises:
-        DeployError: If it is not installed.
+        DeployError: If JAX is not installed.
     """
     if importlib.util.find_spec("jax") is None:
         raise DeployError(
@@ -40,10 +40,10 @@ def require_jax(*, other: str = "") -> None:
 
 
 def settle_memory() -> None:
-    """Takes all that was made so far out of the search for garbage.
+    """Excludes all objects that exist now from garbage collection.
 
-    JAX and what it compiled are hundreds of thousands of objects that stay; looking at them would
-    hold a control step up for tens of milliseconds now and then.
+    JAX and its compiled programs are hundreds of thousands of long-lived objects; scanning them
+    would occasionally delay a control step by tens of milliseconds.
     """
     gc.collect()
     gc.freeze()

@@ -1,11 +1,11 @@
-"""Text about a bundle that the commands print for people; the same exists as JSON."""
+"""Text about a bundle that the commands print; the same information is available as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # reading a bundle needs NumPy, and the help of a command does not
+if TYPE_CHECKING:  # only reading a bundle needs NumPy; the help text of a command does not
     from neorl_deploy.bundle._manifest import ChannelEntry
     from neorl_deploy.bundle._read import Bundle
 
@@ -13,7 +13,7 @@ LONGEST_LINE = 1_000
 
 
 def verdict_lines(bundle: Bundle) -> Iterator[str]:
-    """The verdict, loud where it is not "deploy"."""
+    """The verdict, with a prominent warning unless it is "deploy"."""
     verdict = bundle.manifest.verdict
     document = bundle.manifest.document["verdict"]
     yield f"Verdict of run {bundle.manifest.run}: {verdict}"
@@ -55,7 +55,7 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
 
 
 def _origin(metadata: Any) -> str:
-    """What was trained and on what, as far as the run has recorded it."""
+    """What was trained, and on which data, as far as the run recorded it."""
     words = {"algorithm": "{}", "seed": "seed {}", "updates": "{} updates", "source": "on {}"}
     named = metadata if isinstance(metadata, dict) else {}
     known = {key: named[key] for key in words if named.get(key) not in (None, "")}
@@ -70,7 +70,7 @@ def _rows(record: Any) -> str:
 
 
 def _form_lines(bundle: Bundle) -> Iterator[str]:
-    """The further forms, with their sizes, or why there is none."""
+    """The additional forms with their sizes, or the reason why there is none."""
     from neorl_deploy.bundle._files import FORMS
 
     words = {"numpy": "NumPy alone, guard included", "onnx": "ONNX, the policy without its guard"}
@@ -83,11 +83,11 @@ def _form_lines(bundle: Bundle) -> Iterator[str]:
 
 
 def proof_lines(bundle: Bundle, *, trusted: bool) -> Iterator[str]:
-    """Lines on what the verification has shown, and what it has not.
+    """States what the verification has shown and what it has not.
 
     Args:
         bundle: A verified bundle.
-        trusted: Whether a signature by a key that the user named was demanded, and is there.
+        trusted: Whether the bundle carries the required signature by a key that the user named.
     """
     if trusted:
         yield "Every byte is as it was signed with your key."
@@ -101,7 +101,7 @@ def proof_lines(bundle: Bundle, *, trusted: bool) -> Iterator[str]:
 
 
 def inspect_lines(bundle: Bundle) -> Iterator[str]:
-    """Everything that a person wants to know before binding a bundle to tags."""
+    """Everything that a person needs to know before mapping a bundle to tags."""
     yield from bundle_lines(bundle)
     manifest = bundle.manifest
     yield f"Control period {manifest.dt:g} s"
@@ -122,7 +122,7 @@ def inspect_lines(bundle: Bundle) -> Iterator[str]:
 
 
 def limit_lines(bundle: Bundle) -> Iterator[str]:
-    """Lines on the limits that hold in any case, and on the fallbacks."""
+    """The limits that always hold, and the fallbacks."""
     document = bundle.manifest.document
     yield "Hard limits of the action"
     for sentence in document["constraint_words"]:
@@ -136,10 +136,10 @@ def limit_lines(bundle: Bundle) -> Iterator[str]:
 
 
 def one_line(text: str) -> str:
-    """One line to print: what a bundle says of itself can forge or hide no other line.
+    """Makes text from a bundle safe to print: it can neither forge nor hide another line.
 
-    Line breaks, control characters and marks that turn the direction of writing are escaped, and
-    what is longer than 1,000 characters is cut.
+    Line breaks, control characters and bidirectional text marks are escaped, and text longer than
+    1,000 characters is cut.
     """
     shown = "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode()

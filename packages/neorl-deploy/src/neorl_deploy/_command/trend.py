@@ -1,4 +1,4 @@
-"""A trend drawn with characters: what was done, and what would have been done."""
+"""A text-mode trend plot of the logged and the proposed actions."""
 
 from collections.abc import Sequence
 
@@ -14,12 +14,12 @@ def trend(
 
     Args:
         logged: Logged action, shape ``(step,)``, finite.
-        shadow: Action of the bundle, shape ``(step,)``, finite.
+        shadow: Action that the bundle proposes, shape ``(step,)``, finite.
         width: Number of character columns; steps are averaged into them.
         height: Number of character rows.
 
     Returns:
-        One string a row, top first, each with its value at the left.
+        One string per plot row, top row first, each with its value at the left.
     """
     curves = [_columns(curve.astype(np.float64), width) for curve in (logged, shadow)]
     low = min(float(curve.min()) for curve in curves)
@@ -45,11 +45,11 @@ def _cell(logged: bool, shadow: bool) -> str:
 
 
 def typical_episode(starts: np.ndarray, difference: np.ndarray, rows: int) -> slice:
-    """The rows of the episode whose mean difference is the median one.
+    """The rows of the episode with the median mean difference.
 
     Args:
         starts: First row of every episode.
-        difference: One number a row.
+        difference: One number per row.
         rows: Number of rows.
     """
     ends = np.append(starts[1:], rows)
