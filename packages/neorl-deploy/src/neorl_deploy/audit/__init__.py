@@ -1,4 +1,4 @@
-"""The audit log of a loop: append-only, chained by hashes, and replayed to the same bits."""
+"""The audit log of a loop: append-only, hash-chained, and bit-for-bit reproducible."""
 
 from neorl_deploy.audit._chain import AuditError as AuditError
 from neorl_deploy.audit._chain import Chain as Chain

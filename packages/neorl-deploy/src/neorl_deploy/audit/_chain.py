@@ -1,8 +1,8 @@
-"""The chain of an audit log: what a record is, and how every change of one is found.
+"""The hash chain of an audit log: the layout of a record, and how changes are detected.
 
-A line is ``HASH BODY``: 64 hexadecimal digits, a blank, canonical JSON. ``HASH`` is the SHA-256 of
-the hash before it and of the body, so a record holds everything before it. ``head.json`` beside the
-files names the last record that was written, so that records that are missing at the end are found.
+A line is ``HASH BODY``: 64 hexadecimal digits, a space, canonical JSON. ``HASH`` is the SHA-256 of
+the previous hash and the body, so each hash depends on all earlier records. ``head.json`` beside
+the files names the last record written, so that records missing at the end are detected.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from neorl_deploy.bundle._strict_json import dump_compact, parse_strict
 
 KIND, VERSION = "neorl-audit", 1
 SEED = hashlib.sha256(b"neorl-audit-v1").hexdigest()
-"""What stands for the hash before the first record."""
+"""Used in place of the previous hash for the first record."""
 HEAD = "head.json"
 NAME = re.compile(r"audit-(\d{6})\.jsonl")
 
 
 class AuditError(DeployError):
-    """An audit log was changed, or is not one; one line that names file and record."""
+    """The audit log was changed or is not one; the one-line message names file and record."""
 
 
 class Chain(NamedTuple):
@@ -32,8 +32,8 @@ class Chain(NamedTuple):
 
     Attributes:
         records: Number of its records.
-        first: Number of its first record; above zero where rotation removed older files.
-        head: Hash of the last record: it stands for the whole log. Note it elsewhere.
+        first: Number of its first record; above zero if rotation removed older files.
+        head: Hash of the last record, which identifies the whole log. Keep a copy elsewhere.
         files: Its files, oldest first.
     """
 
@@ -54,7 +54,7 @@ def link(before: str, body: bytes) -> str:
 
 
 def line_of(before: str, record: dict[str, Any]) -> tuple[bytes, str]:
-    """A record as a line, and its hash."""
+    """A record as a line, with its hash."""
     body = dump_compact(record).rstrip(b"\n")
     digest = link(before, body)
     return digest.encode() + b" " + body + b"\n", digest
@@ -64,7 +64,7 @@ def files_of(folder: Path) -> list[Path]:
     """The files of a log, oldest first.
 
     Raises:
-        AuditError: If there are none, or one is missing among them.
+        AuditError: If there are none, or one in the sequence is missing.
     """
     try:
         numbers = {int(m[1]): p for p in folder.iterdir() if (m := NAME.fullmatch(p.name))}
@@ -81,18 +81,18 @@ def files_of(folder: Path) -> list[Path]:
 def verified(folder: Path, *, head: str | None = None) -> Chain:
     """Checks every byte of a log.
 
-    Found is a changed, removed, added, swapped or cut record or file. A forger who writes the whole
-    log anew is found by a head that was noted elsewhere.
+    This detects any record or file that was changed, removed, added, swapped or truncated. A forger
+    who rewrites the whole log is detected by a head that was noted elsewhere.
 
     Args:
         folder: The folder of the log.
-        head: Hash of a record that must be in it, as noted elsewhere.
+        head: Hash of a record that the log must contain, as noted elsewhere.
 
     Returns:
-        What it is.
+        A summary of the log.
 
     Raises:
-        AuditError: If anything is not as it was written.
+        AuditError: If anything differs from what was written.
     """
     first, count, forgotten, last = 0, 0, 0, SEED
     seen: dict[str, int] = {}
@@ -115,13 +115,13 @@ def verified(folder: Path, *, head: str | None = None) -> Chain:
 
 
 def records(folder: Path) -> Iterator[tuple[dict[str, Any], str]]:
-    """Every record with its hash, checked against the one before it.
+    """Yields every record with its hash, checked against the record before it.
 
     Args:
         folder: The folder of the log.
 
     Raises:
-        AuditError: Where the chain breaks.
+        AuditError: At the first record that breaks the chain.
     """
     before, torn = "", b""
     for path in files_of(folder):
@@ -143,7 +143,7 @@ def records(folder: Path) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _require_opening(record: dict[str, Any], path: Path, before: str, torn: bytes) -> None:
-    """The first record of a file names the file, and how the one before it ended."""
+    """Checks that a file's first record names the file and the last hash of the previous file."""
     if not before:
         before, torn = (SEED, b"") if record["n"] == 0 else (record["before"], torn)
     expected = {
@@ -167,7 +167,7 @@ def _parsed(line: bytes, before: str, where: str) -> tuple[dict[str, Any], str]:
     record = _json(body, where)
     if not isinstance(record, dict) or type(record.get("n")) is not int:
         raise AuditError(f"{where} is not a record")
-    if not before:  # the first file that is left begins with the hash of the one before it
+    if not before:  # older files may have been removed
         before = record.get("before", "")
         if not isinstance(before, str) or not re.fullmatch("[0-9a-f]{64}", before):
             raise AuditError(f"{where}: it is not the first record of a file")
@@ -188,7 +188,7 @@ def _require_head(folder: Path, seen: dict[str, int], count: int) -> None:
     )
     if not fits or _read(folder / HEAD) != dump_compact(head):
         raise AuditError(f"{source} names a record that is not in the log: some are missing")
-    if not count - 2 <= head["n"] < count:  # a crash may come between a record and its head
+    if not count - 2 <= head["n"] < count:  # a crash may lose the last head
         raise AuditError(f"{source} says {head['n']}, the last record is {count - 1}")
 
 

@@ -1,4 +1,4 @@
-"""Writes an audit log: appends, rotates, and fails without losing what is there."""
+"""Writes an audit log: appends and rotates, and a failure never damages existing records."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from neorl_deploy.audit._chain import HEAD, KIND, NAME, SEED, VERSION, AuditErro
 from neorl_deploy.bundle._strict_json import dump_compact
 
 LARGEST_FILE = 2**26
-"""Bytes after which a new file begins."""
+"""Bytes after which a new file is started."""
 
 
 class AuditLog:
-    """Appends records to a chain; one writer at a time (a loop holds its folder by a lock).
+    """Appends records to a chain; one writer at a time (a loop locks its folder).
 
     Args:
-        folder: Folder of the files; made if it is missing.
-        opening: Further entries of the first record of every file, such as the bundle's digest.
-        largest: Bytes after which a new file begins.
-        files: Files to keep; older ones are removed, and a record says so. ``None`` keeps all.
+        folder: Folder of the files; created if it is missing.
+        opening: Additional entries of the first record of every file, such as the bundle's digest.
+        largest: Bytes after which a new file is started.
+        files: Number of files to keep; older ones are removed, and a record states this. ``None``
+            keeps all.
 
     Raises:
-        AuditError: If the log that is there was changed, or cannot be written.
+        AuditError: If the existing log was changed, or cannot be written.
     """
 
     def __init__(
@@ -58,11 +59,11 @@ class AuditLog:
 
     @property
     def full(self) -> bool:
-        """Whether the next record begins a new file."""
+        """Whether the next record starts a new file."""
         return self._size > self._largest
 
     def standing(self, kind: str) -> dict[str, Any] | None:
-        """The last standing record of a kind, of this process or an earlier one."""
+        """The last standing record of a kind, written by this process or an earlier one."""
         return self._standing.get(kind)
 
     def append(
@@ -71,13 +72,13 @@ class AuditLog:
         """Appends one record.
 
         Args:
-            record: JSON; ``n`` is added.
-            durable: Whether to wait until it would survive a loss of power.
-            standing: Whether it holds until another of its kind. It never begins a file, and
-                every new file repeats it, so that rotation does not lose it.
+            record: A JSON object; the field ``n`` is added.
+            durable: Whether to wait until the record would survive a power failure.
+            standing: Whether the record holds until the next one of its kind. It never starts a
+                file, and every new file repeats it, so that rotation does not lose it.
 
         Raises:
-            OSError: If it cannot be written; then nothing of it is in the log.
+            OSError: If it cannot be written; the log then contains no part of it.
         """
         if standing:
             record = {**record, "standing": True}
@@ -95,7 +96,7 @@ class AuditLog:
         self._file = self._head_file = -1
 
     def _go_on(self) -> None:
-        """Takes up the chain where it ends; a record that a crash cut off is told, not removed."""
+        """Continues the chain at its end; a record cut off by a crash is reported, not removed."""
         present = sorted(p for p in self.folder.iterdir() if NAME.fullmatch(p.name))
         if not present:
             return
@@ -145,7 +146,7 @@ class AuditLog:
             return
         kept = sorted(self._starts)[-self._keep]
         record = {"kind": "forgotten", "before": self._starts[kept], "n": self._n}
-        self._write(record, durable=True)  # said before it is done
+        self._write(record, durable=True)  # recorded before the files are removed
         for number in old:
             (self.folder / f"audit-{number:06d}.jsonl").unlink(missing_ok=True)
             del self._starts[number]

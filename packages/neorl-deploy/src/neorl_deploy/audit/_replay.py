@@ -1,4 +1,4 @@
-"""Decides again what an audit log says was decided, from the same inputs, in the same form."""
+"""Recomputes the decisions in an audit log from the same inputs, in the same form."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from neorl_deploy.runtime._runtime import Runtime
 
 
 class Replayed(NamedTuple):
-    """Result of a replay.
+    """Result of recomputing decisions.
 
     Attributes:
-        decisions: Number of decisions made again.
-        differ: Records whose decision came out otherwise, by number; the first hundred.
+        decisions: Number of decisions recomputed.
+        differ: Numbers of the records whose decision differed; the first hundred.
     """
 
     decisions: int
@@ -26,20 +26,21 @@ class Replayed(NamedTuple):
 
 
 def replayed(folder: Path, bundle: Bundle, *, runtime: Runtime | None = None) -> Replayed:
-    """Decides every recorded decision again and compares the bits.
+    """Recomputes every recorded decision and compares the bits.
 
-    On the machine that decided them they are equal; on another one a compiler may round otherwise.
+    On the machine that made the decisions they are identical; on another machine the compiler may
+    round differently.
 
     Args:
         folder: The folder of the log, verified.
-        bundle: The bundle that decided.
-        runtime: One of that bundle, to be used in place of a new one; what it remembers is lost.
+        bundle: The bundle that made the decisions.
+        runtime: A runtime of that bundle to use instead of a new one; its state is lost.
 
     Returns:
-        How many, and which differ.
+        The number of decisions, and those that differ.
 
     Raises:
-        AuditError: If the log is not of this bundle, or a record lacks what a decision needs.
+        AuditError: If the log belongs to another bundle, or a record lacks an input of a decision.
     """
     acting = runtime
     count, differ = 0, []
@@ -69,7 +70,7 @@ def replayed(folder: Path, bundle: Bundle, *, runtime: Runtime | None = None) ->
 
 
 def _acting(bundle: Bundle, form: Any, acting: Runtime | None, where: str) -> Runtime:
-    """A runtime of the form that decided: another one may round otherwise."""
+    """A runtime of the form that made the decisions; another form may round differently."""
     if acting is not None and acting.form == form:
         return acting
     try:
