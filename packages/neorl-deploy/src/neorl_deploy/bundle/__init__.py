@@ -1,4 +1,4 @@
-"""The sealed directory: read and verified, nothing executed."""
+"""The sealed directory: it is read and verified, and nothing in it is executed."""
 
 from neorl_deploy.bundle._manifest import ArrayEntry as ArrayEntry
 from neorl_deploy.bundle._manifest import ChannelEntry as ChannelEntry

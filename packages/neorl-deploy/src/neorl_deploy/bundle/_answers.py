@@ -1,4 +1,4 @@
-"""Whether the stored answers of a bundle keep the limits that it states; NumPy alone."""
+"""Checks that the stored answers of a bundle keep its stated limits; needs only NumPy."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,26 +9,27 @@ from neorl_deploy._errors import BundleError
 from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
 
 ROUNDING = 1e-6
-"""Of the numbers that are compared: what float32 leaves open."""
+"""Float32 rounding that is allowed, relative to the numbers compared."""
 
 
 def require_kept_limits(
     source: str, manifest: Manifest, sections: Mapping[str, Mapping[str, np.ndarray]]
 ) -> None:
-    """Raises unless every stored action keeps actuator range, box and rate, and has known flags.
+    """Raises unless every stored action keeps range, box and rate, and all flags are known.
 
-    The answers come from the training side, and the programs must give the same at load. So limits
-    or a period that say less than the programs do, and an action that no honest guard would send,
-    are found without running anything. A rate counts from the last action where that was told, the
-    box only where no interlock may lead out of it and the step began inside.
+    The answers come from the training side, and the programs must reproduce them at load. This
+    check therefore detects, without running anything, stated limits or periods that are tighter
+    than those of the programs, and actions that no honest guard would send. A rate is checked only
+    if the last action is known, and a box only if no interlock may leave it and the step began
+    inside.
 
     Args:
-        source: Named in messages.
+        source: Name of the file for messages.
         manifest: A parsed manifest.
         sections: ``last_sent``, ``action`` and ``flags`` of the test vectors, by section.
 
     Raises:
-        BundleError: Naming the channel and the first action that breaks a limit.
+        BundleError: Names the channel and the first action that breaks a limit.
     """
     try:
         limits = _limits(manifest.document["constraints"], manifest.action)
@@ -45,7 +46,7 @@ def require_kept_limits(
 
 
 def _limits(document: Any, channels: Sequence[ChannelEntry]) -> dict[str, np.ndarray]:
-    """Ends of actuator and box, and steps up and down, one number a channel."""
+    """Ends of the actuator range and the box, and the largest steps up and down, per channel."""
     declared = [(entry["name"], entry["unit"]) for entry in document["channels"]]
     if declared != [(channel.name, channel.unit) for channel in channels]:
         raise ValueError("they are for other channels than the programs set")

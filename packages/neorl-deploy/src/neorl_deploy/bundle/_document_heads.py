@@ -13,20 +13,20 @@ def head(kind: str, version: int) -> dict[str, Any]:
 def require_head(
     document: Any, kind: str, version: int, source: str, error: type[DeployError] = DeployError
 ) -> dict[str, Any]:
-    """The document, once its head was found right.
+    """Returns the document if its head is as expected.
 
     Args:
         document: The value that was read.
-        kind: Kind that it must be of, for example ``"run"``.
-        version: Version of the layout that is read here.
-        source: File that it was read from, for the message.
-        error: Class of the error.
+        kind: Required kind, for example ``"run"``.
+        version: Supported version of the layout.
+        source: File that the document was read from, for the message.
+        error: Class of the error to raise.
 
     Returns:
         The same document.
 
     Raises:
-        DeployError: If it is no object, of another format or of another version.
+        DeployError: If it is not an object, or has another format or version.
     """
     if not isinstance(document, dict):
         raise error(f"{source} holds no JSON object, expected one of format neorl-{kind}")

@@ -1,4 +1,4 @@
-"""The files of a bundle: which may be there, how large, and their checksums."""
+"""The files of a bundle: allowed names, largest sizes, and checksums."""
 
 import hashlib
 import os
@@ -34,28 +34,28 @@ LARGEST: Mapping[str, int] = {
     CHECKSUMS: MIB,
     SIGNATURE: MIB,
 }
-"""Every name that a bundle may hold, with the largest size in bytes that is read."""
+"""Every file name that a bundle may contain, with the largest size accepted in bytes."""
 
 FORMS: Mapping[str, tuple[str, ...]] = {"numpy": (OPERATIONS, WEIGHTS), "onnx": (ONNX,)}
-"""Files of every further form of the step; a bundle has all of a form that it names, or none."""
+"""Files of every additional form of the step; a bundle has all files of a named form or none."""
 
 FURTHER = tuple(name for names in FORMS.values() for name in names)
 SEALED = tuple(name for name in LARGEST if name not in (CHECKSUMS, SIGNATURE, *FURTHER))
-"""The files that every bundle has, and that the checksums cover."""
+"""Files that every bundle has and that the checksums cover."""
 
 
 def read_files(path: Path) -> dict[str, bytes]:
-    """Reads every file of a bundle once; what is verified later is what was read here.
+    """Reads every file of a bundle once; later verification uses the bytes read here.
 
     Args:
         path: The directory.
 
     Returns:
-        The bytes of each file by name.
+        The content of each file by name.
 
     Raises:
-        BundleError: If it is no directory, or a file is missing, unknown, a link, no plain file,
-            or larger than its kind may be.
+        BundleError: If it is not a directory, or a file is missing, unknown, a link, not a regular
+            file, or larger than allowed.
     """
     _require_no_run(path)
     names = _names(path)
@@ -72,7 +72,7 @@ def read_files(path: Path) -> dict[str, bytes]:
 
 
 def checksums(files: Mapping[str, bytes]) -> bytes:
-    """The one list of names, sizes and SHA-256 digests that these files can have."""
+    """The canonical list of the names, sizes and SHA-256 digests of these files."""
     entries = [
         {"path": name, "size": len(files[name]), "sha256": hashlib.sha256(files[name]).hexdigest()}
         for name in (*SEALED, *FURTHER)
@@ -82,10 +82,10 @@ def checksums(files: Mapping[str, bytes]) -> bytes:
 
 
 def require_checksums(path: Path, files: Mapping[str, bytes]) -> None:
-    """Raises unless the stored list equals, byte for byte, the list made anew from the files.
+    """Raises unless the stored list equals, byte for byte, the list recomputed from the files.
 
     Raises:
-        BundleError: Naming the first file that differs.
+        BundleError: Names the first file that differs.
     """
     if files[CHECKSUMS] == checksums(files):
         return
@@ -112,7 +112,7 @@ def bundle_digest(files: Mapping[str, bytes]) -> str:
 
 
 def is_in_bundle(path: Path) -> bool:
-    """Whether a folder above a path is a bundle, complete or not."""
+    """Whether a path lies inside a bundle, complete or not."""
     return any(
         folder.suffix == ".bundle" or (folder / CHECKSUMS).exists()
         for folder in path.resolve().parents
@@ -128,7 +128,7 @@ def _entries(data: bytes) -> dict[str, Any]:
 
 
 def _require_no_run(path: Path) -> None:
-    """Whoever names a run means the bundle that lies in it; the folder of a loop has none."""
+    """Refuses a run directory (its bundle is meant) and a loop's folder, which contains none."""
     try:
         if (path / "audit").is_dir() and (path / "orders").is_dir():
             raise BundleError(
@@ -166,13 +166,13 @@ def _names(path: Path) -> set[str]:
         raise BundleError(f"{path} is a file; a bundle is a directory") from error
     except OSError as error:
         raise BundleError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:  # a zero byte in the name
+    except ValueError as error:  # a null byte in the name
         raise BundleError(f"cannot read {str(path)!r}: {error}") from error
 
 
 def _read_plain(path: Path, largest: int) -> bytes:
     try:
-        # Without O_NONBLOCK a pipe that was put in place after the listing would be waited for.
+        # Without O_NONBLOCK, opening a pipe substituted after the listing would block.
         handle = os.open(
             path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         )

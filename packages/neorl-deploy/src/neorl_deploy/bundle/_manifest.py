@@ -1,4 +1,4 @@
-"""The manifest of a bundle, parsed without trust."""
+"""Parses the manifest of a bundle without trusting it."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ from neorl_deploy.bundle._verdict import ANSWERS, contradiction
 KIND, VERSION = "bundle", 1
 PARITY_TOLERANCE = 1e-6
 MOST_ROUNDING = 1e-4
-"""Of a channel's size: what is stated as rounding hides no larger difference of an action."""
+"""Fraction of a channel's size; stated rounding cannot excuse a larger difference."""
 FIELDS = frozenset(
     {
         "format",
@@ -52,7 +52,7 @@ class ChannelEntry:
 
 @dataclasses.dataclass(frozen=True)
 class ArrayEntry:
-    """One array of the carry: its path in the policy, shape and dtype."""
+    """One array of the carry: its path in the policy, its shape and its dtype."""
 
     name: str
     shape: tuple[int, ...]
@@ -64,19 +64,19 @@ class Manifest:
     """The parsed manifest.
 
     Attributes:
-        obs: Observed channels, in order.
-        action: Manipulated channels, in order.
+        obs: Observed channels, in the order of the program's inputs.
+        action: Manipulated channels, in the order of the program's outputs.
         dt: Control period in seconds.
-        horizon: Steps of an episode.
-        carry: The arrays between two steps, in the order of the program's inputs.
+        horizon: Steps per episode.
+        carry: The arrays passed from one step to the next, in the order of the program's inputs.
         flags: Bit of every named decision of the filter.
         limits: Bit of every named limit of a channel.
-        platforms: Platforms that the programs were lowered for.
+        platforms: Platforms for which the programs were lowered.
         calling_convention: Version of the exported calling convention.
         monitors: Names of the guard's monitors, in the order of the bits of ``alarms``.
-        max_age: Seconds after which a measurement counts as lost, by name of the channel.
+        max_age: Seconds after which a measurement counts as lost, by channel name.
         verdict: ``"deploy"``, ``"worth a trial"``, ``"do not deploy"`` or ``"cannot tell"``.
-        forms: Further forms of the step: ``"numpy"``, ``"onnx"``.
+        forms: Additional forms of the step: ``"numpy"``, ``"onnx"``.
         document: The complete manifest as JSON.
     """
 
@@ -105,7 +105,7 @@ class Manifest:
         return tuple(name for name, bit in self.flags.items() if int(bits) & bit)
 
     def alarm_names(self, bits: int) -> tuple[str, ...]:
-        """Names of the monitors that alarm."""
+        """Names of the monitors that raise an alarm."""
         return tuple(name for i, name in enumerate(self.monitors) if int(bits) >> i & 1)
 
 
@@ -114,15 +114,15 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
 
     Args:
         data: Content of ``manifest.json``.
-        source: Named in messages.
-        proven: Whether parity must have been shown; false only while exporting.
+        source: Name of the file for messages.
+        proven: Whether parity must have been demonstrated; false only during export.
 
     Returns:
         The manifest.
 
     Raises:
-        BundleError: If it is not JSON, of another format or version, a field is missing, unknown or
-            malformed, or the verdict contradicts itself.
+        BundleError: If it is not JSON, has another format or version, has a missing, unknown or
+            malformed field, or its verdict contradicts itself.
     """
     document = parse_strict(data, source)
     require_head(document, KIND, VERSION, source, BundleError)
@@ -182,7 +182,7 @@ def _parsed(document: dict[str, Any]) -> Manifest:
 
 def _forms(programs: dict[str, Any]) -> tuple[str, ...]:
     if not {"forms", "without_numpy"} & set(programs):
-        return ()  # a bundle from before there were other forms
+        return ()  # a bundle written before additional forms existed
     forms = tuple(str(name) for name in programs["forms"])
     if len(set(forms)) != len(forms) or not set(forms) <= set(FORMS):
         raise ValueError(f"forms are {', '.join(FORMS)}, got {', '.join(forms)}")

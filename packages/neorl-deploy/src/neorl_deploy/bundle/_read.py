@@ -1,4 +1,4 @@
-"""A bundle read and verified: nothing in it is executed here."""
+"""Reads and verifies a bundle without executing anything in it."""
 
 import dataclasses
 import io
@@ -22,12 +22,12 @@ SECTIONS = ("single", "sequence")
 
 @dataclasses.dataclass(frozen=True)
 class Bundle:
-    """A bundle whose every byte was checked.
+    """A bundle of which every byte was checked.
 
     Attributes:
         path: Directory of the bundle.
         manifest: Parsed content of ``manifest.json``.
-        files: Content of every file by name, as it was when it was verified.
+        files: Content of every file by name, as verified.
         digest: SHA-256 of the checksum list: the identity of the bundle.
         signed_by: Hexadecimal public key of the verified signature, ``None`` if unsigned.
     """
@@ -39,7 +39,7 @@ class Bundle:
     signed_by: str | None
 
     def __repr__(self) -> str:
-        """Where, the verdict, the identity, who signed."""
+        """Path, verdict, digest and signer."""
         signed = f"signed by {self.signed_by}" if self.signed_by else "unsigned"
         return f"Bundle({self.path}: {self.manifest.verdict}, sha256:{self.digest}, {signed})"
 
@@ -47,8 +47,8 @@ class Bundle:
         """Stored inputs and outputs: ``"single"`` (each from a fresh carry) or ``"sequence"``.
 
         Returns:
-            ``obs``, ``last_sent``, ``action``, ``rounding`` (how far float32 leaves
-            the action open) and ``flags``, one row a vector.
+            ``obs``, ``last_sent``, ``action``, ``rounding`` (how much the action may differ by
+            float32 rounding) and ``flags``, one row per vector.
         """
         arrays = _read_npz(
             self.files[bundle_files.TEST_VECTORS], f"{self.path / bundle_files.TEST_VECTORS}"
@@ -59,25 +59,25 @@ class Bundle:
 def read_bundle(
     path: str | os.PathLike[str], *, trusted_key: str | None = None, proven: bool = True
 ) -> Bundle:
-    """Reads a bundle and verifies all of it: files, checksums, signature, manifest, consistency.
+    """Reads a bundle and verifies it: files, checksums, signature, manifest and consistency.
 
     Args:
         path: The directory.
         trusted_key: Hexadecimal public key that must have signed it.
-        proven: Whether parity must have been shown; false only while exporting.
+        proven: Whether parity must have been demonstrated; false only during export.
 
     Returns:
         The verified bundle.
 
     Raises:
-        BundleError: At the first thing that is not as it was exported; one line.
+        BundleError: At the first difference from what was exported; one line.
         DeployError: If it is signed and the extra ``sign`` is not installed.
     """
     try:
         return _read(Path(path), trusted_key, proven=proven)
     except DeployError:
         raise
-    except Exception as error:  # whatever a stranger's file provokes is one line
+    except Exception as error:  # any fault that an untrusted file provokes is reported in one line
         reason = " ".join(str(error).split()) or "no message"
         raise BundleError(
             f"{path} is not a bundle that can be read ({type(error).__name__}: {reason:.200}); "
@@ -166,7 +166,7 @@ def _require_forms(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -
 
 
 def _read_npz(data: bytes, source: str) -> dict[str, np.ndarray]:
-    """Reads arrays without pickle, after their declared sizes were checked."""
+    """Reads arrays without pickle, after checking their declared sizes."""
     expected = {f"{section}_{name}" for section in SECTIONS for name in VECTOR_ARRAYS}
     largest = bundle_files.LARGEST[bundle_files.TEST_VECTORS]
     try:

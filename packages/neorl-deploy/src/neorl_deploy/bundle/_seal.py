@@ -1,4 +1,4 @@
-"""The seal, a digest in the names of a bundle's programs that ties them to its manifest."""
+"""The seal: a digest in the names of a bundle's programs that ties them to the manifest."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,17 +7,18 @@ from typing import Any
 from neorl_deploy.bundle._strict_json import dump_canonical
 
 SEALED_FIELDS = ("spec", "carry", "flags", "limits", "constraints", "constraint_words", "guard")
-"""Fields of the manifest that say what the programs do."""
+"""Fields of the manifest that describe what the programs do."""
 CONTROLLERS = ("policy", "fallback")
-"""Entries of the provenance that say which controllers act in them."""
+"""Entries of the provenance that describe the controllers inside the programs."""
 
 
 def seal(document: Mapping[str, Any]) -> str:
-    """The digest of all that a manifest says of its programs.
+    """The digest of everything that a manifest states about its programs.
 
-    The export writes it into the names of the programs, and whoever loads them compares it with the
-    manifest: limits, channels, period, flags, monitors or words that were changed afterwards are
-    found. It finds no forger who makes programs of his own; only a demanded key does.
+    The export writes it into the names of the programs, and the loader compares it with the
+    manifest. This detects later changes of limits, channels, period, flags, monitors or
+    descriptions. It does not detect a forger who creates new programs; only a required signing key
+    does.
 
     Args:
         document: A manifest, with or without the fields that name the programs.
@@ -31,6 +32,6 @@ def seal(document: Mapping[str, Any]) -> str:
 
 
 def program_names(document: Mapping[str, Any]) -> tuple[str, str]:
-    """The names that the step and the program of the fresh carry have."""
+    """The names of the step program and of the fresh-carry program."""
     digest = seal(document)
     return f"step_{digest}", f"initial_carry_{digest}"

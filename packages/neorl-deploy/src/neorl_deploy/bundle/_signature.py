@@ -11,17 +11,17 @@ from neorl_deploy.bundle._strict_json import dump_canonical, parse_strict
 
 ALGORITHM = "ed25519"
 CONTEXT = b"neorl-bundle-signature-v1\0"
-"""Prefixed to what is signed, so that the signature means a bundle and nothing else."""
+"""Prefixed to the signed data, so that a signature is valid only for a bundle."""
 
 
 class Signer:
-    """A private key, ready to sign.
+    """A private key, ready for signing.
 
     Args:
-        path: An unencrypted ed25519 private key in PEM form, readable by its owner only.
+        path: An unencrypted ed25519 private key in PEM form, readable only by its owner.
 
     Raises:
-        DeployError: If the file is missing, readable by others, or holds another key.
+        DeployError: If the file is missing, readable by others, or contains another kind of key.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,7 +30,7 @@ class Signer:
 
     @property
     def claim(self) -> dict[str, str]:
-        """The claim in the manifest: a bundle that claims a signature must have it."""
+        """The claim for the manifest: a bundle that claims a signature must have it."""
         return {"algorithm": ALGORITHM, "public_key": self.public_key}
 
     def sign(self, checksums: bytes) -> bytes:
@@ -41,19 +41,19 @@ class Signer:
 def require_signature(
     path: Path, claim: Any, signature: bytes | None, checksums: bytes, trusted_key: str | None
 ) -> None:
-    """Raises unless the signature is there where claimed, and right.
+    """Raises unless every claimed signature is present and valid.
 
     Args:
         path: The bundle, for messages.
         claim: Claim of the manifest: ``None``, or algorithm and public key.
-        signature: Content of the signature file, ``None`` where there is none.
+        signature: Content of the signature file, ``None`` if there is none.
         checksums: Content of the checksum list.
         trusted_key: Hexadecimal public key that must have signed; ``None`` accepts any claimed
             key, which proves integrity but not who signed.
 
     Raises:
-        BundleError: If a claimed signature is missing or wrong, one is there unclaimed, or the key
-            is not the trusted one.
+        BundleError: If a claimed signature is missing or wrong, an unclaimed one is present, or the
+            key is not the trusted one.
         DeployError: If a signature must be checked and ``cryptography`` is not installed.
     """
     if claim is None:
@@ -70,7 +70,7 @@ def require_signature(
         )
     stored = parse_strict(signature, f"{path}: the signature")
     value = stored.get("signature") if isinstance(stored, dict) else None
-    # Exactly so many digits: `bytes.fromhex` would pass over blanks between them.
+    # Check the exact number of digits: `bytes.fromhex` would ignore blanks between them.
     digits = isinstance(value, str) and re.fullmatch("[0-9a-f]{128}", value)
     if not digits or signature != _signature_file(claim, str(value)):
         raise BundleError(f"{path}: the signature file was changed or damaged")
@@ -82,7 +82,7 @@ def read_public_key(path: Path) -> str:
     """The hexadecimal form of an ed25519 public key in PEM form.
 
     Raises:
-        DeployError: If the file cannot be read or holds another kind of key.
+        DeployError: If the file cannot be read or contains another kind of key.
     """
     serialization, ed25519, _ = _cryptography()
     try:

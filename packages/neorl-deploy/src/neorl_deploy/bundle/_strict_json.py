@@ -1,4 +1,4 @@
-"""JSON in and out with nothing left to guess."""
+"""Strict JSON: canonical writing, and reading that rejects every ambiguity."""
 
 import json
 import math
@@ -9,13 +9,13 @@ from neorl_deploy._errors import BundleError, DeployError
 
 
 def dump_canonical(value: Any) -> bytes:
-    """The one spelling of a value: sorted keys, two spaces, no NaN, a newline at the end."""
+    """The canonical form of a value: sorted keys, two spaces, no NaN, a newline at the end."""
     text = json.dumps(value, sort_keys=True, indent=2, allow_nan=False, ensure_ascii=False)
     return f"{text}\n".encode()
 
 
 def dump_compact(value: Any) -> bytes:
-    """Works as :func:`dump_canonical`, but on one line: for long tables of numbers."""
+    """As :func:`dump_canonical`, but on one line; for long tables of numbers."""
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
     )
@@ -23,10 +23,10 @@ def dump_compact(value: Any) -> bytes:
 
 
 def parse_strict(data: bytes, source: str) -> Any:
-    """Parses JSON; refuses NaN, infinities, repeated keys and anything that is not UTF-8.
+    """Parses JSON and rejects NaN, infinities, repeated keys and invalid UTF-8.
 
-    A number such as ``1e999``, which a float rounds to infinity, is refused as well, and so is a
-    surrogate that stands alone: no UTF-8 text can hold it.
+    A number such as ``1e999``, which overflows to infinity, is rejected too, and so is a lone
+    surrogate, which no UTF-8 text can contain.
 
     Raises:
         BundleError: One line that names ``source``.
@@ -38,7 +38,7 @@ def parse_strict(data: bytes, source: str) -> Any:
             parse_float=_finite,
             object_pairs_hook=_no_repeats,
         )
-        if b"\\u" in data:  # only an escape can bring a lone surrogate past the decoding
+        if b"\\u" in data:  # a lone surrogate can pass the decoding only as an escape
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except (UnicodeError, ValueError, RecursionError) as error:

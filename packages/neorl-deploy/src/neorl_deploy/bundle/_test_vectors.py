@@ -1,4 +1,4 @@
-"""Test vectors: inputs with the answers of the training side, by which a runtime proves itself."""
+"""Test vectors: inputs with the training side's answers, by which a runtime is checked."""
 
 import io
 from collections.abc import Sequence
@@ -11,17 +11,17 @@ SEED = 7
 N_RANDOM = 32
 N_STEPS = 64
 MOST_CHANNELS = 16
-"""Of wide observations only the first channels are visited one by one."""
+"""In wide observations, only the first channels are varied one by one."""
 
 
 def single_vectors(
     obs: Sequence[ChannelEntry], action: Sequence[ChannelEntry], recorded: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Observations and last actions that visit the corners.
+    """Observations and last actions that cover normal and extreme cases.
 
-    Recorded and random observations within range; every channel at and beyond both ends of its
-    range; NaN, infinities, huge and subnormal numbers; last actions unknown, in the middle, at the
-    limits and beyond.
+    They include recorded and random observations within range; every channel at and beyond both
+    ends of its range; NaN, infinities, huge and subnormal numbers; and last actions that are
+    unknown, mid-range, at the limits and beyond.
 
     Args:
         obs: Observed channels.
@@ -29,7 +29,7 @@ def single_vectors(
         recorded: Observations from the policy artefact, shape ``(vector, obs)``.
 
     Returns:
-        ``obs`` and ``last_sent``, one row a vector, float32.
+        ``obs`` and ``last_sent``, one row per vector, float32.
     """
     rng = np.random.default_rng(SEED)
     low, high = _ends(obs)
@@ -39,7 +39,7 @@ def single_vectors(
         span = high[i] - low[i]
         for value in (low[i], high[i], low[i] - span / 2, high[i] + span / 2, np.nan):
             rows.append(np.where(np.arange(len(obs)) == i, value, middle))
-    # Huge, but not so that the order of a sum decides between finite and infinite.
+    # Huge, but not so huge that the order of summation decides between finite and infinite.
     for value in (np.nan, np.inf, -np.inf, 1e30, -1e30, 1e-40):
         rows.append(np.full(len(obs), value))
     observations = np.asarray(rows, np.float32)
@@ -67,11 +67,11 @@ def _last_actions(action: Sequence[ChannelEntry], count: int) -> np.ndarray:
 def sequence_vectors(
     obs: Sequence[ChannelEntry], action: Sequence[ChannelEntry]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A wandering sequence of observations with lost sensors and a spell of manual control.
+    """A drifting sequence of observations with lost sensors and an interval of manual control.
 
     Returns:
-        ``obs`` and ``overrides`` (what the plant received in place of the action, NaN where the
-        action), one row a step, float32.
+        ``obs`` and ``overrides`` (the action that the plant received instead of the policy's; NaN
+        where it received the policy's), one row per step, float32.
     """
     rng = np.random.default_rng(SEED + 1)
     low, high = _ends(obs)
@@ -104,37 +104,37 @@ def relative_difference(
     expected: np.ndarray,
     rounding: np.ndarray | float = 0.0,
 ) -> float:
-    """Largest difference of two sets of actions, in units of the size of their channel.
+    """Largest difference between two sets of actions, relative to the size of their channel.
 
-    The size of a channel is the largest of its span and its limits' magnitudes: 1e-6 of it is
-    about 8 units in the last place of a float32 number that large.
+    The size of a channel is the larger of its span and the magnitudes of its limits: 1e-6 of it is
+    about 8 units in the last place of a float32 number of that size.
 
     Args:
         action: Manipulated channels.
         actual: Actions, shape ``(vector, act)``.
         expected: Actions to compare with, of the same shape.
-        rounding: How far float32 leaves each expected action open; as much of a difference is
-            not counted, up to 1e-4 of the channel's size.
+        rounding: How much each expected action may differ by float32 rounding; this much of a
+            difference is ignored, up to 1e-4 of the channel's size.
 
     Returns:
-        The difference beyond rounding; infinite where an action is NaN.
+        The difference beyond rounding; infinite if an action is NaN.
     """
     size = _sizes(action)
     difference = np.abs(np.asarray(actual, np.float64) - np.asarray(expected, np.float64)) / size
     difference = np.maximum(difference - relative_rounding(action, rounding), 0.0)
-    # A NaN would lose every comparison: it counts as infinitely far.
+    # A NaN makes every comparison false, so it counts as an infinite difference.
     return float("inf") if np.isnan(difference).any() else float(difference.max(initial=0.0))
 
 
 def relative_rounding(action: Sequence[ChannelEntry], rounding: np.ndarray | float) -> np.ndarray:
-    """Part of each action that counts as rounding, in units of the size of its channel.
+    """The part of each action that counts as rounding, relative to the size of its channel.
 
     Args:
         action: Manipulated channels.
         rounding: Stored rounding in the units of the channels, shape ``(vector, act)``.
 
     Returns:
-        Numbers between 0 and 1e-4; 0 where the stored one is NaN or negative.
+        Numbers between 0 and 1e-4; 0 where the stored value is NaN or negative.
     """
     stated = np.asarray(rounding, np.float64) / _sizes(action)
     return np.clip(np.nan_to_num(stated, nan=0.0), 0.0, MOST_ROUNDING)

@@ -1,4 +1,4 @@
-"""Whether a verdict says one thing: its answer against its clauses and their numbers."""
+"""Checks that a verdict is consistent: its answer, its clauses and their numbers."""
 
 import math
 from collections.abc import Mapping
@@ -11,17 +11,18 @@ RELATIONS = (">", "<=")
 
 
 def contradiction(verdict: Mapping[str, Any]) -> str:
-    """The part of a verdict that contradicts its answer.
+    """Describes how a verdict contradicts itself.
 
-    "deploy" and "worth a trial" need clauses, and all of them must hold; "do not deploy" needs one
-    that does not; "cannot tell" may have any. Every clause must hold exactly if its bound is in its
-    relation to its limit. The sentences are for people and are not read.
+    "deploy" and "worth a trial" need at least one clause, and all must hold; "do not deploy" needs
+    a clause that does not hold; "cannot tell" may have any. A clause must be marked as holding
+    exactly if its bound satisfies the stated relation to its limit. The sentences are written for
+    people and are not parsed.
 
     Args:
         verdict: The content of ``verdict.json``; its answer is one of ``ANSWERS``.
 
     Returns:
-        The contradiction in words; empty where there is none.
+        The contradiction in words; empty if there is none.
     """
     answer, clauses = verdict.get("answer"), verdict.get("clauses")
     if not isinstance(clauses, list):
@@ -57,7 +58,7 @@ def _clause_fault(clause: Any, number: int) -> str:
             f"its clause {name!r} says {relation!r} and holds = {holds!r}; expected one of "
             f"{', '.join(RELATIONS)} and true or false"
         )
-    # NaN is in no relation to anything, so such a clause cannot hold.
+    # A comparison with NaN is false, so such a clause cannot hold.
     if holds != (bound > limit if relation == ">" else bound <= limit):
         return (
             f"its clause {name!r} says holds = {holds}, and {bound:g} {relation} {limit:g} says "
@@ -67,7 +68,7 @@ def _clause_fault(clause: Any, number: int) -> str:
 
 
 def _number(value: Any) -> float:
-    """A number of a result: JSON has no NaN (``null``) and no infinities (text)."""
+    """A number from a result: JSON has no NaN (stored as ``null``) and no infinity (as text)."""
     if value is None:
         return math.nan
     if value in ("inf", "-inf"):
