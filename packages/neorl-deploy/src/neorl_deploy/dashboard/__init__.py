@@ -1,4 +1,4 @@
-"""One local page of a loop: trends, ranges, who acts and why, alarms, state. NumPy is enough."""
+"""A local page for a loop: trends, ranges, who acts and why, alarms, state. Needs only NumPy."""
 
 from neorl_deploy.dashboard._page import live_page as live_page
 from neorl_deploy.dashboard._page import still_page as still_page

@@ -1,4 +1,4 @@
-"""The page, live beside its loop, or as one file with everything in it."""
+"""Renders the page, either live beside its loop or as one self-contained file."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ HOLE = "/*DATA*/null/*END*/"
 
 
 def live_page() -> str:
-    """The page that asks its own server for ``state.json``; it loads nothing from elsewhere."""
+    """The page that polls its own server for ``state.json``; it loads nothing from elsewhere."""
     return (
         importlib.resources.files("neorl_deploy.dashboard").joinpath("page.html").read_text("utf-8")
     )
 
 
 def still_page(folder: Path, bundle: Bundle) -> str:
-    """The page of a loop that has ended, or of its shadow, from its audit log; as one file.
+    """A self-contained page of a finished or shadow loop, made from its audit log.
 
     Args:
         folder: The audit log.
-        bundle: The bundle that decided.
+        bundle: The bundle that made the decisions.
 
     Returns:
-        HTML with the last 600 periods and 100 events in it.
+        HTML that contains the last 600 periods and 100 events.
 
     Raises:
-        AuditError: If the log was changed, is of another bundle, or has no period.
+        AuditError: If the log was changed, belongs to another bundle, or contains no period.
     """
     verified(folder)
     cycles: list[Mapping[str, Any]] = []
@@ -48,13 +48,13 @@ def still_page(folder: Path, bundle: Bundle) -> str:
             cycles.append(record)
     if not cycles:
         raise AuditError(f"{folder} has no period to show")
-    # Within a script, a text could end the script: no "<" is left in the data.
+    # Text inside a script could close the script element, so no "<" is left in the data.
     data = json.dumps(_snapshot(bundle.manifest, cycles)).replace("<", "\\u003c")
     return live_page().replace(HOLE, data)
 
 
 def _snapshot(manifest: Manifest, cycles: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """As :meth:`~neorl_deploy.loop.Board.snapshot`, of recorded cycles."""
+    """As :meth:`~neorl_deploy.loop.Board.snapshot`, for recorded cycles."""
     last, used = cycles[-1], manifest.flags.get("fallback_used", 0)
     changed = [one for one in cycles if one["mode"] != one["before"] or one["notes"]]
     numbers = np.array([one["number"] for one in cycles])
