@@ -1,4 +1,4 @@
-"""Second stage of an export: the files of the bundle and what its manifest says."""
+"""Second stage of an export: assembles the bundle's files and its manifest."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from neorl_core import Spec
 
 VERSIONED = ("neorl-core", "neorl-safety", "neorl-agents", "neorl-deploy", "jax", "jaxlib", "numpy")
-"""Distributions whose versions the provenance records."""
+"""Distributions whose versions are recorded in the provenance."""
 
 Sections = dict[str, dict[str, np.ndarray]]
 
 
 def answered_vectors(reference: Reference, candidate: PolicyArtefact) -> Sections:
-    """Inputs that visit the corners, with the answers of the training side.
+    """Test inputs, including extreme cases, with the training side's answers.
 
     Args:
-        reference: The guarded policy, not exported.
+        reference: The guarded policy before export.
         candidate: Artefact whose parity observations are among the inputs.
 
     Returns:
@@ -58,7 +58,7 @@ def answered_vectors(reference: Reference, candidate: PolicyArtefact) -> Section
 
 
 def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str, bytes]:
-    """The sealed files of a bundle, but for the manifest.
+    """The sealed files of a bundle, except for the manifest.
 
     Args:
         run: Run whose documents are copied.
@@ -80,12 +80,12 @@ def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str
 
 
 def assembled_manifest(run: Run, guarded: Guarded, carry: tuple[ArrayEntry, ...]) -> dict[str, Any]:
-    """The manifest of a bundle; programs, parity and signature are not known yet.
+    """The manifest of a bundle, before programs, parity and signature are known.
 
     Args:
-        run: Run that the policy comes from.
+        run: Run that produced the policy.
         guarded: The policy with its artefacts.
-        carry: The arrays between two steps.
+        carry: The arrays passed from one step to the next.
 
     Returns:
         The document.
@@ -122,7 +122,7 @@ def assembled_manifest(run: Run, guarded: Guarded, carry: tuple[ArrayEntry, ...]
 def programs_entry(
     exported: Exported, files: Mapping[str, bytes], why_not: str = ""
 ) -> dict[str, Any]:
-    """Entry of a manifest on the calling convention of the programs, and on the further forms."""
+    """The manifest's entry about the programs' calling convention and the additional forms."""
     return {
         "forms": [name for name, parts in bundle_files.FORMS.items() if parts[0] in files],
         "without_numpy": why_not,
@@ -134,7 +134,7 @@ def programs_entry(
 
 
 def _guard_entry(run: Run, guarded: Guarded) -> dict[str, Any]:
-    """What the manifest repeats of ``guard.json``: all but the numbers of the monitors."""
+    """The part of ``guard.json`` that the manifest repeats: all but the monitors' parameters."""
     from neorl_safety.guards import describe_settings
 
     kept = ("kind", "name", "false_alarms", "episodes")
@@ -153,7 +153,7 @@ def _section(
     flags: np.ndarray,
     moved: list[np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """One section; ``rounding`` is how far the actions of moved inputs lie from the action."""
+    """One section; ``rounding`` is how far actions move when the inputs move by their last bit."""
     rounding = np.fmax.reduce([np.abs(other - action) for other in moved])
     columns = {"obs": obs, "last_sent": last_sent, "action": action}
     return {**columns, "rounding": rounding, "flags": flags}
@@ -170,17 +170,17 @@ def _artefact_entry(artefact: PolicyArtefact, path: Path) -> dict[str, Any]:
 
 
 def _policy_words(artefact: PolicyArtefact) -> str:
-    """What a policy does, as far as its kind can be said in one sentence.
+    """Describes what a policy does, if one sentence can describe its kind.
 
     Args:
         artefact: The policy with its channels.
 
     Returns:
-        For a constant the action that it holds, for a PID its loops and its interlocks; empty for
-        other kinds.
+        For a constant policy the action that it holds, for a PID its loops and interlocks; empty
+        for other kinds.
     """
     spec = artefact.spec
-    policy: Any = artefact.policy  # of the class of its kind
+    policy: Any = artefact.policy  # guaranteed by the kind
     if artefact.kind == "constant":
         held = zip(spec.action, policy.action, strict=True)
         values = ", ".join(f"{c.name} {_number(value)} {c.unit}" for c, value in held)
@@ -196,7 +196,7 @@ def _policy_words(artefact: PolicyArtefact) -> str:
 
 
 def _interlock_words(bank: Any, spec: Spec) -> Iterator[str]:
-    """The caps that a bank of PID loops puts on its outputs, which its set points do not show."""
+    """The caps that a bank of PID loops applies to its outputs; its set points do not show them."""
     outputs, inputs = bank.override_output, bank.override_measured
     numbers = zip(bank.override_cap, bank.override_below, strict=True)
     for i, j, (cap, below) in zip(outputs, inputs, numbers, strict=True):

@@ -1,4 +1,4 @@
-"""Writing a directory: complete, or not at all."""
+"""Writes a directory completely or not at all."""
 
 import os
 import secrets
@@ -12,19 +12,19 @@ from neorl_deploy._errors import DeployError
 def write_directory(
     path: Path, files: Mapping[str, bytes], *, replaces: bool = False, meant: Path | None = None
 ) -> None:
-    """Writes files into a new directory that appears under its name when complete.
+    """Writes files into a new directory that appears under its name once it is complete.
 
-    Everything is written into a hidden sibling, flushed to the disk and renamed. With
-    ``replaces`` an old directory is set aside first and put back should the rename fail.
+    Everything is written into a hidden sibling, flushed to disk and renamed. With ``replaces``, an
+    old directory is moved aside first and restored if the rename fails.
 
     Args:
         path: The directory; its parent must exist.
         files: Content by name.
         replaces: Whether an existing directory may be replaced.
-        meant: Directory that an error names; ``path`` by default.
+        meant: Directory that an error message names; ``path`` by default.
 
     Raises:
-        DeployError: If it exists already, or cannot be written; nothing new is left behind.
+        DeployError: If it already exists or cannot be written; nothing new is left behind.
     """
     if path.is_symlink() or (path.exists() and not replaces):
         raise DeployError(f"{path} exists; choose another place with --out, or pass --overwrite")
@@ -67,7 +67,7 @@ def _write_flushed(path: Path, data: bytes) -> None:
 
 
 def _flush_directory(path: Path) -> None:
-    if os.name == "nt":  # Windows opens no directories and keeps names durable by itself
+    if os.name == "nt":  # Windows cannot open directories, and makes names durable itself
         return
     handle = os.open(path, os.O_RDONLY)
     try:

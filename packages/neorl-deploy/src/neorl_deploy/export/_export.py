@@ -1,4 +1,4 @@
-"""An export, stage by stage: read the run, answer the test vectors, assemble, prove, write."""
+"""The stages of an export: read the run, answer the test vectors, assemble, prove, write."""
 
 import contextlib
 import dataclasses
@@ -34,12 +34,12 @@ class ExportOptions:
 
     Attributes:
         out: Directory of the bundle; ``None`` for ``policy.bundle`` in the run.
-        policy: Policy to export in place of the verdict's candidate.
-        require_deploy: Refuse, and write nothing, unless the verdict is "deploy".
+        policy: Policy to export instead of the verdict's candidate.
+        require_deploy: Refuse to export, and write nothing, unless the verdict is "deploy".
         overwrite: Replace an existing bundle.
-        platforms: Platforms to lower the programs for.
-        sign_key: Private key file to sign with.
-        onnx: Whether the policy, without its guard, is written as ONNX too (extra ``onnx``).
+        platforms: Platforms for which to lower the programs.
+        sign_key: File with the private key for signing.
+        onnx: Whether to also write the policy, without its guard, as ONNX (extra ``onnx``).
     """
 
     out: Path | None = None
@@ -52,7 +52,7 @@ class ExportOptions:
 
 
 def _silent(line: str) -> None:
-    """Progress that nobody asked for."""
+    """Ignores progress messages; the default."""
 
 
 def export_run(
@@ -61,14 +61,14 @@ def export_run(
     *,
     progress: Callable[[str], None] = _silent,
 ) -> Bundle:
-    """Exports the candidate of a finished run, behind its guard, as a bundle.
+    """Exports the candidate of a finished run, wrapped in its guard, as a bundle.
 
-    A policy that must not be deployed, or of which nothing is known, is exported too (to be
-    looked at in shadow), and the manifest says so.
+    A policy whose verdict is "do not deploy" or "cannot tell" is exported as well, so that it can
+    be tried in shadow mode; the manifest records the verdict.
 
     Args:
         path: The run directory.
-        options: Place, policy, gate, platforms and key.
+        options: Output directory, policy, platforms, key and required verdict.
         progress: Called with one line at the beginning of each stage; a policy with many layers,
             such as ``caps``, takes minutes.
 
@@ -76,9 +76,9 @@ def export_run(
         The written bundle, verified.
 
     Raises:
-        NotDeployable: If ``require_deploy`` and the verdict is another.
-        DeployError: If the run is not finished or damaged, its parts do not fit together, parity
-            is not met, or the bundle cannot be written. Nothing is left behind.
+        NotDeployable: If ``require_deploy`` is set and the verdict is not "deploy".
+        DeployError: If the run is unfinished or damaged, its parts do not fit together, parity is
+            not achieved, or the bundle cannot be written. Nothing is left behind.
     """
     run = read_run(Path(path), options.policy)
     if options.require_deploy and run.answer != "deploy":
@@ -107,7 +107,7 @@ def export_run(
 
 
 def _on_cpu() -> contextlib.AbstractContextManager[Any]:
-    """Test vectors are answered where parity is shown, also on a machine with an accelerator."""
+    """Computes answers on the CPU, where parity is checked, even if an accelerator is present."""
     try:
         import jax
     except ImportError as error:

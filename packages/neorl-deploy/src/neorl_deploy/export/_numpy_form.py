@@ -1,4 +1,4 @@
-"""The form of a guarded policy for NumPy alone, with the proof that it answers as trained."""
+"""The NumPy-only form of a guarded policy, with a check that it answers as trained."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from neorl_deploy.runtime._operations import prepared
 def numpy_form(
     guarded: Guarded, flags: Mapping[str, int], vectors: Mapping[str, Mapping[str, np.ndarray]]
 ) -> tuple[dict[str, bytes], str]:
-    """The files of the form for NumPy alone, where the guarded policy has one.
+    """The files of the NumPy-only form, if the guarded policy has one.
 
-    It has none where its program holds what NumPy's operations cannot say, such as a loop, or where
-    it answers a test vector otherwise than the training side.
+    There is none if the program contains something that NumPy operations cannot express, such as a
+    loop, or if its answer to a test vector differs from the training side's.
 
     Args:
         guarded: The guarded policy.
@@ -31,7 +31,7 @@ def numpy_form(
         vectors: The test vectors with their answers, by section.
 
     Returns:
-        Content by name, empty where there is none; and why there is none, empty where there is.
+        Content by name, empty if there is no such form; and the reason, empty if there is one.
     """
     import jax
 

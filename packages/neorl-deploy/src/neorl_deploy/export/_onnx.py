@@ -1,4 +1,4 @@
-"""The policy alone as ONNX (extra ``onnx``): for other runtimes, and without its guard."""
+"""The policy as ONNX (extra ``onnx``), for other runtimes and without its guard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from neorl_agents import PolicyArtefact
 
 OPSET, IR_VERSION = 18, 9
-"""Of 2023, so that runtimes of some age read it."""
+"""Released in 2023, so that older runtimes can read the model."""
 
 WORDS = (
     "The policy alone: one observation in physical units to one action, clipped to the range of "
@@ -57,9 +57,9 @@ REDUCED = {"reduce_max": "ReduceMax", "reduce_min": "ReduceMin", "reduce_sum": "
 
 
 def policy_onnx(candidate: PolicyArtefact) -> bytes:
-    """A policy without memory as an ONNX model, ``obs`` to ``action``, both in physical units.
+    """A memoryless policy as an ONNX model, ``obs`` to ``action``, both in physical units.
 
-    Its answers to the observations of the artefact are compared by ONNX's own evaluator.
+    ONNX's own evaluator checks its answers to the artefact's observations.
 
     Args:
         candidate: The policy.
@@ -68,9 +68,9 @@ def policy_onnx(candidate: PolicyArtefact) -> bytes:
         The model, serialised.
 
     Raises:
-        DeployError: If the policy remembers something, holds an operation that is not translated,
-            differs from its translation by more than 1e-6 of a channel's size, or the extra
-            ``onnx`` is not installed.
+        DeployError: If the policy has memory, contains an operation that is not translated, differs
+            from its translation by more than 1e-6 of a channel's size, or the extra ``onnx`` is not
+            installed.
     """
     import jax
 
@@ -127,7 +127,7 @@ def _model(onnx: Any, listed_steps: Operations, width: int, kind: str) -> Any:
 
 
 class _Graph:
-    """Nodes and constants of a model under way."""
+    """Nodes and constants of a model under construction."""
 
     def __init__(self, onnx: Any, steps: Operations) -> None:
         self._onnx, self.nodes, self.constants = onnx, [], []
@@ -138,17 +138,17 @@ class _Graph:
             self.constants.append(onnx.numpy_helper.from_array(constant, f"v{i}"))
 
     def name(self, number: int) -> str:
-        """Name of a value by its number."""
+        """Name of the value with a given number."""
         return "obs" if number < self._begin else f"v{number}"
 
     def node(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        """Adds a node; returns the name of its output."""
+        """Adds a node and returns the name of its output."""
         node = self._onnx.helper.make_node(kind, inputs, [output], **attributes)
         self.nodes.append(node)
         return output
 
     def held(self, name: str, values: Any) -> str:
-        """Adds a constant; returns its name."""
+        """Adds a constant and returns its name."""
         self.constants.append(self._onnx.numpy_helper.from_array(np.asarray(values), name))
         return name
 
@@ -156,7 +156,7 @@ class _Graph:
         """Adds the nodes of an operation.
 
         Raises:
-            NoSuchOperationError: If it is not translated.
+            NoSuchOperationError: If the operation is not translated.
         """
         inputs = [self.name(number) for number in one.inputs]
         booleans = bool(one.inputs) and self._types[one.inputs[0]] == "bool"
@@ -240,4 +240,4 @@ COMPOSED = {
     "square": _square,
     "transpose": _transpose,
 }
-"""Operations that are several nodes of ONNX, or that need their settings."""
+"""Operations that become several ONNX nodes, or that need their settings."""

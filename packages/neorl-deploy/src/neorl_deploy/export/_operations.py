@@ -1,7 +1,7 @@
-"""Translation of a JAX program to NumPy's operations, if all have a counterpart (``export``).
+"""Translates a JAX program to NumPy operations, if all have a counterpart (extra ``export``).
 
-The program is traced as for its export, calls within it are written out, what depends on constants
-alone is computed here, and what is there twice is kept once.
+The program is traced as it is for export. Nested calls are inlined, expressions that depend only on
+constants are evaluated here, and duplicates are merged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from neorl_deploy.bundle._manifest import ArrayEntry
 from neorl_deploy.runtime._operations import PLAIN, TYPES, Operation, Operations, prepared
 
 LARGEST_FOLDED = 4096
-"""Numbers that a constant may have that is computed here; a larger one is computed in each step."""
+"""Largest size of a constant that is evaluated here; larger ones are computed in each step."""
 
 CALLS = frozenset(
     {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2"}
@@ -40,21 +40,22 @@ WITHOUT_SETTINGS = frozenset({*PLAIN, "reshape", "convert", "bitcast", "take"})
 
 
 class NoSuchOperationError(ValueError):
-    """A program holds what a list of operations cannot; its message is the reason."""
+    """A program cannot be expressed as a list of operations; the message is the reason."""
 
 
 def listed(function: Callable[..., Sequence[Any]], inputs: Sequence[ArrayEntry]) -> Operations:
-    """A function of JAX as a list of operations.
+    """Translates a JAX function to a list of operations.
 
     Args:
-        function: Pure function of arrays that returns several.
+        function: Pure function of arrays that returns several arrays.
         inputs: Names, shapes and types of its arguments.
 
     Returns:
-        The list.
+        The list of operations.
 
     Raises:
-        NoSuchOperationError: If it holds an operation that the list has not, such as a loop.
+        NoSuchOperationError: If it contains an operation that the list cannot express, such as a
+            loop.
     """
     import jax
 
@@ -66,11 +67,11 @@ def listed(function: Callable[..., Sequence[Any]], inputs: Sequence[ArrayEntry])
 
 
 Place = int | np.ndarray
-"""An input or a result of an operation by its number, or an array that is known now."""
+"""The number of an input or of an operation's result, or a constant array."""
 
 
 class _Draft:
-    """A list under way. Numbers from zero on are inputs, then results of operations."""
+    """A list under construction. Inputs are numbered from zero, then the results of operations."""
 
     def __init__(self, inputs: tuple[ArrayEntry, ...]) -> None:
         self._inputs = inputs
@@ -78,7 +79,7 @@ class _Draft:
         self._known: dict[Any, int] = {}
 
     def written_out(self, jaxpr: Any, constants: Sequence[Any], given: Sequence[Place]):
-        """Places of what a program returns for what goes in."""
+        """Translates a program and returns where its outputs are, given where its inputs are."""
         places: dict[Any, Place] = dict(
             zip(jaxpr.constvars, map(np.asarray, constants), strict=True)
         )
@@ -130,9 +131,9 @@ class _Draft:
         return self._add(name, tuple(inputs), shape, dtype, _settings(name, equation))
 
     def _either(self, inputs: list[Place], equation: Any) -> list[Place]:
-        """Both branches are computed, and one is taken: a list of operations cannot branch.
+        """Computes both branches and selects one, because a list of operations cannot branch.
 
-        Where it is known now which one, the other is left out.
+        If the condition is a constant, only the branch taken is computed.
         """
         which, operands = inputs[0], inputs[1:]
         branches = equation.params["branches"]
@@ -148,7 +149,7 @@ class _Draft:
     def _product(
         self, inputs: list[Place], shape: tuple[int, ...], dtype: str, equation: Any
     ) -> Place:
-        """A product over one axis: of two matrices, of a vector, or of a stack of matrices each."""
+        """A product over one axis: of two matrices, with a vector, or of stacked matrices."""
         (left_axes, right_axes), batch = equation.params["dimension_numbers"]
         left, right = (variable.aval.ndim for variable in equation.invars)
         sides = list(inputs)
@@ -179,10 +180,10 @@ class _Draft:
     def _flat_product(
         self, inputs: list[Place], shape: tuple[int, ...], dtype: str, equation: Any
     ) -> Place:
-        """A product over one axis of arrays of any rank, as one of two matrices.
+        """A product over one axis of arrays of any rank, computed as one product of two matrices.
 
-        Several networks on the same rows are such a product: the axis of the networks is on one
-        side alone.
+        Several networks applied to the same rows form such a product: only one side has the axis of
+        the networks.
         """
         sides: list[Place] = []
         counts: list[int] = []
@@ -220,7 +221,7 @@ class _Draft:
         return self._known[key]
 
     def finished(self, outputs: Sequence[Place]) -> Operations:
-        """The list without what no output needs, its constants numbered."""
+        """The list without operations that no output needs, and with numbered constants."""
         n_inputs = len(self._inputs)
         needed = {place for place in outputs if isinstance(place, int)}
         for at in range(len(self._operations) - 1, -1, -1):
@@ -267,10 +268,10 @@ def _identity(place: Place) -> Any:
 
 
 def _other_platform(platforms: Sequence[tuple[str, ...] | None]) -> np.ndarray:
-    """The form of ``jax.lax.platform_dependent`` for platforms without one of their own.
+    """The branch of ``jax.lax.platform_dependent`` for platforms without their own.
 
-    All forms give the same numbers; the others are arranged for a compiler. Where every platform
-    has one of its own, it is that of a CPU.
+    All branches give the same numbers; the others are only arranged for a compiler. If every
+    platform has its own branch, the CPU's is used.
     """
     for place, names in enumerate(platforms):
         if names is None or (None not in platforms and "cpu" in names):
@@ -293,7 +294,7 @@ def _require_types(name: str, dtype: str, equation: Any) -> None:
 
 
 def _settings(name: str, equation: Any) -> dict[str, Any]:
-    """What an operation needs besides its inputs, as plain numbers."""
+    """Arguments of an operation other than its inputs, as plain numbers."""
     if name in WITHOUT_SETTINGS:
         return {}
     if name not in SETTINGS:
@@ -325,11 +326,11 @@ SETTINGS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "stack": lambda given: {"axis": int(given.get("axis", given.get("dimension", 0)))},
     "transpose": lambda given: {"axes": [int(axis) for axis in given["permutation"]]},
 }
-"""Settings of an operation from the parameters of JAX."""
+"""Settings of an operation, derived from JAX's parameters."""
 
 
 def _require_rows(equation: Any) -> None:
-    """A gather must pick rows of the first axis, one index each."""
+    """Requires that a gather selects rows of the first axis, one index each."""
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     operand, indices = (variable.aval for variable in equation.invars)
     first = indices.ndim - 1
@@ -346,7 +347,7 @@ def _require_rows(equation: Any) -> None:
 
 
 def _require_scattered_rows(inputs: Sequence[Place], equation: Any) -> None:
-    """A scatter must reach rows of the first axis, one known index each, none outside."""
+    """Requires that a scatter writes to rows of the first axis at known indices within range."""
     numbers, operand = equation.params["dimension_numbers"], equation.invars[0].aval
     indices, updates = inputs[1], equation.invars[2].aval
     rows = (

@@ -1,4 +1,4 @@
-"""Third stage of an export: a fresh process shows that the exported programs act as trained."""
+"""Third stage of an export: a fresh process checks that the exported programs act as trained."""
 
 import json
 import os
@@ -14,16 +14,16 @@ PARITY_SECONDS = 300
 
 
 def prove_parity(bundle: Path) -> dict[str, Any]:
-    """Has a fresh process without the training stack answer the test vectors of a bundle.
+    """Answers a bundle's test vectors in a fresh process without the training stack.
 
     Args:
-        bundle: A complete draft without a proof.
+        bundle: A complete draft whose parity has not been checked yet.
 
     Returns:
-        Largest differences in units of a channel's size, and the modules that were kept out.
+        Largest differences relative to a channel's size, and the modules that were kept out.
 
     Raises:
-        DeployError: If the process fails, or a difference is above 1e-6 or a flag differs.
+        DeployError: If the process fails, a difference is above 1e-6 or a flag differs.
     """
     command = [sys.executable, "-m", "neorl_deploy.runtime._parity", str(bundle)]
     try:

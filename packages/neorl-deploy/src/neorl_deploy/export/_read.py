@@ -1,4 +1,4 @@
-"""First stage of an export: the policies and limits of a run, checked to fit together."""
+"""First stage of an export: loads a run's policies and limits and checks that they fit together."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Guarded(NamedTuple):
-    """A policy behind the limits of its run.
+    """A policy wrapped in the limits of its run.
 
     Attributes:
-        policy: Guarded policy, the one that is exported.
+        policy: The guarded policy, which is the one exported.
         candidate: Artefact of the learned policy.
         fallback: Artefact of the controller that takes over.
         constraints: The hard limits.
@@ -42,12 +42,12 @@ class Guarded(NamedTuple):
 
     @property
     def spec(self) -> Spec:
-        """The control problem of candidate and fallback."""
+        """The control problem that candidate and fallback share."""
         return self.candidate.spec
 
 
 def guarded_policy(run: Run) -> Guarded:
-    """Loads candidate, fallback and constraints of a run and puts the guard around them.
+    """Loads candidate, fallback and constraints of a run and wraps them in the guard.
 
     Args:
         run: A finished run.
@@ -56,8 +56,8 @@ def guarded_policy(run: Run) -> Guarded:
         The guarded policy with its parts.
 
     Raises:
-        DeployError: If a part is damaged, of another plant or not the one that the run judged, or
-            a policy acts otherwise here than where it was trained.
+        DeployError: If a part is damaged, belongs to another plant or is not the one that the run
+            judged, or a policy acts differently here than where it was trained.
     """
     try:
         from neorl_agents import ArtefactError, load_policy
@@ -107,7 +107,7 @@ def _fallbacks(run: Run) -> list[str]:
 
 
 def entries(channels: Sequence[Channel]) -> tuple[ChannelEntry, ...]:
-    """Channels of a specification as a manifest lists them."""
+    """The channels of a specification, in the layout of a manifest."""
     return tuple(ChannelEntry(c.name, c.unit, float(c.low), float(c.high)) for c in channels)
 
 
@@ -126,7 +126,7 @@ def _require_judged(run: Run, artefact: PolicyArtefact, path: Path) -> None:
 
 
 def _require_same_actions(artefact: PolicyArtefact, path: Path) -> None:
-    """The artefact's parity observations must get here the actions that were stored with them."""
+    """Requires that the artefact's parity observations reproduce their stored actions here."""
     from neorl_agents.artefact import policy_actions
 
     actions = np.asarray(policy_actions(artefact.policy, artefact.parity_obs))

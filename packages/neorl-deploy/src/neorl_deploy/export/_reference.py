@@ -1,4 +1,4 @@
-"""The training side's answers to the test vectors, which the exported programs must give too."""
+"""The training side's answers to the test vectors, which the exported programs must reproduce."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """The guarded policy as the training side runs it: arrays as arguments, no export.
+    """The guarded policy as the training side runs it: not exported, with its arrays as arguments.
 
-    The exported program holds the arrays as constants and was lowered apart from this one, so
-    agreement of the two is a statement about the export.
+    The exported program contains the arrays as constants and was lowered separately, so an
+    agreement of the two is evidence about the export.
 
     Attributes:
         policy: The guarded policy.
@@ -34,10 +34,10 @@ class Reference:
         """Action and flags for every row, each from a fresh carry.
 
         Args:
-            obs: One observation a row, shape ``(row, obs)``.
-            last_sent: Actions that the plant received before, shape ``(row, act)``.
-            seed: Moves the numbers of the policy by their last bit, in every row otherwise;
-                ``None`` leaves them.
+            obs: One observation per row, shape ``(row, obs)``.
+            last_sent: Actions that the plant received previously, shape ``(row, act)``.
+            seed: Perturbs the numbers of the policy by their last bit, differently in every row;
+                ``None`` leaves them unchanged.
 
         Returns:
             Shapes ``(row, act)`` and ``(row,)``.
@@ -48,14 +48,14 @@ class Reference:
     def sequence(
         self, obs: np.ndarray, overrides: np.ndarray, seed: int | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A run of consecutive steps.
+        """A sequence of consecutive steps.
 
         Args:
-            obs: One observation a step, shape ``(step, obs)``.
-            overrides: Action that the plant received in place of the policy's, NaN where there
-                was none, shape ``(step, act)``.
-            seed: Moves the numbers of the policy by their last bit, in every step otherwise;
-                ``None`` leaves them.
+            obs: One observation per step, shape ``(step, obs)``.
+            overrides: Action that the plant received instead of the policy's, NaN where there was
+                none, shape ``(step, act)``.
+            seed: Perturbs the numbers of the policy by their last bit, differently in every step;
+                ``None`` leaves them unchanged.
 
         Returns:
             The ``last_sent`` input, the action and the flags of every step.

@@ -20,15 +20,15 @@ N_MOVES = 8
 def moved_observations(
     obs: Sequence[ChannelEntry], observations: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The observations with every finite number moved to a neighbouring float32 number.
+    """Perturbs every finite number of the observations to a neighbouring float32 number.
 
     Args:
-        obs: Observed channels. No number leaves the range of its channel: that would be another
-            finding, not rounding.
-        observations: One observation a row, float32.
+        obs: Observed channels. No number leaves the range of its channel, because that would raise
+            another flag instead of testing rounding.
+        observations: One observation per row, float32.
 
     Yields:
-        A few seeds for the policy to move by, each with observations moved up and down at random.
+        Seeds for perturbing the policy, each with randomly perturbed observations.
     """
     low = np.array([channel.low for channel in obs], np.float32)
     high = np.array([channel.high for channel in obs], np.float32)
@@ -41,18 +41,18 @@ def moved_observations(
 
 
 def moved_policy(policy: GuardedPolicy, key: Any) -> GuardedPolicy:
-    """The policy with every number of itself and of its fallback moved to a neighbour.
+    """Perturbs every number of the policy and its fallback to a neighbouring float32 number.
 
-    Each rounding inside a program equals a small move of what goes in (backward analysis), and
-    not the same one twice: a policy that is moved anew in every step answers about as far apart
-    as two right compilations of it may.
+    Each rounding inside a program is equivalent to a small perturbation of its inputs (backward
+    error analysis), and a different one each time. A policy that is perturbed anew in every step
+    therefore differs about as much as two correct compilations of it may.
 
     Args:
-        policy: Guarded policy; its constraints stay.
+        policy: Guarded policy; its constraints are not perturbed.
         key: Random key.
 
     Returns:
-        A policy of the same structure; zeros and numbers that are not finite stay.
+        A policy of the same structure; zeros and non-finite numbers are unchanged.
     """
     import jax
     import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Export of a guarded policy as two programs (extra ``export``)."""
+"""Exports a guarded policy as two programs (extra ``export``)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 OUTPUTS = ("action", "flags", "limits", "intervention", "alarms")
-"""What a step returns behind the arrays of the carry."""
+"""What a step returns after the arrays of the carry."""
 
 
 class Exported(NamedTuple):
-    """Two serialised programs and what is needed to call them.
+    """Two serialised programs and the information needed to call them.
 
     Attributes:
         step: ``(*carry, obs, last_sent) -> (*carry, action, flags, limits, intervention, alarms)``.
         initial_carry: ``() -> carry``.
         carry: Name, shape and dtype of every array of the carry.
-        platforms: Platforms that the programs were lowered for.
+        platforms: Platforms for which the programs were lowered.
         calling_convention: Version of the exported calling convention.
     """
 
@@ -39,11 +39,11 @@ def flat_step(policy: GuardedPolicy) -> Callable[..., tuple[Any, ...]]:
     """One step of a guarded policy on flat arrays; ``sent`` is called first.
 
     Args:
-        policy: Guarded policy, whose carry holds the report of the last step.
+        policy: Guarded policy, whose carry contains the report of the last step.
 
     Returns:
         A pure function of the carry's arrays, the observation and the action that the plant
-        received last (NaN where unknown).
+        received last (NaN if unknown).
     """
     import jax
 
@@ -74,20 +74,19 @@ def carry_entries(policy: GuardedPolicy) -> tuple[ArrayEntry, ...]:
 def export_programs(
     policy: GuardedPolicy, n_obs: int, platforms: Sequence[str], names: tuple[str, str]
 ) -> Exported:
-    """Lowers and serialises a guarded policy, its weights and limits as constants.
+    """Lowers and serialises a guarded policy, with its weights and limits as constants.
 
     Args:
         policy: The guarded policy.
         n_obs: Number of observed channels.
         platforms: ``"cpu"``, ``"cuda"``, ``"rocm"`` or ``"tpu"``; one program serves them all.
-        names: Names of the step and of the program of the fresh carry, which hold the seal.
+        names: Names of the step program and of the fresh-carry program, which contain the seal.
 
     Returns:
         The programs.
 
     Raises:
-        DeployError: If a platform is not known, or the CPU, where parity is shown, is not among
-            them.
+        DeployError: If a platform is unknown, or the CPU, where parity is checked, is not included.
     """
     import jax
     from jax import export
@@ -124,9 +123,9 @@ def export_programs(
 
 
 def _exact_products(platforms: Sequence[str]) -> contextlib.AbstractContextManager[object]:
-    """Accelerators multiply float32 matrices in a shorter format unless told otherwise.
+    """Requests full precision, which accelerators otherwise reduce in products of float32 matrices.
 
-    Parity is shown on the CPU, whose programs have no use for it and keep their bytes.
+    Parity is checked on the CPU; its programs do not need this, and their bytes stay the same.
     """
     import jax
 

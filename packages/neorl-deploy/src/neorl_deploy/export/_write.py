@@ -1,4 +1,4 @@
-"""Last stage of an export: a draft is proved, then the bundle appears complete or not at all."""
+"""Last stage of an export: checks a draft, then writes the bundle completely or not at all."""
 
 import secrets
 from pathlib import Path
@@ -14,14 +14,15 @@ from neorl_deploy.export._prove import prove_parity
 
 
 def require_place(out: Path, *, overwrite: bool) -> None:
-    """Refuses a place for the bundle before anything is computed.
+    """Refuses an unsuitable output path before anything is computed.
 
     Args:
-        out: The directory to be written.
+        out: The directory to write.
         overwrite: Whether an existing bundle may be replaced.
 
     Raises:
-        DeployError: If it has another suffix, no folder, lies in a bundle, or is taken.
+        DeployError: If the suffix is wrong, the parent folder is missing, or the path lies in a
+            bundle or already exists.
     """
     if out.suffix != ".bundle":
         raise DeployError(
@@ -49,8 +50,8 @@ def write_proven(
 
     Args:
         out: The directory.
-        files: Sealed files but for the manifest, by name.
-        manifest: Manifest without its parity, which is filled in here.
+        files: Sealed files other than the manifest, by name.
+        manifest: Manifest without the parity results, which are filled in here.
         signer: Key to sign with; ``None`` for an unsigned bundle.
         overwrite: Whether an existing bundle may be replaced.
 
@@ -58,7 +59,8 @@ def write_proven(
         The written bundle, read back and verified.
 
     Raises:
-        DeployError: If parity is not met or the bundle cannot be written; nothing is left behind.
+        DeployError: If parity is not achieved or the bundle cannot be written; nothing is left
+            behind.
     """
     draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}.draft")
     write_directory(draft, sealed(files, manifest, signer), meant=out)
@@ -73,7 +75,7 @@ def write_proven(
 def sealed(
     files: dict[str, bytes], manifest: dict[str, Any], signer: Signer | None
 ) -> dict[str, bytes]:
-    """All files of a bundle: the given ones, the manifest, the checksums, the signature."""
+    """All files of a bundle: the given ones, the manifest, the checksums and the signature."""
     complete = {**files, bundle_files.MANIFEST: dump_canonical(manifest)}
     complete[bundle_files.CHECKSUMS] = bundle_files.checksums(complete)
     if signer is not None:
