@@ -1,4 +1,4 @@
-"""The control loop around a runtime (extra ``jax``): tags, modes, faults, and its record."""
+"""The control loop around a runtime (extra ``jax``): tags, modes, faults and the audit record."""
 
 from neorl_deploy.loop._authority import Authority as Authority
 from neorl_deploy.loop._board import Board as Board

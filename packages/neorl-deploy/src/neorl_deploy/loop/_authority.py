@@ -1,4 +1,4 @@
-"""Bounded authority: how far a policy on trial may lead the actuators away from where they were."""
+"""Bounded authority: limits how far a policy on trial may move the actuators."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.runtime._decision import Decision
 
 OF_BOX_AND_RATE = frozenset({"low", "high", "rate_down", "rate_up", "wear"})
-"""Limits of a channel that hold for every action between two actions that keep them."""
+"""Limits that any action between two admissible actions satisfies too."""
 
 
 class Authority(NamedTuple):
-    """A band around where the actuators were when it was given.
+    """A band around the actuator positions at the time it was granted.
 
     Attributes:
         anchor: Values that the actuators held, in the units of the channels.
-        width: How far an action may lie from it, by channel.
+        width: How far an action may lie from the anchor, by channel.
     """
 
     anchor: np.ndarray
     width: np.ndarray
 
     def bounded(self, decision: Decision, received: np.ndarray, manifest: Manifest) -> np.ndarray:
-        """The decision's action, brought back into the band along the line to what holds now.
+        """Brings the decision's action into the band, along the line to the present values.
 
-        All channels are shortened by one factor. So the action lies between two that keep box, rate
-        and linear rows, and keeps them too. It is not shortened where an interlock, a row or
-        another further limit has moved it, nor where the fallback acts: what protects the plant
-        outranks what protects it from the policy.
+        All channels are scaled back by one factor, so the action lies between two that satisfy box,
+        rate and linear rows, and satisfies them too. It is not scaled back if an interlock, a row
+        or another limit has moved it, nor if the fallback acts: protecting the plant takes
+        precedence over limiting the policy.
 
         Args:
             decision: Decision of the bundle.
-            received: Values that the actuators hold now; NaN where not known, then nothing moves.
+            received: Present values of the actuators; if one is NaN (unknown), nothing is moved.
             manifest: Manifest of the bundle.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Status of a running loop, its last periods and its last events, ready for JSON."""
+"""Status of a running loop with its recent periods and events, ready for JSON."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from neorl_deploy.loop._cycle import Cycle
 from neorl_deploy.loop._modes import WRITING, Mode
 
 POINTS, EVENTS = 600, 100
-"""Periods and events that are kept."""
+"""Numbers of periods and events that are kept."""
 
 
 class Board:
-    """Remembers what a person or a monitoring system wants to see; any thread may read it.
+    """Keeps what a person or a monitoring system wants to see; any thread may read it.
 
     Args:
         manifest: Manifest of the bundle that decides.
-        rollout: Says where a roll-out stands, and why; ``None`` for no roll-out.
+        rollout: Returns the stage of a roll-out and the reason; ``None`` if there is no roll-out.
 
     Attributes:
         counts: Counts since the loop began: periods, by mode, faults, refused writes, missed.
@@ -38,7 +38,7 @@ class Board:
         self.counts: collections.Counter[str] = collections.Counter()
 
     def after(self, cycle: Cycle) -> None:
-        """Takes a cycle up.
+        """Adds a cycle.
 
         Args:
             cycle: The cycle that has ended.
@@ -71,7 +71,7 @@ class Board:
                 self._events.append({"at": cycle.at.wall, "text": text})
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything, for a page: state, alarms, channels, points, events."""
+        """Everything that a page shows: state, alarms, channels, points and events."""
         with self._lock:
             last, manifest = self._last, self._manifest
             names: tuple[str, ...] = ()

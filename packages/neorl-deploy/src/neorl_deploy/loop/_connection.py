@@ -1,4 +1,4 @@
-"""Makes a connection from the table ``[connection]`` of a tag map."""
+"""Creates a connection from the table ``[connection]`` of a tag map."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from neorl_deploy.loop._plant import Plant
 from neorl_deploy.loop._tags import TagMap
 
 GROUP = "neorl.connections"
-"""Entry points by which a package offers a kind of connection."""
+"""Group of the entry points by which packages offer kinds of connection."""
 
 
 def connect(tags: TagMap) -> Plant:
-    """Makes the connection that a tag map names.
+    """Creates the connection that a tag map names.
 
     A kind is the name of an entry point in the group ``neorl.connections``, or ``MODULE:CLASS``. It
-    is called with the tag map as ``tags`` and with every other entry of the table.
+    is called with the tag map as ``tags`` and with all other entries of the table.
 
     Args:
         tags: The tag map.
@@ -45,10 +45,10 @@ def connect(tags: TagMap) -> Plant:
 
 
 def require_timeout(timeout: float) -> None:
-    """Refuses a timeout of a connection that is no time above zero.
+    """Requires that the timeout of a connection is a positive time.
 
     Raises:
-        DeployError: If it is none.
+        DeployError: If it is not.
     """
     if not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
         raise DeployError(f"[connection]: timeout must be a time above zero, got {timeout!r}")
@@ -57,16 +57,16 @@ def require_timeout(timeout: float) -> None:
 def require_address(
     address: str, example: str, *, trusted: bool, advice: str
 ) -> urllib.parse.SplitResult:
-    """The parts of an address; one of another machine only where somebody has secured the way.
+    """The parts of an address; another machine is accepted only if the connection is secured.
 
     Args:
         address: Address in the tag map.
         example: An address of the same scheme, for the message.
-        trusted: Whether the way to another machine is secured, or known not to be.
-        advice: Advice for another machine, beside ``insecure = true``.
+        trusted: Whether the connection to another machine is secured or known to be safe.
+        advice: Advice for connecting to another machine, other than ``insecure = true``.
 
     Raises:
-        DeployError: If it is none, or of another machine that is not trusted.
+        DeployError: If it is not an address, or names another machine that is not trusted.
     """
     scheme = example.partition(":")[0]
     try:
@@ -100,7 +100,7 @@ def _maker(kind: str) -> Any:
         known = ", ".join(sorted(offered.names)) or "none are installed"
         raise DeployError(f"[connection] kind {kind!r} must be one of {known}, or MODULE:CLASS")
     if "" not in sys.path:
-        sys.path.insert(0, "")  # a module beside the tag map, as for other commands
+        sys.path.insert(0, "")  # finds a module beside the tag map, as other commands do
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:

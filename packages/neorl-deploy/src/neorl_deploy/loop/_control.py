@@ -1,4 +1,4 @@
-"""One control period after another: read, judge, decide, choose the mode, write, record."""
+"""Runs one control period after another: read, judge, decide, choose the mode, write, record."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from neorl_deploy.runtime._decision import Decision
 from neorl_deploy.runtime._runtime import NO_CAUSES, Runtime
 
 HEARTBEATS = 30_000
-"""The counter of the heartbeat begins anew there: it fits a signed word of 16 bits."""
+"""The heartbeat counter restarts at this number, so that it fits a signed 16-bit word."""
 
 TRIAL = "worth a trial"
 
 
 class ControlLoop:
-    """Binds a runtime to a plant. :meth:`step` is one control period; nothing in it waits.
+    """Binds a runtime to a plant. :meth:`step` is one control period and never sleeps.
 
-    The loop begins in manual or in shadow, whatever it did before its process ended. It writes to
-    an actuator only after a person has asked for the closed loop since the start. It gives the
-    actuators up, and must then be switched on again, if a person moves one by hand, if the
-    connection or the writing fails for a few periods, or if another client writes.
+    The loop begins in manual or shadow mode, whatever it did before its process ended. It writes to
+    an actuator only after a person has asked for the closed loop since the start. It releases the
+    actuators, and must then be switched on again, if a person moves one by hand, if the connection
+    or the writes fail for several periods, or if another client writes to them.
 
     Args:
-        runtime: A loaded bundle.
-        tags: The tag map of that bundle.
+        runtime: A loaded runtime.
+        tags: The tag map of its bundle.
         plant: The connection.
-        clock: Source of the time.
-        start: Mode to begin with, manual or shadow.
+        clock: Time source.
+        start: Initial mode, manual or shadow.
         trial: Whether the loop may be closed with a policy that is only "worth a trial".
         record: Called with every cycle before anything is written to the plant. If it raises,
-            nothing is written, and the loop gives the actuators up.
+            nothing is written, and the loop releases the actuators.
 
     Attributes:
-        mode: The present mode.
-        target: The mode that was requested last.
-        authority: Limit on how far the policy may move the actuators; ``None`` leaves only the
-            bundle's limits. It does not bind the fallback.
+        mode: The current mode.
+        target: The most recently requested mode.
+        authority: Limit on how far the policy may move the actuators; with ``None`` only the
+            bundle's limits apply. It does not restrict the fallback.
     """
 
     def __init__(
@@ -71,48 +71,48 @@ class ControlLoop:
         width = len(tags.outputs)
         self._now = Memory(start, start, [None] * len(tags.inputs), np.full(width, np.nan))
         self._orders: collections.deque[tuple[Mode | None, str, bool]] = collections.deque()
-        if runtime.stopped_by_nobody:  # what a person has stopped stays so until a person asks
+        if runtime.stopped_by_nobody:  # only a person may undo a person's stop
             runtime.release(f"the loop begins in {start}: nothing is written")
 
     @property
     def mode(self) -> Mode:
-        """The present mode."""
+        """The current mode."""
         return self._now.mode
 
     @property
     def target(self) -> Mode:
-        """The mode that was asked for last."""
+        """The most recently requested mode."""
         return self._now.target
 
     def ask(self, target: Mode, by: str, *, release: bool = True) -> None:
-        """A person asks for a mode; it counts from the next step on. Any thread may call it.
+        """Requests a mode for a person, effective from the next step. Any thread may call it.
 
         Args:
             target: Manual, shadow, advisory or closed loop.
-            by: Name of the person, and the reason; both are recorded.
-            release: Whether that releases an emergency stop and a latch, as a person's asking does.
+            by: Name of the person and the reason; both are recorded.
+            release: Whether this releases an emergency stop and a latch, as a person's request
+                does.
 
         Raises:
-            ValueError: If the fallback is asked for (:meth:`stop` is what calls it), or nobody is
-                named.
+            ValueError: If the fallback is requested (use :meth:`stop` instead), or nobody is named.
         """
         if target not in TARGETS:
             raise ValueError(f"nobody asks for {target}; `stop` lets the fallback act")
         self._orders.append((target, _named(by), release))
 
     def stop(self, by: str) -> None:
-        """Emergency stop: in the closed loop, the fallback acts from the next step on.
+        """Emergency stop: if the loop is closed, the fallback acts from the next step on.
 
         Args:
-            by: Name of the person, and the reason; both are recorded.
+            by: Name of the person and the reason; both are recorded.
         """
         self._orders.append((None, by.strip() or "no reason given", False))
 
     def step(self, missed: int = 0) -> Cycle:
-        """One control period.
+        """Runs one control period.
 
         Args:
-            missed: Periods that passed without a step since the last one.
+            missed: Periods that passed without a step since the previous one.
 
         Returns:
             What happened.
@@ -198,7 +198,7 @@ class ControlLoop:
     def _measured(
         self, readings: dict[str, Reading], lost: str, at: Instant, notes: list[str]
     ) -> tuple[Judged, np.ndarray, dict[str, float]]:
-        """Measurements, read-backs, and the tags of the loop by name (NaN where not known)."""
+        """Measurements, read-backs, and the loop's own tags by name (NaN if unknown)."""
         now, settings = self._now, self.tags.loop
         names = {
             "heartbeat": settings.heartbeat,
@@ -225,11 +225,11 @@ class ControlLoop:
         return measured, received, own
 
     def _obey(self, own: Mapping[str, float], notes: list[str]) -> None:
-        """What a person asked for since the last step, by order or by the tag of the mode."""
+        """Carries out what a person requested since the last step, by order or by the mode tag."""
         now = self._now
         value = own["mode"]
         if not math.isnan(value):
-            # The first number that is read asks for nothing.
+            # The first number that is read is not a request.
             if value != now.mode_number and not math.isnan(now.mode_number):
                 if value in range(len(TARGETS)):
                     self.ask(TARGETS[int(value)], f"the tag {self.tags.loop.mode}")
@@ -297,14 +297,14 @@ class ControlLoop:
         return "; ".join(causes) or "the guard"
 
     def _planned(self, action: np.ndarray, notes: list[str]) -> dict[str, float]:
-        """What is to be written in this mode, by tag; nothing where a number is out of range."""
+        """The values to write in this mode, by tag; none if a value is out of range."""
         if self._now.mode not in (*WRITING, Mode.ADVISORY):
             return {}
         planned: dict[str, float] = {}
         channels = self.runtime.manifest.action
         for output, channel, value in zip(self.tags.outputs, channels, action, strict=True):
             low, high = np.float32(channel.low), np.float32(channel.high)
-            if not low <= value <= high:  # NaN too
+            if not low <= value <= high:  # also true for NaN
                 notes.append(f"{output.channel} is not written: {value} is out of its range")
                 return {}
             tag = output.tag if self._now.mode in WRITING else output.advice
@@ -315,7 +315,7 @@ class ControlLoop:
         return planned
 
     def _recorded(self, cycle: Cycle, notes: list[str]) -> Cycle:
-        """Records before anything is written; what cannot be recorded is not done."""
+        """Records before anything is written; nothing is written if recording fails."""
         if self._record is None:
             return cycle
         try:
@@ -351,7 +351,7 @@ class ControlLoop:
             now.expected[:], now.beaten = np.nan, math.nan
             return done, refused
         for i, output in enumerate(self.tags.outputs):
-            if output.tag in planned:  # a step that writes nothing leaves what holds
+            if output.tag in planned:  # unwritten tags keep their value
                 now.expected[i] = action[i] if output.tag in done else np.nan
         if self.tags.loop.heartbeat in done:
             now.beaten = done[self.tags.loop.heartbeat]
@@ -360,7 +360,7 @@ class ControlLoop:
 
 
 def _good(reading: Reading) -> float:
-    """A read-back or a tag of the loop: its value where its quality is good, else NaN."""
+    """The value of a read-back or loop tag if its quality is good, else NaN."""
     good = reading.quality == Quality.GOOD and math.isfinite(reading.value)
     return reading.value if good else math.nan
 

@@ -18,19 +18,19 @@ class Cycle(NamedTuple):
     """Record of one control period.
 
     Attributes:
-        number: Number of the period since the loop began, missed ones counted.
-        at: When it began.
-        mode: The mode of this period.
-        before: The mode of the period before.
+        number: Number of the period since the loop began, including missed periods.
+        at: Time at which it began.
+        mode: Mode of this period.
+        before: Mode of the previous period.
         reason: Reason for the mode.
-        measured: The measurements, and those that may not be trusted.
-        received: Values of the actuators by their read-backs; NaN where not known.
+        measured: The measurements, with the reasons for any that may not be trusted.
+        received: Values of the actuators according to their read-backs; NaN if unknown.
         decision: Decision of the bundle.
-        written: Number by tag that was written.
-        refused: Reason by tag that was not written.
+        written: Number written to each tag.
+        refused: For each tag that was not written, the reason.
         notes: Other events, one line each.
-        carry: State of the bundle before the decision, as words.
-        continued: Whether that state is the one after the last decision; false after a stop, a
+        carry: State of the bundle before the decision, as 32-bit words.
+        continued: Whether that state is the one left by the last decision; false after a stop, a
             release or a restart.
     """
 
@@ -55,23 +55,23 @@ class Memory:
 
     Attributes:
         mode: Mode of the last period.
-        target: Mode that was asked for last.
-        seen: The last value and stamp of every input.
-        expected: Values that the read-backs should show; NaN where nothing was written.
-        at: When the last period began.
+        target: Most recently requested mode.
+        seen: The last value and time stamp of every input.
+        expected: Values that the read-backs should show; NaN if nothing was written.
+        at: Time at which the last period began.
         number: Number of the last period.
-        clean: Steps in a row in which all was well.
-        misses: Periods in a row that were missed or came late.
-        failures: Periods in a row without a connection or with a refused write.
-        failure: The last of them; empty where there is none.
-        connected: Whether the last reading came through.
-        unrecorded: Events after the last cycle was recorded.
+        clean: Number of consecutive steps without a fault.
+        misses: Number of consecutive periods that were missed or late.
+        failures: Number of consecutive periods without a connection or with a refused write.
+        failure: The last of these failures; empty if there is none.
+        connected: Whether the last reading succeeded.
+        unrecorded: Events since the last recorded cycle.
         carry: State of the bundle after the last decision.
-        beat: Counter of the heartbeat.
-        beaten: Number that was written to its tag; NaN where none was.
-        beat_seen: Number that its tag showed.
-        alive: Value of the heartbeat of the plant, and when it changed last, monotonic.
-        mode_number: Number that the tag of the mode showed last.
+        beat: Heartbeat counter.
+        beaten: Number that was written to the heartbeat tag; NaN if none was.
+        beat_seen: Number that the heartbeat tag showed.
+        alive: Value of the plant's heartbeat, and when it last changed, monotonic.
+        mode_number: Number that the mode tag showed last.
     """
 
     mode: Mode

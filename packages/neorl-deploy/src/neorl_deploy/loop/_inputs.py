@@ -1,4 +1,4 @@
-"""Which readings may be trusted: quality, age, limits, standstill."""
+"""Decides which readings may be trusted: quality, age, limits, standstill."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from neorl_deploy.loop._plant import Instant, Quality, Reading
 from neorl_deploy.loop._tags import Input
 
 AHEAD = 1.0
-"""Seconds by which the clock of the plant may be ahead of ours."""
+"""Seconds by which the plant's clock may be ahead of this machine's."""
 
 
 class Seen(NamedTuple):
@@ -20,11 +20,11 @@ class Seen(NamedTuple):
 
     Attributes:
         value: The last value.
-        moved: When it changed last, monotonic.
-        stamp: The last stamp.
-        stamped: When that changed last, monotonic.
-        good: The last value that could be trusted, in the unit of the channel; NaN before one.
-        taken: When that was taken, monotonic.
+        moved: When it last changed, monotonic.
+        stamp: The last time stamp.
+        stamped: When the time stamp last changed, monotonic.
+        good: The last trusted value, in the unit of the channel; NaN if there is none yet.
+        taken: When that value was taken, monotonic.
     """
 
     value: float
@@ -36,13 +36,13 @@ class Seen(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Measurements as the bundle gets them.
+    """Measurements as passed to the bundle.
 
     Attributes:
-        obs: Observations in the units of the channels; NaN where one may not be trusted.
-        ages: Seconds since each was taken.
-        faults: Why a value may not be trusted, by channel, also where its last good value is held;
-            empty where all may be.
+        obs: Observations in the units of the channels; NaN for one that may not be trusted.
+        ages: Seconds since each measurement was taken.
+        faults: Why a value may not be trusted, by channel, even if its last good value is held;
+            empty if all values may be trusted.
     """
 
     obs: np.ndarray
@@ -56,13 +56,13 @@ def judged(
     memory: Sequence[Seen | None],
     now: Instant,
 ) -> tuple[list[Seen | None], Judged]:
-    """Decides of every reading whether it may be trusted.
+    """Decides for every reading whether it may be trusted.
 
     Args:
         inputs: Rules of the tags, in the order of the bundle's observations.
-        readings: One reading of each.
-        memory: The last value and stamp of each; ``None`` before the first reading.
-        now: The moment of the readings.
+        readings: One reading for each rule.
+        memory: The last value and time stamp of each input; ``None`` before the first reading.
+        now: The time of the readings.
 
     Returns:
         The new memory, and the measurements.
@@ -77,7 +77,7 @@ def judged(
         if fault := _fault(rule, reading, value, float(ages[i]), now.monotonic - after.moved):
             faults[rule.channel] = fault
             held = now.monotonic - after.taken
-            if held <= rule.hold:  # not where there was no good value, which is NaN
+            if held <= rule.hold:  # unless there was no good value yet (NaN)
                 obs[i], ages[i] = after.good, held
                 faults[rule.channel] += f"; the value of {held:.0f} s ago is held"
         else:
@@ -104,9 +104,9 @@ def _remembered(reading: Reading, before: Seen | None, monotonic: float) -> Seen
 
 
 def _age(seen: Seen, now: Instant) -> float:
-    """Seconds since a value was taken; negative where it comes from the future.
+    """Seconds since a value was taken; negative if its time stamp lies in the future.
 
-    A value whose stamp stays the same grows older whatever becomes of our clock.
+    A value whose time stamp stays the same keeps aging even if this machine's clock is set.
     """
     if seen.stamp is None:
         return 0.0

@@ -1,4 +1,4 @@
-"""The modes of the loop, and every way from one to another."""
+"""The modes of the loop and every transition between them."""
 
 import enum
 from typing import NamedTuple
@@ -8,22 +8,22 @@ class Mode(enum.StrEnum):
     """Mode of the loop: which controller owns the actuators."""
 
     MANUAL = "manual"
-    """A person or the plant's own controller; the loop writes nothing."""
+    """A person or the plant's own controller acts; the loop writes nothing."""
     SHADOW = "shadow"
-    """As manual; what the bundle would do is recorded beside what is done."""
+    """As manual mode, but the bundle's decisions are recorded beside the actual actions."""
     ADVISORY = "advisory"
-    """What the bundle would do is written to tags of advice, and a person decides."""
+    """The bundle's decisions are written to advice tags, and a person decides."""
     CLOSED_LOOP = "closed loop"
-    """The policy behind its guard."""
+    """The policy acts through its guard."""
     FALLBACK = "fallback"
-    """The fallback controller of the bundle: the policy may not act now."""
+    """The bundle's fallback controller acts, because the policy may not act now."""
 
 
 WRITING = frozenset({Mode.CLOSED_LOOP, Mode.FALLBACK})
 """Modes in which the loop writes to the actuators."""
 
 TARGETS = (Mode.MANUAL, Mode.SHADOW, Mode.ADVISORY, Mode.CLOSED_LOOP)
-"""Modes that a person may ask for, in the order of the numbers of a mode tag, from 0."""
+"""Modes that a person may request, in the order of the mode tag's numbers, from 0."""
 
 TRANSITIONS: dict[tuple[Mode, Mode], str] = {
     **{
@@ -49,15 +49,15 @@ TRANSITIONS: dict[tuple[Mode, Mode], str] = {
     (Mode.CLOSED_LOOP, Mode.FALLBACK): "the guard does not let the policy act, or a stop",
     (Mode.FALLBACK, Mode.CLOSED_LOOP): "the guard lets the policy act again",
 }
-"""Every transition that there is, with what causes it."""
+"""Every possible transition, with its cause."""
 
 
 class Situation(NamedTuple):
-    """Inputs of the choice of the next mode; every reason is empty if it does not apply.
+    """Inputs for choosing the next mode; a reason that does not apply is empty.
 
     Attributes:
-        target: The mode that a person asked for last.
-        give_up: Why the loop must let go of the actuators.
+        target: The most recently requested mode.
+        give_up: Why the loop must release the actuators.
         fallback: Why the fallback acts in this step.
         not_ready: Why the loop may not be closed now.
     """
@@ -69,17 +69,17 @@ class Situation(NamedTuple):
 
 
 def next_mode(mode: Mode, now: Situation) -> tuple[Mode, str]:
-    """The mode of this step, and why.
+    """The mode of this step and the reason for it.
 
-    A mode other than the closed loop takes effect as soon as a person asks for it. The loop closes
-    only when nothing speaks against it, and opens at the first thing that does.
+    A mode other than the closed loop takes effect as soon as a person requests it. The loop closes
+    only if nothing speaks against it, and opens at the first thing that does.
 
     Args:
-        mode: The mode of the step before.
+        mode: The mode of the previous step.
         now: The situation of this step.
 
     Returns:
-        The mode, and the reason in words.
+        The mode, and the reason as text.
     """
     if now.target is not Mode.CLOSED_LOOP:
         return now.target, "asked for"

@@ -1,4 +1,4 @@
-"""The plan of a roll-out: its file, a draft of it, and what it must say."""
+"""Roll-out plans: reads, drafts and checks the plan file."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from neorl_deploy.loop._tags import read_row
 
 DEFAULT_TURNS = 10
 EPISODES = re.compile(r"About (\d+) episodes of each")
-"""How a verdict "worth a trial" says the length of the trial."""
+"""Pattern by which a verdict "worth a trial" gives the length of the trial."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A plan of a roll-out, as its file has it.
+    """A roll-out plan, as written in its file.
 
     Attributes:
-        limits: Lowest and highest good value by observed channel; a step outside is a violation.
+        limits: Lowest and highest acceptable value by observed channel; a step outside is a
+            violation.
         shadow_steps: Steps in shadow before the first turn.
-        turn_steps: Steps of every turn.
-        turns: Turns of the policy; as many of what runs today lie between them.
-        authority: Part of the range of every actuator by which the policy may lead it away, in a
-            turn, from where it was.
-        window: Steps over which the policy is judged once it has the full authority.
-        most_fallback: Part of the policy's steps in which its fallback may act.
-        chance: Largest chance, if the policy broke the limits no more often than what runs today,
-            of seeing as many violations as were seen, at which it is rolled back.
-        full: ``"ask"``, a person gives the full authority, or ``"automatic"``.
-        rollback: ``"fallback"``: the fallback of the bundle acts until a person asks anew; or
+        turn_steps: Steps per turn.
+        turns: Number of turns of the policy; the present controller has as many turns in between.
+        authority: Fraction of the range of every actuator by which the policy may move it, in a
+            turn, from its initial position.
+        window: Number of steps over which the policy is judged once it has full authority.
+        most_fallback: Largest fraction of the policy's steps in which its fallback may act.
+        chance: The policy is rolled back if seeing this many violations or more is at most this
+            likely, assuming that it breaks the limits no more often than the present controller.
+        full: ``"ask"``: a person grants full authority; or ``"automatic"``.
+        rollback: ``"fallback"``: the bundle's fallback acts until a person requests a mode; or
             ``"shadow"``: nothing is written any more.
     """
 
@@ -50,10 +51,10 @@ class Plan:
 
 
 def draft_plan(manifest: Manifest) -> str:
-    """A plan as a file to be completed, from the verdict and the channels of a bundle.
+    """Drafts a plan file to complete, based on the verdict and the channels of a bundle.
 
-    A turn is one episode, and there are as many turns as the verdict "worth a trial" asks episodes
-    for; ten where it says none.
+    A turn is one episode. There are as many turns as the verdict "worth a trial" recommends
+    episodes; ten if it gives no number.
     """
     sentence = str(manifest.document["verdict"].get("sentence", ""))
     number = EPISODES.search(sentence)

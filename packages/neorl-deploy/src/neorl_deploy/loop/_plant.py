@@ -1,4 +1,4 @@
-"""Protocols of a plant and of a clock, for whoever connects one to the loop."""
+"""Protocols for plants and clocks, implemented by anyone who connects one to the loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PlantError(DeployError):
 
 
 class Quality(enum.IntEnum):
-    """Quality of a value by the severity of its status code."""
+    """Quality of a value, by the severity of its status code."""
 
     GOOD = 0
     UNCERTAIN = 1
@@ -26,9 +26,10 @@ class Reading(NamedTuple):
     """One value of a tag.
 
     Attributes:
-        value: Value in the unit of the tag; NaN where it is no number.
+        value: Value in the unit of the tag; NaN if it is not a number.
         quality: Its quality, as the plant reports it.
-        stamp: When the source took it, in seconds since 1970 UTC; ``None`` where it does not say.
+        stamp: When the source took it, in seconds since 1970 UTC; ``None`` if the source gives no
+            time.
     """
 
     value: float
@@ -40,7 +41,7 @@ class Instant(NamedTuple):
     """One moment on two clocks.
 
     Attributes:
-        monotonic: Seconds of a clock that nobody sets.
+        monotonic: Seconds on a clock that is never set.
         wall: Seconds since 1970 UTC.
     """
 
@@ -49,13 +50,13 @@ class Instant(NamedTuple):
 
 
 class Plant(Protocol):
-    """A connection to a plant. Every call ends in less than a control period."""
+    """A connection to a plant. Every call must return within a control period."""
 
     def read(self, tags: Sequence[str]) -> Sequence[Reading]:
-        """Values of tags, in their order.
+        """Reads the values of tags, in the given order.
 
         Args:
-            tags: Addresses as the tag map has them.
+            tags: Addresses as in the tag map.
 
         Raises:
             PlantError: If there is no connection.
@@ -66,30 +67,30 @@ class Plant(Protocol):
         """Writes values.
 
         Args:
-            values: A number by tag, in the unit of the tag.
+            values: Number by tag, in the unit of the tag.
 
         Returns:
-            The tags that were not written, with the reason; empty where all were.
+            The tags that were not written, with the reason; empty if all were written.
 
         Raises:
-            PlantError: If the connection broke; then nobody knows what was written.
+            PlantError: If the connection broke; it is then unknown what was written.
         """
         ...
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         ...
 
 
 class Clock(Protocol):
-    """Source of the time of the loop, so that a test can set it."""
+    """Time source of the loop, so that a test can control time."""
 
     def now(self) -> Instant:
-        """The moment."""
+        """The present time."""
         ...
 
     def sleep_until(self, monotonic: float) -> None:
-        """Waits until the monotonic clock shows so many seconds."""
+        """Waits until the monotonic clock reaches the given number of seconds."""
         ...
 
 
@@ -97,11 +98,11 @@ class SystemClock:
     """The clocks of this machine."""
 
     def now(self) -> Instant:
-        """The moment."""
+        """The present time."""
         return Instant(time.monotonic(), time.time())
 
     def sleep_until(self, monotonic: float) -> None:
-        """Waits until the monotonic clock shows so many seconds."""
+        """Waits until the monotonic clock reaches the given number of seconds."""
         remaining = monotonic - time.monotonic()
         if remaining > 0:
             time.sleep(remaining)

@@ -1,4 +1,4 @@
-"""A cycle as a record of the audit log: what its decision was made from, and what came of it."""
+"""Converts a cycle to an audit record: the inputs of its decision and the outcome."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from neorl_deploy.runtime._forms import FormName
 def audit_log(
     folder: Path, bundle: Bundle, *, form: FormName = "stablehlo", **settings: Any
 ) -> AuditLog:
-    """The audit log of a loop, gone on with or begun.
+    """The audit log of a loop, continued or newly created.
 
     Args:
         folder: Folder of the log.
-        bundle: The bundle that decides.
-        form: The form in which it does: another one may round otherwise.
+        bundle: The bundle that makes the decisions.
+        form: The form that makes the decisions; another form may round differently.
         settings: Settings of :class:`~neorl_deploy.audit.AuditLog`: ``largest``, ``files``.
     """
 
@@ -35,10 +35,10 @@ def audit_log(
 
 
 def recorder(log: AuditLog) -> Callable[[Cycle], None]:
-    """The ``record`` argument of a :class:`ControlLoop`.
+    """Returns the ``record`` argument of a :class:`ControlLoop`.
 
-    What the policy remembers is written where a person or a restart changed it, and with the first
-    cycle of every file; between two such records it follows from the inputs.
+    The policy's state is written when a person or a restart changed it, and with the first cycle of
+    every file; between two such records it follows from the inputs.
 
     Args:
         log: The log.
@@ -48,7 +48,7 @@ def recorder(log: AuditLog) -> Callable[[Cycle], None]:
     def record(cycle: Cycle) -> None:
         with_carry = fresh[0] or log.full or not cycle.continued
         important = bool(cycle.notes) or cycle.mode != cycle.before
-        fresh[0] = True  # until it is written: a lost record breaks the thread
+        fresh[0] = True  # until the write succeeds, because a lost record breaks the sequence
         log.append(cycle_record(cycle, cycle.carry if with_carry else None), durable=important)
         fresh[0] = False
 
@@ -56,7 +56,7 @@ def recorder(log: AuditLog) -> Callable[[Cycle], None]:
 
 
 def cycle_record(cycle: Cycle, carry: np.ndarray | None) -> dict[str, Any]:
-    """One cycle as JSON: numbers to the bit, ``null`` for NaN and infinity."""
+    """One cycle as JSON: numbers in full precision, ``null`` for NaN and infinity."""
     decision, measured = cycle.decision, cycle.measured
     words = None if carry is None else base64.b64encode(carry.astype("<u4").tobytes()).decode()
     return {

@@ -1,4 +1,4 @@
-"""A policy's way into the plant: shadow, turns with bounded authority, full; and back."""
+"""Stages a policy into operation: shadow, turns with bounded authority, full; and roll-back."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from neorl_deploy.loop._plan import Plan
 LOGGER = logging.getLogger("neorl_deploy.loop")
 WHO = "the roll-out"
 RECORD = "rollout"
-"""Kind of the records of the audit log that say where a roll-out stands."""
+"""Kind of the audit records that hold the state of a roll-out."""
 
 
 class Stage(enum.StrEnum):
     """Stage of a roll-out."""
 
     WAITING = "waiting"
-    """Nobody has begun it yet."""
+    """Nobody has started it yet."""
     SHADOW = "shadow"
-    """The policy is watched; what runs today acts."""
+    """The policy is observed; the present controller acts."""
     TRIAL_TURN = "turn of the policy"
-    """The policy acts, with bounded authority."""
+    """The policy acts with bounded authority."""
     OWN_TURN = "turn of what runs today"
-    """What runs today acts, to be compared with."""
+    """The present controller acts, for comparison."""
     PASSED = "passed"
-    """The turns are over and no rule was broken: a person decides on the rest."""
+    """The turns are over and no rule was broken: a person decides whether to continue."""
     FULL = "full"
-    """The policy acts within the limits of its bundle, and is still watched."""
+    """The policy acts within the limits of its bundle and is still monitored."""
     INTERRUPTED = "interrupted"
-    """The process ended in a stage: nothing is written until a person lets it go on."""
+    """The process ended during a stage: nothing is written until a person continues it."""
     ROLLED_BACK = "rolled back"
-    """A rule was broken, or a person has taken over: only a person begins anew."""
+    """A rule was broken or a person has taken over: only a person can start again."""
 
 
 class Count(NamedTuple):
     """Counts over the steps of one controller.
 
     Attributes:
-        steps: Steps.
+        steps: Number of steps.
         violations: Steps in which a limit of the plan was broken.
         fallback: Steps in which the fallback acted.
     """
@@ -60,23 +60,23 @@ class Count(NamedTuple):
     fallback: int = 0
 
     def with_step(self, *, violation: bool, fallback: bool) -> Count:
-        """One step more."""
+        """The counts after one more step."""
         return Count(self.steps + 1, self.violations + violation, self.fallback + fallback)
 
 
 def chance_of_more(mine: Count, other: Count) -> float:
-    """The chance of as many violations of mine, or more, if both rates were equal.
+    """The probability of at least this many violations by the policy if both rates were equal.
 
-    Given all violations of both, mine are binomial with the share of my steps. Steps follow one
-    another, so violations come in groups: the chance is too small then, and a roll-out ends rather
-    too early than too late.
+    Given the total number of violations, those of the policy are binomial with its share of the
+    steps. Successive steps are dependent, so violations come in groups. The probability is then too
+    small, which means that a roll-out ends too early rather than too late.
 
     Args:
         mine: Counts of the policy.
-        other: Counts of what runs today.
+        other: Counts of the present controller.
 
     Returns:
-        A number in [0, 1]; one where neither has a violation.
+        A number in [0, 1]; one if there are no violations.
 
     Source: Przyborowski and Wilenski, Biometrika 31 (1940) 313.
     """
@@ -94,27 +94,27 @@ def chance_of_more(mine: Count, other: Count) -> float:
 
 
 class Rollout:
-    """Leads a loop through the stages of a plan; hand its :meth:`after` to :func:`serve`.
+    """Takes a loop through the stages of a plan; pass its :meth:`after` to :func:`serve`.
 
-    A person begins it, and a person ends it by asking for any mode. What it asks for itself stands
-    in the audit log as asked by the roll-out.
+    A person starts it, and a person ends it by requesting any mode. The audit log names the
+    roll-out as the author of its own requests.
 
-    With an audit log it also records there, after every step that counts, where it stands, and the
-    next process takes it up from there, at most at the same stage. A stage that was under way is
-    interrupted until a person lets it go on, with its counts; full authority must be given anew;
-    rolled back stays rolled back. Of another bundle or plan nothing is taken up, except that a
-    roll-out of the same bundle that was rolled back stays so.
+    With an audit log, it also records its state there after every step that counts, and the next
+    process continues from that state, at most at the same stage. A stage in progress is
+    interrupted, with its counts, until a person continues it; full authority must be granted again;
+    a roll-back remains in force. The state of another bundle or plan is not used, except that a
+    roll-back of the same bundle remains in force.
 
     Args:
         plan: The plan.
-        loop: The loop; its authority belongs to the roll-out.
-        log: The audit log of the loop; ``None`` to begin anew with every process.
+        loop: The loop; the roll-out controls its authority.
+        log: The audit log of the loop; with ``None`` every process starts from the beginning.
 
     Attributes:
-        stage: Present stage.
-        why: Why it stands there, in words.
+        stage: Current stage.
+        why: Reason for the current stage, as text.
         policy: Counts of the policy's turns.
-        today: Counts of the turns, and of the shadow, of what runs today.
+        today: Counts of the present controller, in its turns and in shadow.
     """
 
     def __init__(self, plan: Plan, loop: ControlLoop, log: AuditLog | None = None) -> None:
@@ -137,10 +137,10 @@ class Rollout:
             self._take_up(last)
 
     def begin(self, by: str) -> None:
-        """A person begins it, shadow first, or lets it go on where it was interrupted.
+        """Starts the roll-out for a person, in shadow, or continues an interrupted one.
 
         Args:
-            by: Name of the person, and the reason; both are recorded.
+            by: Name of the person and the reason; both are recorded.
         """
         if self.stage is Stage.INTERRUPTED:
             self._go_on(by)
@@ -152,10 +152,10 @@ class Rollout:
         self._record()
 
     def give_full(self, by: str) -> None:
-        """A person gives the policy the full authority, once its turns are over.
+        """Grants the policy full authority for a person, once its turns are over.
 
         Args:
-            by: Name of the person, and the reason; both are recorded.
+            by: Name of the person and the reason; both are recorded.
 
         Raises:
             ValueError: If the turns are not over.
@@ -167,7 +167,7 @@ class Rollout:
         self._record()
 
     def after(self, cycle: Cycle) -> None:
-        """Counts a cycle, goes on to the next stage, or back, and records where it stands.
+        """Counts a cycle, moves to the next stage or back, and records the state.
 
         Args:
             cycle: The cycle that has ended.
@@ -192,7 +192,7 @@ class Rollout:
             self._next(cycle)
 
     def _ended(self, cycle: Cycle, *, acts: bool) -> str:
-        """Who ended it: whoever stops, asks for another mode or takes an actuator."""
+        """Why it ended: somebody stopped it, requested another mode or took over an actuator."""
         manifest = self._loop.runtime.manifest
         if cycle.decision.flags & manifest.flags.get("emergency_stop", 0):
             return "somebody pressed the emergency stop"
@@ -220,7 +220,7 @@ class Rollout:
             self.today = self.today.with_step(violation=violation, fallback=False)
 
     def _broken(self) -> str:
-        """Which rule the policy has broken; empty where none."""
+        """The rule that the policy has broken; empty if none."""
         judged = self.policy
         if self.stage is Stage.FULL:
             violations, fallback = zip(*self._last, strict=True) if self._last else ((), ())
@@ -246,10 +246,10 @@ class Rollout:
             self._ask(Mode.SHADOW, f"rolled back: {why}")
 
     def _next(self, cycle: Cycle) -> None:
-        """The stage after one that has lasted long enough."""
+        """The stage that follows one that has lasted long enough."""
         if self.stage in (Stage.SHADOW, Stage.OWN_TURN):
             if not np.isfinite(cycle.received).all():
-                return  # it begins where the actuators are, so they must be known
+                return  # the band needs an anchor
             self._turn += 1
             self._left = self.plan.turn_steps
             self._go(Stage.TRIAL_TURN, f"turn {self._turn} of {self.plan.turns}")
@@ -275,14 +275,14 @@ class Rollout:
         self._loop.authority = None
 
     def _ask(self, target: Mode, why: str) -> None:
-        """Asks as no person does: a stop that somebody has pressed stays."""
+        """Requests a mode without acting as a person: an emergency stop remains in force."""
         self._loop.ask(target, f"{WHO}, {why}", release=False)
 
     def _go(self, stage: Stage, why: str) -> None:
         self.stage, self.why = stage, why
 
     def _take_up(self, last: Mapping[str, Any]) -> None:
-        """Where the process before this one left it, or below."""
+        """Restores the state that the previous process left, or an earlier stage."""
         stage, turn = Stage(last["stage"]), last["turn"]
         back = stage is Stage.ROLLED_BACK
         if last["bundle"] != self._of["bundle"] or not (back or last["plan"] == self._of["plan"]):
@@ -305,10 +305,10 @@ class Rollout:
         self._go(stage, f"gone on by {by}")
 
     def _record(self) -> None:
-        """Where it stands, for the next process; a roll-out that cannot be recorded ends."""
+        """Records the state for the next process; a roll-out that cannot be recorded ends."""
         full = self.stage is Stage.FULL and self._recorded.get("stage") == self.stage
         if self._log is None or full or self.stage is Stage.INTERRUPTED:
-            return  # with full authority the counts begin anew after a restart
+            return  # with full authority, the counts restart from zero after a restart
         record = {"kind": RECORD, **self._of, "stage": str(self.stage), "why": self.why}
         record |= {"policy": list(self.policy), "today": list(self.today)}
         record |= {"turn": self._turn, "left": self._left}

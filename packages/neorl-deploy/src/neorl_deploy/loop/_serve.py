@@ -1,4 +1,4 @@
-"""Keeps the period, takes orders, and ends a process that hangs: the shell around the loop."""
+"""The process around the loop: keeps the period, takes orders, terminates if the loop hangs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from neorl_deploy.loop._rollout import Rollout
 
 LOGGER = logging.getLogger("neorl_deploy.loop")
 HUNG = 70
-"""Exit code of a process whose loop hung: whoever supervises it starts it anew, in shadow."""
+"""Exit code of a process whose loop hung; its supervisor restarts it, in shadow mode."""
 STOP = "stop"
 BEGIN, FULL = "rollout", "full"
 ORDERS = {mode.replace(" ", "-"): mode for mode in TARGETS}
-"""Modes by the word that the command takes."""
+"""Modes by their command-line names."""
 
 
 def serve(
@@ -39,24 +39,24 @@ def serve(
     before: Callable[[], None] = lambda: None,
     after: Callable[[Cycle], None] = lambda _: None,
 ) -> None:
-    """Calls the loop at whole multiples of its period since the start, by a clock nobody sets.
+    """Calls the loop at whole multiples of its period since the start, on a monotonic clock.
 
-    A period that begins while an earlier step is still at work is missed: it is counted and
-    skipped, never run late or made up for.
+    A period that begins while an earlier step is still running is missed: it is counted and
+    skipped, and never run late or repeated.
 
     Args:
         loop: The loop.
-        clock: Source of the time.
-        steps: Steps to run; ``None`` for no end.
-        ended: Asked before every step whether to end.
-        before: Called before every step, such as to take orders.
+        clock: Time source.
+        steps: Number of steps to run; ``None`` to run until ended.
+        ended: Called before every step; returns whether to end.
+        before: Called before every step, for example to take orders.
         after: Called with every cycle.
     """
     period = loop.runtime.manifest.dt
     start, slot, missed, done = clock.now().monotonic, 0, 0, 0
     while (steps is None or done < steps) and not ended():
         clock.sleep_until(start + slot * period)
-        if ended():  # a sleep may be cut short by it, and a step is never early
+        if ended():  # a sleep may be cut short by it; a step must never be early
             break
         before()
         after(loop.step(missed))
@@ -67,10 +67,10 @@ def serve(
 
 
 class Watchdog:
-    """Knows whether the loop still turns.
+    """Detects a loop that no longer runs.
 
     Args:
-        limit: Seconds without a step after which it does not.
+        limit: Seconds without a step after which the loop counts as hung.
     """
 
     def __init__(self, limit: float) -> None:
@@ -78,18 +78,18 @@ class Watchdog:
         self._fed = math.inf
 
     def feed(self, monotonic: float) -> None:
-        """A step has ended."""
+        """Records that a step has ended."""
         self._fed = monotonic
 
     def expired(self, monotonic: float) -> bool:
-        """Whether the last step ended too long ago; never before the first."""
+        """Whether the last step ended too long ago; always false before the first step."""
         return monotonic - self._fed > self.limit
 
     def watch(self, clock: Clock, end: threading.Event) -> None:
-        """Ends the process where the loop hangs; runs in a thread of its own.
+        """Terminates the process if the loop hangs; runs in its own thread.
 
-        The loop's own thread may hang in a call to the plant that nothing can interrupt. Without a
-        process no heartbeat is written, so the plant takes over.
+        The loop's own thread may hang in a call to the plant that nothing can interrupt. Once the
+        process has ended, no heartbeat is written, so the plant takes over.
         """
         while not end.wait(self.limit / 4):
             if self.expired(clock.now().monotonic):
@@ -100,10 +100,10 @@ class Watchdog:
 
 @contextlib.contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Holds a folder for one loop, as long as its process lives.
+    """Locks a folder for one loop for the lifetime of its process.
 
     Raises:
-        DeployError: If another process holds it, or the folder cannot be written.
+        DeployError: If another process holds the lock, or the folder cannot be written.
     """
     try:
         (folder / "orders").mkdir(parents=True, exist_ok=True)
@@ -119,12 +119,12 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 def _locked(file: IO[str]) -> bool:
-    """Whether a lock file is now held by this process; true where the system has no such lock."""
+    """Whether this process now holds a lock file; true if the system has no such locks."""
     try:
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:  # the heartbeat still tells two loops apart
+    except ImportError:  # the heartbeat still detects a second loop
         return True
     except OSError:
         return False
@@ -132,7 +132,7 @@ def _locked(file: IO[str]) -> bool:
 
 
 def _nobody_runs(folder: Path) -> bool:
-    """Whether no process holds a folder; false where the system cannot say."""
+    """Whether no process has locked a folder; false if the system cannot tell."""
     try:
         import fcntl  # noqa: F401
     except ImportError:
@@ -142,17 +142,17 @@ def _nobody_runs(folder: Path) -> bool:
 
 
 def order(folder: Path, mode: str, by: str) -> None:
-    """Asks the loop that runs in a folder to change its mode or to stop; works from any process.
+    """Orders the loop in a folder to change its mode or to stop; works from any process.
 
     Args:
         folder: The folder of the loop.
         mode: ``"manual"``, ``"shadow"``, ``"advisory"``, ``"closed-loop"`` or ``"stop"``. A loop
-            with a roll-out also takes ``"rollout"`` (begin it) and ``"full"`` (give full
+            with a roll-out also accepts ``"rollout"`` (start it) and ``"full"`` (grant full
             authority).
-        by: Name of the person, and the reason.
+        by: Name of the person and the reason.
 
-    A stop is left for the next start where no loop runs; nothing else is, since a loop must not
-    be closed by an order that was given before it began.
+    If no loop runs, a stop is kept for the next start. Other orders are refused, because an order
+    given before the loop began must not close it.
 
     Raises:
         DeployError: If no loop runs in the folder, ``mode`` is not one of these words, or ``by``
@@ -182,13 +182,13 @@ def order(folder: Path, mode: str, by: str) -> None:
 
 
 def drop_old_orders(folder: Path) -> list[str]:
-    """Removes the orders that an earlier process has not taken, except for stops.
+    """Removes the orders that an earlier process did not take, except for stops.
 
     Args:
         folder: The folder of the loop, held by this process.
 
     Returns:
-        A line for each that was removed.
+        One line for each order that was removed.
     """
     lines = []
     for path in sorted((folder / "orders").glob("*.json")):
@@ -196,7 +196,7 @@ def drop_old_orders(folder: Path) -> list[str]:
             document = json.loads(path.read_bytes())
             what, by = str(document["what"]), str(document["by"])
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # named when the orders are taken
+            continue  # reported when the orders are taken
         if what != STOP:
             path.unlink()
             lines.append(
@@ -206,7 +206,7 @@ def drop_old_orders(folder: Path) -> list[str]:
 
 
 def take_orders(folder: Path, loop: ControlLoop, rollout: Rollout | None = None) -> None:
-    """Hands the orders in a folder to the loop and its roll-out, oldest first."""
+    """Passes the orders in a folder to the loop and its roll-out, oldest first."""
     for path in sorted((folder / "orders").glob("*.json")):
         try:
             document = json.loads(path.read_bytes())
@@ -226,7 +226,7 @@ def take_orders(folder: Path, loop: ControlLoop, rollout: Rollout | None = None)
 
 
 def cycle_line(cycle: Cycle) -> str:
-    """One line of a cycle for people: mode, reason, and whatever else happened."""
+    """One line describing a cycle: mode, reason and other events."""
     change = f"{cycle.before} -> {cycle.mode}" if cycle.before != cycle.mode else str(cycle.mode)
     words = [f"{cycle.number}: {change} ({cycle.reason})", *cycle.notes]
     if cycle.mode not in (Mode.MANUAL,) and cycle.measured.faults:

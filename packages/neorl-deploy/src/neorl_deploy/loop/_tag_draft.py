@@ -1,4 +1,4 @@
-"""A first tag map, from what a bundle says of its channels."""
+"""Drafts a tag map from what a bundle states about its channels."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ mode = ""           # tag of a mode: 0 manual, 1 shadow, 2 advisory, 3 closed lo
 
 
 def draft_tags(bundle: Bundle, *, plant: Path | None = None, name: str = "tags.toml") -> str:
-    """The text of a tag map to complete.
+    """The text of a tag map for the user to complete.
 
-    Ages are three control periods, or what the bundle demands; limits are those of the measuring
-    ranges, 5 % wider, as in the bundle's own monitor; tolerances are 1 % of an actuator's range.
+    Largest ages are three control periods, or what the bundle requires; limits are the measuring
+    ranges widened by 5 %, as in the bundle's own monitor; tolerances are 1 % of an actuator's
+    range.
 
     Args:
         bundle: The bundle.
-        plant: The ``plant.toml`` of the log: names of the tags come from there.
-        name: Name of the file, for the line that says what to do next.
+        plant: The ``plant.toml`` of the log, which supplies the tag names.
+        name: Name of the file, for the line that states the next step.
 
     Returns:
         TOML.
@@ -104,10 +105,10 @@ def _known(plant: Path) -> dict[str, dict[str, Any]]:
 
 
 def _short(value: float) -> str:
-    """A number as a person would write it, without the last digits of binary arithmetic."""
+    """A number as a person would write it, without binary rounding digits."""
     return repr(float(f"{value:.10g}"))
 
 
 def _text(value: str) -> str:
-    """A TOML string: JSON's, but for the one control character that JSON leaves as it is."""
+    """A TOML string: as in JSON, except for the one control character that JSON does not escape."""
     return json.dumps(value).replace("\x7f", "\\u007f")

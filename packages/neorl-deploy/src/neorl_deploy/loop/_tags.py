@@ -1,4 +1,4 @@
-"""The tag map: which tag of the plant is which channel of the bundle, and what is asked of it."""
+"""The tag map: which plant tag is which channel of the bundle, and the rules for each."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
 from neorl_deploy.bundle._read import Bundle
 
 TODO = "TODO"
-"""Stands in a drafted tag map where a person has to write a tag."""
+"""Placeholder in a drafted tag map where a person has to enter a tag."""
 
 Row = TypeVar("Row")
 
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """A measurement: a tag, and when its value may be trusted.
+    """A measurement: its tag and the conditions for trusting its value.
 
     Attributes:
         channel: Name of the observation in the bundle.
@@ -31,11 +31,11 @@ class Input:
         offset: Added after the factor, in the unit of the channel.
         uncertain: Whether a value of uncertain quality counts as ``"good"`` or ``"bad"``.
         max_age: Seconds after which a value counts as lost.
-        low: Lowest value of the channel that is believed.
-        high: Highest value of the channel that is believed.
+        low: Lowest credible value of the channel.
+        high: Highest credible value of the channel.
         frozen: Seconds without any change after which a value counts as lost.
-        hold: Seconds for which the last good value stands in for one that is lost; with 0 the
-            fallback acts at once.
+        hold: Seconds for which the last good value replaces one that is lost; with 0 the fallback
+            acts immediately.
     """
 
     channel: str
@@ -53,17 +53,17 @@ class Input:
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """An actuator: the tag that is written, and the tag that says what it received.
+    """An actuator: the tag to write, and the tag that shows the value it received.
 
     Attributes:
         channel: Name of the action in the bundle.
         tag: Address that is written in the closed loop.
-        read_back: Address that shows the value in force; mostly the same.
+        read_back: Address that shows the value in force; usually the same.
         unit: Unit of the channel, as the bundle has it.
         scale: Factor from the value of the tag to the unit of the channel.
         offset: Added after the factor, in the unit of the channel.
-        tolerance: How far a read-back may lie from what was written, in the unit of the channel;
-            beyond it, another controller has moved the actuator.
+        tolerance: Largest difference between a read-back and the written value, in the unit of the
+            channel; beyond it, another controller has moved the actuator.
         advice: Address that is written in advisory mode; empty for none.
     """
 
@@ -79,22 +79,22 @@ class Output:
 
 @dataclasses.dataclass(frozen=True)
 class LoopSettings:
-    """When the loop stops trusting itself or the plant.
+    """Conditions under which the loop stops trusting itself or the plant.
 
     Attributes:
-        late: Part of the control period that reading and deciding may take; a later decision is
+        late: Fraction of the control period that reading and deciding may take; a later decision is
             not written.
-        most_misses: Periods in a row that may be missed before the fallback takes over for good.
-        clean: Steps in a row in which all must be well before the loop is closed.
-        most_failures: Periods in a row without a connection, or with a refused write, after which
-            the loop gives the actuators up.
-        clock_jump: Seconds of a jump of this machine's clock that is recorded.
-        heartbeat: Tag of a counter that the loop writes while it owns the actuators; empty for
-            none. The plant takes over by itself where it stands still.
-        plant_heartbeat: Tag that the plant changes while it is alive; empty for none.
-        plant_silence: Seconds for which that may stand still.
-        mode: Tag by which a person asks for a mode (0 manual, 1 shadow, 2 advisory, 3 closed
-            loop); empty for none.
+        most_misses: Consecutive missed periods after which the fallback takes over permanently.
+        clean: Consecutive steps without a fault that are required before the loop is closed.
+        most_failures: Consecutive periods without a connection, or with a refused write, after
+            which the loop releases the actuators.
+        clock_jump: Jump of this machine's clock, in seconds, that is recorded.
+        heartbeat: Tag of a counter that the loop increments while it owns the actuators; empty for
+            none. The plant takes over by itself if the counter stops.
+        plant_heartbeat: Tag that the plant keeps changing; empty for none.
+        plant_silence: Seconds for which that tag may stay unchanged.
+        mode: Tag by which a person requests a mode (0 manual, 1 shadow, 2 advisory, 3 closed loop);
+            empty for none.
     """
 
     late: float = 0.5
@@ -114,10 +114,10 @@ class TagMap:
 
     Attributes:
         bundle: Digest of the bundle that it was written for.
-        connection: Kind of the connection and what it needs, as the file has it.
+        connection: Kind of the connection and its settings, as in the file.
         inputs: One for every observation of the bundle, in its order.
         outputs: One for every action of the bundle, in its order.
-        loop: When the loop stops trusting itself or the plant.
+        loop: Conditions under which the loop stops trusting itself or the plant.
     """
 
     bundle: str
@@ -128,7 +128,7 @@ class TagMap:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """Every tag that is read, in one order: inputs, read-backs, and those of the loop."""
+        """Every tag that is read, in a fixed order: inputs, read-backs, and those of the loop."""
         loop = (self.loop.heartbeat, self.loop.plant_heartbeat, self.loop.mode)
         return (
             *(one.tag for one in self.inputs),
@@ -149,7 +149,7 @@ def read_tags(path: Path, bundle: Bundle) -> TagMap:
 
     Args:
         path: TOML file, drafted by ``neorl-deploy init``.
-        bundle: The bundle that it is for.
+        bundle: The bundle for which it was written.
 
     Returns:
         The tag map, in the order of the bundle's channels.
@@ -168,12 +168,12 @@ def read_tags(path: Path, bundle: Bundle) -> TagMap:
 
 
 def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
-    """Works as :func:`read_tags`, on a document that was parsed.
+    """As :func:`read_tags`, for a document that is already parsed.
 
     Args:
         document: The tables of the file.
-        bundle: The bundle that it is for.
-        source: Named in messages.
+        bundle: The bundle for which it was written.
+        source: Name of the file for messages.
 
     Returns:
         The tag map.
@@ -204,7 +204,7 @@ def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
 
 
 def shared_tags(tags: TagMap, source: Path | str) -> list[str]:
-    """A line for every tag that several measurements are read from: mostly a slip of the pen."""
+    """One line for every tag that several measurements use, which is usually a typing error."""
     channels: dict[str, list[str]] = {}
     for row in tags.inputs:
         channels.setdefault(row.tag, []).append(row.channel)
@@ -244,12 +244,12 @@ def _rows(
 
 
 def read_row(table: Any, kind: type[Row], where: str) -> Row:
-    """A dataclass from a table, every entry of the type of its field.
+    """Builds a dataclass from a table after checking the type of every entry.
 
     Args:
         table: The table.
-        kind: The dataclass; entries of other types than text and numbers are not looked at.
-        where: Named in messages.
+        kind: The dataclass; only entries that are text or numbers are checked.
+        where: Name of the table for messages.
 
     Raises:
         DeployError: If an entry is missing, unknown or of another type.
