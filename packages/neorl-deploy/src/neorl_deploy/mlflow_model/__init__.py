@@ -1,4 +1,4 @@
-"""A bundle as a model of MLflow: no pickle, no code in the model, MLflow itself not imported."""
+"""A bundle as an MLflow model: no pickle, no code in the model, and MLflow is not imported."""
 
 from neorl_deploy.mlflow_model._model import BundleModel as BundleModel
 from neorl_deploy.mlflow_model._model import _load_pyfunc as _load_pyfunc

@@ -1,4 +1,4 @@
-"""The folder of an MLflow model around a bundle, and what its loader makes of it."""
+"""The folder of an MLflow model that contains a bundle, and the model that its loader returns."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from neorl_deploy.runtime._load import load_bundle
 
 DATA, LOADER = "policy.bundle", "neorl_deploy.mlflow_model"
 SENT = "last_sent_"
-"""What stands before the name of an actuator in the column of what it received last."""
+"""Prefix of the column with the value that an actuator received last."""
 
 
 def write_mlflow_model(bundle: str | os.PathLike[str], out: str | os.PathLike[str]) -> Path:
     """Writes a folder that ``mlflow.pyfunc.load_model`` loads and ``mlflow models serve`` serves.
 
-    It holds the bundle as it is, and one description. MLflow calls the loader of this package,
-    which verifies the bundle and has it answer its test vectors before it acts; nothing is
+    It contains the unchanged bundle and one description. MLflow calls the loader of this package,
+    which verifies the bundle and checks its answers to the test vectors before use. Nothing is
     unpickled, and no code comes with the model.
 
     Args:
@@ -41,7 +41,7 @@ def write_mlflow_model(bundle: str | os.PathLike[str], out: str | os.PathLike[st
         The folder.
 
     Raises:
-        DeployError: If the bundle is not intact, or the folder exists or cannot be written.
+        DeployError: If the bundle is damaged, or the folder exists or cannot be written.
     """
     sealed, folder = read_bundle(bundle), Path(out)
     try:
@@ -58,14 +58,14 @@ def write_mlflow_model(bundle: str | os.PathLike[str], out: str | os.PathLike[st
         (folder / "MLmodel").write_text(json.dumps(_description(sealed), indent=2) + "\n")
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
-        # Of several files that could not be copied, the first one's reason stands for all.
+        # If several files could not be copied, report the reason for the first.
         reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror
         raise DeployError(f"cannot write {folder}: {reason}") from error
     return folder
 
 
 def _description(bundle: Bundle) -> dict[str, Any]:
-    """``MLmodel``, which is YAML and so may be JSON."""
+    """``MLmodel``, a YAML file, and therefore allowed to be JSON."""
     manifest = bundle.manifest
     columns = [{"type": "double", "name": c.name, "required": True} for c in manifest.obs]
     columns += [
@@ -86,7 +86,7 @@ def _description(bundle: Bundle) -> dict[str, Any]:
 
 
 def _load_pyfunc(path: str) -> BundleModel:
-    """What MLflow calls; verified, and proved on this machine, before it acts."""
+    """The function that MLflow calls; the bundle is verified and tested on this machine first."""
     form = "numpy" if "numpy" in read_bundle(path).manifest.forms else "stablehlo"
     runtime = load_bundle(path, form=form)
     runtime.release("a model of MLflow: nothing is written to a plant")
@@ -94,10 +94,10 @@ def _load_pyfunc(path: str) -> BundleModel:
 
 
 class BundleModel:
-    """Decides rows that do not depend on one another, each as the first step of an episode.
+    """Decides independent rows, each as the first step of an episode.
 
     Args:
-        runtime: A loaded bundle, used by this model alone from then on.
+        runtime: A loaded runtime, which only this model may use from then on.
     """
 
     def __init__(self, runtime: Any) -> None:
@@ -105,19 +105,20 @@ class BundleModel:
         self._runtime, self._fresh, self._lock = runtime, runtime.words, threading.Lock()
 
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> list[dict]:
-        """Actions of rows.
+        """Computes the action for each row.
 
         Args:
             model_input: A data frame, or a list of mappings: a column for every observation, NaN
-                where it is missing; and, where it is known, ``last_sent_`` and the name for what
-                every actuator received last.
-            params: None are known.
+                where it is missing; and, if known, a column named ``last_sent_`` followed by the
+                actuator's name with the value that it received last.
+            params: Must be empty; there are no parameters.
 
         Returns:
             For every row the action by channel, and the names of the guard's flags as ``flags``.
 
         Raises:
-            DeployError: If a column is missing or unknown, or holds what is no number.
+            DeployError: If a column is missing or unknown, or contains a value that is not a
+                number.
         """
         if params:
             raise DeployError(f"this model takes no parameters, got {', '.join(params)}")
