@@ -1,4 +1,4 @@
-"""Reads and writes the registers of a tag map on a Modbus TCP server, one request for each tag."""
+"""Reads and writes a tag map's registers on a Modbus TCP server, one request per tag."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from neorl_deploy.loop._tags import TagMap
 PORT = 502
 LENGTHS = {"int16": 1, "uint16": 1, "int32": 2, "uint32": 2, "int64": 4, "uint64": 4}
 LENGTHS |= {"float32": 2, "float64": 4}
-"""Registers of 16 bits that a number of each type takes."""
+"""Number of 16-bit registers for each type of number."""
 ORDERS = ("big", "little")
 TAG = re.compile(r"(holding|input):(\d{1,5}):(\w+)(?::(\w+))?")
 EXCEPTIONS = {1: "illegal function", 2: "illegal data address", 3: "illegal data value"}
-"""Exception codes of a request that can never succeed: the tag map does not fit the device."""
+"""Exception codes of requests that can never succeed, because the tag map does not fit."""
 FAILURES = {4: "device failure", 5: "acknowledge", 6: "device busy", 8: "memory parity error"}
 FAILURES |= {10: "gateway path unavailable", 11: "gateway target does not respond"}
 
 
 class Register(NamedTuple):
-    """Registers of a tag.
+    """The registers of a tag.
 
     Attributes:
         table: ``"holding"`` or ``"input"``.
-        first: Number of the first register as it is sent, from zero.
+        first: Number of the first register as transmitted, from zero.
         kind: Type of the number.
-        order: Which word of it comes first.
+        order: Which word of the number comes first.
     """
 
     table: str
@@ -45,34 +45,34 @@ class Register(NamedTuple):
 
     @property
     def numbers(self) -> range:
-        """The numbers of its registers."""
+        """The register numbers."""
         return range(self.first, self.first + LENGTHS[self.kind])
 
 
 class _BrokenError(PlantError):
-    """The device has closed the connection, as many do with one that was idle."""
+    """The device closed the connection, as many devices do after a time without requests."""
 
 
 class ModbusPlant:
     """A connection of kind ``modbus``. Tags are registers, such as ``holding:100:float32``.
 
-    A tag is ``TABLE:NUMBER:TYPE``, and ``:little`` after it where the low word comes first. Each is
-    read in one request, so that a number of several registers is never half old and half new.
-    Modbus knows neither quality nor time: a value that was read counts as good and as new. A call
-    that fails counts as a lost connection; the next one connects anew. Only the tags that the tag
-    map writes can be written.
+    A tag is ``TABLE:NUMBER:TYPE``, followed by ``:little`` if the low word comes first. Each tag is
+    read in one request, so that a number in several registers is never half old and half new.
+    Modbus transmits neither quality nor time, so every value read counts as good and new. A call
+    that fails counts as a lost connection; the next call reconnects. Only tags that the tag map
+    declares as writable can be written.
 
     Args:
         tags: The tag map.
-        address: Such as ``tcp://plant:502``; without a port, 502.
-        timeout: Seconds that connecting and an answer may take; well below a control period.
-        unit: Identifier of the device behind the address, 1 to 247.
-        word_order: Which word of a number comes first where its tag does not say it.
-        insecure: Allows an address that is not of this machine: Modbus has no security.
+        address: For example ``tcp://plant:502``; the default port is 502.
+        timeout: Seconds allowed for connecting and for an answer; well below a control period.
+        unit: Identifier of the device at the address, 1 to 247.
+        word_order: Which word of a number comes first if its tag does not specify it.
+        insecure: Allows the address of another machine although Modbus has no security.
 
     Raises:
-        DeployError: If the address, a setting or a tag is none, two tags would write one register,
-            or the extra is not installed.
+        DeployError: If the address, a setting or a tag is invalid, two tags would write to the same
+            register, or the extra is not installed.
     """
 
     def __init__(
@@ -108,13 +108,13 @@ class ModbusPlant:
         _require_apart({tag: self._registers[tag] for tag in sorted(tags.writable)})
         self.address, self._timeout, self._unit = address, float(timeout), unit
         self._failed = (ModbusException, OSError)
-        logging.getLogger("pymodbus").addHandler(logging.NullHandler())  # the loop says it itself
+        logging.getLogger("pymodbus").addHandler(logging.NullHandler())  # the loop reports failures
         self._client: Any = ModbusTcpClient(
             parts.hostname or "", port=parts.port or PORT, timeout=self._timeout, retries=0
         )
 
     def read(self, tags: Sequence[str]) -> list[Reading]:
-        """Values of tags; of bad quality where the device says that it cannot read one now.
+        """Reads tags; quality is bad if the device reports that it cannot read one now.
 
         Raises:
             PlantError: If there is no connection, or the device has no such register.
@@ -123,7 +123,7 @@ class ModbusPlant:
         deadline = time.monotonic() + self._timeout
         try:
             return [self._reading(tag, deadline) for tag in tags]
-        except _BrokenError:  # reading again changes nothing in the plant
+        except _BrokenError:  # reading again does not change the plant
             self._connect()
             return [self._reading(tag, deadline) for tag in tags]
 
@@ -131,11 +131,11 @@ class ModbusPlant:
         """Writes numbers in the type of each tag, one after the other, and reads them back.
 
         Returns:
-            Why a tag was not written: refused by the device, no finite number of its type, not
-            one that this tag map writes, or read back as another number.
+            Why a tag was not written: refused by the device, not a finite number of its type, not
+            writable in this tag map, or read back as another number.
 
         Raises:
-            PlantError: If the connection broke; then nobody knows what was written.
+            PlantError: If the connection broke; it is then unknown what was written.
         """
         self._connect()
         deadline = time.monotonic() + self._timeout
@@ -162,7 +162,7 @@ class ModbusPlant:
         return refused
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._client.close()
 
     def _connect(self) -> None:
@@ -176,7 +176,7 @@ class ModbusPlant:
         return Reading(math.nan, Quality.BAD) if code else Reading(self._number(tag, words))
 
     def _read(self, tag: str, deadline: float) -> tuple[list[int], int]:
-        """Registers of a tag, and the code of the exception in their place, or zero."""
+        """The registers of a tag, and the exception code received instead, or zero."""
         place = self._registers[tag]
         name = "read_holding_registers" if place.table == "holding" else "read_input_registers"
         answer = self._request(tag, name, deadline, place.first, count=len(place.numbers))
