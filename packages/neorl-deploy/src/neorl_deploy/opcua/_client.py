@@ -1,4 +1,4 @@
-"""Reads and writes the tags of a tag map on an OPC UA server, each in one bounded call."""
+"""Reads and writes a tag map's tags on an OPC UA server, each in one call with a time limit."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from neorl_deploy.loop._tags import TagMap
 
 WHOLE = {"SByte": 8, "Byte": 8, "Int16": 16, "UInt16": 16, "Int32": 32, "UInt32": 32}
 WHOLE |= {"Int64": 64, "UInt64": 64}
-"""Bits of the types of whole numbers, by the name of the type."""
+"""Bits of the integer types, by the name of the type."""
 
 
 class OpcUaPlant:
     """A connection of kind ``opcua``. Tags are node identifiers, such as ``ns=2;s=LI-101.PV``.
 
     One call reads all tags with their status and source time, one call writes, and a third reads
-    back what was written. A call that does not end in time counts as a lost connection; the next
-    one makes a new client. Only the tags that the tag map writes can be written.
+    back what was written. A call that does not finish in time counts as a lost connection; the next
+    call creates a new client. Only tags that the tag map declares as writable can be written.
 
     Args:
         tags: The tag map.
-        address: Such as ``opc.tcp://plant:4840``.
-        timeout: Seconds that any call may take; well below a control period.
-        security: Policy, mode, own certificate and own key as asyncua takes them, such as
+        address: For example ``opc.tcp://plant:4840``.
+        timeout: Seconds allowed for any call; well below a control period.
+        security: Policy, mode, own certificate and own key in asyncua's format, such as
             ``"Basic256Sha256,SignAndEncrypt,own.pem,key.pem"``; the server's certificate may
             follow.
         user: Name of the user; empty for an anonymous session.
-        password_file: File that holds the password.
-        insecure: Allows an address that is not of this machine without ``security``.
+        password_file: File that contains the password.
+        insecure: Allows the address of another machine without ``security``.
 
     Raises:
-        DeployError: If the address is none, or of another machine without security; or if the
+        DeployError: If the address is invalid, or names another machine without security; or if the
             extra is not installed.
     """
 
@@ -82,7 +82,7 @@ class OpcUaPlant:
         self._thread.start()
 
     def read(self, tags: Sequence[str]) -> list[Reading]:
-        """Values of tags, with status and source time.
+        """Reads tags with their status and source time.
 
         Raises:
             PlantError: If there is no connection, or a tag is unknown to the server.
@@ -95,11 +95,11 @@ class OpcUaPlant:
         """Writes numbers in the type of each node, and reads them back.
 
         Returns:
-            Why a tag was not written: refused by the server, no finite number of its type, not
-            one that this tag map writes, or read back as another number.
+            Why a tag was not written: refused by the server, not a finite number of its type, not
+            writable in this tag map, or read back as another number.
 
         Raises:
-            PlantError: If the connection broke; then nobody knows what was written.
+            PlantError: If the connection broke; it is then unknown what was written.
         """
         self._connect()
         refused: dict[str, str] = {}
@@ -128,7 +128,7 @@ class OpcUaPlant:
         return refused
 
     def close(self) -> None:
-        """Ends the connection and its thread."""
+        """Closes the connection and its thread."""
         if self._loop.is_closed():
             return
         client, self._client = self._client, None
@@ -192,7 +192,7 @@ class OpcUaPlant:
         return Reading(number, quality, _seconds(value.SourceTimestamp))
 
     def _bounded(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """The result of a call to the server, or one line on what became of it, in time."""
+        """The result of a call to the server within the time limit, or a one-line error."""
         future = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
             return future.result(self._timeout)
@@ -212,7 +212,7 @@ class OpcUaPlant:
             self._abandon(client)
 
     def _abandon(self, client: Any) -> concurrent.futures.Future[None]:
-        """Begins to end a client, of a server that may be gone."""
+        """Starts disconnecting a client whose server may be gone."""
 
         async def end() -> None:
             try:
@@ -226,12 +226,12 @@ class OpcUaPlant:
 
 
 async def _end() -> None:
-    """Ends what is still under way in a loop that is to be closed."""
+    """Ends everything still running in an event loop that is about to be closed."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-    await asyncio.sleep(0.01)  # a transport closes in the next turn of the loop
+    await asyncio.sleep(0.01)  # a transport closes in the next iteration of the loop
 
 
 def _unfit(value: float, kind: str) -> str:
