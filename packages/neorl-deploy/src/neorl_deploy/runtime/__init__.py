@@ -1,4 +1,4 @@
-"""Acts step by step (extra ``jax``, or NumPy alone where the bundle has that form)."""
+"""Executes a bundle step by step (extra ``jax``, or only NumPy if the bundle has that form)."""
 
 from neorl_deploy.runtime._decision import Decision as Decision
 from neorl_deploy.runtime._decision import LastSent as LastSent

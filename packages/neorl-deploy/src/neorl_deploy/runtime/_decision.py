@@ -1,4 +1,4 @@
-"""Inputs and outputs of a step of a bundle."""
+"""Inputs and outputs of one step of a bundle."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -10,20 +10,20 @@ from neorl_deploy.bundle._manifest import ChannelEntry
 
 
 class LastSent(enum.Enum):
-    """Words that may stand in place of the last action."""
+    """Values that may be given instead of the last action."""
 
     AS_PROPOSED = "as proposed"
-    """The plant received the last decision as it was; only where that is certain."""
+    """The plant received the last decision unchanged; use it only if this is certain."""
     UNKNOWN = "unknown"
-    """Nobody can say: no read-back yet, or it was lost."""
+    """The action is unknown: there was no read-back yet, or it was lost."""
 
 
 OF_THE_ACTION = ("active", "rows_infeasible", "hand_over")
-"""Parts of names of flags that may depend on the last bit of an action."""
+"""Parts of flag names that may depend on the last bit of an action."""
 
 
 def findings(flags: Mapping[str, int]) -> int:
-    """The bits that say something of the inputs: whether a limit is active is not among them."""
+    """The bits that describe the inputs; those that report active limits are not included."""
     return sum(bit for name, bit in flags.items() if not any(p in name for p in OF_THE_ACTION))
 
 
@@ -38,7 +38,7 @@ class Decision(NamedTuple):
         flags: Decisions of the filter, named by :meth:`Runtime.flag_names`.
         limits: Active limits of every channel, shape ``(act,)``.
         intervention: Distance by which each channel was moved, in its unit, shape ``(act,)``.
-        alarms: Monitors that alarm, named by :meth:`Runtime.alarm_names`.
+        alarms: Monitors that raise an alarm, named by :meth:`Runtime.alarm_names`.
     """
 
     action: np.ndarray
@@ -52,13 +52,13 @@ def vector(name: str, value: Any, channels: Sequence[ChannelEntry]) -> np.ndarra
     """One number for each channel as float32.
 
     Args:
-        name: Name of the argument, for the messages.
+        name: Name of the argument, for messages.
         value: Numbers in the order of the channels, or a dictionary of them by channel.
         channels: Channels of the bundle.
 
     Raises:
-        ValueError: If there are more or fewer, a dictionary has other names, or a value is no
-            number; the channel is named.
+        ValueError: If there are more or fewer numbers, a dictionary has other names, or a value is
+            not a number; the channel is named.
     """
     width = len(channels)
     if isinstance(value, dict):
@@ -83,7 +83,7 @@ def vector(name: str, value: Any, channels: Sequence[ChannelEntry]) -> np.ndarra
 
 
 def _no_number(name: str, value: Any, channels: Sequence[ChannelEntry]) -> str:
-    """Which value of an argument is no number."""
+    """Names the value of an argument that is not a number."""
     if isinstance(value, list | tuple) and len(value) == len(channels):
         for channel, one in zip(channels, value, strict=True):
             try:

@@ -1,4 +1,4 @@
-"""Events while a bundle ran: stops, releases, take-overs, each with its reason."""
+"""Events of a running bundle: stops, releases and take-overs, each with its reason."""
 
 import collections
 import logging
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 LOGGER = logging.getLogger("neorl_deploy.runtime")
 KEPT = 10_000
-"""Events that are kept; older ones are in the log of the process alone."""
+"""Number of events that are kept; older ones are only in the log of the process."""
 
 STOP, RELEASE, RESET, RESTART = "emergency stop", "release", "reset", "restart"
 WITHOUT_STATE = "begins without the state of an earlier process"
-"""How the reason of a stop begins that no person pressed."""
+"""Beginning of the reason for a stop that no person ordered."""
 FALLBACK, POLICY = "fallback acts", "policy acts"
 
 
@@ -18,10 +18,10 @@ class Event(NamedTuple):
     """One event.
 
     Attributes:
-        step: Number of decisions before it.
+        step: Number of decisions before the event.
         what: ``"emergency stop"``, ``"release"``, ``"reset"``, ``"restart"``,
             ``"fallback acts"`` or ``"policy acts"``.
-        reason: Its cause in words: a person, or names of flags and monitors.
+        reason: Its cause as text: a person, or names of flags and monitors.
     """
 
     step: int
@@ -30,22 +30,22 @@ class Event(NamedTuple):
 
 
 class Events:
-    """The last events in order, each also sent to the process's log."""
+    """The latest events in order, each also sent to the process's log."""
 
     def __init__(self) -> None:
         self._kept: collections.deque[Event] = collections.deque(maxlen=KEPT)
 
     def note(self, step: int, what: str, reason: str) -> None:
-        """Keeps and logs an event."""
+        """Stores and logs an event."""
         event = Event(step, what, " ".join(reason.split()))
         self._kept.append(event)
         serious = what in (STOP, FALLBACK)
         LOGGER.log(logging.WARNING if serious else logging.INFO, "step %d: %s (%s)", *event)
 
     def recall(self, earlier: tuple[Event, ...]) -> None:
-        """Puts the events of an earlier process in front; they are in its log already."""
+        """Inserts the events of an earlier process at the front; its log already contains them."""
         self._kept = collections.deque([*earlier, *self._kept], maxlen=KEPT)
 
     def list(self) -> tuple[Event, ...]:
-        """The events that are kept, oldest first."""
+        """The stored events, oldest first."""
         return tuple(self._kept)

@@ -1,4 +1,4 @@
-"""The forms in which a bundle's step can be run: compiled from StableHLO, or by NumPy alone."""
+"""The forms in which a bundle's step can run: compiled from StableHLO, or with NumPy only."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from neorl_deploy.runtime._programs import (
 )
 
 FormName = Literal["stablehlo", "numpy"]
-"""``"stablehlo"`` needs the extra ``jax``; ``"numpy"`` needs nothing, where the bundle has it."""
+"""``"stablehlo"`` needs the extra ``jax``; ``"numpy"`` needs no extra, if the bundle has it."""
 
 
 class Form(NamedTuple):
-    """A step, ready to run.
+    """An executable step.
 
     Attributes:
-        step: ``(words, obs, last_sent) -> words``, of which those of the carry matter going in.
-        initial: Words of a fresh episode, as ``step`` takes them.
-        layout: Position of every array among the words.
-        n_carry_words: Words that hold the carry.
-        place: Words of the host as ``step`` takes them without compiling anew.
+        step: ``(words, obs, last_sent) -> words``; on input only the words of the carry matter.
+        initial: Words of a fresh episode, in the form that ``step`` takes.
+        layout: Position of every array in the words.
+        n_carry_words: Number of words that contain the carry.
+        place: Converts host words to the form that ``step`` takes without recompiling.
     """
 
     step: Callable[[Any, Any, Any], Any]
@@ -45,12 +45,12 @@ class Form(NamedTuple):
 
 
 def opened(bundle: Bundle, form: FormName) -> Form:
-    """A form of a verified bundle.
+    """Opens a form of a verified bundle.
 
     Raises:
-        BundleError: If the bundle does not have it, or it cannot be read or run.
+        BundleError: If the bundle does not have the form, or it cannot be read or run.
         DeployError: If it needs an extra that is not installed.
-        ValueError: If there is no such form.
+        ValueError: If there is no form of that name.
     """
     if form == "stablehlo":
         return _compiled(bundle)
@@ -61,7 +61,7 @@ def opened(bundle: Bundle, form: FormName) -> Form:
 
 def _compiled(bundle: Bundle) -> Form:
     programs, device = open_programs(bundle), device_for(bundle)
-    # Words where a step leaves them too, so that one compiled program takes either.
+    # Place the words where a step leaves them, so that one compiled program takes either.
     place = functools.partial(jax_module().device_put, device=device)
     with one_line_of(bundle, "its programs do not run"), jax_module().default_device(device):
         fresh = tuple(programs.initial_carry.call())

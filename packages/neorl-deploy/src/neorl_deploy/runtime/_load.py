@@ -1,4 +1,4 @@
-"""Loading of a directory as a runtime: verified, tried, tested, and restored or stopped."""
+"""Loads a directory as a runtime: verified, tried, tested, and either restored or stopped."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ def load_bundle(
     without_state: Literal["stopped", "refused"] = "stopped",
     form: FormName = "stablehlo",
 ) -> Runtime:
-    """Verifies a bundle, loads its programs, has them answer the test vectors, restores its state.
+    """Verifies a bundle, loads and tests its programs, and restores its state.
 
-    Before they run here, another process runs the programs for a limited time. The self-test then
-    runs the very programs that will act: among the vectors are NaN and infinities, so a runtime
-    that was compiled to ignore them is refused. A verdict other than "deploy" is logged as a
-    warning.
+    Before the programs run in this process, another process runs them with a time limit. The
+    self-test then runs the very programs that will act; its vectors include NaN and infinities, so
+    a runtime that was compiled to ignore them is refused. A verdict other than "deploy" is logged
+    as a warning.
 
-    An emergency stop, a latch, the last action and what the policy remembers outlive the process
-    where ``state`` names a file: it is read here and written after every step and every stop,
-    release and reset. Where there is no usable one, the runtime begins as after an emergency stop:
-    the fallback acts until a person calls :meth:`Runtime.release`; or the start is refused.
+    If ``state`` names a file, an emergency stop, a latch, the last action and the policy's state
+    survive the process: the file is read here, and written after every step, stop, release and
+    reset. If there is no usable file, either the runtime begins as after an emergency stop, with
+    the fallback acting until a person calls :meth:`Runtime.release`, or the start is refused.
 
     Args:
         path: The directory.
         trusted_key: Hexadecimal public key that must have signed it.
         require_deploy: Whether to refuse every verdict other than "deploy".
         self_test: Whether to compare with the test vectors.
-        time_limit: Seconds that the programs may take in the other process.
-        state: File that the runtime goes on from and keeps; ``None`` for none.
-        without_state: What happens where the file is missing, damaged or of another bundle, or
-            none is named: ``"stopped"`` or ``"refused"``.
-        form: ``"stablehlo"``, compiled, or ``"numpy"``, by NumPy alone where the bundle has that.
-            Operations of NumPy cannot loop, so no other process tries them first.
+        time_limit: Seconds allowed for the programs in the other process.
+        state: File that the runtime continues from and keeps up to date; ``None`` for none.
+        without_state: What to do if the file is missing, damaged or of another bundle, or none is
+            named: ``"stopped"`` or ``"refused"``.
+        form: ``"stablehlo"``, compiled, or ``"numpy"``, with NumPy only, if the bundle has that
+            form. NumPy operations cannot loop, so no other process tries them first.
 
     Returns:
-        A runtime that goes on where the earlier process ended, or one that is stopped.
+        A runtime that continues where the earlier process ended, or one that is stopped.
 
     Raises:
         StateError: If there is no usable state and ``without_state`` is ``"refused"``.
         ValueError: If ``without_state`` is neither of the two.
-        NotDeployable: If the verdict is not "deploy" and ``require_deploy`` asks for it.
-        BundleError: If it is not intact, made for another platform or calling convention, does not
-            end in time, or answers the test vectors otherwise.
+        NotDeployable: If the verdict is not "deploy" and ``require_deploy`` is set.
+        BundleError: If it is damaged, made for another platform or calling convention, exceeds the
+            time limit, or answers the test vectors differently.
         DeployError: If the extra ``jax`` is not installed.
     """
     if without_state not in ("stopped", "refused"):
@@ -89,7 +89,7 @@ def tried(
     self_test: bool = True,
     time_limit: float = 120.0,
 ) -> Runtime:
-    """A runtime whose programs were run elsewhere first and answer the test vectors; not stopped.
+    """A runtime whose programs first ran in another process and passed the test; not stopped.
 
     Args:
         bundle: A verified bundle.
@@ -99,9 +99,9 @@ def tried(
         time_limit: As in :func:`load_bundle`.
 
     Raises:
-        NotDeployable: As :func:`load_bundle`.
-        BundleError: As :func:`load_bundle`.
-        DeployError: As :func:`load_bundle`.
+        NotDeployable: As in :func:`load_bundle`.
+        BundleError: As in :func:`load_bundle`.
+        DeployError: As in :func:`load_bundle`.
     """
     verdict = bundle.manifest.verdict
     if verdict != DEPLOY:
@@ -109,7 +109,7 @@ def tried(
             raise NotDeployable(f"the verdict of {bundle.path} is {verdict!r}; it is not loaded")
         LOGGER.warning("the verdict of %s is %r: it is for shadow mode only", bundle.path, verdict)
     if form == "stablehlo":
-        open_programs(bundle)  # what can be seen without running them is refused first
+        open_programs(bundle)  # refuse first what can be detected without running the programs
         require_trial(bundle, time_limit)
     runtime = Runtime(bundle, form)
     if self_test:

@@ -1,4 +1,4 @@
-"""The files of a bundle's form for NumPy alone: operations and their numbers, in and out."""
+"""The files of a bundle's NumPy-only form: operations and constants, written and read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENTRY_FIELDS = frozenset({"op", "in", "shape", "dtype"})
 
 
 def operation_files(listed: Operations, initial: Sequence[np.ndarray]) -> dict[str, bytes]:
-    """The two files of a step: what is done, and the numbers that it is done with.
+    """The two files of a step: its operations and their constants.
 
     Args:
         listed: The step as a list of operations.
@@ -64,13 +64,13 @@ def read_operations(
     Args:
         files: Content by name.
         inputs: Names, shapes and types of the step's inputs, the carry first.
-        source: Named in messages.
+        source: Name of the file for messages.
 
     Returns:
         The list, and the carry of a fresh episode.
 
     Raises:
-        BundleError: If the files are missing, damaged or do not fit one another.
+        BundleError: If the files are missing, damaged or inconsistent.
     """
     if bundle_files.OPERATIONS not in files or bundle_files.WEIGHTS not in files:
         raise BundleError(

@@ -1,7 +1,7 @@
-"""A step as a list of array operations, run with NumPy alone: the form of a bundle without JAX.
+"""A step as a list of array operations that needs only NumPy: the form without JAX.
 
-The export writes the list from the very program that it exports (``export/_operations.py``). Each
-operation has one of the names below, so a list is data: it cannot loop, open a file or call
+The export derives the list from the very program that it exports (``export/_operations.py``). Each
+operation has one of the names below, so the list is data: it cannot loop, open a file or call
 anything else.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from neorl_deploy.bundle._manifest import ArrayEntry
 
 MOST_NUMBERS = 2**24
-"""Numbers in one array at most."""
+"""Largest number of elements in one array."""
 
 TYPES = frozenset({"bool", "float32", "int32", "uint32", "int8", "uint8", "int16", "uint16"})
 
@@ -27,9 +27,9 @@ class Operation(NamedTuple):
 
     Attributes:
         name: Its name in :data:`NAMES`.
-        inputs: Numbers of its inputs: of inputs of the list, constants and earlier operations.
+        inputs: Numbers of its inputs: inputs of the list, constants or earlier operations.
         shape: Shape of its result.
-        dtype: Type of its result.
+        dtype: Data type of its result.
         settings: Its further arguments, as plain numbers.
     """
 
@@ -44,10 +44,10 @@ class Operations(NamedTuple):
     """A function of arrays as a list of operations.
 
     Attributes:
-        inputs: Inputs; their numbers begin at zero.
-        constants: Arrays that it holds; they have the numbers behind the inputs.
+        inputs: Inputs; they are numbered from zero.
+        constants: Constant arrays; they are numbered after the inputs.
         operations: The list; every operation has the next number.
-        outputs: Numbers of what comes out.
+        outputs: Numbers of the outputs.
     """
 
     inputs: tuple[ArrayEntry, ...]
@@ -59,8 +59,8 @@ class Operations(NamedTuple):
 def prepared(listed: Operations) -> Callable[..., tuple[np.ndarray, ...]]:
     """The list as a function of NumPy arrays.
 
-    It is run once here, so that a result of another shape or type than the list says is found
-    before it acts.
+    It is run once here, so that a result whose shape or type differs from the list is detected
+    before use.
 
     Args:
         listed: The list.
@@ -69,8 +69,8 @@ def prepared(listed: Operations) -> Callable[..., tuple[np.ndarray, ...]]:
         ``(*inputs) -> outputs``.
 
     Raises:
-        ValueError: If an operation is unknown, uses what comes later, is too large or does not
-            give what it says.
+        ValueError: If an operation is unknown, uses a later result, is too large or does not give
+            the stated shape and type.
     """
     n_inputs = len(listed.inputs)
     held: list[Any] = [None] * n_inputs + [_held(one) for one in listed.constants]
@@ -102,7 +102,7 @@ def prepared(listed: Operations) -> Callable[..., tuple[np.ndarray, ...]]:
 
 
 def _require_stated(listed: Operations, held: list[Any], plan: Sequence[Any]) -> None:
-    """Raises unless every operation gives the shape and type that the list says, on zeros."""
+    """Raises unless every operation, applied to zeros, gives the shape and type in the list."""
     values = list(held)
     values[: len(listed.inputs)] = [np.zeros(e.shape, e.dtype) for e in listed.inputs]
     with np.errstate(all="ignore"):
@@ -117,7 +117,7 @@ def _require_stated(listed: Operations, held: list[Any], plan: Sequence[Any]) ->
 
 
 def _held(constant: np.ndarray) -> Any:
-    # A scalar costs NumPy less than an array without axes.
+    # A scalar is cheaper for NumPy than an array without axes.
     return constant[()] if constant.ndim == 0 else constant
 
 
@@ -128,8 +128,8 @@ def _function(operation: Operation) -> Callable[..., Any]:
 
 
 def _select(which: Any, *cases: Any) -> Any:
-    """``cases[which]``, entry by entry; a boolean picks the second where it is true."""
-    if np.ndim(which) == 0:  # one answer for all entries
+    """``cases[which]``, element by element; a boolean selects the second case if true."""
+    if np.ndim(which) == 0:  # one choice for all elements
         return cases[int(which)]
     if len(cases) == 2:
         return np.where(which, cases[1], cases[0])
@@ -149,7 +149,7 @@ def _dot(left: Any, right: Any) -> Any:
 
 
 def _scattered(ufunc: np.ufunc, x: Any, at: Any, values: Any) -> Any:
-    """``x`` with each row of ``values`` joined to the row that ``at`` names."""
+    """``x`` with each row of ``values`` combined into the row that ``at`` gives."""
     result = np.array(x)
     ufunc.at(result, at[..., 0], values)
     return result
@@ -253,7 +253,7 @@ def _sliced(
 
 
 def _taken(operation: Operation) -> Callable[[Any, Any], Any]:
-    """Rows of the first input by the last axis, of width one, of the second; ends are clipped."""
+    """Rows of the first input at the indices in the second (last axis of width one), clipped."""
     return lambda x, at: np.take(x, at[..., 0], axis=0, mode="clip")
 
 
@@ -286,7 +286,7 @@ WITH_SETTINGS: dict[str, Callable[..., Callable[..., Any]]] = {
     "take": _taken,
     "transpose": _transposed,
 }
-"""Operations that are made from their settings, and from the shape and type of their result."""
+"""Operations that are built from their settings and from the shape and type of their result."""
 
 NAMES = frozenset({*PLAIN, *WITH_SETTINGS})
-"""Every operation that there is."""
+"""Every available operation."""

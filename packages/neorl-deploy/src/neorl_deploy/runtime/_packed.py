@@ -1,4 +1,4 @@
-"""The arrays between two steps as one array of words, because each costs its own dispatch."""
+"""Packs the arrays passed between steps into one, because each array costs its own dispatch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ WORD = 4
 
 
 class Layout(NamedTuple):
-    """Position of every array among the words.
+    """Position of every array in the words.
 
     Attributes:
         entries: Names, shapes and dtypes, in order.
-        ends: Index behind the last word of each.
-        places: Words, shape and dtype of every name.
+        ends: Index after the last word of each array.
+        places: Words, shape and dtype of every array by name.
     """
 
     entries: tuple[ArrayEntry, ...]
@@ -31,7 +31,7 @@ class Layout(NamedTuple):
         return _from_words(words[at].copy(), shape, dtype)
 
     def set(self, words: np.ndarray, name: str, value: np.ndarray) -> np.ndarray:
-        """A copy of the words in which one array has another value."""
+        """A copy of the words with another value for one array."""
         at, _, dtype = self.places[name]
         changed = np.array(words)
         changed[at] = _to_words(np.asarray(value, dtype))
@@ -39,7 +39,7 @@ class Layout(NamedTuple):
 
 
 def layout_of(entries: Sequence[ArrayEntry]) -> Layout:
-    """The layout of arrays one behind the other; a boolean takes a word, as everything small."""
+    """The layout of consecutive arrays; every element takes one word, even a boolean."""
     sizes = [
         int(np.prod(entry.shape, dtype=int)) * max(1, np.dtype(entry.dtype).itemsize // WORD)
         for entry in entries
@@ -53,7 +53,7 @@ def layout_of(entries: Sequence[ArrayEntry]) -> Layout:
 
 
 def packed(layout: Layout, arrays: Sequence[Any]) -> np.ndarray:
-    """The words of the first arrays of a layout on the host, zeros for the rest."""
+    """The first arrays of a layout as words on the host, with zeros for the rest."""
     words = np.zeros(layout.ends[-1], np.uint32)
     given = np.concatenate([_to_words(np.asarray(array)) for array in arrays])
     words[: len(given)] = given
@@ -63,7 +63,7 @@ def packed(layout: Layout, arrays: Sequence[Any]) -> np.ndarray:
 def packed_step(
     step: Callable[..., Sequence[Any]], layout: Layout, n_carry: int
 ) -> Callable[[Any, Any, Any], Any]:
-    """``step`` of many arrays as a compiled function of three, which answers with one.
+    """``step`` of many arrays as a compiled function of three that returns one.
 
     Args:
         step: ``(*carry, obs, last_sent) -> (*carry, *outputs)``.
@@ -71,7 +71,7 @@ def packed_step(
         n_carry: Number of arrays of the carry.
 
     Returns:
-        ``(words, obs, last_sent) -> words``, of which those of the carry matter on the way in.
+        ``(words, obs, last_sent) -> words``; on input only the words of the carry matter.
     """
     import jax
     import jax.numpy as jnp

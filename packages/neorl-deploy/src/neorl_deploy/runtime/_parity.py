@@ -1,6 +1,7 @@
-"""Answers the test vectors of a bundle in a fresh process that cannot import the training stack.
+"""Answers a bundle's test vectors in a fresh process that cannot import the training stack.
 
-Started by the export as ``python -m neorl_deploy.runtime._parity BUNDLE``; prints one line of JSON.
+The export starts it as ``python -m neorl_deploy.runtime._parity BUNDLE``; it prints one line of
+JSON.
 """
 
 import itertools
@@ -20,7 +21,7 @@ class Refuses(MetaPathFinder):
     """Makes the training stack unimportable in this process."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
-        """Raises for a module of the training stack, passes on any other."""
+        """Raises for a module of the training stack and ignores any other."""
         if fullname.split(".")[0] in KEPT_OUT:
             raise ModuleNotFoundError(f"{fullname} is kept out of this process", name=fullname)
 
@@ -28,7 +29,7 @@ class Refuses(MetaPathFinder):
 def parity(path: str) -> dict[str, Any]:
     """The largest differences between the stored answers and those of the exported programs.
 
-    Beyond rounding; ``rounding`` is the most that counted as that.
+    Differences are those beyond rounding; ``rounding`` is the most that was ignored as such.
     """
     from neorl_deploy.bundle._read import read_bundle
     from neorl_deploy.runtime._runtime import Runtime

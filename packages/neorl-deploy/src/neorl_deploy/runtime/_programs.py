@@ -1,4 +1,4 @@
-"""The programs of a bundle, and whether they are what its manifest says."""
+"""The programs of a bundle, and a check that they are those its manifest describes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STOPPED = ("tripped", "latched", "stopped")
 """Parts of the supervisor's carry that an emergency stop sets."""
 
 TOLD = ("action", "flags", "limits", "intervention", "alarms")
-"""What a step returns behind the arrays of the carry."""
+"""What a step returns after the arrays of the carry."""
 
 
 class Programs(NamedTuple):
@@ -92,7 +92,7 @@ def _require_described(bundle: Bundle, programs: Programs) -> None:
 
 
 def told_entries(bundle: Bundle) -> list[ArrayEntry]:
-    """Names, shapes and dtypes of what a step returns behind the carry."""
+    """Names, shapes and dtypes of what a step returns after the carry."""
     n_action = len(bundle.manifest.action)
     shapes = {"action": (n_action,), "limits": (n_action,), "intervention": (n_action,)}
     real = ("action", "intervention")
@@ -104,10 +104,10 @@ def told_entries(bundle: Bundle) -> list[ArrayEntry]:
 
 @contextlib.contextmanager
 def one_line_of(bundle: Bundle, fault: str) -> Iterator[None]:
-    """Turns whatever a damaged program provokes into one line.
+    """Reports any exception that a damaged program raises in one line.
 
     Raises:
-        BundleError: In place of any other exception.
+        BundleError: Instead of any other exception.
     """
     try:
         yield
@@ -128,11 +128,11 @@ def _arrays(avals: Sequence[Any]) -> list[tuple[tuple[int, ...], str]]:
 def device_for(bundle: Bundle) -> Any:
     """The device of this process that a bundle runs on.
 
-    It is the one that JAX would take, if the bundle was exported for it; on a machine with an
-    accelerator that it was not exported for, the processor.
+    It is JAX's default device if the bundle was exported for it; on a machine with an accelerator
+    for which the bundle was not exported, it is the CPU.
 
     Raises:
-        BundleError: If the bundle was exported for none that this process has.
+        BundleError: If the bundle was exported for none of this process's devices.
     """
     jax = jax_module()
     platforms = bundle.manifest.platforms
@@ -140,7 +140,7 @@ def device_for(bundle: Bundle) -> Any:
     if jax.default_backend() in backends:
         return jax.local_devices()[0]
     if "cpu" in backends:
-        with contextlib.suppress(RuntimeError):  # JAX_PLATFORMS may leave the processor out.
+        with contextlib.suppress(RuntimeError):  # JAX_PLATFORMS may exclude the CPU.
             return jax.local_devices(backend="cpu")[0]
     raise BundleError(
         f"{bundle.path} was exported for {', '.join(platforms)}; this machine runs "

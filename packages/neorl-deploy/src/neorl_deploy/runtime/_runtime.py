@@ -1,4 +1,4 @@
-"""A loaded bundle: a thin stateful shell around the exported step."""
+"""A loaded bundle: a thin stateful wrapper around the exported step."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ from neorl_deploy.runtime._state import (
 )
 
 SELF_TEST_TOLERANCE = 1e-5
-"""Between machines whose compilers round differently; on one machine parity is 1e-6."""
+"""Allows for compilers that round differently; on one machine parity is 1e-6."""
 
 NO_CAUSES = frozenset({"fallback_used", "hand_over", "fallback_clipped", "monitor_alarm"})
-"""Flags of a take-over that are no cause of it, or that the names of the monitors say better."""
+"""Flags of a take-over that are not its cause, or that the monitors' names describe better."""
 
 
 class Runtime:
-    """Runs a bundle step by step and keeps the carry. It must not be shared between threads.
+    """Runs a bundle step by step and keeps the carry. Do not share it between threads.
 
-    For a plant, make one with :func:`~neorl_deploy.runtime.load_bundle`. One that is constructed
-    directly lets the policy act from the first step on, without the trial, the self-test and a
-    state file; this is meant for tests and simulations.
+    For a plant, create one with :func:`~neorl_deploy.runtime.load_bundle`. A runtime that is
+    constructed directly lets the policy act from the first step on, without the trial run, the
+    self-test and a state file; this is meant for tests and simulations.
 
     Args:
         bundle: A verified bundle.
-        form: ``"stablehlo"``, compiled (extra ``jax``), or ``"numpy"``, by NumPy alone.
+        form: ``"stablehlo"``, compiled (extra ``jax``), or ``"numpy"``, with NumPy only.
 
     Attributes:
         bundle: The verified bundle.
@@ -75,9 +75,9 @@ class Runtime:
         )
 
     def reset(self) -> None:
-        """Starts an episode: a fresh carry, no action sent yet.
+        """Starts an episode: a fresh carry, and no action sent yet.
 
-        An emergency stop, a latch and the count of take-overs outlive it: only :meth:`release` ends
+        An emergency stop, a latch and the count of take-overs persist: only :meth:`release` ends
         them.
         """
         held = {name: self._supervisor(name) for name in (*STOPPED, "trips")}
@@ -90,11 +90,12 @@ class Runtime:
         """Emergency stop: the fallback acts from the next step on, until :meth:`release`.
 
         Args:
-            reason: Name of the person, and the reason; both are kept and logged.
+            reason: Name of the person and the reason; both are stored and logged.
 
         Raises:
-            ValueError: If no reason is given; the stop acts nevertheless.
-            StateError: If the stop cannot be written to the file of state; it acts nevertheless.
+            ValueError: If no reason is given; the stop takes effect nevertheless.
+            StateError: If the stop cannot be written to the state file; it takes effect
+                nevertheless.
         """
         self._set({name: np.ones_like(self._supervisor(name)) for name in STOPPED})
         self._events.note(self._steps, STOP, reason.strip() or "no reason given")
@@ -105,7 +106,7 @@ class Runtime:
         """Lets the policy act again after a latch or a stop, once there is no fault and no alarm.
 
         Args:
-            reason: Name of the person, and the reason; both are kept and logged.
+            reason: Name of the person and the reason; both are stored and logged.
 
         Raises:
             ValueError: If no reason is given.
@@ -123,29 +124,29 @@ class Runtime:
 
     @property
     def stopped_by_nobody(self) -> bool:
-        """Whether it is stopped only because there was no state of an earlier process."""
+        """Whether it is stopped only because an earlier process left no state."""
         held = [event for event in self.events if event.what in (STOP, RELEASE)]
         return bool(held) and held[-1].what == STOP and held[-1].reason.startswith(WITHOUT_STATE)
 
     @property
     def carry(self) -> dict[str, np.ndarray]:
-        """Copies of what the policy keeps between two steps, by the manifest's names."""
+        """Copies of the policy's carry, by the manifest's names."""
         words = np.asarray(self._carry)
         return {e.name: self._layout.get(words, e.name) for e in self.manifest.carry}
 
     @property
     def words(self) -> np.ndarray:
-        """A copy of all that decides the next step besides its inputs, as 32-bit words."""
+        """A copy of everything except the inputs that determines the next step, as 32-bit words."""
         return np.array(self._carry)[: self._n_carry_words]
 
     def go_on_from(self, words: np.ndarray) -> None:
-        """Takes up what a runtime of this bundle remembered, to decide again what it decided.
+        """Restores the state of a runtime of this bundle, to recompute its decisions.
 
         Args:
             words: Value of :attr:`words`.
 
         Raises:
-            ValueError: If there are more or fewer than this bundle has.
+            ValueError: If there are more or fewer words than in this bundle.
         """
         if words.shape != (self._n_carry_words,):
             raise ValueError(f"got {words.shape} words; expected ({self._n_carry_words},)")
@@ -163,11 +164,11 @@ class Runtime:
         self._carry = self._place(words)
 
     def save(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
-        """Writes what the runtime remembers to a file, bound to the digest of its bundle.
+        """Writes the runtime's state to a file, together with the digest of its bundle.
 
         Args:
-            path: The file; an earlier one is replaced in one piece.
-            durable: Whether to wait until it would survive a loss of power.
+            path: The file; an earlier one is replaced atomically.
+            durable: Whether to wait until it would survive a power failure.
 
         Raises:
             StateError: If it cannot be written.
@@ -182,18 +183,19 @@ class Runtime:
         return State(self.bundle.digest, time.time(), self._steps, self._fell_back, words, events)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """Goes on from a file that :meth:`save` wrote, in this process or in an earlier one.
+        """Restores a file that :meth:`save` wrote in this process or an earlier one.
 
-        The time since it was written counts: the last action is that much older, so after more than
-        the few steps for which it may be assumed it is unknown until it is reported; and a channel
-        has held for that much longer. Where the clock was set back, it is unknown at once. A stop
-        or a latch of this process stays.
+        The time since it was written counts. The last action is older by that time, so it becomes
+        unknown once it exceeds the few steps for which it may be assumed, until it is reported
+        again; and each channel has held its value for longer by that time. If the clock was set
+        back, the action is unknown immediately. A stop or a latch of this process stays in force.
 
         Args:
             path: The file.
 
         Raises:
-            StateError: If it is missing, damaged or of another bundle; nothing has changed then.
+            StateError: If it is missing, damaged or of another bundle; the runtime is then
+                unchanged.
         """
         state = read_state(Path(path), self.bundle.digest, self._n_carry_words)
         words = aged_words(state, self._layout, np.asarray(self._initial), self.manifest.dt)
@@ -206,7 +208,7 @@ class Runtime:
         self._events.note(self._steps, RESTART, f"with the state {path}, {state.age_in_words}")
 
     def keep(self, path: str | os.PathLike[str]) -> None:
-        """Saves to a file from now on: after every step, and durably after what a person does.
+        """Saves to a file from now on: after every step, and durably after every operator action.
 
         Args:
             path: The file.
@@ -229,24 +231,24 @@ class Runtime:
         ages: np.ndarray | dict[str, float] | None = None,
         max_age: float | None = None,
     ) -> Decision:
-        """One control period.
+        """Runs one control period.
 
         Args:
-            obs: One observation in the units and the order of ``manifest.obs``, or by the names of
-                its channels; NaN where a measurement is missing.
+            obs: One observation in the units and the order of ``manifest.obs``, or by channel name;
+                NaN where a measurement is missing.
             last_sent: Action that the plant received since the last call, read back, in the units
                 and the order of ``manifest.action``, or by name; NaN where a channel was not read.
-                Or ``LastSent.AS_PROPOSED`` or ``LastSent.UNKNOWN``. What is not known is assumed
-                to be the last decision for a few steps, then the fallback acts; the rate limit
-                holds in either case.
-            ages: Seconds since each measurement was taken, shape ``(obs,)``; ``None`` where the
-                source does not say. A measurement from the future (a negative age, after a clock
+                Alternatively ``LastSent.AS_PROPOSED`` or ``LastSent.UNKNOWN``. For a few steps an
+                unknown value is assumed to equal the last decision, then the fallback acts; the
+                rate limit holds in either case.
+            ages: Seconds since each measurement was taken, shape ``(obs,)``; ``None`` if the source
+                does not provide them. A measurement from the future (a negative age, after a clock
                 was set back) counts as lost.
-            max_age: Seconds after which a measurement counts as lost; never longer than the bundle
-                has for the channel.
+            max_age: Seconds after which a measurement counts as lost; it cannot extend the bundle's
+                own limit for the channel.
 
         Returns:
-            The action to send and what the filter did. The action is finite, whatever comes in.
+            The action to send and what the filter did. The action is finite for any input.
 
         Raises:
             ValueError: If a shape does not fit the channels, ``max_age`` is not positive or comes
@@ -299,22 +301,22 @@ class Runtime:
 
     @property
     def findings(self) -> int:
-        """The flags that say something of the inputs.
+        """The flags that describe the inputs.
 
-        Whether a limit is active may depend on the last bit of an action; these may not.
+        Whether a limit is active may depend on the last bit of an action; these flags may not.
         """
         return findings(self.manifest.flags)
 
     def flag_names(self, flags: int) -> tuple[str, ...]:
-        """Names of the decisions in ``flags``."""
+        """Names of the decisions encoded in ``flags``."""
         return self.manifest.flag_names(flags)
 
     def alarm_names(self, alarms: int) -> tuple[str, ...]:
-        """Names of the monitors in ``alarms``."""
+        """Names of the monitors encoded in ``alarms``."""
         return self.manifest.alarm_names(alarms)
 
     def answers(self, section: str) -> tuple[np.ndarray, np.ndarray]:
-        """Action and flags for the inputs of a section of the test vectors."""
+        """Actions and flags for the inputs of one section of the test vectors."""
         vectors = self.bundle.test_vectors(section)
         saved, proposed, self._carry = self._carry, self._proposed, self._initial
         decisions, self._testing = [], True
@@ -330,14 +332,14 @@ class Runtime:
         """Compares the answers to all test vectors.
 
         Args:
-            tolerance: Largest allowed difference in units of a channel's size.
+            tolerance: Largest allowed difference relative to a channel's size.
 
         Returns:
             The largest difference found.
 
         Raises:
-            BundleError: If an action differs by more, or a finding about the inputs (which
-                was not finite, out of range, unknown) is not the same.
+            BundleError: If an action differs by more, or a flag about the inputs (not finite, out
+                of range, unknown) differs.
         """
         checked_bits, worst = np.uint32(self.findings), 0.0
         for section in ("single", "sequence"):

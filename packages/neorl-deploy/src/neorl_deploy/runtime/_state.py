@@ -1,10 +1,10 @@
-"""State of a runtime as files: an emergency stop outlives the process that received it.
+"""The state of a runtime as files, so that an emergency stop survives the process.
 
-Two files, because a new file costs milliseconds on a busy disk, and a control step has none to
-spare. The state itself is replaced in one piece whenever something happened: a stop, a release, a
-reset, a take-over. Between two such events every step overwrites one of two places in a second file
-beside it, ``NAME.steps``, in turn. A place names the state that it goes on from and holds a digest,
-so one that is older than the state, torn or of something else does not count.
+There are two files, because creating a file costs milliseconds on a busy disk, which a control step
+cannot spare. The state itself is replaced atomically after every event: a stop, a release, a reset,
+a take-over. Between two events, every step overwrites one of two slots, in turn, in a second file
+beside it, ``NAME.steps``. A slot names the state that it continues and contains a digest, so a slot
+that is older than the state, torn or unrelated is ignored.
 """
 
 import base64
@@ -29,18 +29,18 @@ from neorl_deploy.runtime._packed import Layout
 
 KIND, VERSION = "runtime-state", 1
 LARGEST = 512 * 2**20
-"""Bytes of a file that are read at most: as much as the arrays of a bundle's carry may take."""
+"""Largest number of bytes read from a file: the allowed size of the arrays of a bundle's carry."""
 NUMBERS = ("saved_at", "step")
 OLDEST = 2**30
-"""Steps that an age is counted up to, as in the guard itself."""
+"""Number of steps at which an age stops counting, as in the guard itself."""
 
 
 RECORD = struct.Struct("<32sQd?")
-"""Head of a place for a step: digest of the state, number of the step, time, who acted."""
+"""Head of a step's slot: digest of the state, number of the step, time, who acted."""
 
 
 class StateError(DeployError):
-    """A file of state is missing, damaged, or of another bundle."""
+    """A state file is missing, damaged, or of another bundle."""
 
 
 class State(NamedTuple):
@@ -48,11 +48,11 @@ class State(NamedTuple):
 
     Attributes:
         bundle: Digest of the bundle that it belongs to.
-        saved_at: Seconds since 1970 when it was written.
+        saved_at: Time at which it was written, in seconds since 1970.
         step: Number of decisions so far.
-        fell_back: Whether the fallback acted in the last one.
+        fell_back: Whether the fallback made the last decision.
         words: The carry, as words.
-        events: Events that the runtime kept, oldest first.
+        events: Events that the runtime stored, oldest first.
     """
 
     bundle: str
@@ -70,18 +70,18 @@ class State(NamedTuple):
 
     @property
     def age_in_words(self) -> str:
-        """Such as ``"12.3 s old"``."""
+        """The age as text, such as ``"12.3 s old"``."""
         passed = self.seconds_ago
         return f"{passed:.1f} s old" if passed < math.inf else "from the future: the clock was set"
 
 
 def write_state(path: Path, state: State, *, durable: bool) -> bytes:
-    """Writes a state in place of an earlier one; a reader sees the one or the other, never a part.
+    """Replaces an earlier state; a reader sees either the old or the new one, never a part.
 
     Args:
         path: The file.
         state: State to write.
-        durable: Whether to wait until it would survive a loss of power.
+        durable: Whether to wait until it would survive a power failure.
 
     Returns:
         The digest of what was written.
@@ -117,7 +117,7 @@ class StateFile:
     """The files of a runtime that keeps its state.
 
     Args:
-        path: File of the state; the places of the steps lie beside it.
+        path: State file; the file with the step slots lies beside it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -127,11 +127,11 @@ class StateFile:
         self._failed = False
 
     def replace(self, state: State, *, durable: bool) -> None:
-        """Writes a state with all its events in one piece.
+        """Writes a state with all its events atomically.
 
         Args:
             state: State to write.
-            durable: Whether to wait until it would survive a loss of power.
+            durable: Whether to wait until it would survive a power failure.
 
         Raises:
             StateError: If it cannot be written.
@@ -149,13 +149,13 @@ class StateFile:
         self._digest = digest
 
     def step(self, state: State, *, events: bool) -> None:
-        """Writes the state after a step; what fails is logged once, until it works again.
+        """Writes the state after a step; a failure is logged once, until writing works again.
 
-        A full disk must not take the action from the plant.
+        A full disk must not prevent the plant from receiving an action.
 
         Args:
             state: The state, with its events.
-            events: Whether there are new ones.
+            events: Whether there are new events.
         """
         try:
             if events or not self._digest:
@@ -183,7 +183,7 @@ def _places_of(path: Path) -> Path:
 
 
 def _latest(path: Path, digest: bytes, state: State) -> State:
-    """The state after the last step that was written since; itself where there is none."""
+    """The state after the last step written since; the given state if there is none."""
     size = RECORD.size + 4 * len(state.words) + 32
     try:
         data = _places_of(path).read_bytes()[: 2 * size]
@@ -254,7 +254,7 @@ def _parsed(content: dict[str, Any]) -> State:
 
 
 def _sync_folder(folder: Path) -> None:
-    """The new name survives a loss of power too, where the system can promise that."""
+    """Makes the new name survive a power failure too, if the system supports that."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -265,7 +265,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def aged_words(state: State, layout: Layout, fresh: np.ndarray, dt: float) -> np.ndarray:
-    """The words of a restored carry: what the plant received last is as much older as it is.
+    """The words of a restored carry, with ages increased by the time since the state was written.
 
     Args:
         state: The state.
@@ -274,8 +274,9 @@ def aged_words(state: State, layout: Layout, fresh: np.ndarray, dt: float) -> np
         dt: Control period in seconds.
 
     Returns:
-        The words with ages in steps, and the seconds for which each channel has held, moved on by
-        the time since the state was written; an unknown time makes every age the largest.
+        The words in which the ages in steps, and the seconds for which each channel has held, are
+        increased by the time since the state was written; if that time is unknown, every age takes
+        its largest value.
     """
     words = np.array(fresh)
     words[: len(state.words)] = state.words

@@ -1,8 +1,7 @@
-"""Runs the programs of a bundle in a process of its own first, for a limited time.
+"""Runs a bundle's programs in a separate process first, with a time limit.
 
-A program that was sealed may loop for ever, take all memory or crash: none of that may happen in
-the process that controls a plant. Started as
-``python -m neorl_deploy.runtime._trial BUNDLE DIGEST``.
+A sealed program may loop forever, exhaust memory or crash, and none of that may happen in the
+process that controls a plant. Started as ``python -m neorl_deploy.runtime._trial BUNDLE DIGEST``.
 """
 
 import os
@@ -14,24 +13,24 @@ from neorl_deploy._errors import BundleError, DeployError
 from neorl_deploy.bundle._read import Bundle, read_bundle
 
 TIME_LIMIT = 120.0
-"""Seconds that the programs may take for their compilation, a fresh carry and all test vectors."""
+"""Seconds allowed for compiling the programs, a fresh carry and all test vectors."""
 
 _passed: set[str] = set()
-"""Digests of bundles whose programs have ended in time since this process began."""
+"""Digests of the bundles whose programs have completed in time since this process began."""
 
 
 def require_trial(bundle: Bundle, seconds: float = TIME_LIMIT) -> None:
-    """Raises unless another process runs the programs of a bundle to their end.
+    """Raises unless another process runs the programs of a bundle to completion.
 
-    It makes a fresh carry and answers all test vectors; whether the answers are right is not asked
-    here. A bundle is tried once in the life of a process.
+    That process creates a fresh carry and answers all test vectors; whether the answers are right
+    is not checked here. A bundle is tried once per process.
 
     Args:
         bundle: A verified bundle.
         seconds: Time limit.
 
     Raises:
-        BundleError: If the programs do not end in time, crash, or cannot be run.
+        BundleError: If the programs exceed the time limit, crash, or cannot be run.
     """
     if bundle.digest in _passed:
         return
