@@ -1,4 +1,4 @@
-"""A bundle behind HTTP, and what a running loop shows there (extra ``http``)."""
+"""Serves a bundle over HTTP, and the state of a running loop (extra ``http``)."""
 
 from neorl_deploy.serving._app import application as application
 from neorl_deploy.serving._limits import ServingLimits as ServingLimits

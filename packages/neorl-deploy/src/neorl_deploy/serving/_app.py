@@ -16,24 +16,24 @@ from neorl_deploy.serving._limits import Bucket, ServingLimits, refusal, too_lar
 from neorl_deploy.serving._protocol import RequestError, answered, asked, metadata
 
 OPEN = frozenset({"/health", "/ready", "/v2/health/live", "/v2/health/ready"})
-"""Routes that need no token: a supervisor of machines asks them."""
+"""Routes that need no token, for machine supervisors."""
 
 
 def application(runtime: Runtime, *, name: str = "policy", limits: ServingLimits | None = None):
     """An ASGI application for one bundle.
 
     ``POST /v2/models/NAME/infer`` decides one step; nothing is kept between two requests and
-    nothing is written to a plant. ``GET /v2``, ``/v2/models/NAME`` describe it, ``/health`` says
-    that the process lives, ``/ready`` that it decides, ``/metrics`` counts in the format of
-    Prometheus.
+    nothing is written to a plant. ``GET /v2`` and ``/v2/models/NAME`` describe the server and the
+    model, ``/health`` reports that the process is alive, ``/ready`` that it accepts requests, and
+    ``/metrics`` gives counts in the Prometheus format.
 
     Args:
-        runtime: A loaded bundle; the application alone may use it from then on.
-        name: Name of the model in the addresses.
+        runtime: A loaded runtime, which only the application may use from then on.
+        name: Name of the model in the URLs.
         limits: Token, size and rate; ``None`` for the defaults.
 
     Returns:
-        A FastAPI application; ``app.state.ready`` says whether it takes requests.
+        A FastAPI application; ``app.state.ready`` states whether it accepts requests.
 
     Raises:
         DeployError: If the extra ``http`` is not installed.
@@ -76,7 +76,7 @@ class _Service:
         self._bucket = Bucket(limits.rate, limits.burst)
 
     async def guarded(self, request: Any, forward: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Refuses who has no token, asks too often or sends too much; counts every request."""
+        """Refuses clients without a token, over the rate or over the size; counts every request."""
         turned_away = refusal(request, self._limits, self._bucket, OPEN)
         if turned_away is None:
             response = await forward(request)
@@ -86,24 +86,24 @@ class _Service:
         return response
 
     async def live(self, _: Any) -> Any:
-        """The process lives."""
+        """Reports that the process is alive."""
         return self._json({"live": True})
 
     async def ready(self, _: Any) -> Any:
-        """It takes requests."""
+        """Reports whether it accepts requests."""
         ready = self._app.state.ready
         return self._json({"ready": ready}, 200 if ready else 503)
 
     async def server(self, _: Any) -> Any:
-        """What the protocol says of a server."""
+        """The server metadata that the protocol defines."""
         return self._json({"name": "neorl-deploy", "version": "2", "extensions": []})
 
     async def model(self, _: Any) -> Any:
-        """What the protocol says of a model."""
+        """The model metadata that the protocol defines."""
         return self._json(self._model.metadata)
 
     async def metrics(self, _: Any) -> Any:
-        """Counts, for Prometheus."""
+        """Counts in the Prometheus format."""
         return self._response(self._counts.text(), media_type=self._counts.media_type)
 
     async def infer(self, request: Any) -> Any:
@@ -111,7 +111,7 @@ class _Service:
         if not self._app.state.ready:
             return self._json({"error": "the server is ending"}, 503)
         body = b""
-        async for chunk in request.stream():  # a client may not say how long its request is
+        async for chunk in request.stream():  # the stated length may be missing
             body += chunk
             if len(body) > self._limits.largest:
                 return self._json({"error": too_large(self._limits)}, 413)
@@ -136,7 +136,7 @@ class _Model:
         self.metadata = metadata(name, runtime.manifest, self._digest, len(self._fresh))
 
     async def decide(self, body: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """The response to the body of a request, and the names of the flags of the decision."""
+        """The response to the body of a request, and the names of the decision's flags."""
         runtime = self._runtime
         request = asked(parse_strict(body, "the request"), runtime.manifest, len(self._fresh))
         async with self._lock:
@@ -148,7 +148,7 @@ class _Model:
 
 
 class _Counts:
-    """What ``/metrics`` tells, in a registry of its own."""
+    """The counts behind ``/metrics``, in their own registry."""
 
     def __init__(self, prometheus: Any) -> None:
         self.registry, self._prometheus = prometheus.CollectorRegistry(), prometheus
@@ -167,7 +167,7 @@ class _Counts:
         )
 
     def text(self) -> bytes:
-        """All counts."""
+        """All counts as text."""
         return self._prometheus.generate_latest(self.registry)
 
     def decided(self, seconds: float, flags: tuple[str, ...]) -> None:

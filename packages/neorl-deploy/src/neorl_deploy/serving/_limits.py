@@ -21,9 +21,9 @@ class ServingLimits:
 
     Attributes:
         token: Token that a client must send as ``Authorization: Bearer TOKEN``; empty for none.
-        largest: Bytes of a request.
-        rate: Requests a second, on average.
-        burst: Requests at once.
+        largest: Largest request in bytes.
+        rate: Average number of requests allowed per second.
+        burst: Number of requests allowed at the same time.
     """
 
     token: str = ""
@@ -32,7 +32,7 @@ class ServingLimits:
     burst: int = 200
 
     def admits(self, authorization: str | None) -> bool:
-        """Whether a header is that of a client who knows the token; in constant time."""
+        """Whether a header contains the token; compared in constant time."""
         if not self.token:
             return True
         given = (authorization or "").encode("utf-8", "replace")
@@ -59,12 +59,12 @@ def read_token(path: Path) -> str:
 
 
 class Bucket:
-    """Lets so many requests a second through, and so many at once.
+    """Admits a limited number of requests per second, and a limited number at once.
 
     Args:
-        rate: Requests a second.
-        burst: Requests at once.
-        clock: Seconds, monotonic.
+        rate: Requests per second.
+        burst: Largest number of requests at the same time.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Bucket:
         self._left, self._at = float(burst), clock()
 
     def take(self) -> bool:
-        """Whether one more may pass now."""
+        """Whether one more request may pass now."""
         now = self._clock()
         self._left = min(self._burst, self._left + self._rate * (now - self._at))
         self._at = now
@@ -85,20 +85,20 @@ class Bucket:
 
 
 def too_large(limits: ServingLimits) -> str:
-    """Answer to a client whose request is too large."""
+    """Response to a client whose request is too large."""
     return f"a request has at most {limits.largest} bytes"
 
 
 def refusal(
     request: Any, limits: ServingLimits, bucket: Bucket, free: frozenset[str]
 ) -> tuple[int, str] | None:
-    """Status and reason of a request that is turned away, before anything of it is read.
+    """Status and reason for refusing a request, before its body is read.
 
     Args:
         request: The framework's request.
         limits: Token, size and rate.
         bucket: Requests that the rate still allows.
-        free: Paths that need no token and count for no rate.
+        free: Paths that need no token and do not count towards the rate.
     """
     if request.url.path in free:
         return None

@@ -1,4 +1,4 @@
-"""HTTP interface of a running loop: whether it runs, its metrics, its page (extra ``http``)."""
+"""HTTP interface of a running loop: readiness, metrics and a page (extra ``http``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neorl_deploy.serving._limits import Bucket, ServingLimits, refusal
 from neorl_deploy.serving._server import require_token_beyond_this_machine, server_of
 
 OPEN = frozenset({"/", "/health", "/ready"})
-"""Routes that need no token: the page without its data, and what a supervisor asks."""
+"""Routes that need no token: the page without its data, and the checks of a supervisor."""
 
 SILENT = 3
 """Periods without a step after which the loop is not ready."""
@@ -28,17 +28,17 @@ def loop_application(
     limits: ServingLimits | None = None,
     clock: Callable[[], float] = time.monotonic,
 ):
-    """An ASGI application beside a loop; it reads, and can change nothing.
+    """A read-only ASGI application beside a loop.
 
-    ``GET /health`` says that the process lives, ``/ready`` that the loop turns (503 before its
-    first step, and after three periods without one), ``/metrics`` counts in the format of
-    Prometheus, ``/state.json`` says everything, and ``/`` is the page that shows it.
+    ``GET /health`` reports that the process is alive, ``/ready`` that the loop runs (503 before its
+    first step, and after three periods without one), ``/metrics`` gives counts in the Prometheus
+    format, ``/state.json`` gives the whole state, and ``/`` is the page that shows it.
 
     Args:
-        board: What the loop shows.
+        board: The state that the loop publishes.
         dt: Control period in seconds.
         limits: Token, size and rate; ``None`` for the defaults.
-        clock: Seconds, as in the loop's cycles.
+        clock: Returns seconds on the clock of the loop's cycles.
 
     Returns:
         A FastAPI application.
@@ -100,11 +100,11 @@ def beside(
     limits: ServingLimits,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[None]:
-    """Serves the application in a thread of its own while a loop runs.
+    """Serves the application in its own thread while a loop runs.
 
     Raises:
-        DeployError: If others than this machine could ask and no token is demanded, the port is
-            taken, or the extra ``http`` is not installed.
+        DeployError: If other machines could connect and no token is required, the port is taken, or
+            the extra ``http`` is not installed.
     """
     require_token_beyond_this_machine(host, limits)
     server = server_of(loop_application(board, dt, limits=limits, clock=clock), host, port)
@@ -122,7 +122,7 @@ def beside(
 
 
 def _run(server: Any) -> None:
-    with contextlib.suppress(SystemExit):  # how uvicorn says that it could not listen
+    with contextlib.suppress(SystemExit):  # how uvicorn reports that it could not listen
         server.run()
 
 
@@ -132,13 +132,13 @@ def _silence(board: Board, clock: Callable[[], float]) -> float:
 
 
 class _Metrics:
-    """What ``/metrics`` tells, made from the board when it is asked."""
+    """The metrics behind ``/metrics``, built from the board on request."""
 
     def __init__(self, board: Board, dt: float, clock: Callable[[], float]) -> None:
         self._board, self._dt, self._clock = board, dt, clock
 
     def collect(self) -> Iterator[Any]:
-        """Families of metrics, as Prometheus' client asks for them."""
+        """Families of metrics, for the Prometheus client."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         counts = dict(self._board.counts)

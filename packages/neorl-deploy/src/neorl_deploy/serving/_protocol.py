@@ -1,8 +1,8 @@
 """Requests and responses of the Open Inference Protocol, version 2, for one bundle.
 
-The step of a bundle is a function of what it remembers, one observation and the action that the
-plant received. So is a request: ``carry`` goes in and comes out, and a server keeps nothing between
-two requests. ``null`` stands for a number that is missing, since JSON has no NaN.
+The step of a bundle is a function of its carry, one observation and the action that the plant
+received. A request has the same form: ``carry`` goes in and comes out, and a server keeps nothing
+between two requests. ``null`` represents a missing number, because JSON has no NaN.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class RequestError(ValueError):
 
 
 class Asked(NamedTuple):
-    """A request, parsed.
+    """A parsed request.
 
     Attributes:
-        id: Name that the client gave it; ``None`` where it gave none.
+        id: Identifier that the client chose; ``None`` if it chose none.
         obs: The observation, NaN where a measurement is missing.
-        last_sent: Action that the plant received, NaN where not known.
-        ages: Seconds since each measurement was taken; ``None`` where the client does not say.
+        last_sent: Action that the plant received, NaN if unknown.
+        ages: Seconds since each measurement was taken; ``None`` if the client does not give them.
         carry: State of the bundle after the last step; ``None`` for a fresh one.
     """
 
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
 
 def metadata(name: str, manifest: Manifest, digest: str, n_words: int) -> dict[str, Any]:
-    """Metadata of a model in the protocol, the channels with their units, and every bit's name."""
+    """Metadata of a model: tensors of the protocol, channels with units, and names of all bits."""
     observed, width = len(manifest.obs), len(manifest.action)
     channels = {
         side: [{"name": c.name, "unit": c.unit, "low": c.low, "high": c.high} for c in entries]
@@ -75,11 +75,11 @@ def metadata(name: str, manifest: Manifest, digest: str, n_words: int) -> dict[s
 
 
 def asked(document: Any, manifest: Manifest, n_words: int) -> Asked:
-    """Reads a request.
+    """Parses a request.
 
     Raises:
-        RequestError: If a tensor is missing, unknown, repeated, of another type or shape, or holds
-            what is no number.
+        RequestError: If a tensor is missing, unknown, repeated, of another type or shape, or
+            contains a value that is not a number.
     """
     if not isinstance(document, dict) or not isinstance(document.get("inputs"), list):
         raise RequestError("a request is an object with a list of inputs")

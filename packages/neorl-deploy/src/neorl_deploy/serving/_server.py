@@ -1,4 +1,4 @@
-"""Runs the application until it is asked to end, and lets the last requests finish."""
+"""Runs the application until it is asked to end, and completes the last requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def serve_http(
     name: str = "policy",
     limits: ServingLimits | None = None,
 ) -> None:
-    """Serves a bundle until SIGINT or SIGTERM; then it is not ready, and finishes what it began.
+    """Serves a bundle until SIGINT or SIGTERM, then reports not ready and completes open requests.
 
     Args:
         runtime: A loaded bundle.
@@ -31,32 +31,32 @@ def serve_http(
         limits: Token, size and rate.
 
     Raises:
-        DeployError: If others than this machine could ask and no token is demanded, the port is
-            taken, or the extra ``http`` is not installed.
+        DeployError: If other machines could connect and no token is required, the port is taken, or
+            the extra ``http`` is not installed.
     """
     bounds = ServingLimits() if limits is None else limits
     require_token_beyond_this_machine(host, bounds)
     server = make_server(runtime, host=host, port=port, name=name, limits=bounds)
     try:
         server.run()
-    except SystemExit as error:  # how uvicorn says that it could not listen
+    except SystemExit as error:  # how uvicorn reports that it could not listen
         raise DeployError(f"cannot listen on {host}:{port}; is it taken?") from error
 
 
 def make_server(runtime: Runtime, *, host: str, port: int, name: str, limits: ServingLimits) -> Any:
-    """The server of a bundle, not yet running."""
+    """The server of a bundle, not yet started."""
     return server_of(application(runtime, name=name, limits=limits), host, port)
 
 
 def server_of(app: Any, host: str, port: int) -> Any:
-    """The server of an application, not yet running."""
+    """The server of an application, not yet started."""
     try:
         import uvicorn
     except ImportError as error:
         raise missing_extra("serving over HTTP", "http", error) from error
 
     class Server(uvicorn.Server):
-        """Says that it is not ready before it ends."""
+        """Reports that it is not ready before it ends."""
 
         async def shutdown(self, sockets: Any = None) -> None:
             app.state.ready = False
@@ -80,7 +80,7 @@ def require_token_beyond_this_machine(host: str, limits: ServingLimits) -> None:
     """Refuses to listen to other machines without a token.
 
     Raises:
-        DeployError: If it would.
+        DeployError: If other machines could connect and there is no token.
     """
     try:
         own = ipaddress.ip_address(host).is_loopback
