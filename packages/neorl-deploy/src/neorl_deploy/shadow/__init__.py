@@ -1,4 +1,4 @@
-"""Shadow mode over a log (extra ``replay``)."""
+"""Shadow mode on a log (extra ``replay``)."""
 
 from neorl_deploy.shadow._from_audit import watched as watched
 from neorl_deploy.shadow._log import Log as Log

@@ -1,4 +1,4 @@
-"""Archives of NumPy: sizes and types are looked at before memory is taken."""
+"""Reads NumPy archives, checking sizes and types before allocating memory."""
 
 import math
 import zipfile
@@ -28,11 +28,11 @@ REFUSALS = (
 
 
 def read_archive(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
-    """The named arrays of an ``.npz``.
+    """The named arrays of an ``.npz`` file.
 
     Raises:
-        DeployError: If it is damaged, an array is missing, holds no real numbers, or declares
-            more than the archive can hold.
+        DeployError: If it is damaged, or an array is missing, does not contain real numbers, or
+            declares more than the archive can contain.
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -1,8 +1,8 @@
-"""The dataset file, read from its published layout alone; h5py is of the extra ``replay``.
+"""Reads the dataset file from its published layout; h5py comes with the extra ``replay``.
 
-Nothing is followed or allocated before it was looked at: text is of fixed length inside the
-headers, whose checksums find damage, columns are stored in this file, and declare no more than
-it can hold.
+Everything is checked before it is followed or allocated. Text must have a fixed length inside the
+headers, whose checksums detect damage. Columns must be stored in this file and must not declare
+more than it can contain.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ REFUSALS = (
     OverflowError,
     MemoryError,
 )
-"""What h5py raises on a damaged file."""
+"""Exceptions that h5py raises for a damaged file."""
 UNPACKED_AT_MOST, UNPACKED_RATIO = 2**30, 100
 
 
 class Stored(NamedTuple):
-    """The content of a dataset file, its hash checked."""
+    """The content of a dataset file with a verified hash."""
 
     spec: dict[str, Any]
     attributes: dict[str, Any]
@@ -73,8 +73,8 @@ def read_dataset_file(path: Path) -> Stored:
     """Reads a dataset file.
 
     Raises:
-        DeployError: If it is damaged, of another version, or not stored completely, or the extra
-            ``replay`` is not installed; one line.
+        DeployError: If it is damaged, of another version or incomplete, or the extra ``replay`` is
+            not installed; one line.
     """
     try:
         import h5py
@@ -101,7 +101,7 @@ def read_dataset_file(path: Path) -> Stored:
 
 
 def require_size(path: Path, name: str, size: int) -> None:
-    """Raises where more is declared than a file of this size can hold."""
+    """Raises if more is declared than a file of this size can contain."""
     largest = max(UNPACKED_AT_MOST, UNPACKED_RATIO * path.stat().st_size)
     if size > largest:
         raise DeployError(f"{path}: {name} declares {size} bytes, far more than the file can hold")
@@ -109,7 +109,7 @@ def require_size(path: Path, name: str, size: int) -> None:
 
 def _check_head(path: Path, file: h5py.File) -> None:
     stored: dict[str, Any] = {**head(KIND, VERSION), "version": _attribute(path, file, "version")}
-    require_head(stored, KIND, VERSION, str(path))  # another version may keep its text otherwise
+    require_head(stored, KIND, VERSION, str(path))  # another version may store its text differently
     require_head({**stored, "format": _attribute(path, file, "format")}, KIND, VERSION, str(path))
 
 
@@ -192,7 +192,7 @@ def _content_hash(path: Path, spec: dict[str, Any], columns: dict[str, np.ndarra
 
 
 def _plain(value: Any) -> Any:
-    """Real numbers with a point and zero without a sign, as the hash is defined."""
+    """Native real numbers without negative zeros, as the hash requires."""
     if isinstance(value, dict):
         return {n: float(v) + 0.0 if n in REALS else _plain(v) for n, v in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value

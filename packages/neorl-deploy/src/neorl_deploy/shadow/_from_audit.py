@@ -1,4 +1,4 @@
-"""Proposals of a bundle in shadow beside the actual actions, from the audit log of its loop."""
+"""Compares a bundle in shadow with the actual actions, from the audit log of its loop."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from neorl_deploy.shadow._program import Shadow
 from neorl_deploy.shadow._replay import Replay, Report, report_of
 
 AGREES = 0.05
-"""Part of an actuator's range within which a proposal counts as agreeing with what was done."""
+"""Fraction of an actuator's range within which a proposal counts as agreeing."""
 BATCHES, STUDENT = 20, 2.093
-"""Batches of consecutive steps, and the 97.5 % point of Student's distribution for 19."""
+"""Number of batches of consecutive steps, and the 97.5 % point of Student's t with 19 degrees."""
 PARTS = 4
-"""Drift compares the first with the last of so many parts of the log."""
+"""Drift compares the first and the last of this many parts of the log."""
 
 
 def watched(folder: Path, bundle: Bundle) -> Replay:
     """Compares every proposal that was not written with what the plant received instead.
 
-    A proposal answers one observation, and what was done in its place is what the actuators hold
-    one period later. So a row needs the record after it; periods that the loop missed, and those in
-    which it wrote to the actuators itself, are left out, and a row after one begins a new piece.
+    A proposal answers one observation, and the action taken instead is what the actuators hold one
+    period later, so a row needs the record after it. Periods that the loop missed, and those in
+    which it wrote to the actuators itself, are left out; the next row begins a new segment.
 
     Args:
         folder: The audit log.
-        bundle: The bundle that decided.
+        bundle: The bundle that made the decisions.
 
     Returns:
-        The numbers of a replay, and besides: ``agreement``, by channel the part of the steps
-        within 5 % of the range, and the mean difference with its 95 % interval from the means of
-        twenty batches; ``benefit``, what the verdict predicted of the return, with its interval;
-        ``drift``, by observation the move of the mean from the first quarter of the rows to the
+        The numbers of a replay, and additionally: ``agreement``, by channel the fraction of the
+        steps within 5 % of the range, and the mean difference with its 95 % interval from the means
+        of twenty batches; ``benefit``, the verdict's prediction of the return with its interval;
+        ``drift``, by observation the change of the mean from the first quarter of the rows to the
         last, in standard deviations of the first.
 
     Raises:
-        AuditError: If the log was changed, is of another bundle, or has no such row.
+        AuditError: If the log was changed, belongs to another bundle, or has no such row.
     """
     chain, manifest = verified(folder), bundle.manifest
     rows, starts = _rows(folder, bundle)
@@ -68,7 +68,7 @@ def watched(folder: Path, bundle: Bundle) -> Replay:
 
 
 Row = tuple[Mapping[str, Any], Sequence[float | None]]
-"""A record, and what the actuators held one period later."""
+"""A record, and the actuator values one period later."""
 
 
 def _rows(folder: Path, bundle: Bundle) -> tuple[list[Row], list[int]]:
@@ -82,7 +82,7 @@ def _rows(folder: Path, bundle: Bundle) -> tuple[list[Row], list[int]]:
             raise AuditError(f"{folder}: another bundle decided, {record['bundle']}")
         if record["kind"] != "cycle":
             continue
-        # A restart begins to count anew, so the clock must have gone on too.
+        # Numbering restarts after a restart of the loop, so the clock must have advanced too.
         follows = (
             before is not None
             and record["number"] == before["number"] + 1
@@ -139,7 +139,7 @@ def _agreement(manifest: Manifest, log: Log, proposed: Shadow) -> Report:
 
 
 def _interval(values: np.ndarray) -> tuple[float | None, float | None]:
-    """95 % interval of a mean of steps that follow one another, by the means of batches."""
+    """95 % interval of a mean over dependent steps, by batch means."""
     if len(values) < 2 * BATCHES:
         return None, None
     means = np.array([batch.mean() for batch in np.array_split(values, BATCHES)])
@@ -148,7 +148,7 @@ def _interval(values: np.ndarray) -> tuple[float | None, float | None]:
 
 
 def _benefit(manifest: Manifest) -> Report | None:
-    """The clause of the verdict on the return; ``None`` where it has none."""
+    """The verdict's clause on the return; ``None`` if it has none."""
     for clause in manifest.document["verdict"].get("clauses", ()):
         if clause.get("name") == "return":
             names = ("statistic", "value", "low", "high", "bound", "unit")

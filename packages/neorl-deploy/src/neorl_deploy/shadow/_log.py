@@ -1,6 +1,6 @@
-"""The log to replay: a small reader of the dataset file and of NeoRL-2 archives.
+"""Reads a log for replay: a dataset file or a NeoRL-2 archive.
 
-The layout and the rules are those of ``docs/pages/reference/dataset-file.md``; nothing of the
+The layout and the rules are those of ``docs/pages/reference/dataset-file.md``; no code of the
 package that writes it is used. HDF5 needs the extra ``replay``.
 """
 
@@ -22,21 +22,21 @@ HDF5_MAGIC, ZIP_MAGIC = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
 
 @dataclasses.dataclass(frozen=True)
 class Log:
-    """Parts of a log that a replay needs.
+    """The parts of a log that a replay needs.
 
     Attributes:
-        source: Path of the file, as named.
+        source: Path of the file, as given.
         obs: Observation before each action, shape ``(row, obs)``, float32.
         action: Action that the plant received, shape ``(row, act)``, float32.
-        mask: False where a row reaches no statistic, shape ``(row,)``.
+        mask: False for a row that enters no statistic, shape ``(row,)``.
         starts: First row of every episode, ascending.
         obs_channels: Name and unit of each observed channel.
         action_channels: Name and unit of each manipulated channel.
-        content_hash: Identity of the data, checked; empty where the format has none.
-        attribution: Citation of third-party data; empty where it is our own.
-        dt: Seconds between two rows; NaN where the format does not say.
-        ranges: Lower and upper end of each observed, then each manipulated channel, shape
-            ``(obs + act, 2)``; NaN where the format does not say.
+        content_hash: Identity of the data, verified; empty if the format has none.
+        attribution: Citation of third-party data; empty if the data are our own.
+        dt: Seconds between two rows; NaN if the format does not state it.
+        ranges: Lower and upper end of each observed, then each manipulated channel, shape ``(obs +
+            act, 2)``; NaN if the format does not state them.
     """
 
     source: str
@@ -53,7 +53,7 @@ class Log:
 
 
 def read_log(path: str | os.PathLike[str]) -> Log:
-    """Reads a log, recognised by its content.
+    """Reads a log; its format is recognised by its content.
 
     Args:
         path: A dataset file (HDF5), or an ``.npz`` archive of NeoRL-2.
@@ -62,7 +62,7 @@ def read_log(path: str | os.PathLike[str]) -> Log:
         The log.
 
     Raises:
-        DeployError: If it is missing, of another format, damaged, or the extra ``replay`` is not
+        DeployError: If it is missing, of another format or damaged, or the extra ``replay`` is not
             installed; one line.
     """
     path = Path(path)

@@ -1,4 +1,4 @@
-"""A complete replay as one compiled scan of the exported step (extra ``jax``)."""
+"""Replays a whole log as one compiled scan of the exported step (extra ``jax``)."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ class Shadow(NamedTuple):
         flags: Decisions of the filter, shape ``(row,)``.
         limits: Active limits, shape ``(row, act)``.
         intervention: Distance by which the filter moved each channel, shape ``(row, act)``.
-        alarms: Bits of the monitors that alarm, shape ``(row,)``.
+        alarms: Bits of the monitors that raise an alarm, shape ``(row,)``.
     """
 
     action: np.ndarray
@@ -30,13 +30,13 @@ class Shadow(NamedTuple):
 def shadow(
     bundle: Bundle, obs: np.ndarray, last_sent: np.ndarray, starts_episode: np.ndarray
 ) -> Shadow:
-    """Runs the exported step over a log; the carry starts anew where an episode does.
+    """Runs the exported step over a log, with a fresh carry at the start of each episode.
 
     Args:
         bundle: A verified bundle.
         obs: Observations, shape ``(row, obs)``, float32.
-        last_sent: Action that the plant had received before each row, NaN where unknown, shape
-            ``(row, act)``, float32.
+        last_sent: Action that the plant had received before each row, NaN if unknown, shape ``(row,
+            act)``, float32.
         starts_episode: Whether a row is the first of its episode, shape ``(row,)``.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Shadow mode on a log: what a bundle would have done beside what was done."""
+"""Shadow mode on a log: compares what a bundle would have done with what was done."""
 
 import dataclasses
 from pathlib import Path
@@ -15,11 +15,11 @@ from neorl_deploy.shadow._program import Shadow, shadow
 from neorl_deploy.training_run._summaries import dataset_file
 
 KIND, VERSION = "replay", 1
-"""Head of the replay's file."""
+"""Kind and version in the head of the replay file."""
 
 Report = dict[str, Any]
 NAMED_AT_MOST = 4
-"""Channels named in one message."""
+"""Largest number of channels named in one message."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Replay:
     """A replay with its rows.
 
     Attributes:
-        report: The numbers, ready for JSON.
-        log: The log: what was done.
-        shadow: Proposals of the bundle: what it would have done.
+        report: The results, ready for JSON.
+        log: The log with the actual actions.
+        shadow: The actions that the bundle would have taken.
     """
 
     report: Report
@@ -38,17 +38,17 @@ class Replay:
 
 
 def replay(bundle: Bundle, log: Log) -> Replay:
-    """Runs a bundle in shadow over a log; the logged action is reported as the one that was sent.
+    """Runs a bundle in shadow over a log; each logged action is reported to it as the one sent.
 
     Every row is stepped, with a fresh carry at each episode; masked rows and rows whose logged
-    action is not finite enter no number.
+    action is not finite enter no result.
 
     Args:
         bundle: A verified bundle.
         log: Log with the channels of the bundle, in the same order and units.
 
     Returns:
-        The numbers and the rows behind them.
+        The results and the rows behind them.
 
     Raises:
         DeployError: If the channels or the control period differ; each difference is named.
@@ -68,7 +68,7 @@ def require_channels(bundle: Bundle, log: Log) -> None:
     """Raises unless the log has the bundle's channels, in its order and units.
 
     Raises:
-        DeployError: Naming every channel that differs.
+        DeployError: Names every channel that differs.
     """
     pairs = {
         "observation": (bundle.manifest.obs, log.obs_channels),
@@ -92,10 +92,10 @@ def require_channels(bundle: Bundle, log: Log) -> None:
 
 
 def require_period(bundle: Bundle, log: Log) -> None:
-    """Raises where the log states another period: each of its rows is one step of the bundle.
+    """Raises if the log states another period: each of its rows is one step of the bundle.
 
     Raises:
-        DeployError: With both periods.
+        DeployError: Names both periods.
     """
     dt = bundle.manifest.dt
     if np.isfinite(log.dt) and not np.isclose(log.dt, dt, rtol=1e-6, atol=0):
@@ -106,7 +106,7 @@ def require_period(bundle: Bundle, log: Log) -> None:
 
 
 def _other_ranges(manifest: Manifest, log: Log) -> list[str]:
-    """Channels whose range in the log is another than that in the bundle."""
+    """Channels whose range in the log differs from that in the bundle."""
     channels = [*manifest.obs, *manifest.action]
     ours = np.array([[channel.low, channel.high] for channel in channels])
     same = np.isnan(log.ranges) | np.isclose(log.ranges, ours, rtol=1e-6, atol=0)
@@ -114,7 +114,7 @@ def _other_ranges(manifest: Manifest, log: Log) -> list[str]:
 
 
 def _some(channels: list[str]) -> str:
-    """The first few names; ``no other`` where there is none."""
+    """The first few names; ``no other`` if there are none."""
     more = len(channels) - NAMED_AT_MOST
     named = ", ".join(channels[:NAMED_AT_MOST]) or "no other"
     return f"{named} and {more} more" if more > 0 else named
@@ -125,7 +125,7 @@ def _titled(channel: tuple[str, str]) -> str:
 
 
 def report_of(bundle: Bundle, log: Log, proposed: Shadow) -> Report:
-    """The numbers of what a bundle proposed beside what was done.
+    """The results of comparing a bundle's proposals with the actual actions.
 
     Raises:
         DeployError: If no row can be compared.
@@ -166,7 +166,7 @@ def report_of(bundle: Bundle, log: Log, proposed: Shadow) -> Report:
 
 
 def _origin(manifest: Manifest, log: Log) -> Report:
-    """Whether the policy learned from this log: ``None`` where the log has no hash to tell by."""
+    """Whether the policy learned from this log; ``None`` if the log has no hash to decide this."""
     provenance = manifest.document["provenance"]
     learned_from = log.content_hash == provenance["data_hash"] if log.content_hash else None
     file = dataset_file(provenance.get("record"))
@@ -175,7 +175,7 @@ def _origin(manifest: Manifest, log: Log) -> Report:
 
 
 def _filter_activity(manifest: Manifest, proposed: Shadow) -> Report:
-    """Fractions of the counted steps, per decision and per limit of each channel."""
+    """Fractions of the compared steps, per decision and per limit of each channel."""
     return {
         "changed": float((proposed.intervention > 0).any(axis=1).mean()),
         "fallback": _fraction(proposed.flags, manifest.flags.get("fallback_used", 0)),
@@ -196,7 +196,7 @@ def _filter_activity(manifest: Manifest, proposed: Shadow) -> Report:
 
 
 def _alarms(manifest: Manifest, log: Log, alarms: np.ndarray) -> Report:
-    """How often every monitor alarmed, in steps and in episodes, beside what it promised."""
+    """How often each monitor alarmed, in steps and in episodes, compared with its promised rate."""
     episode = np.cumsum(np.isin(np.arange(len(alarms)), log.starts)) - 1
     promised = {one["name"]: one["false_alarms"] for one in manifest.document["guard"]["monitors"]}
     of_monitor = {}

@@ -1,4 +1,4 @@
-"""Checks where the numbers of a replay may be written without overwriting anything else."""
+"""Writes the results of a replay without overwriting any other file."""
 
 import json
 import os
@@ -18,15 +18,15 @@ ADVICE = "choose a place with --json"
 
 
 def replay_path(bundle: Path) -> Path:
-    """File of the numbers by default: ``replay.json`` beside the bundle."""
+    """Default file for the results: ``replay.json`` beside the bundle."""
     return bundle.resolve().parent / REPLAY
 
 
 def require_place(path: Path) -> None:
-    """Refuses a place for the numbers before a minute is spent on them.
+    """Refuses an unsuitable output path before any computing time is spent.
 
     Args:
-        path: The file to be written.
+        path: The file to write.
 
     Raises:
         DeployError: If it cannot be written, lies in a bundle, or is a file of another kind.
@@ -47,10 +47,10 @@ def require_place(path: Path) -> None:
 
 
 def require_same_log(path: Path, log: Log) -> None:
-    """Refuses to replace the numbers of another log; those of the same log are made anew.
+    """Refuses to replace the results of another log; those of the same log are recomputed.
 
     Args:
-        path: The file to be written, after :func:`require_place`.
+        path: The file to write, after :func:`require_place`.
         log: The log that is about to be replayed.
 
     Raises:
@@ -72,10 +72,10 @@ def require_same_log(path: Path, log: Log) -> None:
 
 
 def write_replay(path: Path, value: object) -> None:
-    """Writes the numbers as JSON, all or nothing.
+    """Writes the results as JSON, completely or not at all.
 
     Raises:
-        DeployError: If the file cannot be written; what was there stays.
+        DeployError: If the file cannot be written; an existing file is unchanged.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -87,7 +87,7 @@ def write_replay(path: Path, value: object) -> None:
 
 
 def _earlier(path: Path) -> dict[str, Any] | None:
-    """What an earlier replay says of its log; ``None`` where the file is no replay."""
+    """What an earlier replay states about its log; ``None`` if the file is not a replay."""
     try:
         if not path.is_file() or path.stat().st_size > LARGEST_REPORT:
             return None
