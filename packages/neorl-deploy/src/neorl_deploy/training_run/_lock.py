@@ -1,4 +1,4 @@
-"""State of a run's lock, which ends with the process that holds it."""
+"""The state of a run's lock, which ends with the process that holds it."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,14 @@ from neorl_deploy.training_run._names import LOCK
 
 
 def holder(run: Path) -> str | None:
-    """The process that trains or continues a run at this moment.
+    """Identifies the process that is training or continuing a run.
 
     Args:
         run: The run directory.
 
     Returns:
-        Its number as the lock file names it, ``"unknown"`` where it names none; ``None`` where
-        nobody holds the lock, or the system has no such locks.
+        Its process number as written in the lock file, ``"unknown"`` if the file has none; ``None``
+        if nobody holds the lock, or the system has no such locks.
     """
     try:
         import fcntl

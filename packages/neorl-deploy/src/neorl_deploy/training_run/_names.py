@@ -1,4 +1,4 @@
-"""Names and words of a run directory, as ``docs/pages/reference/run-directory.md`` states them."""
+"""File names and status words of a run, as in ``docs/pages/reference/run-directory.md``."""
 
 RECORD, CONSTRAINTS, GUARD = "run.json", "constraints.json", "guard.json"
 EVALUATION, VERDICT = "evaluation.json", "verdict.json"
@@ -8,10 +8,10 @@ FALLBACK = "policies/fallback.safetensors"
 BUNDLE_PATTERN, BUNDLE, REPLAY = "*.bundle", "policy.bundle", "replay.json"
 
 VERSIONS = {"run": 1, "evaluation": 1, "verdict": 1, "constraints": 1, "guard": 1}
-"""Version of each document that is read here, by the kind that its head names."""
+"""Supported version of each document, by the kind in its head."""
 
 RUNNING, FAILED, FINISHED = "running", "failed", "finished"
-"""Words of ``status`` in ``run.json`` that are acted on here."""
+"""Values of ``status`` in ``run.json`` that this package acts on."""
 
 
 def artefact_of(policy: str) -> str:

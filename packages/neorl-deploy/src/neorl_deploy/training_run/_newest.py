@@ -1,4 +1,4 @@
-"""The newest run, its bundle and its log: what a command takes where the user names nothing."""
+"""The newest run, its bundle and its log: the defaults if the user names none."""
 
 import contextlib
 from pathlib import Path
@@ -10,10 +10,10 @@ from neorl_deploy.training_run._summaries import dataset_file
 
 
 def newest_run(root: Path) -> Path:
-    """The newest finished run of a folder: the highest number whose record says so.
+    """The newest finished run in a folder: the highest number whose record says "finished".
 
     Args:
-        root: Folder of all runs.
+        root: Folder that contains all runs.
 
     Returns:
         The run directory.
@@ -32,13 +32,13 @@ def newest_run(root: Path) -> Path:
 
 
 def newest_bundle(root: Path) -> Path:
-    """The bundle of the newest run of a folder that has one.
+    """The bundle of the newest run in a folder that has one.
 
     Args:
-        root: Folder of all runs.
+        root: Folder that contains all runs.
 
     Returns:
-        The bundle directory that was written last.
+        The bundle directory written last.
 
     Raises:
         DeployError: If there is none.
@@ -51,16 +51,16 @@ def newest_bundle(root: Path) -> Path:
 
 
 def log_of(bundle: Path) -> Path:
-    """The log of the run in whose directory a bundle lies.
+    """The log of the run whose directory contains a bundle.
 
     Args:
         bundle: The bundle directory.
 
     Returns:
-        The dataset file of the run, or the file elsewhere that its record names.
+        The dataset file of the run, or the external file that its record names.
 
     Raises:
-        DeployError: If there is no run around it, or the run names no log that exists.
+        DeployError: If the bundle is not inside a run, or the run names no existing log.
     """
     run = bundle.resolve().parent
     log = log_of_run(run)
@@ -74,18 +74,18 @@ def log_of(bundle: Path) -> Path:
 
 
 def log_of_run(run: Path) -> Path | None:
-    """Path of the log of a run, even if it is gone; ``None`` if it names none or is no run.
+    """Path of a run's log, even if the file is gone; ``None`` if no log is named or no run exists.
 
     Args:
         run: The run directory.
 
     Returns:
-        The dataset file in it, or the file elsewhere that its record names.
+        The dataset file in it, or the external file that its record names.
     """
     if (run / DATASET).is_file():
         return run / DATASET
     named = dataset_file(read_json(run / RECORD)) if (run / RECORD).is_file() else None
-    return None if named is None else run / named  # an absolute path stays what it is
+    return None if named is None else run / named  # joining leaves an absolute path unchanged
 
 
 def numbered(root: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""A finished training run, as far as an export reads it."""
+"""The parts of a finished training run that an export reads."""
 
 import dataclasses
 import shlex
@@ -30,12 +30,12 @@ from neorl_deploy.training_run._summaries import finite
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The parts of a run directory that a bundle is made of.
+    """The parts of a run directory from which a bundle is made.
 
     Attributes:
         path: The directory.
         record: ``run.json``: status, versions, dataset hash, seeds.
-        verdict: ``verdict.json``; "cannot tell" where another policy is exported than it judged.
+        verdict: ``verdict.json``; "cannot tell" if the policy to export is not the one it judged.
         evaluation: ``evaluation.json``.
         constraints: ``constraints.json``.
         guard: ``guard.json``: supervisor, monitors, ages, order of the fallbacks.
@@ -63,7 +63,7 @@ class Run:
         return self.verdict["answer"]
 
     def policy(self, name: str) -> Path:
-        """The artefact of a further policy that the guard needs.
+        """The artefact of another policy that the guard needs.
 
         Raises:
             DeployError: If it is missing.
@@ -71,7 +71,7 @@ class Run:
         return _artefact(self.path, artefact_of(name))
 
     def policy_digest(self, path: Path) -> str | None:
-        """The digest that the run recorded for an artefact; ``None`` where it did not."""
+        """The digest that the run recorded for an artefact; ``None`` if it recorded none."""
         digests = self.record.get("policies")
         return digests.get(path.name) if isinstance(digests, dict) else None
 
@@ -81,8 +81,8 @@ def read_run(path: Path, policy: str | None = None) -> Run:
 
     Args:
         path: The directory, for example ``runs/0001``.
-        policy: Policy to export in place of the verdict's, by name such as ``iql-1`` or as a
-            path inside the run such as ``policies/iql-1.safetensors``.
+        policy: Policy to export instead of the verdict's, by name such as ``iql-1`` or as a path
+            inside the run such as ``policies/iql-1.safetensors``.
 
     Returns:
         The run; the artefacts are located, not yet read.
@@ -120,7 +120,7 @@ def _document(path: Path, kind: str) -> dict[str, Any]:
 
 
 def _judged(path: Path) -> dict[str, Any]:
-    """The verdict of a run, once it was found to agree with itself."""
+    """The verdict of a run, after checking that it is consistent."""
     verdict = _document(path, "verdict")
     answer = verdict.get("answer")
     if answer not in ANSWERS:
@@ -137,7 +137,7 @@ def _judged(path: Path) -> dict[str, Any]:
 def _unfinished(path: Path, record: dict[str, Any]) -> str:
     """Why a run cannot be exported yet, and what to do about it.
 
-    A record says "running" for ever where the process was killed; the lock tells.
+    If the process was killed, the record keeps saying "running"; the lock shows the truth.
     """
     process = holder(path)
     if process is not None:
@@ -154,7 +154,7 @@ def _unfinished(path: Path, record: dict[str, Any]) -> str:
 
 
 def _not_judged(verdict: dict[str, Any], policy: str) -> dict[str, Any]:
-    """A verdict holds for the policy it names, and for no other seed."""
+    """A verdict applies only to the policy that it names, not to another seed."""
     reason = f"the run judged {verdict.get('candidate')}, not {policy}"
     return {
         **head("verdict", VERSIONS["verdict"]),
@@ -169,7 +169,7 @@ def _not_judged(verdict: dict[str, Any], policy: str) -> dict[str, Any]:
 
 
 def _in_run(policy: str) -> str:
-    """Where in a run a policy lies that was given by name, by file name or by path."""
+    """The path within a run of a policy given by name, file name or path."""
     if not policy or "/" in policy:
         return policy
     return artefact_of(policy.removesuffix(ARTEFACT_SUFFIX))

@@ -1,4 +1,4 @@
-"""Summaries of a run's larger documents in a manifest."""
+"""Summarises a run's larger documents for the manifest."""
 
 import math
 from typing import Any
@@ -7,14 +7,14 @@ LONGEST_LIST = 64
 """Longer lists (raw episodes) stay in ``evaluation.json`` and out of the manifest."""
 
 SUMMARISED = ("environment", "reason", "reward_unit", "level", "n_starts", "candidate", "reference")
-"""What is repeated of the result tables, beside some of their rows."""
+"""Fields of the result tables that are repeated, in addition to some of their rows."""
 
 
 def evaluation_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
     """Summary of ``evaluation.json``: candidate, reference and log, with intervals.
 
     Args:
-        evaluation: The complete document; one of an unknown layout loses its long lists.
+        evaluation: The complete document; for an unknown layout only its long lists are removed.
 
     Returns:
         A small JSON object.
@@ -33,7 +33,7 @@ def evaluation_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
 
 
 def finite(value: Any) -> Any:
-    """JSON with ``null`` in place of NaN and infinities."""
+    """JSON with NaN and infinities replaced by ``null``."""
     if isinstance(value, dict):
         return {name: finite(entry) for name, entry in value.items()}
     if isinstance(value, list):
@@ -44,7 +44,7 @@ def finite(value: Any) -> Any:
 
 
 def trimmed(value: Any) -> Any:
-    """JSON without its long lists: what a manifest repeats of a larger document."""
+    """A larger document without its long lists, for the manifest."""
     if isinstance(value, dict):
         return {name: trimmed(entry) for name, entry in value.items()}
     if isinstance(value, list):
@@ -55,14 +55,14 @@ def trimmed(value: Any) -> Any:
 
 
 def data_hash(record: dict[str, Any]) -> str | None:
-    """The content hash of the log that a run learned from, where its record has one."""
+    """The content hash of the log that a run learned from, if its record has one."""
     dataset = record.get("dataset")
     content_hash = dataset.get("content_hash") if isinstance(dataset, dict) else None
     return content_hash if isinstance(content_hash, str) else None
 
 
 def dataset_file(record: Any) -> str | None:
-    """The file that a run's record names as its log; ``None`` where it names none."""
+    """The file that a run's record names as its log; ``None`` if it names none."""
     dataset = record.get("dataset") if isinstance(record, dict) else None
     file = dataset.get("file") if isinstance(dataset, dict) else None
     return file if isinstance(file, str) else None
