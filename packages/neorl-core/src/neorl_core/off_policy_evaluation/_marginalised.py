@@ -1,4 +1,4 @@
-"""Marginalised estimates: weights on states and actions instead of on whole pasts."""
+"""Marginalised estimates, which weight states and actions instead of whole histories."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,23 +27,23 @@ def marginalised_return(
 ) -> Float[Array, ""]:
     """Marginalised importance sampling: ``mean(zeta r) / (1 - discount)``.
 
-    ``zeta = d_pi / d_D`` is the discounted state-action occupancy of the evaluated policy over the
-    distribution of the log. No product over time, hence no curse of the horizon.
+    ``zeta = d_pi / d_D`` is the discounted state-action occupancy of the evaluated policy divided
+    by the distribution of the log. There is no product over time, hence no curse of the horizon.
 
     Args:
-        density_ratio: ``zeta`` of every logged state and action, finite and not negative; a NaN
-            result under ``jit`` where one is not.
+        density_ratio: ``zeta`` of every logged state and action, finite and not negative; NaN
+            results under ``jit`` if one is not.
         reward: Same shape.
         discount: Discount factor in [0, 1); NaN results under ``jit`` where it is outside.
         normalise: Whether to divide by the mean of ``zeta`` (which is one for the true ratio).
 
     Returns:
-        The estimated discounted return from the initial states; NaN where ``normalise`` meets
-        ratios that are all zero.
+        The estimated discounted return from the initial states; NaN if ``normalise`` is true and
+        all ratios are zero.
 
     Raises:
-        ValueError: If shapes differ, there is not one axis of one sample or more, a concrete
-            ratio is negative or not finite, or a concrete ``discount`` is outside [0, 1).
+        ValueError: If shapes differ, there is not exactly one axis with at least one sample, a
+            concrete ratio is negative or not finite, or a concrete ``discount`` is outside [0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -70,15 +70,15 @@ def marginalised_doubly_robust(
     *,
     discount: float | Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Double reinforcement learning: a model corrected by marginalised weights.
+    """Double reinforcement learning: a value model corrected by marginalised weights.
 
-    ``mean V(s_0) + mean[zeta (r + discount (1 - terminated) V(s') - Q)] / (1 - discount)``.
-    Right if either the ratio or the values are right.
+    ``mean V(s_0) + mean[zeta (r + discount (1 - terminated) V(s') - Q)] / (1 - discount)``. It is
+    correct if either the ratio or the values are.
 
     Args:
-        initial_value: ``V(s_0)`` of the starts of episodes.
-        density_ratio: ``zeta`` of every logged state and action, finite and not negative; a NaN
-            result under ``jit`` where one is not.
+        initial_value: ``V(s_0)`` at the starts of episodes.
+        density_ratio: ``zeta`` of every logged state and action, finite and not negative; NaN
+            results under ``jit`` if one is not.
         reward: Same shape.
         q_value: ``Q(s, a)`` of the model.
         next_value: ``V(s')`` of the model, from the row's own ``next_obs``.
@@ -90,9 +90,9 @@ def marginalised_doubly_robust(
         The estimated discounted return from the initial states.
 
     Raises:
-        ValueError: If shapes differ, the starts or the samples are not along one axis or there
-            are none, a concrete ratio is negative or not finite, or a concrete ``discount`` is
-            outside [0, 1).
+        ValueError: If shapes differ, the starts or the samples do not lie along one axis or are
+            empty, a concrete ratio is negative or not finite, or a concrete ``discount`` is outside
+            [0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -127,7 +127,7 @@ def _ratio(density_ratio: ArrayLike) -> Array:
 
 
 def _discount_and_rest(discount: float | Array, data: Array) -> tuple[Array, Array]:
-    """The discount and one less it, NaN where it is traced and outside [0, 1)."""
+    """The discount and one minus the discount; NaN if it is traced and outside [0, 1)."""
     discount = checked_probability("discount", discount, closed=True)
     if is_concrete(discount) and np.any(np.asarray(discount) >= 1):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Least squares over the simplex, as the weights of MAGIC need it."""
+"""Least squares over the simplex, as needed for the weights of MAGIC."""
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,14 @@ from neorl_core.projections._simplex import project_simplex
 def simplex_quadratic(
     matrix: Float[Array, "item item"], *, iterations: int = 400
 ) -> Float[Array, " item"]:
-    """The point of the simplex with nearly the least ``x^T A x``, for positive semidefinite ``A``.
+    """A point of the simplex that nearly minimises ``x^T A x``, for positive semidefinite ``A``.
 
-    Accelerated projected gradient, started anew where a step goes against the last one: exact to
-    3e-5 for condition numbers to 1e3. Of worse ones the value found is not quite the least: within
-    5 per cent of it at 1e4, a few times as large at 1e8.
+    Accelerated projected gradient, restarted when a step opposes the previous one. It is accurate
+    to 3e-5 for condition numbers up to 1e3. For larger ones the value is not quite minimal: within
+    5 per cent of the minimum at 1e4, a few times as large at 1e8.
 
     Args:
-        matrix: ``A``, symmetric and positive semidefinite, one item or more.
+        matrix: ``A``, symmetric and positive semidefinite, with at least one item.
         iterations: Fixed number of gradient steps.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The nearest point of a set: boxes, rates, the simplex."""
+"""The nearest point of a set: boxes, rate limits, the simplex."""
 
 from neorl_core.projections._box_and_rate import limit_rate as limit_rate
 from neorl_core.projections._box_and_rate import project_box as project_box

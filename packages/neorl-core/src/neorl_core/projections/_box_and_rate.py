@@ -1,4 +1,4 @@
-"""The two limits every actuator has: a range and a speed."""
+"""The two limits of every actuator: its range and its rate of change."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,8 +27,8 @@ def project_box(
         high: Upper ends, may be infinity.
 
     Returns:
-        The projection: idempotent, and no further apart than the points projected. NaN under
-        ``jit`` where the ends cross.
+        The projection. It is idempotent and does not increase the distance between points. NaN
+        under ``jit`` if the ends cross.
 
     Raises:
         ValueError: If the shapes differ, or concrete ends cross.
@@ -60,17 +60,17 @@ def limit_rate(
 
     Args:
         x: Requested value.
-        previous: Value of the step before.
-        rate: Largest speed in units a second, not negative; infinity for no limit. NaN results
-            under ``jit`` where it is negative.
-        dt: Seconds, positive; NaN results under ``jit`` where it is not.
+        previous: Value at the previous step.
+        rate: Largest rate of change in units per second, not negative; infinity for no limit. NaN
+            results under ``jit`` if it is negative.
+        dt: Period in seconds, positive; NaN results under ``jit`` if it is not.
 
     Returns:
-        The next point; ``x`` itself, to the bit, where it can be reached.
+        The next point; exactly ``x``, to the last bit, if it can be reached.
 
     Raises:
         ValueError: If the shapes differ, a concrete rate is negative or NaN, ``dt`` is not a
-            scalar, or a concrete one is not positive.
+            scalar, or a concrete ``dt`` is not positive.
 
     Example:
         >>> import jax.numpy as jnp

@@ -8,18 +8,18 @@ from neorl_core._internal.float_widths import narrowed, widened
 
 
 def project_simplex(values: Float[ArrayLike, " item"]) -> Float[Array, " item"]:
-    """The nearest point with entries that are not negative and sum to one.
+    """The nearest point whose entries are not negative and sum to one.
 
-    ``max(values - tau, 0)`` with the ``tau`` that makes the sum one, found by one sort.
+    ``max(values - tau, 0)`` with the ``tau`` that makes the sum one, computed with one sort.
 
     Args:
-        values: One axis, one entry or more.
+        values: One-dimensional array with at least one entry.
 
     Returns:
         The projection; NaN if an entry is not finite.
 
     Raises:
-        ValueError: If there is not one axis or no entry.
+        ValueError: If there is not exactly one axis or there is no entry.
 
     Example:
         >>> import jax.numpy as jnp
@@ -31,7 +31,7 @@ def project_simplex(values: Float[ArrayLike, " item"]) -> Float[Array, " item"]:
     require_rank("values", values, 1, "item")
     require_length("values", values, 1)
     dtype, values = floats(values).dtype, widened(values)
-    # The answer knows only differences: taken first, they lose nothing to a common offset.
+    # The result depends only on differences; subtracting first avoids losing digits to an offset.
     shifted = values - jnp.max(values)
     largest_first = -jnp.sort(-shifted)
     excess = jnp.cumsum(largest_first) - 1

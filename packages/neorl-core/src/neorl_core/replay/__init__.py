@@ -1,4 +1,4 @@
-"""Which rows of the past a training step sees."""
+"""Selecting the past rows that a training step uses."""
 
 from neorl_core.replay._episode_rows import episode_first_rows as episode_first_rows
 from neorl_core.replay._episode_rows import window_rows as window_rows

@@ -10,20 +10,20 @@ from neorl_core._internal.checks import booleans, checked_whole, require_rank, r
 def episode_first_rows(
     terminated: Bool[ArrayLike, " time"], truncated: Bool[ArrayLike, " time"]
 ) -> Int[Array, " time"]:
-    """For every row of a flat log, the number of the first row of its episode.
+    """For every row of a flat log, the index of the first row of its episode.
 
-    Row 0 begins an episode, and so does every row after one that is ``terminated | truncated``.
-    A row is the first of its episode where its own index comes out.
+    Row 0 begins an episode, and so does every row after one that is ``terminated | truncated``. A
+    row is the first of its episode if the result equals its own index.
 
     Args:
-        terminated: One flag a row; may be of length zero.
-        truncated: One flag a row.
+        terminated: One flag per row; may be empty.
+        truncated: One flag per row.
 
     Returns:
-        Row numbers, int32.
+        Row indices, int32.
 
     Raises:
-        ValueError: If the shapes differ or there is not one axis.
+        ValueError: If the shapes differ or there is not exactly one axis.
 
     Example:
         >>> import jax.numpy as jnp
@@ -45,13 +45,13 @@ def window_rows(
     """The rows of the last ``length`` steps up to a row, within its episode.
 
     Args:
-        row: The newest row of the window.
-        first_row: The row with which its episode begins (:func:`episode_first_rows`).
+        row: Newest row of the window.
+        first_row: First row of its episode (:func:`episode_first_rows`).
         length: Number of steps.
 
     Returns:
-        ``(rows, mask)``: the row numbers, newest last, to gather a log with; where the mask is
-        false the episode has no such step and the number is ``first_row``.
+        ``(rows, mask)``: the row indices with which to gather from the log, newest last. Where the
+        mask is false, the episode has no such step and the index is ``first_row``.
 
     Raises:
         ValueError: If ``length`` is not a positive integer.

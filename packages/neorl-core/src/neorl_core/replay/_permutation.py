@@ -10,30 +10,30 @@ from neorl_core._internal.checks import checked_whole, require_integers
 
 _ROUNDS = 8
 _SORTED = 256
-"""So many positions are shuffled by sorting: the network's permutations of a few are uneven."""
+"""Up to this many positions are shuffled by sorting: the network is uneven for few positions."""
 
 
 def shuffled_position(
     key: PRNGKeyArray, position: Int[ArrayLike, "*batch"], *, n: int
 ) -> Int[Array, "*batch"]:
-    """Image of a position under the permutation of ``0 .. n - 1`` that belongs to ``key``.
+    """Image of a position under the permutation of ``0 .. n - 1`` given by ``key``.
 
-    A Feistel network of eight rounds on the smallest even number of bits that holds ``n``; while
+    A Feistel network of eight rounds on the smallest even number of bits that can hold ``n``. While
     the image is ``n`` or more it is mapped again (cycle walking), which makes the map an exact
-    bijection for every ``n``. Any part of a shuffle is so had without memory for the whole. Up to
-    256 positions are shuffled by sorting random numbers instead: there every permutation is
-    equally likely, where the network would prefer some.
+    bijection for every ``n``. So any part of a shuffle is available without memory for the whole.
+    Up to 256 positions are shuffled by sorting random numbers instead, which makes every
+    permutation equally likely; the network would prefer some.
 
     Args:
         key: Random key of the permutation.
-        position: Each from 0 to ``n - 1``, any shape.
+        position: Positions from 0 to ``n - 1``, any shape.
         n: Number of positions, from 1 to 2^31 - 1.
 
     Returns:
-        The images, int32, same shape; -1 where a position is out of range.
+        The images, int32, same shape; -1 for a position out of range.
 
     Raises:
-        ValueError: If ``n`` is out of range, or ``n`` or a position is no whole number.
+        ValueError: If ``n`` is out of range, or ``n`` or a position is not an integer.
 
     Example:
         >>> import jax
@@ -49,7 +49,7 @@ def shuffled_position(
     require_integers("position", position)
     position = jnp.asarray(position)
     if jnp.iinfo(position.dtype).bits < 32:
-        position = position.astype(jnp.int32)  # In which n and the images fit.
+        position = position.astype(jnp.int32)  # holds n and the images
     inside = (position >= 0) & (position < n)
     start = jnp.where(inside, position, 0).astype(jnp.uint32)
     image = _sorted_image(key, start, n) if n <= _SORTED else _walked_image(key, start, n)
@@ -98,7 +98,7 @@ def _encrypt(value: Array, cipher: _Cipher) -> Array:
 
 
 def _mix(x: Array) -> Array:
-    """The finaliser of MurmurHash3: every input bit moves every output bit."""
+    """The finaliser of MurmurHash3, in which every input bit affects every output bit."""
     x = (x ^ (x >> jnp.uint32(16))) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> jnp.uint32(13))) * jnp.uint32(0xC2B2AE35)
     return x ^ (x >> jnp.uint32(16))

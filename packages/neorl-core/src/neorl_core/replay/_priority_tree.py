@@ -17,13 +17,13 @@ from neorl_core._internal.checks import (
 
 
 class PriorityTree(NamedTuple):
-    """Priorities and the sums over them, as one heap.
+    """Priorities and their sums, stored as one heap.
 
     Attributes:
-        sums: Node ``i`` holds the sum of nodes ``2 i`` and ``2 i + 1``; node 1 is the total, the
-            second half are the priorities of the items. Node 0 is unused. Shape ``(2 leaves,)``
-            with the number of leaves a power of two.
-        capacity: How many of the leaves are items, scalar int32.
+        sums: Node ``i`` holds the sum of nodes ``2 i`` and ``2 i + 1``; node 1 is the total, and
+            the second half holds the priorities of the items. Node 0 is unused. Shape ``(2
+            leaves,)``, with the number of leaves a power of two.
+        capacity: Number of leaves that are items, scalar int32.
     """
 
     sums: Float[Array, " node"]
@@ -31,12 +31,12 @@ class PriorityTree(NamedTuple):
 
 
 class PrioritySample(NamedTuple):
-    """Items drawn in proportion to their priorities.
+    """Items sampled in proportion to their priorities.
 
     Attributes:
-        items: Indices, int32; -1 where nothing can be drawn: no priority is positive, or one was
-            NaN, negative or infinite.
-        probabilities: Chance of each drawn item in one draw; 0 where nothing could be drawn.
+        items: Indices, int32; -1 if nothing can be sampled because no priority is positive, or one
+            was NaN, negative or infinite.
+        probabilities: Probability of each sampled item in one draw; 0 if nothing could be sampled.
     """
 
     items: Int[Array, " batch"]
@@ -44,7 +44,7 @@ class PrioritySample(NamedTuple):
 
 
 def priority_tree(capacity: int, dtype: DTypeLike = jnp.float32) -> PriorityTree:
-    """A tree in which every priority is zero.
+    """A tree with all priorities zero.
 
     Args:
         capacity: Number of items.
@@ -74,15 +74,16 @@ def set_priorities(
 
     Args:
         tree: Priorities before the change.
-        items: Indices from 0 to ``capacity - 1``; others change nothing. Of an item that comes
-            twice the larger priority stays.
-        priorities: Not negative. A negative one becomes NaN, and sampling reports it.
+        items: Indices from 0 to ``capacity - 1``; others have no effect. If an item occurs twice,
+            the larger priority is kept.
+        priorities: New priorities, not negative. A negative one becomes NaN, which sampling
+            reports.
 
     Returns:
-        The new tree, whose sums are exact sums of their two parts: no drift.
+        The new tree. Every sum is recomputed from its two parts, so there is no drift.
 
     Raises:
-        ValueError: If the two have not one axis of one length, or an item is no whole number.
+        ValueError: If both do not have one axis of the same length, or an item is not an integer.
 
     Example:
         >>> import jax.numpy as jnp
@@ -114,16 +115,16 @@ def set_priorities(
 
 
 def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> PrioritySample:
-    """Draws items with chances in proportion to their priorities, stratified.
+    """Samples items with probabilities proportional to their priorities, stratified.
 
-    The total is cut into ``batch`` equal parts and one point is drawn in each, so an item of
-    probability ``p`` comes ``batch p`` times, give or take less than two. ``O(batch log n)``; an
-    item of priority zero is never drawn.
+    The total is divided into ``batch`` equal parts and one point is sampled in each, so an item of
+    probability ``p`` occurs ``batch p`` times to within two. Takes ``O(batch log n)``. An item of
+    priority zero is never sampled.
 
     Args:
         tree: Tree of priorities.
         key: Random key.
-        batch: Number of draws.
+        batch: Number of samples.
 
     Returns:
         The items, in increasing order, and their probabilities.
@@ -159,19 +160,21 @@ def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> P
 def priority_weights(
     probabilities: Float[ArrayLike, " batch"], *, size: ArrayLike, exponent: ArrayLike
 ) -> Float[Array, " batch"]:
-    """Importance weights of prioritised samples, ``(size p)^-exponent`` over their largest.
+    """Importance weights of prioritised samples: ``(size p)^-exponent`` divided by the largest.
 
     Args:
-        probabilities: Probabilities of the drawn items, positive; a weight is 0 where one is 0.
+        probabilities: Probabilities of the sampled items, positive; the weight is 0 for a
+            probability of 0.
         size: Number of items in the buffer, positive; NaN results under ``jit`` where it is not.
         exponent: 0 for no correction, 1 for a full one; NaN results under ``jit`` where it is
             outside [0, 1].
 
     Returns:
-        In [0, 1], the largest 1.
+        Weights in [0, 1], of which the largest is 1.
 
     Raises:
-        ValueError: If there is not one axis, or a known ``size`` or ``exponent`` is out of range.
+        ValueError: If there is not exactly one axis, or a concrete ``size`` or ``exponent`` is out
+            of range.
 
     Example:
         >>> import jax.numpy as jnp
@@ -187,7 +190,7 @@ def priority_weights(
     drawn = p > 0
     size, exponent = jnp.asarray(size, p.dtype), jnp.asarray(exponent, p.dtype)
     weights = jnp.where(drawn, (size * jnp.where(drawn, p, 1)) ** -exponent, 0)
-    undefined = size + exponent  # For 1^NaN and NaN^0 are 1.
+    undefined = size + exponent  # because 1^NaN and NaN^0 are 1
     weights = jnp.where(jnp.isnan(undefined), undefined, weights)
     largest = jnp.max(weights, initial=0)
     return weights / jnp.where(largest > 0, largest, 1)

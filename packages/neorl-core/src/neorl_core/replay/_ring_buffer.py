@@ -1,4 +1,4 @@
-"""A buffer of fixed capacity that forgets its oldest rows, as pure functions."""
+"""A buffer of fixed capacity that overwrites its oldest rows, as pure functions."""
 
 from typing import Any, NamedTuple
 
@@ -14,10 +14,9 @@ class RingBuffer(NamedTuple):
     """The last ``capacity`` rows that were pushed.
 
     Attributes:
-        rows: A PyTree whose leaves have the capacity as first axis; slots not yet written hold
-            zeros.
-        next_slot: Slot that the next row goes into, scalar int32.
-        size: How many slots are written, scalar int32.
+        rows: A PyTree whose leaves have the capacity as first axis; unused slots hold zeros.
+        next_slot: Slot of the next row, scalar int32.
+        size: Number of slots in use, scalar int32.
     """
 
     rows: Any
@@ -29,8 +28,8 @@ def ring_buffer(example: Any, *, capacity: int) -> RingBuffer:
     """An empty buffer.
 
     Args:
-        example: One row: a PyTree of arrays, of which shapes and dtypes are taken.
-        capacity: Number of rows that it holds.
+        example: One row: a PyTree of arrays, which gives the shapes and dtypes.
+        capacity: Number of rows that the buffer holds.
 
     Returns:
         The buffer.
@@ -50,12 +49,12 @@ def ring_buffer(example: Any, *, capacity: int) -> RingBuffer:
 
 
 def ring_push(buffer: RingBuffer, rows: Any) -> RingBuffer:
-    """Appends rows, oldest first, over the oldest rows in the buffer.
+    """Appends rows, oldest first, replacing the oldest rows in the buffer.
 
     Args:
         buffer: Buffer to append to.
-        rows: A PyTree like the example, with one more axis in front; it may be of length zero. Of
-            more rows than the capacity, the last ones stay.
+        rows: A PyTree like the example, with one more axis in front; may be empty. If there are
+            more rows than the capacity, the last ones are kept.
 
     Returns:
         The new buffer.
@@ -81,13 +80,13 @@ def ring_push(buffer: RingBuffer, rows: Any) -> RingBuffer:
 
 
 def ring_order(buffer: RingBuffer) -> Int[Array, " slot"]:
-    """The slots from the oldest row to the newest; -1 at the end for slots not yet written.
+    """The slots from the oldest row to the newest; -1 at the end for unused slots.
 
     Args:
         buffer: Any buffer.
 
     Returns:
-        int32, as long as the capacity.
+        Array of int32, as long as the capacity.
 
     Example:
         >>> import jax.numpy as jnp
@@ -103,18 +102,18 @@ def ring_order(buffer: RingBuffer) -> Int[Array, " slot"]:
 def ring_sample(
     buffer: RingBuffer, key: PRNGKeyArray, *, batch: int
 ) -> tuple[Any, Int[Array, " batch"]]:
-    """Draws rows uniformly with replacement.
+    """Samples rows uniformly with replacement.
 
     Args:
-        buffer: Buffer to draw from.
+        buffer: Buffer to sample from.
         key: Random key.
         batch: Number of rows.
 
     Returns:
-        The rows, and the slots they came from; of an empty buffer zeros and slots of -1.
+        The rows and their slots; for an empty buffer, zeros and slots of -1.
 
     Raises:
-        ValueError: If ``batch`` is not a whole number >= 0.
+        ValueError: If ``batch`` is not an integer >= 0.
 
     Example:
         >>> import jax

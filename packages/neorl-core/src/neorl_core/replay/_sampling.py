@@ -1,4 +1,4 @@
-"""Which rows a training step sees: a function of the key and the number of the step alone."""
+"""Rows of a training step, as a function of only the key and the number of the step."""
 
 import jax
 import jax.numpy as jnp
@@ -12,23 +12,23 @@ from neorl_core.replay._permutation import shuffled_position
 def batch_indices(
     key: PRNGKeyArray, step: Int[ArrayLike, ""], n: int, batch: int
 ) -> Int[Array, " batch"]:
-    """Rows of one step, drawn uniformly with replacement.
+    """Rows of one step, sampled uniformly with replacement.
 
-    Counter-based: the draw depends on ``(key, step)`` only, so a position in the stream is a
-    number, and resuming, prefetching or splitting over hosts changes nothing.
+    Counter-based: the result depends on ``(key, step)`` only. A position in the stream is therefore
+    a number, and resuming, prefetching or splitting over hosts does not change the rows.
 
     Args:
-        key: Random key of the complete run.
+        key: Random key of the whole run.
         step: Number of the step, from 0 to 2^32 - 1.
-        n: Number of rows to draw from.
-        batch: Number of rows to draw; zero gives an empty array.
+        n: Number of rows to sample from.
+        batch: Number of rows to sample; zero gives an empty array.
 
     Returns:
-        int32 indices in ``0 .. n - 1``; -1 under ``jit`` where ``step`` is out of range.
+        Indices in ``0 .. n - 1``, int32; -1 under ``jit`` if ``step`` is out of range.
 
     Raises:
         ValueError: If ``n`` is not from 1 to 2^31 - 1, ``batch`` is negative, one of the three is
-            no whole number, or a known ``step`` is out of range.
+            not an integer, or a concrete ``step`` is out of range.
 
     Example:
         >>> import jax
@@ -48,22 +48,22 @@ def epoch_indices(
 ) -> Int[Array, " batch"]:
     """Rows of one step, without replacement within an epoch.
 
-    An epoch is ``n // batch`` steps over a shuffle of its own (:func:`shuffled_position`); the
-    last ``n % batch`` rows of that shuffle sit it out. Counter-based like :func:`batch_indices`.
+    An epoch takes ``n // batch`` steps over its own shuffle (:func:`shuffled_position`); the last
+    ``n % batch`` rows of that shuffle are skipped. Counter-based like :func:`batch_indices`.
 
     Args:
-        key: Random key of the complete run.
-        step: Number of the step, from 0 to 2^31 - 1, over all epochs.
+        key: Random key of the whole run.
+        step: Number of the step, from 0 to 2^31 - 1, counted over all epochs.
         n: Number of rows.
         batch: Rows per step, from 1 to ``n``.
 
     Returns:
-        int32 indices in ``0 .. n - 1``, none twice within an epoch; -1 under ``jit`` where ``step``
+        Indices in ``0 .. n - 1``, int32, none twice within an epoch; -1 under ``jit`` if ``step``
         is out of range.
 
     Raises:
-        ValueError: If ``n`` is not from 1 to 2^31 - 1, ``batch`` not from 1 to ``n``, one of the
-            three is no whole number, or a known ``step`` is out of range.
+        ValueError: If ``n`` is not from 1 to 2^31 - 1, ``batch`` is not from 1 to ``n``, one of the
+            three is not an integer, or a concrete ``step`` is out of range.
 
     Example:
         >>> import jax
@@ -80,7 +80,7 @@ def epoch_indices(
             "sample with batch_indices for larger ones"
         )
     steps = n // batch
-    step = jnp.asarray(step).astype(jnp.int32)  # In which every position fits.
+    step = jnp.asarray(step).astype(jnp.int32)  # holds every position
     position = (step % steps) * batch + jnp.arange(batch, dtype=jnp.int32)
     rows = shuffled_position(jax.random.fold_in(key, step // steps), position, n=n)
     return rows if inside is True else jnp.where(inside, rows, -1)
@@ -96,7 +96,7 @@ def _check(n: int, batch: int) -> tuple[int, int]:
 
 
 def _check_step(step: ArrayLike, end: int) -> bool | Array:
-    """Whether the step lies in ``0 .. end - 1``: True if it is known to, else what tells."""
+    """Whether the step lies in ``0 .. end - 1``; if concrete, raises an error unless it does."""
     require_integers("step", step)
     if not is_concrete(step):
         number = jnp.asarray(step)

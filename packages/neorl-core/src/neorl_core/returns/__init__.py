@@ -1,10 +1,10 @@
 """Returns and advantages of one recorded trajectory, or of a flat log of many.
 
-Near a discount of one, sums over long logs cost digits in float32: ``discount`` itself is rounded,
-and each step rounds the return by up to 6e-8 of it, where rewards repeat always the same way, so
-that the error may come to ``1.2e-7 / (1 - discount)`` of the return (for ``discount=0.99999`` and
-three million ones it is 99474 instead of 100000). Rewards in float64, under
-``jax.enable_x64(True)``, cure it.
+With a discount near one, sums over long logs lose digits in float32. ``discount`` itself is
+rounded, and each step rounds the return by up to 6e-8 of its value, always in the same direction if
+rewards repeat. The error can reach ``1.2e-7 / (1 - discount)`` of the return: for
+``discount=0.99999`` and three million rewards of one, the result is 99474 instead of 100000.
+Rewards in float64, under ``jax.enable_x64(True)``, avoid this.
 """
 
 from neorl_core.returns._discounted import discounted_returns as discounted_returns

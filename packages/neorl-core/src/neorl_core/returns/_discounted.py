@@ -27,16 +27,16 @@ def discounted_returns(
 
     Args:
         reward: Rewards of one episode.
-        final_value: What follows the last step: zero where it terminated, the value of the last
-            ``next_obs`` where it was truncated.
+        final_value: Value after the last step: zero if it terminated, the value of the last
+            ``next_obs`` if it was truncated.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per step.
 
     Raises:
-        ValueError: If ``reward`` is empty or not of rank one, ``final_value`` is not a scalar, or
-            a concrete ``discount`` is outside [0, 1].
+        ValueError: If ``reward`` is empty or not one-dimensional, ``final_value`` is not a scalar,
+            or a concrete ``discount`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -65,12 +65,12 @@ def segment_discounted_returns(
 ) -> Float[Array, " time"]:
     """:func:`discounted_returns` of every episode of a flat log.
 
-    ``G_t = r_t`` where terminated, ``r_t + discount next_value_t`` where only truncated,
-    ``r_t + discount G_{t+1}`` elsewhere. The last row counts as truncated.
+    ``G_t = r_t`` where terminated, ``r_t + discount next_value_t`` where only truncated, and ``r_t
+    + discount G_{t+1}`` elsewhere. The last row is treated as truncated.
 
     Args:
-        reward: Rewards of a log with many episodes, one after the other.
-        next_value: Value of each row's own ``next_obs``; read only where an episode is truncated.
+        reward: Rewards of a log of consecutive episodes.
+        next_value: Value of each row's own ``next_obs``; used only where an episode is truncated.
         terminated: Flags of the rows where the plant ended the episode.
         truncated: Flags of the rows where the record ended.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.

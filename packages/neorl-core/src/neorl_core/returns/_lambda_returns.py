@@ -18,9 +18,9 @@ def td_lambda_returns(
 ) -> Float[Array, " time"]:
     """The TD(lambda) return of every step of one episode.
 
-    ``G_t = r_t + discount (1 - terminated_t) ((1 - lam) next_value_t + lam G_{t+1})``; after
-    the last step the return is ``next_value``, unless it terminated. With the largest value of an
-    action as ``next_value`` it is Peng's Q(lambda).
+    ``G_t = r_t + discount (1 - terminated_t) ((1 - lam) next_value_t + lam G_{t+1})``. After the
+    last step the return is ``next_value``, unless it terminated. If ``next_value`` is the largest
+    value over actions, this is Peng's Q(lambda).
 
     Args:
         reward: Rewards of one episode.
@@ -31,7 +31,7 @@ def td_lambda_returns(
             return. NaN results under ``jit`` where it is outside.
 
     Returns:
-        The returns, one per step. No gradient is stopped here.
+        The returns, one per step. Gradients are not stopped.
 
     Raises:
         ValueError: If the time axis is empty, shapes differ, or a concrete ``discount`` or
@@ -63,11 +63,11 @@ def segment_td_lambda_returns(
 ) -> Float[Array, " time"]:
     """:func:`td_lambda_returns` of every episode of a flat log.
 
-    Where an episode is truncated, and at the last row, the return bootstraps from the row's own
-    ``next_value`` alone.
+    At a truncation, and at the last row, the return bootstraps only from the row's own
+    ``next_value``.
 
     Args:
-        reward: Rewards of a log with many episodes, one after the other.
+        reward: Rewards of a log of consecutive episodes.
         next_value: Value of each row's own ``next_obs``; ignored where terminated.
         terminated: Flags of the rows where the plant ended the episode.
         truncated: Flags of the rows where the record ended.
@@ -112,7 +112,7 @@ def generalised_advantages(
         lam: The lambda of GAE, in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        The advantages, one per step. No gradient is stopped here.
+        The advantages, one per step. Gradients are not stopped.
 
     Raises:
         ValueError: If the time axis is empty, shapes differ, or a concrete ``discount`` or
@@ -149,12 +149,12 @@ def segment_generalised_advantages(
     """:func:`generalised_advantages` of every episode of a flat log.
 
     Args:
-        reward: Rewards of a log with many episodes, one after the other.
+        reward: Rewards of a log of consecutive episodes.
         value: Value of each ``obs``.
         next_value: Value of each row's own ``next_obs``; ignored where terminated.
         terminated: Flags of the rows where the plant ended the episode.
-        truncated: Flags of the rows where the record ended: the temporal difference
-            bootstraps, the sum stops.
+        truncated: Flags of the rows where the record ended; the temporal difference bootstraps
+            there and the sum stops.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
         lam: The lambda of the mixture, in [0, 1]; NaN results under ``jit`` where it is outside.
 

@@ -24,10 +24,10 @@ def n_step_returns(
     n: int,
     discount: float | Float[Array, ""],
 ) -> Float[Array, " time"]:
-    """The sum of ``n`` discounted rewards and the discounted value after them, at every step.
+    """The sum of ``n`` discounted rewards plus the discounted value after them, at every step.
 
-    ``G_t = sum_{k<m} discount^k r_{t+k} + discount^m next_value_{t+m-1}`` with ``m = n``, or fewer
-    where the episode ends before; no value is added after a termination.
+    ``G_t = sum_{k<m} discount^k r_{t+k} + discount^m next_value_{t+m-1}`` with ``m = n``, or less
+    if the episode ends earlier; no value is added after a termination.
 
     Args:
         reward: Rewards of one episode.
@@ -37,7 +37,7 @@ def n_step_returns(
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        The returns, one per step. No gradient is stopped here.
+        The returns, one per step. Gradients are not stopped.
 
     Raises:
         ValueError: If the time axis is empty, shapes differ, ``n`` is not a positive integer,
@@ -67,10 +67,10 @@ def segment_n_step_returns(
     """:func:`n_step_returns` of every episode of a flat log: no window crosses an episode boundary.
 
     Args:
-        reward: Rewards of a log with many episodes, one after the other.
+        reward: Rewards of a log of consecutive episodes.
         next_value: Value of each row's own ``next_obs``; ignored where terminated.
         terminated: Flags of the rows where the plant ended the episode.
-        truncated: Flags of the rows where the record ended; the last row counts as truncated.
+        truncated: Flags of the rows where the record ended; the last row is treated as truncated.
         n: Number of steps, static, at least one.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
@@ -90,14 +90,14 @@ def segment_n_step_returns(
     value = factor * bootstrap(widened(next_value), terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))
     steps = (reward, value, ends, jnp.broadcast_to(factor, reward.shape))
-    # No window is longer than the record.
+    # A window cannot be longer than the record.
     length = min(n, reward.shape[0])
     returns = jax.lax.fori_loop(1, length, _one_step_longer, (reward + value, *steps))[0]
     return narrowed(returns, dtype)
 
 
 def _one_step_longer(_: ArrayLike, windows: tuple[Array, ...]) -> tuple[Array, ...]:
-    """From returns over ``m`` steps to returns over ``m + 1``: ``r_t + discount G^m_{t+1}``."""
+    """Turns returns over ``m`` steps into returns over ``m + 1``: ``r_t + discount G^m_{t+1}``."""
     total, reward, value, ends, factor = windows
     following = jnp.roll(total, -1)
     longer = jnp.where(ends, reward + value, reward + factor * following)

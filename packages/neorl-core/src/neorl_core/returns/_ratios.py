@@ -1,4 +1,4 @@
-"""The ratios of probabilities that weigh the steps of another policy."""
+"""The probability ratios that weight the steps of another policy."""
 
 import numpy as np
 from jaxtyping import Array, ArrayLike
@@ -8,10 +8,10 @@ from neorl_core._internal.float_widths import widened
 
 
 def require_ratios(ratio: ArrayLike) -> Array:
-    """The ratios, float32 at least.
+    """The probability ratios as floats, in float32 or wider.
 
-    Refuses negative ones where they are known, such as logarithms; a traced one becomes NaN. A
-    ratio that is NaN itself spoils its own episode only, and passes.
+    Raises an error for concrete negative values, which may be logarithms; a traced one becomes NaN.
+    A ratio that is NaN is accepted, since it affects only its own episode.
     """
     if is_concrete(ratio) and np.any(np.asarray(ratio) < 0):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The linear recurrence behind every return, backwards in time, cut at the ends of episodes."""
+"""The backward linear recurrence behind every return, restarted at the ends of episodes."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ def backward_recurrence(
 ) -> Float[Array, " time"]:
     """``y_t = offset_t + factor_t y_{t+1}``, and ``y_t = offset_t`` where ``ends``.
 
-    Not a product with zero: what is NaN in one episode stays out of the one before it.
+    The sum is not cut by multiplying with zero, so a NaN does not spread to the previous episode.
     """
     factors = jnp.broadcast_to(factor, offset.shape)
     _, result = jax.lax.scan(
@@ -28,14 +28,14 @@ def _step_back(following: Array, row: tuple[Array, Array, Array]) -> tuple[Array
 
 
 def cut_at_the_last(ends: Bool[Array, " time"]) -> Bool[Array, " time"]:
-    """The same flags with the last row marked: a record ends where it ends."""
+    """The same flags with the last row marked, since the record ends there."""
     return ends.at[-1].set(True)
 
 
 def bootstrap(
     value: Float[Array, " time"], terminated: Bool[Array, " time"]
 ) -> Float[Array, " time"]:
-    """The value that follows: zero after a termination, whatever ``value`` holds there."""
+    """The value to bootstrap from: zero after a termination, whatever ``value`` holds there."""
     return jnp.where(terminated, jnp.zeros_like(value), value)
 
 

@@ -1,4 +1,4 @@
-"""Retrace(lambda): values of state and action of one policy from the steps of another."""
+"""Retrace(lambda): action values of one policy from the steps of another."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -24,7 +24,7 @@ def retrace_returns(
     discount: float | Float[Array, ""],
     lam: float | Float[Array, ""],
 ) -> Float[Array, " time"]:
-    """The Retrace(lambda) target of the value of every logged action of one episode.
+    """The Retrace(lambda) target for the value of every logged action of one episode.
 
     ``G_t = Q_t + D_t`` with ``D_t = d_t + discount c_{t+1} D_{t+1}``,
     ``c_t = lam min(1, ratio_t)`` and the temporal difference
@@ -34,19 +34,19 @@ def retrace_returns(
 
     Args:
         reward: Rewards of one episode.
-        q: ``Q``, the value of each logged action in its ``obs``.
-        next_value: Expected value of the actions of the policy that is evaluated, in each step's
-            own ``next_obs``; ignored where terminated.
-        ratio: Probability of each logged action under the policy that is evaluated over that
-            under the one that acted, not its logarithm; not negative, NaN results under ``jit``
-            where it is. The first is not used.
+        q: ``Q``, the value of each logged action at its ``obs``.
+        next_value: Expected value over the evaluated policy's actions at each step's own
+            ``next_obs``; ignored where terminated.
+        ratio: Probability of each logged action under the evaluated policy divided by that under
+            the policy that acted (not the logarithm), not negative; NaN results under ``jit`` if it
+            is negative. The first one is not used.
         terminated: Flags of the rows where the plant ended the episode.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
         lam: The lambda of the trace, in [0, 1]: 0 gives one-step targets. NaN results under
             ``jit`` where it is outside.
 
     Returns:
-        The targets, one per step. No gradient is stopped here.
+        The targets, one per step. Gradients are not stopped.
 
     Raises:
         ValueError: If the time axis is empty, shapes differ, a concrete ``discount`` or ``lam`` is
@@ -90,15 +90,15 @@ def segment_retrace_returns(
     """:func:`retrace_returns` of every episode of a flat log.
 
     Args:
-        reward: Rewards of a log with many episodes, one after the other.
+        reward: Rewards of a log of consecutive episodes.
         q: Value of each logged action.
-        next_value: Expected value of the actions in each row's own ``next_obs``; ignored where
+        next_value: Expected value over the actions at each row's own ``next_obs``; ignored where
             terminated.
         ratio: Ratio of the probabilities of each logged action, not negative; the first of an
             episode is not used.
         terminated: Flags of the rows where the plant ended the episode.
-        truncated: Flags of the rows where the record ended: the temporal difference
-            bootstraps, the trace stops.
+        truncated: Flags of the rows where the record ended; the temporal difference bootstraps
+            there and the trace stops.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
         lam: The lambda of the trace, in [0, 1]; NaN results under ``jit`` where it is outside.
 
@@ -125,6 +125,6 @@ def segment_retrace_returns(
     ends = cut_at_the_last(terminated | booleans(truncated))
     factor = like(discount, reward)
     trace = factor * like(lam, reward) * jnp.minimum(following_row(weights, ends), 1)
-    # The target itself and not its distance to Q, of which rounding would leave no small one.
+    # Compute the target itself; a small difference from Q would be lost in rounding.
     offset = reward + factor * bootstrap(next_value, terminated) - trace * following_row(q, ends)
     return narrowed(backward_recurrence(offset, trace, ends), dtype)

@@ -27,8 +27,8 @@ class VTrace(NamedTuple):
     """Results of V-trace for every step.
 
     Attributes:
-        returns: Targets of the value.
-        advantages: Advantages for a policy gradient, the ratio included.
+        returns: Targets for the value.
+        advantages: Advantages for a policy gradient, including the ratio.
     """
 
     returns: Float[Array, " time"]
@@ -58,18 +58,19 @@ def v_trace(
         reward: Rewards of one episode.
         value: ``V``, the value of each ``obs``.
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
-        ratio: Probability of the action under the policy that learns over that under the one
-            that acted, not its logarithm; not negative, NaN results under ``jit`` where it is.
+        ratio: Probability of each action under the policy being trained divided by that under the
+            policy that acted (not the logarithm), not negative; NaN results under ``jit`` if it is
+            negative.
         terminated: Flags of the rows where the plant ended the episode.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
         lam: The lambda of the trace, in [0, 1]; NaN results under ``jit`` where it is outside.
-        max_rho: Largest weight of a temporal difference, positive; it sets the policy whose value
-            is found. NaN results under ``jit`` where it is not.
-        max_c: Largest factor of the trace, positive; it sets only how fast. NaN results under
-            ``jit`` where it is not.
+        max_rho: Largest weight of a temporal difference, positive; it determines the policy whose
+            value is estimated. NaN results under ``jit`` if it is not positive.
+        max_c: Largest factor of the trace, positive; it affects only the speed of convergence. NaN
+            results under ``jit`` if it is not positive.
 
     Returns:
-        Targets and advantages, one per step. No gradient is stopped here.
+        Targets and advantages, one per step. Gradients are not stopped.
 
     Raises:
         ValueError: If the time axis is empty, shapes differ, a concrete ``discount`` or ``lam`` is
@@ -119,13 +120,13 @@ def segment_v_trace(
     """:func:`v_trace` of every episode of a flat log.
 
     Args:
-        reward: Rewards of a log with many episodes, one after the other.
+        reward: Rewards of a log of consecutive episodes.
         value: Value of each ``obs``.
         next_value: Value of each row's own ``next_obs``; ignored where terminated.
         ratio: Ratio of the probabilities of each action, not negative.
         terminated: Flags of the rows where the plant ended the episode.
-        truncated: Flags of the rows where the record ended: the temporal difference
-            bootstraps, the trace stops.
+        truncated: Flags of the rows where the record ended; the temporal difference bootstraps
+            there and the trace stops.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
         lam: The lambda of the trace, in [0, 1]; NaN results under ``jit`` where it is outside.
         max_rho: Largest weight of a temporal difference, positive.

@@ -1,4 +1,4 @@
-"""Intervals, tests, ranks, moments, tails, scores, and whether predictions are true."""
+"""Intervals, tests, ranks, moments, tail risk, scores, and quality of predictions."""
 
 from neorl_core.statistics._block_bootstrap import (
     block_bootstrap_interval as block_bootstrap_interval,

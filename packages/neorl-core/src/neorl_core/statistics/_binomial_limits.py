@@ -1,13 +1,13 @@
-"""Limits of the odds of a binomial probability, for any number of trials and in any precision.
+"""Limits for the odds of a binomial probability, for any number of trials and in any precision.
 
-The incomplete beta function as the difference of three log-gammas has no digit left in float32 at
-a million trials. In the logarithm of the odds, measured from their mode ``log(a / b)``, the density
-of Beta(a, b) is ``exp(-D(v)) / Z`` with the deviance
+Computed as a difference of three log-gammas, the incomplete beta function has no correct digit in
+float32 at a million trials. With ``v`` the log odds minus their mode ``log(a / b)``, the density of
+Beta(a, b) is ``exp(-D(v)) / Z`` with the deviance
 
 ``D(v) = (a + b) log(1 + x (e^v - 1)) - a v``,  ``x = a / (a + b)``,
 
-that can be computed without cancellation, and ``Z`` has Stirling's corrections instead of
-log-gammas. Its tail is smooth, falls at least exponentially and is left to Gauss and Legendre.
+which can be computed without cancellation; ``Z`` uses Stirling's corrections instead of log-gammas.
+The tail is smooth, falls at least exponentially and is integrated by Gauss-Legendre quadrature.
 """
 
 import functools
@@ -26,21 +26,21 @@ _ROOT_STEPS = 12
 def upper_log_odds(
     a: Float[Array, "*batch"], b: Float[Array, "*batch"], delta: Float[Array, ""]
 ) -> Float[Array, "*batch"]:
-    """``v`` beyond which the log odds of Beta(a, b) lie, less ``log(a/b)``, with chance ``delta``.
+    """``v`` that the log odds of Beta(a, b), minus ``log(a/b)``, exceed with probability ``delta``.
 
-    Newton's method on the logarithm of the tail, which is concave: once right of the root it stays
-    there and comes nearer.
+    Newton's method on the logarithm of the tail, which is concave: once to the right of the root,
+    it stays there and converges.
 
     Args:
-        a: One or more.
-        b: One or more, same shape.
-        delta: Chance of an error, in (0, 1/2).
+        a: First parameter of the Beta distribution, at least one.
+        b: Second parameter, at least one, same shape.
+        delta: Probability of an error, in (0, 1/2).
     """
     wide = jnp.finfo(a.dtype).bits >= 64
     nodes, weights = (jnp.asarray(part, a.dtype) for part in _gauss_legendre(48 if wide else 24))
     log_delta = jnp.log(delta)
     z = -jax.scipy.special.ndtri(delta)
-    # What lies beyond the end is less than a rounding unit of the tail.
+    # The part beyond this end is less than a rounding unit of the tail.
     end = _deviance_root(a, b, (40.0 if wide else 18.0) - log_delta)[..., None]
     start = _deviance_root(a, b, jnp.maximum(z**2 / 2, 1e-2))
     log_scale = jnp.log(2 * jnp.pi * (1 / a + 1 / b)) / 2
@@ -66,9 +66,9 @@ def _gauss_legendre(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _deviance(v: Array, a: Array, b: Array) -> Array:
-    """``D(v)``: by the cumulants of a Bernoulli variable where the closed form would cancel."""
+    """``D(v)``; by the cumulants of a Bernoulli variable if the closed form would cancel."""
     total = a + b
-    # Counted from the rarer outcome, whose share is at most one half.
+    # In terms of the rarer outcome, whose probability is at most one half.
     x, v = jnp.minimum(a, b) / total, jnp.where(a > b, -v, v)
     closed = total * (jnp.log1p(x * jnp.expm1(v)) - x * v)
     c, s = x * (1 - x), jnp.abs(a - b) / total
@@ -89,7 +89,7 @@ def _slope(v: Array, a: Array, b: Array) -> Array:
 
 
 def _deviance_root(a: Array, b: Array, deviance: Array) -> Array:
-    """The positive ``v`` of that deviance, by Newton's method: the deviance is convex."""
+    """The positive ``v`` with ``D(v) = deviance``, by Newton's method: the deviance is convex."""
     normal = jnp.sqrt(2 * deviance * (1 / a + 1 / b))
     return jax.lax.fori_loop(
         0,

@@ -1,4 +1,4 @@
-"""The bootstrap of a time series: whole blocks are drawn, so that neighbours stay together."""
+"""The bootstrap of a time series, which resamples whole blocks to keep neighbours together."""
 
 import functools
 import math
@@ -39,33 +39,34 @@ def block_bootstrap_replicates(
     statistic: Callable[[Any], Array] = sample_mean,
     resamples: int = 2000,
 ) -> Float[Array, "resample *shape"]:
-    """The statistic of ``resamples`` series, each put together from random blocks of the series.
+    """The statistic of ``resamples`` series, each assembled from random blocks of the given series.
 
-    ``moving``: blocks of ``block_length`` steps that lie within the series (Kuensch); its ends are
-    drawn less often, so that the replicates of a mean are not centred on it. ``circular``: the
-    first step follows the last, so that every step is drawn alike. ``stationary``: circular, and
-    each block ends with chance ``1 / block_length`` after every step, so that no length is
-    special and the drawn series are stationary. The last block is cut to the length of the series.
+    ``moving``: blocks of ``block_length`` steps that lie within the series (Kuensch). Its ends are
+    sampled less often, so the replicates of a mean are not centred on it. ``circular``: the first
+    step follows the last, so every step is equally likely. ``stationary``: circular, but each block
+    ends with probability ``1 / block_length`` after every step, so the resampled series are
+    stationary. The last block is cut to the length of the series.
 
     Args:
-        samples: An array or PyTree of arrays with time along the first axis; rows are drawn
+        samples: An array or PyTree of arrays with time along the first axis; rows are kept
             together.
         key: Random key.
         block_length: Length of the blocks in steps, from 1 (independent samples) to the length of
-            the series; of ``stationary`` its mean. Longer than the dependence, far shorter than
-            the series: it grows as the cube root of the latter.
+            the series; the mean length for ``stationary``. It should exceed the range of the
+            dependence and be far shorter than the series, and grow as the cube root of its length.
         blocks: ``"stationary"``, ``"circular"`` or ``"moving"``.
-        statistic: Function from the drawn series to an array; a named function, since it is static.
-        resamples: How many.
+        statistic: Function from the resampled series to an array; a named function, since it is
+            static.
+        resamples: Number of resampled series.
 
     Returns:
         The replicates along the first axis.
 
     Raises:
-        ValueError: If there is no sample, first axes differ, ``block_length`` is not a whole number
-            between one and the length, ``resamples`` is not a whole number >= 1, or ``blocks`` is
+        ValueError: If there is no sample, first axes differ, ``block_length`` is not an integer
+            between one and the length, ``resamples`` is not a positive integer, or ``blocks`` is
             unknown.
-        TypeError: If ``key`` is no random key.
+        TypeError: If ``key`` is not a random key.
 
     Example:
         >>> import jax
@@ -100,27 +101,27 @@ def block_bootstrap_interval(
     """A percentile interval of a statistic of one stationary time series.
 
     The quantiles ``(1 - level)/2`` and ``(1 + level)/2`` of :func:`block_bootstrap_replicates`. The
-    interval of :func:`bootstrap_interval` is too short for a series whose neighbours resemble each
-    other: for an AR(1) of coefficient 0.9 by a factor of about 4.4. This one is still somewhat
-    short, the more so the fewer blocks the series holds.
+    interval of :func:`bootstrap_interval` is too short for autocorrelated series: for an AR(1)
+    process with coefficient 0.9 by a factor of about 4.4. This one is still somewhat short, the
+    more so the fewer blocks the series holds.
 
     Args:
         samples: An array or PyTree of arrays with time along the first axis, two steps or more.
         key: Random key; equal keys give equal intervals.
-        block_length: Length of the blocks in steps, from 1 to the length of the series; of
-            ``stationary`` its mean.
+        block_length: Length of the blocks in steps, from 1 to the length of the series; the mean
+            length for ``stationary``.
         blocks: ``"stationary"``, ``"circular"`` or ``"moving"``.
         statistic: Function from the series to an array; a named function, since it is static.
         level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
-        resamples: Number of drawn series.
+        resamples: Number of resampled series.
 
     Returns:
         The statistic of the series and its limits. NaN samples give NaN limits.
 
     Raises:
-        ValueError: As :func:`block_bootstrap_replicates`, and if there are fewer than two steps or
-            ``level`` is outside (0, 1).
-        TypeError: If ``key`` is no random key.
+        ValueError: As for :func:`block_bootstrap_replicates`, and if there are fewer than two steps
+            or ``level`` is outside (0, 1).
+        TypeError: If ``key`` is not a random key.
 
     Example:
         >>> import jax

@@ -34,22 +34,22 @@ def bootstrap_replicates(
     statistic: Callable[[Any], Array] = sample_mean,
     resamples: int = 2000,
 ) -> Float[Array, "resample *shape"]:
-    """The statistic of ``resamples`` draws, with replacement, of as many samples.
+    """The statistic of ``resamples`` bootstrap samples, each of the original size with replacement.
 
     Args:
-        samples: An array or PyTree of arrays with the samples along the first axis: rows belong
-            together and are drawn together. For trajectories, one row is one trajectory.
+        samples: An array or PyTree of arrays with the samples along the first axis; rows are kept
+            together. For trajectories, one row is one trajectory.
         key: Random key.
-        statistic: Named function from the drawn samples to an array; it is static.
-        resamples: How many.
+        statistic: Named function from the resampled data to an array; it is static.
+        resamples: Number of bootstrap samples.
 
     Returns:
         The replicates along the first axis.
 
     Raises:
-        ValueError: If there is no sample, first axes differ, or ``resamples`` is not a whole number
-            >= 1.
-        TypeError: If ``key`` is no random key.
+        ValueError: If there is no sample, first axes differ, or ``resamples`` is not a positive
+            integer.
+        TypeError: If ``key`` is not a random key.
 
     Example:
         >>> import jax
@@ -81,24 +81,24 @@ def bootstrap_interval(
     """A bootstrap interval of ``statistic`` over the first axis.
 
     ``percentile``: the quantiles ``(1 - level)/2`` and ``(1 + level)/2`` of the replicates.
-    ``bca``: their quantiles ``Phi(z0 + (z0 + z) / (1 - a (z0 + z)))``, with the bias ``z0`` from
-    the fraction of replicates below the estimate (ties count half; the fraction is kept half a
-    replicate away from 0 and 1) and the acceleration ``a`` from the jackknife (zero where nothing
+    ``bca``: the quantiles ``Phi(z0 + (z0 + z) / (1 - a (z0 + z)))``. The bias ``z0`` comes from the
+    fraction of replicates below the estimate (ties count half; the fraction is kept half a
+    replicate away from 0 and 1). The acceleration ``a`` comes from the jackknife (zero if nothing
     varies).
-    Neither has a guarantee; both approach ``level`` as the samples grow (Efron 1987). They take
-    independent samples: for a time series see :func:`block_bootstrap_interval`.
+    Neither has a guarantee; both approach ``level`` as the number of samples grows (Efron 1987).
+    They assume independent samples: for a time series see :func:`block_bootstrap_interval`.
 
-    The resamples are drawn in blocks of bounded memory, at a cost of ``resamples`` times ``n``. The
-    jackknife of ``bca`` takes ``n`` statistics of ``n - 1`` samples, a cost of ``n^2``, for every
-    statistic but the mean, which has it in closed form: from some thousand samples on choose
-    ``percentile`` for the others.
+    The resamples are evaluated in blocks of bounded memory, at a cost of ``resamples`` times ``n``.
+    The jackknife of ``bca`` evaluates ``n`` statistics of ``n - 1`` samples, a cost of ``n^2``,
+    except for the mean, which has a closed form. For other statistics choose ``percentile`` from
+    some thousand samples on.
 
     Args:
         samples: An array or PyTree of arrays with independent samples along the first axis.
         key: Random key; equal keys give equal intervals.
         statistic: Function from the samples to an array; a named function, since it is static.
         level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
-        resamples: Number of bootstrap draws.
+        resamples: Number of bootstrap samples.
         method: ``"percentile"`` or ``"bca"``.
 
     Returns:
@@ -107,7 +107,7 @@ def bootstrap_interval(
     Raises:
         ValueError: If there are fewer than two samples, first axes differ, ``level`` is outside
             (0, 1), ``resamples`` is not a positive integer or ``method`` is unknown.
-        TypeError: If ``key`` is no random key.
+        TypeError: If ``key`` is not a random key.
 
     Example:
         >>> import jax
@@ -135,7 +135,7 @@ def bootstrap_interval(
 def percentile_interval(
     replicates: Float[Array, "resample *shape"], estimate: Float[Array, "*shape"], level: ArrayLike
 ) -> Interval:
-    """The plain quantiles of the replicates around ``estimate``."""
+    """The plain quantiles of the replicates, as an interval around ``estimate``."""
     tail = (1 - jnp.asarray(level, replicates.dtype)) / 2
     ends = jnp.quantile(replicates, jnp.stack([tail, 1 - tail]), axis=0)
     return Interval(estimate, ends[0], ends[1])
@@ -164,7 +164,7 @@ def widened_samples(samples: Any) -> Any:
 
 
 def result_type(statistic: Callable, samples: Any) -> DTypeLike:
-    """Type of the statistic of these samples; float32 stands for any wider dtype."""
+    """Dtype of the statistic of these samples; float32 stands for any wider dtype."""
     if not any(is_half_precision(leaf.dtype) for leaf in jax.tree.leaves(samples)):
         return jnp.float32
     return jnp.result_type(*jax.tree.leaves(jax.eval_shape(statistic, samples)))
@@ -199,7 +199,7 @@ def _interval(
 
 
 def _influence(samples: Any, statistic: Callable) -> Float[Array, "sample *shape"]:
-    """The mean of the statistics without one sample, less each: up to a factor for the mean."""
+    """The mean of the leave-one-out statistics minus each of them; scaled if it is the mean."""
     if statistic is sample_mean:
         samples = floats(samples)
         return samples - jnp.mean(samples, axis=0, keepdims=True)
@@ -219,7 +219,7 @@ def _leave_one_out(samples: Any, statistic: Callable) -> Array:
 
 
 def take_rows(samples: Any, rows: Array) -> Any:
-    """The rows, which exist, of every leaf."""
+    """The given rows of every leaf; the indices must be in range."""
     return jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds"), samples)
 
 

@@ -1,4 +1,4 @@
-"""Bounds on a mean that hold at every sample size, from the range of the samples."""
+"""Bounds on a mean that hold at every sample size, computed from the range of the samples."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,22 +29,22 @@ def hoeffding_interval(
 ) -> Interval:
     """Hoeffding's interval: ``mean ± (high - low) sqrt(ln(1 / delta) / (2 n))``.
 
-    ``delta = (1 - level) / 2``, so either end is a bound of level ``1 - delta`` by itself. Holds
-    for any distribution on ``[low, high]``; importance-weighted returns have so wide a range that
-    it says little.
+    ``delta = (1 - level) / 2``, so either end by itself is a bound of level ``1 - delta``. Holds
+    for any distribution on ``[low, high]``. The range of importance-weighted returns is so wide
+    that the interval is of little use for them.
 
     Args:
-        samples: Independent, one or more, each within the range.
-        low: Least value that a sample can take.
+        samples: Independent samples, at least one, each within the range.
+        low: Smallest value that a sample can take.
         high: Largest value that a sample can take.
-        level: Least coverage, in (0, 1); NaN limits under ``jit`` outside.
+        level: Guaranteed coverage, in (0, 1); NaN limits under ``jit`` if it is outside.
 
     Returns:
-        The mean and its limits, not cut to the range; NaN under ``jit`` where a sample is outside.
+        The mean and its limits, not clipped to the range; NaN under ``jit`` if a sample is outside.
 
     Raises:
-        ValueError: If there is not one axis or no sample, a known sample is outside the range, or
-            ``level`` is outside (0, 1).
+        ValueError: If there is not exactly one axis or no sample, a concrete sample is outside the
+            range, or ``level`` is outside (0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -67,22 +67,22 @@ def empirical_bernstein_interval(
     high: float | Float[Array, ""],
     level: float = DEFAULT_LEVEL,
 ) -> Interval:
-    """The empirical Bernstein interval, narrow where the samples vary little.
+    """The empirical Bernstein interval, which is narrow if the samples vary little.
 
     ``mean ± [sqrt(2 s^2 ln(2 / delta) / n) + 7 (high - low) ln(2 / delta) / (3 (n - 1))]`` with
     the unbiased variance ``s^2`` and ``delta = (1 - level) / 2``.
 
     Args:
-        samples: Independent, two or more, each within the range.
-        low: Least value that a sample can take.
+        samples: Independent samples, at least two, each within the range.
+        low: Smallest value that a sample can take.
         high: Largest value that a sample can take.
-        level: Least coverage, in (0, 1); NaN limits under ``jit`` outside.
+        level: Guaranteed coverage, in (0, 1); NaN limits under ``jit`` if it is outside.
 
     Returns:
-        The mean and its limits, not cut to the range; NaN under ``jit`` where a sample is outside.
+        The mean and its limits, not clipped to the range; NaN under ``jit`` if a sample is outside.
 
     Raises:
-        ValueError: As :func:`hoeffding_interval`, and if there are fewer than two samples.
+        ValueError: As for :func:`hoeffding_interval`, and if there are fewer than two samples.
 
     Example:
         >>> import jax.numpy as jnp
@@ -106,22 +106,22 @@ def hcope_lower_bound(
 ) -> Float[Array, ""]:
     """A lower confidence bound of the mean of samples without a useful upper limit.
 
-    With ``Y = min(X, c)``: ``mean(Y) - sqrt(2 s_Y^2 ln(2 / delta) / n) - 7 c ln(2 / delta) /
-    (3 (n - 1))`` with ``delta = 1 - level``. Cutting only lowers the mean, so the bound holds for
-    any ``c`` chosen without these samples; :func:`hcope_threshold` chooses it from held-out ones.
+    With ``Y = min(X, c)``: ``mean(Y) - sqrt(2 s_Y^2 ln(2 / delta) / n) - 7 c ln(2 / delta) / (3 (n
+    - 1))`` with ``delta = 1 - level``. Clipping can only lower the mean, so the bound holds for any
+    ``c`` chosen without these samples; :func:`hcope_threshold` chooses it from held-out ones.
 
     Args:
-        samples: Importance-weighted returns, independent, two or more, none negative: shift the
+        samples: Importance-weighted returns, independent, at least two, none negative: shift the
             rewards so that returns start at zero.
-        threshold: ``c``, positive; NaN under ``jit`` where it is not.
-        level: Chance that the mean is higher, in (0, 1), of one side: as the lower end of an
-            interval of level ``2 level - 1``; NaN under ``jit`` outside.
+        threshold: ``c``, positive; NaN under ``jit`` if it is not.
+        level: One-sided confidence that the mean is higher, in (0, 1); the bound is the lower end
+            of an interval of level ``2 level - 1``. NaN under ``jit`` if it is outside.
 
     Returns:
-        The bound, in the units of the samples; NaN under ``jit`` where a sample is negative.
+        The bound, in the units of the samples; NaN under ``jit`` if a sample is negative.
 
     Raises:
-        ValueError: If there are fewer than two samples, a known one is negative, or a
+        ValueError: If there are fewer than two samples, a concrete sample is negative, or a
             hyperparameter is out of range.
 
     Example:
@@ -145,21 +145,21 @@ def hcope_lower_bound(
 def hcope_threshold(
     samples: Float[ArrayLike, " sample"], *, size: int, level: float = DEFAULT_LEVEL
 ) -> Float[Array, ""]:
-    """The threshold for which held-out samples promise the highest bound.
+    """The threshold for which held-out samples predict the highest bound.
 
-    Every held-out value is tried as ``c``; its bound is predicted with the held-out mean and
-    variance of ``min(X, c)`` and the ``size`` of the sample that the bound will be taken from.
+    Every held-out value is tried as ``c``. Its bound is predicted from the held-out mean and
+    variance of ``min(X, c)`` and the ``size`` of the sample for which the bound will be computed.
 
     Args:
-        samples: Held out (about 5 %), two or more, none negative, used for nothing else.
-        size: Number of samples that :func:`hcope_lower_bound` will see, two or more.
-        level: Its level, in (0, 1); NaN under ``jit`` outside.
+        samples: Held-out samples (about 5 %), at least two, none negative, used for nothing else.
+        size: Number of samples that :func:`hcope_lower_bound` will use, at least two.
+        level: Level of that bound, in (0, 1); NaN under ``jit`` if it is outside.
 
     Returns:
-        ``c``, positive; the smallest positive number where all held-out samples are zero.
+        ``c``, positive; the smallest positive number if all held-out samples are zero.
 
     Raises:
-        ValueError: If there are fewer than two samples, a known one is negative, or a
+        ValueError: If there are fewer than two samples, a concrete sample is negative, or a
             hyperparameter is out of range.
 
     Example:
@@ -187,7 +187,8 @@ def hcope_threshold(
 def _moments_cut_at_each(ordered: Float[Array, " sample"]) -> tuple[Array, Array]:
     """Mean and unbiased variance of ``min(X, c)`` for every ``c`` among the samples, in one pass.
 
-    The samples up to ``c`` have running moments (Welford); the rest are ``c``, a second group.
+    The samples up to ``c`` have running moments (Welford); the others, all equal to ``c``, form a
+    second group.
     """
     n = ordered.shape[0]
     count = jnp.arange(1, n + 1).astype(ordered.dtype)

@@ -1,4 +1,4 @@
-"""Conformal quantiles: limits for one outcome to come, without a model of its distribution."""
+"""Conformal quantiles: limits for one future outcome, without a model of its distribution."""
 
 import math
 
@@ -23,20 +23,21 @@ def conformal_quantile(
 ) -> Float[Array, ""]:
     """The ``ceil((n + 1) (1 - miscoverage))``-th smallest score.
 
-    If the scores and one more are exchangeable, that one is no larger with a chance of at least
-    ``1 - miscoverage``: over the draw of the scores, not for a given sample. Scores of whole
-    episodes are; those of the steps of one are not. The limit is for one outcome, not for a mean.
-    The rank is exact for up to 10^7 scores in float32.
+    If the scores and one more score are exchangeable, the new score does not exceed the result with
+    probability at least ``1 - miscoverage``. This probability includes the sampling of the scores;
+    it does not hold for a given sample. Scores of whole episodes are exchangeable, those of the
+    steps of one episode are not. The limit is for one outcome, not for a mean. The rank is exact
+    for up to 10^7 scores in float32.
 
     Args:
-        scores: Scores of calibration episodes; may be of length zero.
-        miscoverage: Chance of error, in (0, 1); NaN under ``jit`` outside.
+        scores: Scores of calibration episodes; may be empty.
+        miscoverage: Probability of error, in (0, 1); NaN under ``jit`` if it is outside.
 
     Returns:
-        The quantile; infinite where ``n < 1 / miscoverage - 1``, NaN if a score is NaN.
+        The quantile; infinite if ``n < 1 / miscoverage - 1``, NaN if a score is NaN.
 
     Raises:
-        ValueError: If there is not one axis or ``miscoverage`` is outside (0, 1).
+        ValueError: If there is not exactly one axis or ``miscoverage`` is outside (0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -51,7 +52,7 @@ def conformal_quantile(
     dtype = widened(scores).dtype
     n = scores.shape[0]
     above = (n + 1) * jnp.asarray(miscoverage, dtype)
-    # Rounding may put it just below the whole number it stands for.
+    # Rounding may put it just below the integer it stands for.
     slack = jnp.minimum(4 * jnp.finfo(dtype).eps * above, 1e-3)
     left_above = jnp.floor(above + slack).astype(jnp.int32)
     padded = jnp.append(sort_floats(scores), jnp.asarray(jnp.inf, scores.dtype))
@@ -60,13 +61,13 @@ def conformal_quantile(
 
 
 def conformal_sample_size(miscoverage: float) -> int:
-    """The least number of scores whose conformal quantile is finite: ``ceil(1 / miscoverage - 1)``.
+    """Smallest number of scores with a finite conformal quantile: ``ceil(1 / miscoverage - 1)``.
 
     Args:
-        miscoverage: Chance of error, a known number in (0, 1).
+        miscoverage: Probability of error, a concrete number in (0, 1).
 
     Returns:
-        The number of scores to record before :func:`conformal_quantile` can promise so little.
+        The number of scores to record so that :func:`conformal_quantile` is finite.
 
     Raises:
         ValueError: If ``miscoverage`` is outside (0, 1).
@@ -81,7 +82,7 @@ def conformal_sample_size(miscoverage: float) -> int:
         raise ValueError(
             f"miscoverage must be in (0, 1), got {miscoverage}; it is a chance, such as 0.1"
         )
-    # A quotient that rounding puts just above a whole number stands for that number.
+    # Rounding may put the quotient just above an integer; it then stands for that integer.
     return math.ceil((1 - 1e-9) / miscoverage - 1)
 
 
@@ -94,24 +95,24 @@ def weighted_conformal_quantile(
 ) -> Float[Array, ""]:
     """The conformal quantile under a known shift of distribution.
 
-    The smallest ``q`` with ``sum_{V_i <= q} p_i >= 1 - miscoverage`` for
-    ``p_i = w_i / (sum_j w_j + w)``; the remaining ``w / (sum_j w_j + w)`` lies at infinity. With
-    the weights of :class:`LoggedTrajectories` the scores speak of another policy than the one
-    that was logged. Equal weights give :func:`conformal_quantile`.
+    The smallest ``q`` with ``sum_{V_i <= q} p_i >= 1 - miscoverage`` for ``p_i = w_i / (sum_j w_j +
+    w)``; the remaining ``w / (sum_j w_j + w)`` lies at infinity. With the weights of
+    :class:`LoggedTrajectories` the quantile applies to a policy other than the logged one. Equal
+    weights give :func:`conformal_quantile`.
 
     Args:
-        scores: Scores of calibration episodes; may be of length zero.
-        weights: Likelihood ratio of every one, not negative, up to a common factor.
-        weight: Likelihood ratio of the case to come, a scalar.
-        miscoverage: Chance of error, in (0, 1); NaN under ``jit`` outside.
+        scores: Scores of calibration episodes; may be empty.
+        weights: Likelihood ratio of every score, not negative, up to a common factor.
+        weight: Likelihood ratio of the future case, a scalar.
+        miscoverage: Probability of error, in (0, 1); NaN under ``jit`` if it is outside.
 
     Returns:
-        The quantile; infinite where too little weight was seen, NaN under ``jit`` if a score is
+        The quantile; infinite if the scores have too little weight, NaN under ``jit`` if a score is
         NaN or a weight is negative or NaN.
 
     Raises:
-        ValueError: If shapes differ, there is not one axis, ``weight`` is not a scalar, a known
-            weight is negative, or ``miscoverage`` is outside (0, 1).
+        ValueError: If shapes differ, there is not exactly one axis, ``weight`` is not a scalar, a
+            concrete weight is negative, or ``miscoverage`` is outside (0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -137,7 +138,7 @@ def weighted_conformal_quantile(
     order = jnp.argsort(scores)
     ordered, mass = scores[order], weights[order]
     total = jnp.sum(mass) + weight
-    # What lies above each score, summed from above: exact where miscoverage is small.
+    # The weight above each score, summed from the top, which is exact for a small miscoverage.
     above = jnp.append(jnp.cumsum(mass[::-1])[::-1][1:], jnp.zeros(1, mass.dtype))
     beyond = (above[: scores.shape[0]] + weight) / jnp.where(total > 0, total, 1)
     allowed = jnp.asarray(miscoverage, scores.dtype) * (1 + 8 * jnp.finfo(scores.dtype).eps)

@@ -1,4 +1,4 @@
-"""Interval of a mean over two crossed random factors."""
+"""Confidence interval of a mean over two crossed random factors."""
 
 import jax
 import jax.numpy as jnp
@@ -13,37 +13,38 @@ from neorl_core.statistics._student import student_quantile
 def crossed_interval(
     samples: Float[ArrayLike, "row column"], *, level: float = DEFAULT_LEVEL
 ) -> Interval:
-    """Student's interval of the grand mean where rows and columns are both drawn at random.
+    """Student's interval of the grand mean when rows and columns are both random samples.
 
-    For ``samples[i, j] = mean + a_i + b_j + e_ij``: training seeds that all meet the same starts,
-    or judges that all see the same cases. The mean squares of rows, columns and remainder estimate
-    the variance of the grand mean, ``(MS_row + MS_column - MS_rest) / (r c)``, and each way brings
-    Student's quantile of its own degrees of freedom, ``t_row`` of ``r - 1`` and ``t_column`` of
-    ``c - 1``:
+    For ``samples[i, j] = mean + a_i + b_j + e_ij``: training seeds that are all evaluated on the
+    same starts, or judges who all see the same cases. The mean squares of rows, columns and
+    remainder estimate the variance of the grand mean, ``(MS_row + MS_column - MS_rest) / (r c)``.
+    Each factor contributes Student's quantile for its own degrees of freedom, ``t_row`` for ``r -
+    1`` and ``t_column`` for ``c - 1``:
 
     ``half width^2 = (t_row^2 MS_row + t_column^2 MS_column - min(t)^2 MS_rest) / (r c)``.
 
-    Conservative: two independent mean squares so joined cover at least as often as they say,
-    however their variances compare (Banerjee); that the remainder, which both of them hold, may be
-    taken off once at the smaller quantile is tested by simulation. The coverage is nominal where
-    one factor prevails, and highest where the remainder does. One pooled number of degrees of
+    Conservative: two independent mean squares combined in this way cover at least as often as
+    stated, however their variances compare (Banerjee). Both contain the remainder; that it may be
+    subtracted once, with the smaller quantile, is verified by simulation. The coverage is nominal
+    if one factor dominates, and highest if the remainder does. A single pooled number of degrees of
     freedom (Satterthwaite) would be shorter and cover too rarely: 93 % for 95 % with 3 rows of 100
-    and equal spreads.
+    and equal variances.
 
-    A remainder above both mean squares counts as the smaller of them, so the width is real.
-    Averaging the rows first and taking the columns as the only samples speaks of these very rows;
-    this interval speaks of fresh ones as well. Where only one factor varies it is
-    :func:`student_interval` of that factor's means.
+    A remainder above both mean squares is replaced by the smaller of them, so the width is real. An
+    interval of the row means, with the columns as the only samples, holds only for these rows; this
+    one also holds for new rows. If only one factor varies, it is :func:`student_interval` of that
+    factor's means.
 
     Args:
-        samples: One number for every pair, two rows and two columns or more.
+        samples: One number for every pair, with at least two rows and two columns.
         level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
 
     Returns:
         The grand mean and its limits, scalars in the units of ``samples``.
 
     Raises:
-        ValueError: If ``samples`` has not two axes of two or more, or ``level`` is outside (0, 1).
+        ValueError: If ``samples`` does not have two axes of at least two, or ``level`` is outside
+            (0, 1).
 
     Example:
         >>> interval = crossed_interval(jnp.array([[1.0, 2.0], [2.0, 3.0]]))
@@ -75,7 +76,7 @@ def crossed_interval(
     t_row, t_column = jax.lax.stop_gradient(student_quantile(upper, degrees))
     t_least = jnp.minimum(t_row, t_column)
     square = t_row**2 * ms_row + t_column**2 * ms_column - t_least**2 * shared
-    # The double where keeps the gradient finite where nothing varies.
+    # The double jnp.where keeps the gradient finite if nothing varies.
     still = square <= 0
     half = jnp.where(still, 0, jnp.sqrt(jnp.where(still, 1, square) / (r * c)))
     return narrowed(Interval(mean, mean - half, mean + half), dtype)

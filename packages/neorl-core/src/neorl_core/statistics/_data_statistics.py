@@ -1,4 +1,4 @@
-"""Statistics of training data: of several sites together, or of declared ranges alone."""
+"""Statistics of training data: merged over several sites, or derived from declared ranges only."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,17 +14,17 @@ from neorl_core._vocabulary.errors import InputError
 def merge_statistics(parts: Sequence[DataStatistics]) -> DataStatistics:
     """The statistics of several data sets as if they were one.
 
-    Counts add, means and variances merge pairwise, ranges join. Sites that may not show their rows
-    to each other share these numbers, prepare from the merged ones and so start equal.
+    Counts add, means and variances merge pairwise, ranges are united. Sites that may not share
+    their rows share these numbers, initialise from the merged ones and so start equal.
 
     Args:
-        parts: Statistics of each data set, of the same plant; one or more.
+        parts: Statistics of each data set of the same plant; at least one.
 
     Returns:
-        Statistics of all rows together; a field that one of them does not know is not known.
+        Statistics of all rows together; a field that is unknown for one data set is unknown here.
 
     Raises:
-        InputError: If there are none, or they have different channels.
+        InputError: If there are none, or their channels differ.
 
     Example:
         >>> import jax.numpy as jnp
@@ -58,12 +58,12 @@ def merge_statistics(parts: Sequence[DataStatistics]) -> DataStatistics:
 
 
 def range_statistics(spec: Spec) -> DataStatistics:
-    """Stand-ins for the statistics of a log, where a training begins without one.
+    """Substitutes for the statistics of a log, for training that starts without one.
 
-    Observations and actions count as uniform between the ends of their measuring ranges. Nothing is
-    known of rewards and costs before the first step: their mean is zero and their deviation one, so
-    that they stay in their own units; whether episodes end early is not known either. Every count
-    is zero, and merging with real data replaces these numbers.
+    Observations and actions are taken to be uniform over their measuring ranges. Nothing is known
+    about rewards and costs before the first step: their mean is zero and their standard deviation
+    one, so that they keep their own units. Whether episodes end early is also unknown. Every count
+    is zero, so merging with real data replaces these numbers.
 
     Args:
         spec: Channels of the plant.
@@ -85,7 +85,7 @@ def _merged(a: FieldStatistics, b: FieldStatistics) -> FieldStatistics:
     count = a.count + b.count
     share = jnp.where(count > 0, b.count / jnp.where(count > 0, count, 1), 0)
     delta = b.mean - a.mean
-    # A weighted mean of the variances: no sum of squares that float32 could not hold.
+    # A weighted mean of the variances, since float32 might overflow in a sum of squares.
     variance = (1 - share) * a.std**2 + share * b.std**2 + share * (1 - share) * delta**2
     merged = FieldStatistics(
         count,

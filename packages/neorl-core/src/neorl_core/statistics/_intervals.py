@@ -16,14 +16,14 @@ from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.statistics._student import student_quantile
 
 DEFAULT_LEVEL = 0.95
-"""Confidence level where none is asked for; ``evaluation.level`` of a run begins with it."""
+"""Default confidence level; also the default of ``evaluation.level`` in a run."""
 
 
 class Interval(NamedTuple):
-    """A point estimate between two confidence limits, in the units of the samples.
+    """A point estimate with two confidence limits, in the units of the samples.
 
-    A two-sided interval of level ``1 - 2 delta`` has a one-sided bound of level ``1 - delta``
-    at either end.
+    Each end of a two-sided interval of level ``1 - 2 delta`` is a one-sided bound of level ``1 -
+    delta``.
 
     Attributes:
         estimate: The point estimate.
@@ -37,7 +37,7 @@ class Interval(NamedTuple):
 
 
 def standard_deviation(samples: Float[Array, "sample *shape"]) -> Float[Array, "*shape"]:
-    """Unbiased-variance deviation over axis 0, with gradient zero where all samples agree."""
+    """Standard deviation (unbiased variance) over axis 0; zero gradient if all samples agree."""
     variance = jnp.var(samples, axis=0, ddof=1)
     moves = variance > 0
     return jnp.where(moves, jnp.sqrt(jnp.where(moves, variance, 1)), 0)
@@ -49,10 +49,10 @@ def student_interval(
     """Student's interval of the mean over axis 0.
 
     ``mean ± t_{(1 + level)/2, n - 1} s / sqrt(n)``: exact for normal samples, approximate for
-    others as ``n`` grows.
+    others if ``n`` is large.
 
     Args:
-        samples: Independent samples along the first axis, two or more.
+        samples: Independent samples along the first axis, at least two.
         level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
 
     Returns:
@@ -88,11 +88,11 @@ def paired_difference_interval(
 ) -> Interval:
     """Student's interval of the mean of ``first - second`` over paired samples.
 
-    Two policies that met the same seeds, disturbances and starts are compared by pairs: what is
-    common to a pair cancels.
+    Two policies that were run with the same seeds, disturbances and starts are compared in pairs:
+    the effects common to a pair cancel.
 
     Args:
-        first: Results along the first axis, two or more.
+        first: Results along the first axis, at least two.
         second: Results of the same cases, same shape.
         level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
 

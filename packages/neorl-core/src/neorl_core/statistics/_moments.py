@@ -10,17 +10,17 @@ from neorl_core._internal.float_widths import is_half_precision, widened
 
 
 class Moments(NamedTuple):
-    """Count, mean and centred second moment of what was seen so far.
+    """Count, mean and centred second moment of the samples so far.
 
-    In float32 or wider. Each of the three is kept in two parts, so that single updates go on
-    counting where a float32 stops (at 2^24: half a year of seconds) and the mean still follows.
+    In float32 or wider. Each of the three is kept in two parts, so that counting single updates
+    continues where a float32 stops (at 2^24: half a year of seconds) and the mean still follows.
 
     Attributes:
         count: Number of samples, per component, shape ``(*shape)``.
         mean: Mean, in the units of the samples; zero before the first one.
         m2: Sum of squared deviations from the mean, in squared units.
-        rest: What rounding left out of the three, in their order, shape ``(3, *shape)``; the next
-            update takes it up. Nobody else needs it.
+        rest: Rounding errors of the three, in their order, shape ``(3, *shape)``; the next update
+            adds them back. They have no other use.
     """
 
     count: Float[Array, "*shape"]
@@ -30,17 +30,17 @@ class Moments(NamedTuple):
 
 
 def empty_moments(shape: tuple[int, ...] = (), dtype: DTypeLike = jnp.float32) -> Moments:
-    """The moments of no sample: neutral under :func:`merge_moments`.
+    """The moments of no samples, which are neutral in :func:`merge_moments`.
 
     Args:
         shape: Shape of one sample.
-        dtype: Dtype of the moments, float32 or float64, whatever that of the samples.
+        dtype: Dtype of the moments, float32 or float64, independent of the samples' dtype.
 
     Returns:
-        Zeros.
+        Moments that are all zero.
 
     Raises:
-        ValueError: If ``dtype`` is shorter than float32.
+        ValueError: If ``dtype`` is narrower than float32.
 
     Example:
         >>> float(empty_moments().count)
@@ -57,14 +57,14 @@ def sample_moments(
     """The moments over the first axis.
 
     Args:
-        samples: Along the first axis, which may be of length zero.
-        mask: Row mask; where false, the row does not count, whatever it holds (NaN included).
+        samples: Samples along the first axis, which may have length zero.
+        mask: Row mask; where false, the row is ignored, whatever it holds (NaN included).
 
     Returns:
-        Count, mean and ``sum (x - mean)^2``; float32 where the samples are shorter.
+        Count, mean and ``sum (x - mean)^2``; in float32 if the samples have half precision.
 
     Raises:
-        ValueError: If ``samples`` has no axis or ``mask`` is not of its length.
+        ValueError: If ``samples`` has no axis or ``mask`` has another length.
 
     Example:
         >>> import jax.numpy as jnp
@@ -85,7 +85,7 @@ def sample_moments(
     seen = jnp.maximum(count, 1)
     rough = jnp.sum(jnp.where(keep, samples, 0), axis=0) / seen
     deviations = jnp.where(keep, samples - jnp.expand_dims(rough, 0), 0)
-    # The deviations from the true mean sum to zero: what they sum to is the error of the mean.
+    # Deviations from the true mean sum to zero, so their sum is the error of the mean.
     error = jnp.sum(deviations, axis=0) / seen
     m2 = jnp.sum((deviations - jnp.where(keep, jnp.expand_dims(error, 0), 0)) ** 2, axis=0)
     rest = jnp.zeros((3, *count.shape), samples.dtype)
@@ -95,13 +95,13 @@ def sample_moments(
 def update_moments(
     moments: Moments, sample: Float[ArrayLike, "*shape"], mask: Bool[ArrayLike, ""] = True
 ) -> Moments:
-    """Takes in one sample (Welford 1962): a step for ``scan``.
+    """Adds one sample (Welford 1962): a step for ``scan``.
 
     ``mean += (x - mean) / count``, ``m2 += (x - old mean) (x - new mean)``.
 
     Args:
         moments: The moments so far.
-        sample: One sample, of the shape of the mean.
+        sample: One sample, with the shape of the mean.
         mask: Row mask; where false, nothing changes.
 
     Returns:
@@ -109,7 +109,7 @@ def update_moments(
 
     Raises:
         ValueError: If the shapes differ, ``mask`` is not a scalar, or ``moments`` were cast to a
-            dtype shorter than float32.
+            dtype narrower than float32.
 
     Example:
         >>> moments = update_moments(update_moments(empty_moments(), 1.0), 3.0)
@@ -152,7 +152,7 @@ def merge_moments(first: Moments, second: Moments) -> Moments:
         The moments of the union.
 
     Raises:
-        ValueError: If the shapes differ, or moments were cast to a dtype shorter than float32.
+        ValueError: If the shapes differ, or moments were cast to a dtype narrower than float32.
 
     Example:
         >>> import jax.numpy as jnp
@@ -176,7 +176,7 @@ def merge_moments(first: Moments, second: Moments) -> Moments:
     fraction = second.count / jnp.maximum(count, 1)
     delta = (second.mean - first.mean) + (second.rest[1] - first.rest[1])
     mean, mean_rest = _add_two_parts(first.mean, delta * fraction, first.rest[1])
-    # In this order no square overflows that is then multiplied by zero.
+    # In this order no overflowing square is multiplied by zero.
     between = delta * (delta * (first.count * fraction))
     m2, m2_rest = _add_two_parts(first.m2, second.m2 + between, rest[2])
     return Moments(count, mean, m2, jnp.stack([count_rest, mean_rest, m2_rest]))
@@ -193,7 +193,7 @@ def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
         The variance, in squared units.
 
     Raises:
-        ValueError: If ``ddof`` is not a whole number >= 0.
+        ValueError: If ``ddof`` is not an integer >= 0.
 
     Example:
         >>> import jax.numpy as jnp
@@ -215,14 +215,14 @@ def _require_counting(moments: Moments) -> Moments:
 
 
 def _add_two_parts(first: Array, second: Array, rest: Array) -> tuple[Array, Array]:
-    """The nearest float to ``first + second + rest`` and what that leaves out.
+    """The nearest float to ``first + second + rest``, and the rounding error.
 
-    A float32 sum of ones stops at 2^24; with the part that rounding leaves out it goes on to 2^48.
+    A float32 sum of ones stops at 2^24; with the rounding error kept it continues to 2^48.
 
     Args:
-        first: A float.
-        second: What is added to it.
-        rest: What rounding left out of both so far, small beside them.
+        first: First summand.
+        second: Second summand.
+        rest: Rounding error of both so far, small compared with them.
     """
     total = first + second
     added = total - first

@@ -1,4 +1,4 @@
-"""Corrections for testing many hypotheses at once."""
+"""Corrections for testing several hypotheses together."""
 
 import jax
 import jax.numpy as jnp
@@ -11,19 +11,19 @@ from neorl_core._internal.checks import floats, is_concrete, require_rank
 def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
     """Holm's step-down adjustment: reject where the adjusted value is at most ``alpha``.
 
-    With the ``m`` values in increasing order, the ``i``-th becomes the largest of
-    ``min(1, (m - j) p_j)`` over ``j <= i`` (from zero). The chance of any false rejection is then
-    at most ``alpha``, whatever the dependence of the tests.
+    With the ``m`` values in increasing order, the ``i``-th becomes the largest of ``min(1, (m - j)
+    p_j)`` over ``j <= i`` (counting from zero). The probability of any false rejection is then at
+    most ``alpha``, whatever the dependence of the tests.
 
     Args:
-        p_values: One a test; may be of length zero.
+        p_values: One per test; may be empty.
 
     Returns:
-        Adjusted values in the order given. Under ``jit`` a value that is NaN or outside [0, 1]
+        Adjusted values in the original order. Under ``jit`` a value that is NaN or outside [0, 1]
         makes all of them NaN.
 
     Raises:
-        ValueError: If there is not one axis or a known value is outside [0, 1].
+        ValueError: If there is not exactly one axis or a concrete value is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -43,21 +43,21 @@ def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
 def benjamini_hochberg(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
     """Adjustment for the false discovery rate: reject where the result is at most ``alpha``.
 
-    With the ``m`` values in increasing order, the ``i``-th becomes the least of
-    ``min(1, m p_j / j)`` over ``j >= i`` (from one). The expected fraction of false ones among the
-    rejections is then at most ``alpha`` if the tests are independent or positively dependent;
-    :func:`benjamini_yekutieli` holds for any dependence. Many tests keep more power than under
-    :func:`holm`, which bounds the chance of any false rejection.
+    With the ``m`` values in increasing order, the ``i``-th becomes the smallest of ``min(1, m p_j /
+    j)`` over ``j >= i`` (counting from one). The expected fraction of false rejections is then at
+    most ``alpha`` if the tests are independent or positively dependent; :func:`benjamini_yekutieli`
+    holds for any dependence. For many tests it has more power than :func:`holm`, which bounds the
+    probability of any false rejection.
 
     Args:
-        p_values: One a test; may be of length zero.
+        p_values: One per test; may be empty.
 
     Returns:
-        Adjusted values in the order given. Under ``jit`` a value that is NaN or outside [0, 1]
+        Adjusted values in the original order. Under ``jit`` a value that is NaN or outside [0, 1]
         makes all of them NaN.
 
     Raises:
-        ValueError: If there is not one axis or a known value is outside [0, 1].
+        ValueError: If there is not exactly one axis or a concrete value is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -76,14 +76,14 @@ def benjamini_yekutieli(p_values: Float[ArrayLike, " test"]) -> Float[Array, " t
     :func:`benjamini_hochberg` with every ``m p_j / j`` multiplied by ``sum_{i=1}^m 1 / i``.
 
     Args:
-        p_values: One a test; may be of length zero.
+        p_values: One per test; may be empty.
 
     Returns:
-        Adjusted values in the order given. Under ``jit`` a value that is NaN or outside [0, 1]
+        Adjusted values in the original order. Under ``jit`` a value that is NaN or outside [0, 1]
         makes all of them NaN.
 
     Raises:
-        ValueError: If there is not one axis or a known value is outside [0, 1].
+        ValueError: If there is not exactly one axis or a concrete value is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp

@@ -20,14 +20,14 @@ def normalised_score(
     Args:
         returns: Undiscounted episode returns.
         low: Return of the poor reference (a random policy).
-        high: Return of the good reference (an expert), another number.
+        high: Return of the good reference (an expert); must differ from ``low``.
 
     Returns:
-        Scores in per cent of the distance between the references; infinite or NaN where the
-        references agree under ``jit``.
+        Scores in per cent of the distance between the references; infinite or NaN under ``jit`` if
+        the references agree.
 
     Raises:
-        ValueError: If a reference is not a scalar, or known ones agree.
+        ValueError: If a reference is not a scalar, or concrete references agree.
 
     Example:
         >>> float(normalised_score(5.0, low=0.0, high=10.0))

@@ -1,4 +1,4 @@
-"""Tests of whether paired results differ, from the strongest assumption to the weakest."""
+"""Tests of whether paired results differ, from the strongest assumptions to the weakest."""
 
 import functools
 from typing import Literal, NamedTuple
@@ -28,11 +28,12 @@ _EXACT_PAIRS = 60
 
 
 class PairedTest(NamedTuple):
-    """Outcome of a test of paired samples.
+    """Result of a test of paired samples.
 
     Attributes:
         statistic: The test statistic, scalar.
-        p_value: Chance of one at least as extreme if the pairs do not differ, scalar in [0, 1].
+        p_value: Probability of a statistic at least as extreme if the pairs do not differ, scalar
+            in [0, 1].
     """
 
     statistic: Float[Array, ""]
@@ -48,13 +49,14 @@ def paired_t_test(
     """Student's test of the mean difference: exact for normal differences.
 
     Args:
-        first: Two results or more.
-        second: Samples of the same cases, in the same order.
-        alternative: ``"greater"`` asks whether ``first`` is larger, ``"less"`` smaller.
+        first: At least two results.
+        second: Results of the same cases, in the same order.
+        alternative: ``"greater"`` tests whether ``first`` is larger, ``"less"`` whether it is
+            smaller.
 
     Returns:
-        ``t = mean(d) sqrt(n) / s`` and its p value; NaN where all differences are zero, and 0 or
-        1 where they are all equal otherwise.
+        ``t = mean(d) sqrt(n) / s`` and its p value. NaN if all differences are zero; the p value is
+        0 or 1 if they are all equal otherwise.
 
     Raises:
         ValueError: If the shapes differ, there are fewer than two pairs, or ``alternative`` is
@@ -73,7 +75,7 @@ def paired_t_test(
     n = difference.shape[0]
     t = jnp.mean(difference) * n**0.5 / standard_deviation(difference)
     degrees = jnp.asarray(n - 1, t.dtype)
-    # Each side from its own tail: one less the other has lost the digits of a small one.
+    # Each side from its own tail: one minus the other would lose the digits of a small p value.
     upper, lower = student_upper_tail(t, degrees), student_upper_tail(-t, degrees)
     return narrowed(PairedTest(t, _choose(alternative, upper, lower)), dtype)
 
@@ -86,18 +88,19 @@ def wilcoxon_test(
 ) -> PairedTest:
     """Wilcoxon's signed-rank test: assumes only that differences are symmetric about zero.
 
-    The absolute differences that are not zero are ranked (ties share midranks); the statistic
-    ``W`` is the rank sum of the positive ones. Up to 60 pairs its p value is exact, ties and
-    zeros included: the distribution of ``W`` over all signs is built by convolution. Beyond, it
-    is normal with ``variance = sum(rank^2) / 4`` and a continuity correction.
+    The absolute differences that are not zero are ranked (ties share midranks); the statistic ``W``
+    is the rank sum of the positive ones. For up to 60 pairs the p value is exact, ties and zeros
+    included: the distribution of ``W`` over all signs is built by convolution. For more pairs it is
+    approximated as normal with ``variance = sum(rank^2) / 4`` and a continuity correction.
 
     Args:
-        first: One result or more.
-        second: Samples of the same cases, in the same order.
-        alternative: ``"greater"`` asks whether ``first`` is larger, ``"less"`` smaller.
+        first: At least one result.
+        second: Results of the same cases, in the same order.
+        alternative: ``"greater"`` tests whether ``first`` is larger, ``"less"`` whether it is
+            smaller.
 
     Returns:
-        ``W`` and its p value, which is 1 where no pair differs.
+        ``W`` and its p value, which is 1 if no pair differs.
 
     Raises:
         ValueError: If the shapes differ, there is no pair, or ``alternative`` is unknown.
@@ -111,11 +114,12 @@ def wilcoxon_test(
     Source: Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1 (1945) 80.
     """
     difference, dtype = _differences(first, second, alternative)
-    # Sums do not ask for the order that was given: the signs are sorted along with the sizes.
+    # Sums do not depend on the original order, so the signs are sorted together with the sizes.
     size, sign = sizes_and_signs(difference)
     zeros = jnp.sum(size == 0).astype(sign.dtype)
     ranks = jnp.where(size > 0, ranks_in_order(size, sign.dtype) - zeros, 0)
-    # Half the sum of signed ranks is how far W is from its mean; W less the mean would cancel.
+    # Half the sum of signed ranks is the distance of W from its mean; W minus the mean would
+    # cancel.
     away = jnp.sum(sign * ranks) / 2
     statistic = jnp.sum(ranks) / 2 + away
     if difference.shape[0] <= _EXACT_PAIRS:
@@ -135,27 +139,28 @@ def sign_flip_test(
     alternative: Alternative = "two-sided",
     resamples: int = 4000,
 ) -> PairedTest:
-    """Permutation test of the mean difference: each pair may as well be the other way round.
+    """Permutation test of the mean difference, which swaps the two results of random pairs.
 
-    Every sign pattern of the differences is as likely if the pairs do not differ. Where all
-    ``2^n`` patterns are no more than ``resamples``, all are counted and the key is not used;
-    otherwise ``resamples`` are drawn and ``p = (1 + count) / (1 + resamples)``, which keeps its
-    level at any number of draws.
+    If the pairs do not differ, every sign pattern of the differences is equally likely. If there
+    are no more than ``resamples`` of the ``2^n`` patterns, all are counted and the key is not used.
+    Otherwise ``resamples`` patterns are sampled and ``p = (1 + count) / (1 + resamples)``, which
+    keeps the level of the test for any number of samples.
 
     Args:
-        first: One result or more.
-        second: Samples of the same cases, in the same order.
+        first: At least one result.
+        second: Results of the same cases, in the same order.
         key: Random key.
-        alternative: ``"greater"`` asks whether ``first`` is larger, ``"less"`` smaller.
+        alternative: ``"greater"`` tests whether ``first`` is larger, ``"less"`` whether it is
+            smaller.
         resamples: Number of sign patterns.
 
     Returns:
         The mean difference and its p value.
 
     Raises:
-        ValueError: If the shapes differ, there is no pair, ``resamples`` is not a whole number >=
-            1, or ``alternative`` is unknown.
-        TypeError: If patterns are drawn and ``key`` is no random key.
+        ValueError: If the shapes differ, there is no pair, ``resamples`` is not a positive integer,
+            or ``alternative`` is unknown.
+        TypeError: If patterns are sampled and ``key`` is not a random key.
 
     Example:
         >>> import jax
@@ -170,11 +175,11 @@ def sign_flip_test(
     difference, dtype = _differences(first, second, alternative)
     resamples = checked_whole("resamples", resamples, 1, "give the number of sign patterns")
     n = difference.shape[0]
-    every = n < resamples.bit_length()  # 2^n patterns are no more
+    every = n < resamples.bit_length()  # at most ``resamples`` patterns
     if not every:
         require_key(key)
     observed = jnp.sum(difference)
-    # A pattern's sum is the observed one less twice what it turns round.
+    # The sum of a pattern is the observed one minus twice the differences that it flips.
     flipped = _every_flip(difference) if every else _drawn_flips(difference, key, resamples)
     slack = 4 * jnp.finfo(difference.dtype).eps * jnp.sum(jnp.abs(difference))
     extra = 0 if every else 1
@@ -187,7 +192,7 @@ def sign_flip_test(
 
 
 def _every_flip(difference: Float[Array, " pair"]) -> Float[Array, " pattern"]:
-    """The sum of the differences that each pattern turns round, over all patterns."""
+    """The sum of the flipped differences of every possible pattern."""
     n = difference.shape[0]
     places = jnp.arange(n, dtype=jnp.uint32)[None, :]
     bits = jnp.arange(2**n, dtype=jnp.uint32)[:, None] >> places
@@ -198,7 +203,7 @@ def _every_flip(difference: Float[Array, " pair"]) -> Float[Array, " pattern"]:
 def _drawn_flips(
     difference: Float[Array, " pair"], key: Array, resamples: int
 ) -> Float[Array, " pattern"]:
-    """The same over drawn patterns: every random word holds the signs of 32 pairs."""
+    """The sum of the flipped differences of random patterns; a random word holds 32 signs."""
     n = difference.shape[0]
     words = -(-n // 32)
     padded = jnp.pad(difference, (0, 32 * words - n)).reshape(words, 32)

@@ -22,22 +22,23 @@ def area_under_roc(
     positive: Bool[ArrayLike, " sample"],
     weights: Float[ArrayLike, " sample"] | None = None,
 ) -> Float[Array, ""]:
-    """The chance that a positive sample has the larger score: ``P(s+ > s-) + P(s+ = s-) / 2``.
+    """The probability that a positive sample has the larger score: ``P(s+ > s-) + P(s+ = s-) / 2``.
 
-    The statistic of Mann and Whitney over the number of pairs. Weights stand for repeated samples,
+    The Mann-Whitney statistic divided by the number of pairs. Weights represent repeated samples,
     so that a bootstrap of whole episodes needs no copies.
 
     Args:
-        scores: Any unit; larger for positive.
-        positive: Whether the sample is of the group that is to be found.
-        weights: Not negative; equal ones if ``None``.
+        scores: Any unit; larger values indicate the positive group.
+        positive: Whether the sample belongs to the positive group.
+        weights: Sample weights, not negative; equal if ``None``.
 
     Returns:
-        In [0, 1], 0.5 for a score that tells nothing; NaN where one group has no weight, a weight
-        is negative or infinite, or anything is NaN.
+        In [0, 1], 0.5 for an uninformative score; NaN if one group has no weight, a weight is
+        negative or infinite, or anything is NaN.
 
     Raises:
-        ValueError: If shapes differ, there is not one axis, or a known weight is negative.
+        ValueError: If shapes differ, there is not exactly one axis, or a concrete weight is
+            negative.
 
     Example:
         >>> import jax.numpy as jnp
@@ -54,7 +55,7 @@ def area_under_roc(
     ordered = bits[order]
     yes, no = jnp.sum(positives), jnp.sum(other)
     both = (yes > 0) & (no > 0)
-    # Shares and not weights, whose products might leave the range of floats.
+    # Normalised weights, since products of weights might leave the range of floats.
     positives, other = (
         x[order] / jnp.where(both, of, 1) for x, of in ((positives, yes), (other, no))
     )
@@ -74,23 +75,23 @@ def calibration_error(
 ) -> Float[Array, ""]:
     """The expected calibration error: ``sum_b (n_b / n) |rate_b - mean probability_b|``.
 
-    Over ``bins`` equal parts of [0, 1], each with its lower end; the last with both. Where events
-    are rare it is small for any prediction near the rate, so it says little without
-    :func:`area_under_roc` or :func:`brier_skill` beside it.
+    Over ``bins`` equal parts of [0, 1], each including its lower end and the last one both ends. If
+    events are rare it is small for any prediction near the rate, so it means little without
+    :func:`area_under_roc` or :func:`brier_skill`.
 
     Args:
-        probability: Predicted, in [0, 1].
-        happened: Whether it did.
-        weights: Not negative; equal ones if ``None``.
+        probability: Predicted probability, in [0, 1].
+        happened: Whether the event happened.
+        weights: Sample weights, not negative; equal if ``None``.
         bins: Number of bins, at least one.
 
     Returns:
-        In [0, 1]; NaN without any weight, where a weight is negative or infinite, where a
-        probability is outside [0, 1] under ``jit``, or anything is NaN.
+        In [0, 1]; NaN if there is no weight, a weight is negative or infinite, a probability is
+        outside [0, 1] under ``jit``, or anything is NaN.
 
     Raises:
-        ValueError: If shapes differ, there is not one axis, a known weight is negative, a known
-            probability is outside [0, 1], or ``bins`` is not a positive integer.
+        ValueError: If shapes differ, there is not exactly one axis, a concrete weight is negative,
+            a concrete probability is outside [0, 1], or ``bins`` is not a positive integer.
 
     Example:
         >>> import jax.numpy as jnp
@@ -117,21 +118,21 @@ def brier_skill(
     happened: Bool[ArrayLike, " sample"],
     weights: Float[ArrayLike, " sample"] | None = None,
 ) -> Float[Array, ""]:
-    """Improvement over the base rate alone: ``1 - sum (p - y)^2 / sum (mean(y) - y)^2``.
+    """Improvement over predicting the base rate: ``1 - sum (p - y)^2 / sum (mean(y) - y)^2``.
 
     Args:
-        probability: Predicted, in [0, 1].
-        happened: Whether it did: ``y``.
-        weights: Not negative; equal ones if ``None``.
+        probability: Predicted probability ``p``, in [0, 1].
+        happened: Whether the event happened, ``y``.
+        weights: Sample weights, not negative; equal if ``None``.
 
     Returns:
-        1 for an oracle, 0 for one who always says the rate of these samples, negative for worse;
-        NaN where all samples of some weight are alike, a weight is negative or infinite, a
+        1 for perfect predictions, 0 for always predicting the rate of these samples, negative for
+        worse. NaN if all samples with weight are alike, a weight is negative or infinite, a
         probability is outside [0, 1] under ``jit``, or anything is NaN.
 
     Raises:
-        ValueError: If shapes differ, there is not one axis, a known weight is negative, or a known
-            probability is outside [0, 1].
+        ValueError: If shapes differ, there is not exactly one axis, a concrete weight is negative,
+            or a concrete probability is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -146,7 +147,7 @@ def brier_skill(
     dtype, probability, positives, other = _groups(
         "probability", probability, "happened", happened, weights
     )
-    # The rate is that of either group; the least error is the product of both times their sum.
+    # The base rate's error is yes * no / (yes + no), with the weights of the two groups.
     yes, no = jnp.sum(positives), jnp.sum(other)
     missed = jnp.sum(positives * jnp.square(1 - probability) + other * jnp.square(probability))
     both = (yes > 0) & (no > 0)
@@ -157,7 +158,7 @@ def brier_skill(
 def _groups(
     name: str, scores: ArrayLike, label: str, labels: ArrayLike, weights: ArrayLike | None
 ) -> tuple[jnp.dtype, Array, Array, Array]:
-    """The dtype of the result, the scores, and the weights of the one group and of the other."""
+    """The dtype of the result, the scores, and the weights of the positives and the negatives."""
     require_rank(name, scores, 1, "sample")
     require_same_shape(name, scores, label, labels)
     dtype, scores = floats(scores).dtype, widened(scores)
@@ -172,7 +173,7 @@ def _groups(
             )
         weight = widened(weights)
         weight = jnp.where(weight >= 0, weight, jnp.nan).astype(scores.dtype)
-    # NaN spoils both groups: a weight that is none makes everything unknown.
+    # An invalid weight makes both groups NaN.
     spoilt = jnp.where(jnp.all(jnp.isfinite(weight)), jnp.ones((), weight.dtype), jnp.nan)
     weight = weight * spoilt
     return dtype, scores, jnp.where(flags, weight, 0 * spoilt), jnp.where(flags, 0 * spoilt, weight)

@@ -19,20 +19,20 @@ def wilson_interval(
 ) -> Interval:
     """Wilson's score interval of a probability.
 
-    The ``p`` with ``|k/n - p| <= z sqrt(p (1 - p) / n)``: centre ``(k + z^2/2) / (n + z^2)``,
-    half width ``z sqrt(k (n - k) / n + z^2/4) / (n + z^2)``. Its coverage is near ``level`` on
+    The ``p`` with ``|k/n - p| <= z sqrt(p (1 - p) / n)``: centre ``(k + z^2/2) / (n + z^2)``, half
+    width ``z sqrt(k (n - k) / n + z^2/4) / (n + z^2)``. Its coverage is close to ``level`` on
     average; that of :func:`clopper_pearson_interval` is never below it.
 
     Args:
-        successes: Counts, between zero and ``trials``.
-        trials: Counts; with no trial the interval is [0, 1] and the estimate NaN.
+        successes: Number of successes, between zero and ``trials``.
+        trials: Number of trials; without trials the interval is [0, 1] and the estimate NaN.
         level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
 
     Returns:
-        The proportion and its limits; NaN under ``jit`` where a count is impossible.
+        The proportion and its limits; NaN under ``jit`` if a count is impossible.
 
     Raises:
-        ValueError: If known counts are impossible or ``level`` is outside (0, 1).
+        ValueError: If concrete counts are impossible or ``level`` is outside (0, 1).
 
     Example:
         >>> round(float(wilson_interval(0, 10).high), 3)
@@ -59,27 +59,28 @@ def clopper_pearson_interval(
     *,
     level: float = DEFAULT_LEVEL,
 ) -> Interval:
-    """The exact interval of a probability: it covers with at least ``level``, whatever ``p`` is.
+    """The exact interval of a probability: its coverage is at least ``level``, whatever ``p`` is.
 
-    With ``delta = (1 - level) / 2``: the ``delta`` quantile of Beta(k, n - k + 1) and the
-    ``1 - delta`` quantile of Beta(k + 1, n - k); without successes the upper limit is
-    ``1 - delta^(1/n)``. A one-sided bound of level ``1 - delta`` is an end of the interval of
-    level ``1 - 2 delta``.
+    With ``delta = (1 - level) / 2``: the ``delta`` quantile of Beta(k, n - k + 1) and the ``1 -
+    delta`` quantile of Beta(k + 1, n - k); without successes the upper limit is ``1 -
+    delta^(1/n)``. A one-sided bound of level ``1 - delta`` is an end of the interval of level ``1 -
+    2 delta``.
 
-    The limits lie outside the exact ones, in float32 by less than 2e-5 of their distance from 0
-    for up to 10^9 trials (in float64 by less than 1e-9). Counts of an integer dtype are exact;
-    a float32 above 2^24 is not.
+    The computed limits lie outside the exact ones. For up to 10^9 trials they differ by less than
+    2e-5 of the distance from 0 in float32 (1e-9 in float64). Counts of an integer dtype are exact;
+    a float32 count above 2^24 is not.
 
     Args:
-        successes: Counts, between zero and ``trials``.
-        trials: Counts; with no trial the interval is [0, 1] and the estimate NaN.
-        level: Least coverage of the two-sided interval, in (0, 1); NaN under ``jit`` outside.
+        successes: Number of successes, between zero and ``trials``.
+        trials: Number of trials; without trials the interval is [0, 1] and the estimate NaN.
+        level: Guaranteed coverage of the two-sided interval, in (0, 1); NaN under ``jit`` if it is
+            outside.
 
     Returns:
-        The proportion and its limits; NaN under ``jit`` where a count is impossible.
+        The proportion and its limits; NaN under ``jit`` if a count is impossible.
 
     Raises:
-        ValueError: If known counts are impossible or ``level`` is outside (0, 1).
+        ValueError: If concrete counts are impossible or ``level`` is outside (0, 1).
 
     Example:
         No violation in 299 episodes: with 95 % confidence fewer than one in a hundred violate.
@@ -92,13 +93,13 @@ def clopper_pearson_interval(
     """
     dtype = _dtype(successes, trials)
     k, failures, delta = _counts(successes, trials, level)
-    # Two solves in one: the lower limit is the upper one of the failures, turned round. A little of
-    # delta is not used, more than the tail errs by.
+    # Two solutions in one call: the lower limit is one minus the upper limit for the failures. A
+    # little of delta, more than the error of the tail, is left unused.
     counted, other = jnp.stack([failures, k]), jnp.stack([k, failures])
     a, b = jnp.maximum(counted, 0) + 1, jnp.maximum(other, 1)
     cautious = delta * (1 - (1e-10 if jnp.finfo(k.dtype).bits >= 64 else 1e-5))
     odds = a / b * jnp.exp(upper_log_odds(a, b, cautious))
-    # Without a success, and with nothing else, there is a closed form.
+    # Without successes or without failures there is a closed form.
     certain = jnp.log(cautious) / (a + b - 1)
     outside = 1 + 4 * jnp.finfo(k.dtype).eps
     high_odds, low_odds = odds[1], odds[0]
@@ -114,7 +115,7 @@ def _dtype(successes: ArrayLike, trials: ArrayLike) -> DTypeLike:
 
 
 def _counts(successes, trials, level) -> tuple[Array, Array, Array]:
-    """Successes and failures as floats (NaN where the level is) and the chance beyond each end."""
+    """Successes and failures as floats (NaN if the level is), and the probability in each tail."""
     level = checked_probability("level", level)
     if is_concrete((successes, trials)):
         k, n = np.asarray(successes), np.asarray(trials)
@@ -125,7 +126,7 @@ def _counts(successes, trials, level) -> tuple[Array, Array, Array]:
             )
     k, n = jnp.broadcast_arrays(jnp.asarray(successes), jnp.asarray(trials))
     if k.dtype == n.dtype and jnp.issubdtype(k.dtype, jnp.signedinteger):
-        failures = widened(n - k)  # exact, where floats of many trials are not
+        failures = widened(n - k)  # exact, unlike a difference of large float counts
     else:
         failures = widened(n) - widened(k)
     k = widened(k)

@@ -1,4 +1,4 @@
-"""Ranks, their correlation, and what choosing by an estimate costs."""
+"""Ranks, rank correlation, and the cost of choosing by an estimate."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from neorl_core._internal.sorting import ordered_bits
 
 
 def ranks_in_order(ordered: Num[Array, " item"], dtype: DTypeLike) -> Float[Array, " item"]:
-    """Ranks from one upwards of values that are sorted; ties share the mean of their ranks."""
+    """Ranks, from one upwards, of sorted values; ties share the mean of their ranks."""
     place = jnp.arange(ordered.shape[0], dtype=jnp.int32)
     new = ordered[1:] != ordered[:-1]
     ends = jnp.ones(min(ordered.shape[0], 1), bool)
@@ -29,8 +29,9 @@ def ranks_in_order(ordered: Num[Array, " item"], dtype: DTypeLike) -> Float[Arra
 def midranks(values: Float[Array, " item"]) -> Float[Array, " item"]:
     """Ranks from one upwards, smallest first; ties share the mean of their ranks.
 
-    NaN everywhere if a value is NaN, which has no rank. Each value is looked up among the sorted
-    ones: XLA sorts a single array of integers many times as fast as one that carries another.
+    All ranks are NaN if a value is NaN, which has no rank. Each value is looked up among the sorted
+    ones, because XLA sorts a single array of integers many times as fast as one that carries
+    another.
     """
     if not values.size:
         return values
@@ -46,7 +47,7 @@ def rank_correlation(
     """Spearman's rank correlation: Pearson's correlation of the midranks.
 
     Args:
-        first: First variable, for example the estimated values of policies; two or more.
+        first: First variable, for example the estimated values of policies; at least two.
         second: Second variable, for example their true values, same order.
 
     Returns:
@@ -80,19 +81,19 @@ def regret_at_k(
 ) -> Float[Array, ""]:
     """Loss from trying only the ``k`` items with the highest estimates.
 
-    ``max(values) - max(values of the k best by estimate)``; of equal estimates the earlier item
-    is taken first.
+    ``max(values) - max(values of the k best by estimate)``; of equal estimates the earlier item is
+    taken first.
 
     Args:
-        estimates: What the choice sees.
-        values: What is true, in the units of the result.
-        k: How many may be tried, from one to the number of items.
+        estimates: Estimates by which the items are chosen.
+        values: True values, in the units of the result.
+        k: Number of items that may be tried, from one to the number of items.
 
     Returns:
-        Not negative; NaN if any input is NaN.
+        The loss, not negative; NaN if any input is NaN.
 
     Raises:
-        ValueError: If the shapes differ or ``k`` is no whole number in its range.
+        ValueError: If the shapes differ or ``k`` is not an integer in its range.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Rewards divided by the running spread of their discounted sum, as PPO is usually trained."""
+"""Rewards divided by the running spread of their discounted sum, as is usual for PPO."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class RewardNormaliser(NamedTuple):
     """State of :func:`normalise_reward`.
 
     Attributes:
-        discounted: Discounted sum of the rewards of the running episode, shape ``(*env)``.
+        discounted: Discounted sum of the rewards of the current episode, shape ``(*env)``.
         moments: Moments of all such sums so far, over steps and environments, scalars.
     """
 
@@ -36,17 +36,17 @@ class RewardNormaliser(NamedTuple):
 def reward_normaliser(
     shape: tuple[int, ...] = (), dtype: DTypeLike = jnp.float32
 ) -> RewardNormaliser:
-    """A normaliser that has seen nothing.
+    """A normaliser before the first reward.
 
     Args:
         shape: Shape of the rewards of one step: ``()``, or ``(env,)`` for parallel environments.
-        dtype: Dtype of what it carries, float32 or float64, whatever that of the rewards.
+        dtype: Dtype of the state, float32 or float64, independent of the rewards' dtype.
 
     Returns:
-        Zeros.
+        A state that is all zeros.
 
     Raises:
-        ValueError: If ``dtype`` is shorter than float32.
+        ValueError: If ``dtype`` is narrower than float32.
 
     Example:
         >>> float(reward_normaliser().moments.count)
@@ -64,31 +64,31 @@ def normalise_reward(
     clip: float | Float[Array, ""] = 10.0,
     epsilon: float | Float[Array, ""] = 1e-8,
 ) -> tuple[RewardNormaliser, Float[Array, "*env"]]:
-    """One step: takes the rewards in and scales them, a step for ``scan``.
+    """Updates the normaliser with the rewards of one step and scales them; a step for ``scan``.
 
-    ``R = discount R + r`` enters the running moments, the result is
-    ``clip(r / sqrt(var(R) + epsilon mean(R^2)), -clip, clip)``, and behind an episode's end ``R``
-    begins at zero. The mean is not taken off, so that the sign of a reward and the best policy
-    stay. Before two sums were seen, ``mean(R^2)`` takes the place of the variance. So the unit of
-    the reward cancels, from the first step on; rewards of zero stay zero.
+    ``R = discount R + r`` enters the running moments, and the result is ``clip(r / sqrt(var(R) +
+    epsilon mean(R^2)), -clip, clip)``. After the end of an episode ``R`` restarts at zero. The mean
+    is not subtracted, which preserves the signs of rewards and the best policy. Before the second
+    sum, ``mean(R^2)`` replaces the variance. So the unit of the reward cancels from the first step
+    on, and rewards of zero stay zero.
 
-    A reward that is not finite is answered with NaN and leaves the state as it was, but for an
-    episode's end, behind which ``R`` begins at zero all the same. Other environments go on.
+    A reward that is not finite gives NaN and leaves the state unchanged, except that ``R`` still
+    restarts at zero after the end of an episode. Other environments are not affected.
 
     Args:
-        normaliser: The state so far; :func:`reward_normaliser` at first.
-        reward: Rewards of this step; NaN where one is missing.
+        normaliser: The state so far; initially from :func:`reward_normaliser`.
+        reward: Rewards of this step; NaN if one is missing.
         ended: Whether the episode ends with this step, terminated or truncated; same shape.
-        discount: Discount factor in [0, 1]; NaN under ``jit`` where it is outside.
-        clip: Largest absolute value of the result, positive; NaN under ``jit`` where it is not.
-        epsilon: Share of the mean square of the sums that is added to their variance, positive;
-            NaN under ``jit`` where it is not.
+        discount: Discount factor in [0, 1]; NaN under ``jit`` if it is outside.
+        clip: Largest absolute value of the result, positive; NaN under ``jit`` if it is not.
+        epsilon: Fraction of the mean square of the sums that is added to their variance, positive;
+            NaN under ``jit`` if it is not.
 
     Returns:
         The new normaliser and the scaled rewards.
 
     Raises:
-        ValueError: If shapes differ or a known hyperparameter is out of range.
+        ValueError: If shapes differ or a concrete hyperparameter is out of range.
 
     Example:
         >>> import jax.numpy as jnp
@@ -121,7 +121,7 @@ def normalise_reward(
 
 
 def _spread(moments: Moments, epsilon: Array) -> Array:
-    """What rewards are divided by, in their unit; one while every sum was zero."""
+    """The divisor of the rewards, in their unit; one while every sum has been zero."""
     spread = moments.m2 / jnp.maximum(moments.count, 1)
     mean_square = spread + jnp.square(moments.mean)
     square = jnp.where(moments.count < 2, mean_square, spread + epsilon * mean_square)

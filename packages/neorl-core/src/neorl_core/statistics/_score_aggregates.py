@@ -29,14 +29,14 @@ from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 def interquartile_mean(scores: Float[ArrayLike, "*shape"]) -> Float[Array, ""]:
     """Mean of the middle half of all scores, pooled over every axis.
 
-    ``floor(N / 4)`` of the ``N`` scores are dropped at each end: as robust as the median to
-    outliers, with less variance.
+    ``floor(N / 4)`` of the ``N`` scores are dropped at each end. It is as robust to outliers as the
+    median, with less variance.
 
     Args:
         scores: Scores of any shape, for example ``(run, task)``; not empty.
 
     Returns:
-        In the units of ``scores``; NaN if one is NaN.
+        The mean, in the units of ``scores``; NaN if one is NaN.
 
     Raises:
         ValueError: If there is no score.
@@ -63,10 +63,10 @@ def median_task_mean(scores: Float[ArrayLike, "run task"]) -> Float[Array, ""]:
         scores: Shape ``(run, task)``, not empty.
 
     Returns:
-        In the units of ``scores``.
+        The median, in the units of ``scores``.
 
     Raises:
-        ValueError: If ``scores`` has not two axes or is empty.
+        ValueError: If ``scores`` does not have two axes or is empty.
 
     Example:
         >>> import jax.numpy as jnp
@@ -82,13 +82,13 @@ def optimality_gap(scores: Float[ArrayLike, "*shape"], *, gamma: float = 1.0) ->
 
     Args:
         scores: Scores of any shape, not empty.
-        gamma: The score beyond which more is worth nothing.
+        gamma: Score above which more has no value.
 
     Returns:
-        Not negative, in the units and the dtype of ``scores``.
+        The shortfall, not negative, in the units and the dtype of ``scores``.
 
     Raises:
-        ValueError: If there is no score, or a known ``gamma`` is not one finite number.
+        ValueError: If there is no score, or a concrete ``gamma`` is not one finite number.
 
     Example:
         >>> import jax.numpy as jnp
@@ -110,19 +110,19 @@ def optimality_gap(scores: Float[ArrayLike, "*shape"], *, gamma: float = 1.0) ->
 def probability_of_improvement(
     first: Float[ArrayLike, "run task"], second: Float[ArrayLike, "other_run task"]
 ) -> Float[Array, ""]:
-    """Chance that a run of ``first`` beats a run of ``second`` on a task drawn at random.
+    """Probability that a run of ``first`` beats a run of ``second`` on a random task.
 
     Mean over the tasks of the Mann-Whitney ``U / (runs x other runs)``; a tie counts half.
 
     Args:
         first: Shape ``(run, task)``.
-        second: Shape ``(other run, task)``: as many tasks, in the same order.
+        second: Shape ``(other run, task)``: the same tasks, in the same order.
 
     Returns:
-        In [0, 1]; NaN if a score is NaN.
+        The probability, in [0, 1]; NaN if a score is NaN.
 
     Raises:
-        ValueError: If the tasks disagree or an array is empty or has not two axes.
+        ValueError: If the tasks disagree or an array is empty or does not have two axes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -138,14 +138,14 @@ def probability_of_improvement(
             f"both need the same tasks along axis 1, got {first.shape[1]} and {second.shape[1]}; "
             "compare on the same tasks"
         )
-    # Counted in the sorted runs, not pair by pair: the pairs of many runs do not fit into memory.
+    # Counted among sorted runs, since all pairs of many runs do not fit into memory.
     beaten = jax.vmap(_beaten, in_axes=1)(first, second)
     undefined = jnp.any(jnp.isnan(first)) | jnp.any(jnp.isnan(second))
     return jnp.where(undefined, jnp.nan, jnp.mean(beaten)).astype(first.dtype)
 
 
 def _beaten(first: Float[Array, " run"], second: Float[Array, " other_run"]) -> Array:
-    """The share of ``second`` below every run of ``first``; ties count half."""
+    """The fraction of ``second`` below every run of ``first``; ties count half."""
     ordered = sort_floats(second)
     below, upto = (jnp.searchsorted(ordered, first, side=side) for side in ("left", "right"))
     return widened(below + upto) / (2 * second.shape[0])
@@ -154,17 +154,17 @@ def _beaten(first: Float[Array, " run"], second: Float[Array, " other_run"]) -> 
 def performance_profile(
     scores: Float[ArrayLike, "*shape"], thresholds: Float[ArrayLike, " threshold"]
 ) -> Float[Array, " threshold"]:
-    """Share of all scores above each threshold: the run-score distribution.
+    """Fraction of all scores above each threshold: the run-score distribution.
 
     Args:
         scores: Scores of any shape, not empty.
         thresholds: Score thresholds in the units of ``scores``.
 
     Returns:
-        In [0, 1], not increasing where the thresholds increase. NaN exceeds nothing.
+        Fractions in [0, 1], which do not increase with the threshold. NaN exceeds nothing.
 
     Raises:
-        ValueError: If there is no score or ``thresholds`` has not one axis.
+        ValueError: If there is no score or ``thresholds`` does not have exactly one axis.
 
     Example:
         >>> import jax.numpy as jnp
@@ -193,19 +193,19 @@ def stratified_bootstrap_interval(
     """Percentile interval of an aggregate, resampling the runs within each task.
 
     Args:
-        scores: Shape ``(run, task)``: two runs or more.
+        scores: Shape ``(run, task)``, with at least two runs.
         key: Random key; equal keys give equal intervals.
         statistic: Named function from scores of this shape to an array; it is static.
         level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
-        resamples: Number of bootstrap draws.
+        resamples: Number of bootstrap samples.
 
     Returns:
         The aggregate and its limits.
 
     Raises:
-        ValueError: If ``scores`` has not two axes, there are fewer than two runs or no task,
+        ValueError: If ``scores`` does not have two axes, there are fewer than two runs or no task,
             ``level`` is outside (0, 1) or ``resamples`` is not a positive integer.
-        TypeError: If ``key`` is no random key.
+        TypeError: If ``key`` is not a random key.
 
     Example:
         >>> import jax
@@ -229,7 +229,7 @@ def stratified_bootstrap_interval(
 def _stratified(
     scores: Array, key: Array, level: Array, *, statistic: Callable, resamples: int
 ) -> Interval:
-    # What is drawn of the scores has their order: for the default statistic they are sorted once.
+    # The default statistic depends only on the order of the scores, so they are sorted only once.
     counted = statistic is interquartile_mean
     ordered, drawn_from = _ordered_and_places(scores) if counted else (None, scores)
     columns = jnp.arange(scores.shape[1], dtype=jnp.int32)[None, :]
@@ -244,7 +244,7 @@ def _stratified(
 
 
 def _ordered_and_places(scores: Array) -> tuple[Array, Array]:
-    """All scores in order, NaN throughout if one is, and the place of each in that order."""
+    """All scores in order (all NaN if one is), and the position of each in that order."""
     flat = scores.reshape(-1)
     order = jnp.argsort(flat)
     places = jnp.zeros_like(order).at[order].set(jnp.arange(flat.size, dtype=order.dtype))
@@ -253,7 +253,7 @@ def _ordered_and_places(scores: Array) -> tuple[Array, Array]:
 
 
 def _counted_middle(ordered: Float[Array, " score"], places: Array) -> Float[Array, ""]:
-    """The interquartile mean of the scores at these places, by how often each was drawn."""
+    """The interquartile mean of the scores at these positions, counted as often as they occur."""
     n = ordered.shape[0]
     counts = jnp.zeros(n, places.dtype).at[places.reshape(-1)].add(1, mode="promise_in_bounds")
     drop, reached = n // 4, jnp.cumsum(counts)

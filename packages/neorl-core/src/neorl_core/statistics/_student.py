@@ -10,13 +10,13 @@ _HALVINGS = 64
 def student_quantile(
     probability: Float[Array, "*batch"], degrees: Float[Array, "*batch"]
 ) -> Float[Array, "*batch"]:
-    """The point below which a Student t variable falls with the given probability.
+    """The point that a Student t variable stays below with the given probability.
 
-    With ``y = t^2 / (degrees + t^2)``, which is Beta(1/2, degrees/2) distributed,
-    ``t = sign(p - 1/2) sqrt(degrees y / (1 - y))``. The logarithm of ``y`` or ``1 - y`` is solved
-    for, so that few degrees and far tails keep their digits. Where the rounding of the beta
-    function would show the Cornish-Fisher series to the third order replaces it (Abramowitz and
-    Stegun, 26.7.5). Not differentiable.
+    With ``y = t^2 / (degrees + t^2)``, which has the distribution Beta(1/2, degrees/2), ``t =
+    sign(p - 1/2) sqrt(degrees y / (1 - y))``. The equation is solved for the logarithm of ``y`` or
+    ``1 - y``, so that few degrees of freedom and far tails keep their digits. Where the rounding of
+    the beta function would show, it is replaced by the Cornish-Fisher series to third order
+    (Abramowitz and Stegun, 26.7.5). Not differentiable.
 
     Args:
         probability: Probability in [0, 1], in float32 or wider; NaN gives NaN.
@@ -33,11 +33,11 @@ def student_quantile(
 def student_upper_tail(
     t: Float[Array, "*batch"], degrees: Float[Array, "*batch"]
 ) -> Float[Array, "*batch"]:
-    """The chance that a Student t variable exceeds ``t``, to its last digit where it is small.
+    """The probability that a Student t variable exceeds ``t``, accurate even if it is tiny.
 
-    ``I_x(degrees/2, 1/2) / 2`` with ``x = degrees / (degrees + t^2)``, or one less its complement
-    where ``t`` is small and ``x`` too near one; for many degrees Hill's normal deviate (Algorithm
-    395, Communications of the ACM 13 (1970) 617). Not differentiable.
+    ``I_x(degrees/2, 1/2) / 2`` with ``x = degrees / (degrees + t^2)``. If ``t`` is small and ``x``
+    too close to one, it is one minus the complement; for many degrees of freedom it uses Hill's
+    normal deviate (Algorithm 395, Communications of the ACM 13 (1970) 617). Not differentiable.
     """
     finite = jnp.where(jnp.isfinite(t), t, 0)
     square = finite**2
@@ -52,23 +52,23 @@ def student_upper_tail(
 
 
 def _many(degrees: Array) -> Array:
-    """Where the incomplete beta function has lost more digits than a series leaves out."""
+    """Where the incomplete beta function has lost more digits than the series truncates."""
     return degrees > (1e4 if jnp.finfo(degrees.dtype).bits >= 64 else 200)
 
 
 def _log_odds(tail: Array, degrees: Array) -> Array:
-    """``log(y / (1 - y))`` where a tail of the Student distribution is left beyond ``y``."""
+    """``log(y / (1 - y))`` at which the Student distribution has probability ``tail`` beyond."""
     half = jnp.full_like(tail, 0.5)
     inner = _log_beta_quantile(1 - 2 * tail, half, degrees / 2)
     outer = _log_beta_quantile(2 * tail, degrees / 2, half)
     by_outer = jnp.log(-jnp.expm1(outer)) - outer
     by_inner = inner - jnp.log(-jnp.expm1(inner))
-    # One less a small tail has lost the tail's digits, wherever y lies.
+    # One minus a small tail has lost the tail's digits, whatever y is.
     return jnp.where((tail < 0.1) | (outer < inner), by_outer, by_inner)
 
 
 def _log_beta_quantile(p: Array, a: Array, b: Array) -> Array:
-    """``log x`` with ``I_x(a, b) = p``: halved, and by the first term of the series near zero."""
+    """``log x`` with ``I_x(a, b) = p``, by bisection; near zero by the first term of the series."""
     least = jnp.log(jnp.finfo(p.dtype).eps)
     low, high = jnp.full_like(p, least), jnp.zeros_like(p)
     low, high, _ = jax.lax.fori_loop(0, _HALVINGS, _halve_log, (low, high, (p, a, b)))
@@ -92,7 +92,7 @@ def _cornish_fisher(z: Array, degrees: Array) -> Array:
 
 
 def _hill(square: Array, degrees: Array) -> Array:
-    """The normal deviate with the tail of ``t``, from ``t^2``."""
+    """The normal deviate with the same tail probability as ``t``, from ``t^2``."""
     a = degrees - 0.5
     b = 48 * a**2
     y = a * jnp.log1p(square / degrees)

@@ -24,16 +24,16 @@ def weighted_quantile(
 ) -> Float[Array, ""]:
     """The smallest sample whose cumulative weight reaches ``quantile``.
 
-    The left inverse of the weighted empirical distribution: always one of the samples. With the
-    weights of trajectories it estimates a quantile of the return of the evaluated policy.
+    The left inverse of the weighted empirical distribution, which is always one of the samples.
+    With the weights of trajectories it estimates a quantile of the return of the evaluated policy.
 
-    Without weights the samples are counted: in float32 the right one of up to 10^6. Weights are
-    added up to a few rounding units of their sum (2e-6 of it in float32), so that a step of the
-    distribution nearer than that to ``quantile`` may count on either side.
+    Without weights the samples are counted, which is exact in float32 for up to 10^6. Weights are
+    summed to within a few rounding units of their total (2e-6 of it in float32), so a step of the
+    distribution closer than that to ``quantile`` may fall on either side.
 
     Args:
         samples: Samples, for example returns of episodes, one or more.
-        weights: Not negative; equal ones if ``None``.
+        weights: Sample weights, not negative; equal if ``None``.
         quantile: Quantile level in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
@@ -55,7 +55,7 @@ def weighted_quantile(
     reached = _reached(mass, weights is None)
     quantile = jnp.asarray(quantile).astype(mass.dtype)
     aim = quantile * reached[-1]
-    # A level such as 0.07 is not exact: a step within its rounding is reached.
+    # A level such as 0.07 is not exact, so a step within its rounding error counts as reached.
     slack = 4 * jnp.finfo(mass.dtype).eps * aim
     slack = jnp.minimum(slack, 1e-2) if weights is None else slack
     enough = (reached >= aim - slack) & (mass > 0)
@@ -73,14 +73,14 @@ def conditional_value_at_risk(
     """Mean of the lowest fraction ``tail`` of the returns.
 
     It is ``1/tail`` times the integral of the quantile from zero to ``tail``. The sample that
-    straddles the tail's end counts by the part inside; what lies beyond does not count, even if it
-    is infinite. At 1 it is the mean, towards 0 the minimum. For costs, negate samples and result.
-    Weights are added up to 2e-6 of their sum in float32.
+    straddles the end of the tail contributes with the part inside; samples beyond it contribute
+    nothing, even if they are infinite. At 1 it is the mean, towards 0 the minimum. For costs,
+    negate samples and result. Weights are summed to within 2e-6 of their total in float32.
 
     Args:
         samples: Samples, for example returns of episodes, one or more.
-        weights: Not negative; equal ones if ``None``.
-        tail: Fraction of the samples that counts, in (0, 1]; NaN results under ``jit`` where it is
+        weights: Sample weights, not negative; equal if ``None``.
+        tail: Fraction of the samples to average, in (0, 1]; NaN results under ``jit`` if it is
             outside.
 
     Returns:
@@ -106,8 +106,8 @@ def conditional_value_at_risk(
     reached = _reached(mass, weights is None)
     before = jnp.roll(reached, 1).at[0].set(0)
     aim = jnp.asarray(tail).astype(mass.dtype) * reached[-1]
-    # Not a clip: its gradient asks whether the result equals an argument, which XLA may compute
-    # twice with other roundings.
+    # Not jnp.clip: its gradient tests whether the result equals an argument, which XLA may compute
+    # twice with different rounding.
     room = aim - before
     inside = jnp.where(room >= mass, mass, jnp.where(room <= 0, 0, room))
     part = inside / jnp.sum(inside)
@@ -116,14 +116,14 @@ def conditional_value_at_risk(
 
 
 def _reached(mass: Float[Array, " sample"], counted: bool) -> Float[Array, " sample"]:
-    """The cumulative mass; where every sample is one, its number, which is exact."""
+    """The cumulative mass; if all samples have weight one, their exact number."""
     if counted:
         return mass * jnp.arange(1, mass.shape[0] + 1).astype(mass.dtype)
     return jnp.cumsum(mass)
 
 
 def _distribution(samples: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Array]:
-    """The samples in order, and their weights up to a factor, in float32 or wider; NaN if bad."""
+    """The samples in order and their scaled weights, in float32 or wider; NaN if invalid."""
     require_rank("samples", samples, 1, "sample")
     require_length("samples", samples, 1)
     samples = floats(samples)
@@ -137,7 +137,7 @@ def _distribution(samples: ArrayLike, weights: ArrayLike | None) -> tuple[Array,
     largest = jnp.max(weights)
     valid = jnp.all(weights >= 0) & (largest > 0) & (largest < jnp.inf)
     valid = valid & ~jnp.any(jnp.isnan(samples))
-    # Powers of two round nothing; the sum stays in range.
+    # Powers of two do not round, and keep the sum in range.
     factor = jnp.where(largest > 2.0**64, 2.0**-64, jnp.where(largest < 2.0**-64, 2.0**64, 1.0))
     order = jnp.argsort(samples)
     return samples[order], jnp.where(valid, weights[order] * factor.astype(dtype), jnp.nan)
