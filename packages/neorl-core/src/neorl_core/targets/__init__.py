@@ -1,4 +1,4 @@
-"""Regression targets of critics, and slowly moving target networks."""
+"""Regression targets for critics, and slowly updated target networks."""
 
 from neorl_core.targets._categorical import categorical_td_target as categorical_td_target
 from neorl_core.targets._categorical import support_mean as support_mean

@@ -10,19 +10,19 @@ from neorl_core._internal.float_widths import narrowed, widened
 def two_hot(
     x: Float[Array, "*batch"], support: Float[Array, " atom"]
 ) -> Float[Array, "*batch atom"]:
-    """The weights on the two neighbouring points of a support whose mean is ``x``.
+    """Weights on two neighbouring points of a support such that their mean is ``x``.
 
     Args:
-        x: Any shape; beyond an end of the support it counts as the end.
-        support: Two increasing points or more, not necessarily evenly spaced. For targets over
+        x: Any shape; a value beyond an end of the support is moved to that end.
+        support: At least two increasing points, not necessarily evenly spaced. For targets over
             many orders of magnitude, as in DreamerV3: ``symexp(linspace(-20, 20, 255))``, or
             ``linspace(-20, 20, 255)`` and ``two_hot(symlog(x), support)``.
 
     Returns:
-        Weights that sum to one, along a last axis; NaN where the support does not increase.
+        Weights that sum to one, along a last axis; NaN if the support does not increase.
 
     Raises:
-        ValueError: If ``support`` is not of rank one or has fewer than two points.
+        ValueError: If ``support`` is not one-dimensional or has fewer than two points.
 
     Example:
         >>> import jax.numpy as jnp
@@ -36,7 +36,7 @@ def two_hot(
     place = jnp.clip(x, support[0], support[-1])[..., None]
     increases = jnp.all(jnp.diff(support) > 0)
     points = _last(support, place)
-    # How far between each point and the next, cut to [0, 1]: one below, zero above.
+    # Relative position between each point and the next, clipped to [0, 1]: one below, zero above.
     passed = jnp.clip((place - points[..., :-1]) / jnp.diff(points), 0, 1)
     ones, zeros = jnp.ones_like(place), jnp.zeros_like(place)
     steps = jnp.concatenate([ones, passed, zeros], axis=-1)
@@ -47,20 +47,20 @@ def two_hot(
 def support_mean(
     probability: Float[Array, "*batch atom"], support: Float[Array, " atom"]
 ) -> Float[Array, "*batch"]:
-    """The mean of a distribution on a support; it undoes :func:`two_hot`.
+    """The mean of a distribution on a support; the inverse of :func:`two_hot`.
 
     ``sum_i probability_i support_i``, summed from both ends inwards, so that a symmetric
-    distribution on a symmetric support has mean zero however far the support reaches.
+    distribution on a symmetric support has mean zero, however wide the support is.
 
     Args:
         probability: Probabilities along the last axis.
-        support: Their places.
+        support: Points to which the probabilities belong.
 
     Returns:
         The mean, without the last axis.
 
     Raises:
-        ValueError: If the lengths differ, ``support`` is not of rank one or has fewer than two
+        ValueError: If the lengths differ, ``support`` is not one-dimensional or has fewer than two
             points.
 
     Example:
@@ -88,23 +88,23 @@ def categorical_td_target(
 ) -> Float[Array, "*batch atom"]:
     """The distribution of ``reward + discount (1 - terminated) Z'``, projected on the support.
 
-    Every atom moves to ``reward + discount (1 - terminated) support_j`` and its probability is
-    shared by the two points around it (:func:`two_hot`), which keeps the mean; beyond an end of
-    the support it stays at the end.
+    Every atom moves to ``reward + discount (1 - terminated) support_j``, and its probability is
+    divided between the two points around it (:func:`two_hot`), which keeps the mean. An atom beyond
+    an end of the support is moved to that end.
 
     Args:
         reward: Any shape.
         next_probability: Distribution of the return from the next observation, along a last axis.
-        terminated: Shape of reward; ``next_probability`` is ignored there.
+        terminated: Shape of ``reward``; ``next_probability`` is ignored where it is true.
         support: Increasing points, the same for both distributions.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        The target distribution, to be compared by :func:`~neorl_core.losses.cross_entropy_loss`.
-        No gradient is stopped here.
+        The target distribution, for use with :func:`~neorl_core.losses.cross_entropy_loss`.
+        Gradients are not stopped.
 
     Raises:
-        ValueError: If the shapes disagree, ``support`` is not of rank one or has fewer than two
+        ValueError: If the shapes disagree, ``support`` is not one-dimensional or has fewer than two
             points, or a concrete ``discount`` is outside [0, 1].
 
     Example:
@@ -139,9 +139,9 @@ def categorical_td_target(
 
 
 def _hats(x: Array, support: Array) -> Array:
-    """:func:`two_hot` by one formula for each weight, so that a sum over ``x`` stores none."""
+    """:func:`two_hot` with one formula for each weight, so that a sum over ``x`` stores none."""
     gaps = jnp.diff(support)
-    # One more gap at either end, which no place within the support reaches into.
+    # One more gap at either end, which no position within the support enters.
     gaps = jnp.concatenate([gaps[:1], gaps, gaps[-1:]])
     place = jnp.clip(x, support[0], support[-1])[..., None]
     away = place - _last(support, place)
@@ -161,7 +161,7 @@ def _support(support: ArrayLike, data: Array) -> Array:
 
 
 def _last(support: Array, data: Array) -> Array:
-    """The support along the last axis of the data."""
+    """The support, broadcast along the last axis of the data."""
     return support.reshape((1,) * (data.ndim - 1) + support.shape)
 
 

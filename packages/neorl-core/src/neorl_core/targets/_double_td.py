@@ -15,24 +15,24 @@ def double_td_target(
     *,
     discount: float | Float[Array, ""],
 ) -> Float[Array, "*batch"]:
-    """The bootstrap where one network chooses the next action and another values it.
+    """The bootstrap in which one network chooses the next action and another evaluates it.
 
     ``reward + discount (1 - terminated) next_target[argmax next_online]``.
 
     Args:
         reward: Any shape.
-        next_online: Values of the next actions by the network that learns, along a last axis.
-        next_target: Values of the same by the slow network, same shape.
-        terminated: Shape of reward.
+        next_online: Values of the next actions by the network being trained, along a last axis.
+        next_target: Values of the same actions by the target network, same shape.
+        terminated: Shape of ``reward``.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        The target, of the shape of reward. No gradient is stopped here; none passes through the
-        choice.
+        The target, with the shape of ``reward``. Gradients are not stopped, but none passes through
+        the choice.
 
     Raises:
-        ValueError: If the shapes disagree, there is no choice, or a concrete ``discount`` is
-            outside [0, 1].
+        ValueError: If the shapes disagree, there is no action to choose, or a concrete ``discount``
+            is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Disagreement of an ensemble, and values and rewards with a penalty for it."""
+"""Disagreement of an ensemble, and values and rewards penalised by it."""
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,11 @@ def ensemble_lower_bound(
 
     Args:
         values: One estimate per member along the first axis.
-        coefficient: Standard deviations below the mean, not negative; 0 is the mean, 1 the least
-            of two members. NaN results under ``jit`` where it is negative.
+        coefficient: Number of standard deviations below the mean, not negative; 0 gives the mean, 1
+            the smaller of two members. NaN results under ``jit`` if it is negative.
 
     Returns:
-        The bound, without the first axis. Where all members agree its gradient is that of the
-        mean.
+        The bound, without the first axis. If all members agree, its gradient is that of the mean.
 
     Raises:
         ValueError: If there is no member or a concrete ``coefficient`` is negative.
@@ -40,7 +39,7 @@ def ensemble_lower_bound(
     dtype, wide = values.dtype, widened(values)
     mean = jnp.mean(wide, axis=0)
     off = wide - mean[None]
-    # The unit keeps the squares in range, and the root away from zero.
+    # Scaling keeps the squares in range and the root away from zero.
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(off), axis=0))
     unit = jnp.where(largest > 0, largest, 1)
     share = jnp.where(largest > 0, jnp.mean(jnp.square(off / unit[None]), axis=0), 1)
@@ -49,13 +48,13 @@ def ensemble_lower_bound(
 
 
 def mopo_penalty(std: Float[Array, "ens *batch channel"]) -> Float[Array, "*batch"]:
-    """The uncertainty that MOPO takes from the reward: ``max_i ||std_i||``, the Euclidean norm.
+    """The uncertainty that MOPO subtracts from the reward: ``max_i ||std_i||``, the Euclidean norm.
 
-    The reward of a step of a learned model is ``reward - weight mopo_penalty(std)``.
+    The reward for a step of a learned model is ``reward - weight mopo_penalty(std)``.
 
     Args:
         std: Standard deviations that each member predicts for the next observation and, if it is
-            predicted too, the reward, in one unit for all channels (standardised ones).
+            predicted too, for the reward; all channels in the same (standardised) unit.
 
     Returns:
         The penalty, not negative, without the first and the last axis.
@@ -76,11 +75,11 @@ def mopo_penalty(std: Float[Array, "ens *batch channel"]) -> Float[Array, "*batc
 def ensemble_discrepancy(means: Float[Array, "ens *batch channel"]) -> Float[Array, "*batch"]:
     """The largest distance between two members' predictions: ``max_ij ||mean_i - mean_j||``.
 
-    MOReL stops a rollout with a penalty where it exceeds a threshold; others take a multiple of
-    it from the reward.
+    MOReL stops a rollout with a penalty if this exceeds a threshold; other methods subtract a
+    multiple of it from the reward.
 
     Args:
-        means: Next observations that each member predicts, in one unit for all channels.
+        means: Next observations that each member predicts, with all channels in the same unit.
 
     Returns:
         The distance, without the first and the last axis; zero for one member.

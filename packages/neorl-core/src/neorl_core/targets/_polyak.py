@@ -1,4 +1,4 @@
-"""Slowly moving copies of parameters."""
+"""Slowly updated copies of parameters."""
 
 from typing import TypeVar
 
@@ -54,7 +54,7 @@ def polyak(target: Tree, online: Tree, *, tau: float | Float[Array, ""]) -> Tree
 
 
 def _apart(target: Tree, online: Tree) -> str:
-    """A leaf that only one of two trees has, or the types that differ."""
+    """Describes a leaf that only one of two trees has, or the types that differ."""
     leaves = [
         {jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)}
         for tree in (target, online)

@@ -1,4 +1,4 @@
-"""Targets of quantile critics."""
+"""Targets for quantile critics."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -15,27 +15,28 @@ def truncated_quantile_target(
     discount: float | Float[Array, ""],
     drop: int,
 ) -> Float[Array, "*batch kept"]:
-    """The samples of the target of TQC: all critics' quantiles pooled, less the largest.
+    """The samples of the TQC target: the pooled quantiles of all critics, without the largest.
 
-    ``reward + discount (1 - terminated) z_(k)`` with ``z_(1) <= z_(2) <= ...`` the sorted
-    quantiles of all members; the ``drop`` times ``ens`` largest are left out. For the soft
-    version take ``temperature log_prob`` from every quantile first.
+    ``reward + discount (1 - terminated) z_(k)`` with ``z_(1) <= z_(2) <= ...`` the sorted quantiles
+    of all members; the largest ``drop`` times ``ens`` are left out. For the soft version, first
+    subtract ``temperature log_prob`` from every quantile.
 
     Args:
         reward: Any shape.
         next_quantiles: Quantiles of the return from the next observation, one critic per entry
             of the first axis.
-        terminated: Shape of reward.
+        terminated: Shape of ``reward``.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        drop: Quantiles left out per member, static: 0 keeps all, less than there are.
+        drop: Number of quantiles left out per member, static; 0 keeps all. Must be below their
+            number.
 
     Returns:
         The samples in increasing order, along a last axis of ``ens (quantile - drop)``, for
-        :func:`~neorl_core.losses.quantile_huber_loss`. No gradient is stopped here.
+        :func:`~neorl_core.losses.quantile_huber_loss`. Gradients are not stopped.
 
     Raises:
-        ValueError: If the shapes disagree, there is no member, ``drop`` is not a whole number from
-            zero to below the number of quantiles, or a concrete ``discount`` is outside [0, 1].
+        ValueError: If the shapes disagree, there is no member, ``drop`` is not an integer from zero
+            to below the number of quantiles, or a concrete ``discount`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp

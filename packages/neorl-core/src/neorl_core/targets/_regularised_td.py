@@ -1,4 +1,4 @@
-"""The TD target of ReBRAC, which penalises next actions that the log did not take."""
+"""The TD target of ReBRAC, which penalises next actions that differ from the log."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,26 +26,26 @@ def regularised_td_target(
     discount: float | Float[Array, ""],
     weight: float | Float[Array, ""],
 ) -> Float[Array, "*batch"]:
-    """The clipped double target less a penalty for leaving the log at the next step.
+    """The clipped double target minus a penalty for leaving the log at the next step.
 
     ``reward + discount (1 - terminated) (min_i next_values[i] - weight d)`` with ``d = sum_c
-    (next_policy_action_c - next_logged_action_c)^2``, the sum over the action channels. At an
-    episode boundary of the log (``truncated``) there is no next logged action: ``d = 0`` there, and
-    the bootstrap stays.
+    (next_policy_action_c - next_logged_action_c)^2``, the sum over the action channels. At a
+    ``truncated`` step the log has no next action: ``d = 0`` there, but the target still bootstraps.
 
     Args:
         reward: Any shape.
-        next_values: One estimate per member along the first axis, each of the shape of reward.
-        next_policy_action: What the target policy would do next, in [-1, 1].
-        next_logged_action: The following action of the same episode; unread at an end.
-        terminated: Shape of reward.
-        truncated: Shape of reward.
+        next_values: One estimate per member along the first axis, each with the shape of
+            ``reward``.
+        next_policy_action: Next action of the target policy, in [-1, 1].
+        next_logged_action: Next action of the same episode; ignored at the end of an episode.
+        terminated: Shape of ``reward``.
+        truncated: Shape of ``reward``.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        weight: Penalty weight of the squared distance, not negative; NaN results under ``jit``
-            where it is negative.
+        weight: Penalty weight of the squared distance, not negative; NaN results under ``jit`` if
+            it is negative.
 
     Returns:
-        The target, of the shape of reward. No gradient is stopped here.
+        The target, with the shape of ``reward``. Gradients are not stopped.
 
     Raises:
         ValueError: If the shapes disagree, there is no member, a concrete ``discount`` is outside
@@ -78,12 +78,12 @@ def regularised_td_target(
             "give the actions of every row of reward"
         )
     boundary = (booleans(terminated) | booleans(truncated))[..., None]
-    # Both sides are replaced: what stands at an episode boundary may be anything, NaN included.
+    # Both sides are replaced: the values at an episode boundary may be anything, including NaN.
     distance = jnp.where(boundary, 0, policy - jnp.where(boundary, 0, log))
     penalty = like(weight, policy) * jnp.sum(jnp.square(distance), axis=-1)
-    # The least first: the gradient of a minimum compares again, and of equal differences XLA may
-    # round one otherwise the second time, which gives NaN.
+    # The minimum first: its gradient compares the values again, and XLA may round equal differences
+    # differently the second time, which gives NaN.
     next_value = jnp.min(floats(next_values), axis=0) - penalty
-    # Also where nothing is bootstrapped: a weight outside its range leaves no target behind.
+    # Also without a bootstrap: a weight out of range must not give a valid target.
     reward = jnp.where(jnp.isnan(weight), jnp.nan, floats(reward))
     return td_target(reward, next_value, booleans(terminated), discount=discount)

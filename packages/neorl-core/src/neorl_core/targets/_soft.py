@@ -22,22 +22,22 @@ def soft_td_target(
     discount: float | Float[Array, ""],
     temperature: float | Float[Array, ""],
 ) -> Float[Array, "*batch"]:
-    """The bootstrap of soft actor-critic: the least estimate and the entropy of the next action.
+    """The bootstrap of soft actor-critic: the smallest estimate plus the next action's entropy.
 
     ``reward + discount (1 - terminated) (min_i next_values[i] - temperature next_log_prob)``.
 
     Args:
         reward: Any shape.
-        next_values: Values of an action drawn from the policy in the next observation, one
+        next_values: Values of an action sampled from the policy at the next observation, one
             estimate per member along the first axis: two for SAC, many for SAC-N and EDAC.
-        next_log_prob: Log-density of that action, of the shape of reward.
-        terminated: Shape of reward.
+        next_log_prob: Log-density of that action, with the shape of ``reward``.
+        terminated: Shape of ``reward``.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
         temperature: Reward per nat of entropy, not negative; 0 leaves the entropy out of the
-            backup. NaN results under ``jit`` where it is negative.
+            target. NaN results under ``jit`` if it is negative.
 
     Returns:
-        The target, of the shape of reward. No gradient is stopped here.
+        The target, with the shape of ``reward``. Gradients are not stopped.
 
     Raises:
         ValueError: If the shapes disagree, there is no member, a concrete ``discount`` is outside
@@ -60,7 +60,7 @@ def soft_td_target(
     log_prob = floats(next_log_prob)
     entropy = like(temperature, log_prob) * log_prob
     soft = jnp.min(floats(next_values), axis=0) - entropy
-    # Also where nothing is bootstrapped: a temperature outside its range leaves no target behind.
+    # Also without a bootstrap: a temperature out of range must not give a valid target.
     reward = floats(reward) + 0 * like(temperature, log_prob)
     return td_target(reward, soft, terminated, discount=discount)
 
@@ -75,20 +75,21 @@ def fitted_q_target(
 ) -> Float[Array, "*batch"]:
     """The bootstrap from the expected value of a policy's next action: FQE, expected SARSA.
 
-    ``reward + discount (1 - terminated) sum_a next_probability_a next_values_a``; without
-    probabilities the mean of ``next_values``, which are then of actions drawn from the policy.
-    Unlike the targets of learners it takes no least or largest value: it evaluates a policy.
+    ``reward + discount (1 - terminated) sum_a next_probability_a next_values_a``. Without
+    probabilities it uses the mean of ``next_values``, which must then belong to actions sampled
+    from the policy. Unlike learners' targets it takes no minimum or maximum, since it evaluates a
+    policy.
 
     Args:
         reward: Any shape.
-        next_values: Values of actions in the next observation, along a last axis.
-        terminated: Shape of reward.
-        next_probability: Probabilities of these actions under the policy that is evaluated, of
-            the shape of ``next_values``; an action of probability zero may have any value.
+        next_values: Values of actions at the next observation, along a last axis.
+        terminated: Shape of ``reward``.
+        next_probability: Probabilities of these actions under the evaluated policy, with the shape
+            of ``next_values``; an action of probability zero may have any value.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        The target, of the shape of reward. No gradient is stopped here.
+        The target, with the shape of ``reward``. Gradients are not stopped.
 
     Raises:
         ValueError: If the shapes disagree, there is no action, or a concrete ``discount`` is

@@ -1,4 +1,4 @@
-"""The symmetric logarithm, for targets whose size is not known."""
+"""The symmetric logarithm, for targets of unknown magnitude."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float

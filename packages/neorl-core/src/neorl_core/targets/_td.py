@@ -22,7 +22,7 @@ def td_target(
     """The one-step bootstrap ``reward + discount (1 - terminated) next_value``.
 
     Only a termination stops the bootstrap; a truncated step continues from the value of its own
-    next observation. A next value that is not finite is ignored where ``terminated``.
+    next observation. A next value that is not finite is ignored where ``terminated`` is true.
 
     Args:
         reward: Any shape.
@@ -31,7 +31,7 @@ def td_target(
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        The target, same shape. No gradient is stopped here.
+        The target, same shape. Gradients are not stopped.
 
     Raises:
         ValueError: If the shapes differ, or a concrete ``discount`` is outside [0, 1].
@@ -59,18 +59,19 @@ def clipped_double_td_target(
     *,
     discount: float | Float[Array, ""],
 ) -> Float[Array, "*batch"]:
-    """The bootstrap from the least of several value estimates.
+    """The bootstrap from the smallest of several value estimates.
 
     ``reward + discount (1 - terminated) min_i next_values[i]``.
 
     Args:
         reward: Any shape.
-        next_values: One estimate per member along the first axis, each of the shape of reward.
-        terminated: Shape of reward.
+        next_values: One estimate per member along the first axis, each with the shape of
+            ``reward``.
+        terminated: Shape of ``reward``.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        The target, of the shape of reward.
+        The target, with the shape of ``reward``.
 
     Raises:
         ValueError: If the shapes disagree, there is no member, or ``discount`` is outside [0, 1].

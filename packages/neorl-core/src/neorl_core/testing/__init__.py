@@ -1,6 +1,6 @@
 '''The test kit of the neorl packages and of others: ``pip install neorl-core[testing]``.
 
-A property is drawn once and checked under every transformation::
+A property is generated once and checked under every transformation::
 
     # conftest.py
     from neorl_core.testing import configure_tests
@@ -26,31 +26,32 @@ A property is drawn once and checked under every transformation::
         assert (result >= 0).all()
         finite_grad(mean_square, *sample)
 
-Every argument holds ``ROWS`` samples along its first axis. :func:`everywhere` (and
-:func:`oracle`, which adds the reference) evaluates eagerly, under ``jit``, ``vmap`` and ``jit`` of
-``vmap``, and demands agreement; transformed callables are cached by the identity of the function,
-so pass functions defined at module level. Keyword arguments are shared by all rows: floats and
-arrays are traced, the rest is static. Rows may be PyTrees.
+Every argument holds ``ROWS`` samples along its first axis. :func:`everywhere` (and :func:`oracle`,
+which also compares with the reference) evaluates a function eagerly, under ``jit``, ``vmap`` and
+``jit`` of ``vmap``, and requires agreement. Transformed callables are cached by the identity of the
+function, so pass functions defined at module level. Keyword arguments are shared by all rows:
+floats and arrays are traced, the rest is static. Rows may be PyTrees.
 
-* **settings** - :func:`configure_tests`: rank promotion raises, Hypothesis profiles (50 repeatable
-  examples unless told otherwise; ``nightly``).
+* **settings** - :func:`configure_tests`: rank promotion raises an error; Hypothesis profiles (30
+  repeatable examples by default, ``nightly``).
 * **laws** - :func:`everywhere`, :func:`oracle`, :func:`finite_grad`, :func:`no_recompile`,
   :func:`state_keeps_form`, :func:`pure`, :func:`dtype_preserved`, :func:`batch_independent`,
   :func:`mapped` (the compiled ``vmap`` alone, for metamorphic laws), :func:`assert_close`.
 * **strategies** - :func:`reals`, :func:`arrays`, :func:`rows`, :func:`series`, :func:`flags`,
   :func:`integers`, :func:`simplex`, :func:`seeds`, :func:`keys`, :func:`salted`, :func:`lengths`
-  with the bucket ``LENGTHS``; what the field meets: :func:`decades`, :func:`counts` and
-  :func:`in_units`, matrices :func:`conditioned` badly; :func:`transitions`, :func:`trajectories`,
+  with the bucket ``LENGTHS``; for field data: :func:`decades`, :func:`counts` and :func:`in_units`,
+  and :func:`conditioned` for ill-conditioned matrices; :func:`transitions`, :func:`trajectories`,
   :func:`logs`, :func:`endings`; :func:`pytrees`, :func:`positive_definite`, :func:`padded_graphs`.
 * **table** - :class:`Row`, :class:`Edge`, :class:`Refusal`, :func:`load_table`,
   :func:`check_values`, :func:`check_edges`, :func:`check_form`, :func:`check_refusals`,
-  :func:`check_bad_values`, :func:`check_transformations` (dear: for the night),
-  :func:`table_gaps`: a table of all public functions whose rows are its tests (the how-to is the
-  docstring of :class:`Row`'s module). :func:`public_api` records signatures, :func:`namespaces` and
+  :func:`check_bad_values`, :func:`check_transformations` (slow: for nightly runs),
+  :func:`table_gaps`: a table of all public functions whose rows are its tests (the docstring of
+  :class:`Row`'s module explains how). :func:`public_api` records signatures, :func:`namespaces` and
   :func:`exports` list the public namespaces of a package and the names in them.
 
-Traps that the kit avoids, measured: arrays that Hypothesis fills with one value, subnormals, free
-lengths (each compiles), eager gradients (30 times slower), scan bodies made anew in each call.
+Traps that the kit avoids, found by measurement: arrays that Hypothesis fills with one value,
+subnormals, arbitrary lengths (each one compiles), eager gradients (30 times slower), scan bodies
+recreated in each call.
 '''
 
 from neorl_core.testing._checks import check_bad_values as check_bad_values

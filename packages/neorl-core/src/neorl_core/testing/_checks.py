@@ -53,17 +53,17 @@ INPUT_LAWS = {
 
 
 def mapped(fn: Callable[..., Any], *rows: Any, **options: Any) -> Any:
-    """``fn`` over the rows by the compiled ``vmap`` that :func:`everywhere` uses."""
+    """``fn`` over the rows, by the compiled ``vmap`` that :func:`everywhere` uses."""
     traced, static = split_options(options)
     return variants(fn, static).batch_jit(as_rows(rows), traced)
 
 
 def check_values(row: Row) -> None:
-    """Oracle, laws and finite gradients on every draw; on one the slopes.
+    """Checks oracle, laws and finite gradients on every draw, and the slopes on one.
 
-    The oracle judges jit of vmap. Where a program has a loop or a branch, which vmap rewrites and
-    an eager call compiles by itself, one draw is also run eagerly; :func:`check_transformations`
-    compares all four for every row.
+    The oracle is compared with jit of vmap. If a program has a loop or a branch, which vmap
+    rewrites and an eager call compiles separately, one draw is also run eagerly.
+    :func:`check_transformations` compares all four for every row.
     """
 
     @hypothesis.given(row.sample, row.drawn_options())
@@ -88,16 +88,16 @@ def check_transformations(row: Row) -> None:
 
 
 def check_edges(row: Row) -> None:
-    """Oracle and finite gradients at the declared edges, compiled only: shapes may be new here."""
+    """Checks oracle and finite gradients at the declared edges; compiled only (new shapes)."""
     for edge in row.edges:
         stacked = jax.tree.map(_repeated, edge.args)
         _check_formula(row, stacked, dict(edge.options))
 
 
 def check_form(row: Row) -> None:
-    """Purity, rows that stay apart, one trace for equal shapes, dtypes kept, and what is taken.
+    """Checks purity, independent rows, one trace for equal shapes, dtypes, and accepted inputs.
 
-    On the simplest draw, and traced only, but for the rows that stay apart.
+    Uses the simplest draw, and only traces, except to check that rows are independent.
     """
     fn, (sample, options) = row.function, row.simplest
     pure(fn, *sample, **options)
@@ -116,10 +116,10 @@ def check_form(row: Row) -> None:
 
 
 def check_refusals(row: Row) -> None:
-    """Every declared misuse raises the declared error with the declared words.
+    """Checks that every declared misuse raises the declared error with the declared text.
 
     Raises:
-        AssertionError: If it does not.
+        AssertionError: If one does not.
     """
     for refusal in row.refuses:
         with pytest.raises(refusal.error, match=re.escape(refusal.match)):
@@ -127,13 +127,13 @@ def check_refusals(row: Row) -> None:
 
 
 def check_bad_values(row: Row) -> None:
-    """Checks that a bad value is refused when concrete and gives NaN in a compiled program.
+    """Checks that a bad value raises an error if concrete and gives NaN in a compiled program.
 
-    NaN for every one number among the options, and the calls that the row refuses; those that
-    are refused while tracing, for their shapes, pass, and so do results without a float.
+    NaN is passed for every single-number option, and every refused call is compiled. Calls that
+    raise an error while tracing, because of their shapes, pass, and so do results without floats.
 
     Raises:
-        AssertionError: If something else comes out.
+        AssertionError: If anything else comes out.
     """
     sample, options = row.simplest
     if "scalars" not in row.exempt:
@@ -152,7 +152,7 @@ def _check_traced(row: Row, refusal: Refusal) -> None:
     try:
         rows = jax.tree.map(_repeated, refusal.args)
         result = mapped(row.function, *rows, **refusal.options)
-    except Exception:  # Refused while tracing, in whatever words.
+    except Exception:  # an error while tracing, whatever its text
         return
     assert _shows_nan(result), f"{row}, {refusal.match}: compiled, it gives {result}"
 
@@ -174,7 +174,7 @@ def _repeated(leaf: Any) -> Any:
 
 def _check_formula(row: Row, sample: tuple, options: dict) -> None:
     if row.differentiable:
-        # First, since the program with the gradients gives the values too.
+        # First, since the program with the gradients also returns the values.
         finite_grad(row.function, *sample, **options)
     result = mapped(row.function, *sample, **options)
     if row.oracle is not None:

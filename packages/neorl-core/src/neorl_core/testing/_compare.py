@@ -1,4 +1,4 @@
-"""Closeness of PyTrees: each leaf by its own size, and by what its function can owe to rounding."""
+"""Closeness of PyTrees, judged by the size of each leaf and by the effect of rounding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +12,11 @@ ATOL = 2e-6
 DRAWS = 3
 STEP = 8.0
 FLUSHED = 1e-36
-"""Below it, numbers may be flushed to zero: programs differ about subnormals."""
+"""Smaller numbers may be flushed to zero: programs differ in how they treat subnormals."""
 
 
 def to_numpy(tree: Any) -> Any:
-    """The tree with NumPy leaves; floating leaves in float64, random keys as their data."""
+    """The tree with NumPy leaves; floats become float64, random keys their data."""
     return jax.tree.map(_leaf_to_numpy, tree)
 
 
@@ -33,7 +33,7 @@ def is_key(leaf: Any) -> bool:
 
 
 def is_float(leaf: Any) -> bool:
-    """Whether the leaf is of floats; ml_dtypes' bfloat16 is, to JAX alone."""
+    """Whether the leaf consists of floats; only JAX counts bfloat16 of ml_dtypes among them."""
     dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
     return bool(jnp.issubdtype(dtype, jnp.floating))
 
@@ -47,7 +47,7 @@ def assert_close(
     scale: float | None = None,
     message: str = "",
 ) -> None:
-    """Equal structure, and leaves equal to ``atol * scale + rtol * |expected|``.
+    """Requires equal structure, and leaves equal to ``atol * scale + rtol * |expected|``.
 
     NaN equals NaN, infinities must agree; integers and booleans must be equal.
 
@@ -56,12 +56,12 @@ def assert_close(
         expected: A PyTree of the same structure and shapes.
         rtol: Relative tolerance.
         atol: Absolute tolerance for numbers of size one.
-        scale: Size of the numbers that went into the result, since cancellation leaves errors of
-            that size; by default that of each leaf itself, its largest finite number.
-        message: Said first when the comparison fails.
+        scale: Size of the numbers that entered the result, since cancellation leaves errors of that
+            size; by default the largest finite number of each leaf.
+        message: Text at the start of the error message.
 
     Raises:
-        AssertionError: If they differ; the path of the first differing leaf is named.
+        AssertionError: If they differ; the message names the path of the first differing leaf.
     """
     _compare(actual, expected, rtol, atol, scale, message)
 
@@ -76,17 +76,17 @@ def assert_stable(
     message: str,
     least: float = 0.0,
 ) -> None:
-    """:func:`assert_close`, or as near as rounding the arguments would leave it.
+    """Like :func:`assert_close`, but also accepts differences that rounding the arguments explains.
 
     Args:
         actual: A PyTree.
         expected: A PyTree of the same structure and shapes.
-        sensitivity: Gives what rounding can change, in the structure of ``expected``; it is asked
-            only where the two differ by more than the tolerances.
+        sensitivity: Returns the effect of rounding, in the structure of ``expected``; called only
+            if the two differ by more than the tolerances.
         rtol: Relative tolerance.
         atol: Absolute tolerance for numbers of size one.
-        message: Said first when the comparison fails.
-        least: Size that the numbers of a leaf have at least.
+        message: Text at the start of the error message.
+        least: Smallest size to assume for the numbers of a leaf.
     """
     try:
         _compare(actual, expected, rtol, atol, None, message, least=least)
@@ -128,20 +128,21 @@ def _size(*arrays: np.ndarray) -> float:
 
 
 def rounding(function: Callable[..., Any], args: Any, options: Any, size: float) -> Any:
-    """Change of a result when every floating argument changes by the relative amount ``size``.
+    """Change of a result if every floating argument changes by the relative amount ``size``.
 
-    This is what a right program in floats of that precision can owe to rounding: it gives the
-    exact result of arguments near those that it got. Where the result jumps instead of moving,
-    ties and rounding to whole numbers say, nothing is owed.
+    A correct program in floats of that precision may have this error, since it returns the exact
+    result for arguments near the given ones. If the result jumps instead of moving, for example at
+    ties or when rounding to integers, no error is allowed.
 
     Args:
-        function: Function of numbers, called with the arguments and options as they are and moved.
+        function: Function of numbers, called with the original and with perturbed arguments and
+            options.
         args: Its positional arguments.
         options: Its keyword arguments.
         size: Relative change.
 
     Returns:
-        The largest change of each number of the result, in its structure.
+        The largest change of each number of the result, in the structure of the result.
     """
     middle = to_numpy(function(*args, **options))
     total = jax.tree.map(lambda leaf: np.zeros(leaf.shape), middle)
@@ -150,7 +151,7 @@ def rounding(function: Callable[..., Any], args: Any, options: Any, size: float)
             _change(function, _moved((args, options), seed, by), middle)
             for by in (size, STEP * size)
         )
-        # Of a jump, the larger step is no larger.
+        # At a jump, the larger step causes no larger change.
         moves = jax.tree.map(lambda a, b: np.where(b >= 3 * a, a, 0), near, far)
         total = jax.tree.map(np.maximum, total, moves)
     return total
@@ -161,7 +162,7 @@ def _change(function: Callable[..., Any], moved: tuple, middle: Any) -> Any:
     try:
         with np.errstate(all="ignore"):
             result = to_numpy(function(*args, **options))
-    except Exception:  # Moved out of its range: nothing is known.
+    except Exception:  # perturbed out of its range, so nothing is known
         result = middle
 
     def change(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -174,7 +175,7 @@ def _change(function: Callable[..., Any], moved: tuple, middle: Any) -> Any:
 
 
 def _moved(tree: Any, seed: int, size: float) -> Any:
-    """Each floating number a share ``size`` greater or less, the same ones for equal seeds."""
+    """Moves each floating number up or down by the relative amount ``size``, fixed by the seed."""
     rng = np.random.default_rng(seed)
 
     def move(leaf: Any) -> Any:

@@ -21,11 +21,11 @@ def transitions(draw: st.DrawFn, *, obs: int = 3, action: int = 2, cost: int = 1
 def logs(
     draw: st.DrawFn, *, length: int = LENGTHS[-1], obs: int = 3, action: int = 2, cost: int = 1
 ) -> Transition:
-    """``ROWS`` flat logs of ``length`` rows with several episodes each, ends anywhere.
+    """``ROWS`` flat logs of ``length`` rows, each with several episodes that end anywhere.
 
     Within an episode ``next_obs`` is the following ``obs`` and ``next_action`` the following
-    action; where an episode ends, ``next_obs`` is its own and ``next_action`` is zero. The last
-    row is an end. All four combinations of the two flags occur.
+    action. At the end of an episode ``next_obs`` is a separate observation and ``next_action`` is
+    zero. The last row is an end. All four combinations of the two flags occur.
     """
     return jax.tree.map(
         lambda *leaves: np.stack(leaves),
@@ -37,7 +37,7 @@ def logs(
 def trajectories(
     draw: st.DrawFn, *, length: int = LENGTHS[-1], obs: int = 3, action: int = 2, cost: int = 1
 ) -> Trajectory:
-    """``ROWS`` single episodes of ``length`` steps: terminated, truncated, or both, at the end."""
+    """``ROWS`` single episodes of ``length`` steps that end terminated, truncated, or both."""
     return jax.tree.map(
         lambda *leaves: np.stack(leaves),
         *[_log(draw, length, obs, action, cost, ends_inside=False) for _ in range(ROWS)],
@@ -82,7 +82,7 @@ def _transition(
         size = int(np.prod(lead))
         return np.asarray(draw(st.tuples(*[st.booleans()] * size)), bool).reshape(lead)
 
-    # NumPy arrays stand for JAX arrays here: tests index and change them.
+    # NumPy arrays stand in for JAX arrays here, since tests index and change them.
     fields: dict[str, Any] = {
         "obs": draw(arrays(*lead, obs)),
         "action": draw(arrays(*lead, action)),

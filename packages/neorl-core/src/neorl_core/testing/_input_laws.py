@@ -1,4 +1,4 @@
-"""Laws of what a function is given, read off its traced programs and annotations: none compiles."""
+"""Laws of a function's inputs, checked on traced programs and annotations without compiling."""
 
 import inspect
 import itertools
@@ -30,13 +30,13 @@ BRANCHES = {"cond"}
 
 
 def whole_numbers_are_whole(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
-    """Every parameter that is annotated as an int takes whole numbers of any type, and no others.
+    """Every parameter annotated as an int accepts integers of any type, and nothing else.
 
-    What is no whole number, negative or being traced is refused by name; NumPy's and JAX's
-    integers give what those of Python give.
+    A value that is traced, negative or not an integer raises an error that names the parameter;
+    integers of NumPy and JAX give the same results as those of Python.
 
     Raises:
-        AssertionError: If not.
+        AssertionError: If this does not hold.
     """
     row = take(as_rows(rows), 0)
     for name, good in _annotated(fn, len(row), options, _is_whole):
@@ -51,10 +51,10 @@ def whole_numbers_are_whole(fn: Callable[..., Any], *rows: Any, **options: Any) 
 
 
 def one_number_is_no_array(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
-    """Every parameter annotated as one float refuses an array, which would enlarge the result.
+    """Every parameter annotated as one float rejects an array, which would enlarge the result.
 
     Raises:
-        AssertionError: If it does not, by name.
+        AssertionError: If it does not; the message names the parameter.
     """
     row = take(as_rows(rows), 0)
     for name, good in _annotated(fn, len(row), options, is_one_number):
@@ -64,7 +64,7 @@ def one_number_is_no_array(fn: Callable[..., Any], *rows: Any, **options: Any) -
 
 
 def hyperparameters_leave_dtypes(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
-    """A hyperparameter in float64 gives the dtypes that a Python float gives.
+    """A hyperparameter in float64 gives the same dtypes as a Python float.
 
     Raises:
         AssertionError: If it widens a result.
@@ -77,15 +77,15 @@ def hyperparameters_leave_dtypes(fn: Callable[..., Any], *rows: Any, **options: 
 
 
 def one_numbers(fn: Callable[..., Any], options: dict[str, Any]) -> list[str]:
-    """The names of the given options that are annotated as one float."""
+    """The names of the given options that are annotated as a single float."""
     return [name for name, _ in _annotated(fn, 0, options, is_one_number) if name in options]
 
 
 def lists_are_arrays(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
-    """Python lists are taken like arrays of the same numbers, where an array is annotated.
+    """Python lists are accepted like arrays of the same numbers if an array is annotated.
 
     Raises:
-        AssertionError: If the result differs in form.
+        AssertionError: If the result differs in shape or dtype.
     """
     row = take(as_rows(rows), 0)
     annotations = [str(p.annotation) for p in inspect.signature(fn).parameters.values()]
@@ -98,13 +98,13 @@ def lists_are_arrays(fn: Callable[..., Any], *rows: Any, **options: Any) -> None
 
 
 def integers_are_floats(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
-    """Integers where floats are due give what floats give, or are refused in one line.
+    """Integers in place of floats give the same result as floats, or a one-line error.
 
-    An answer is cut where its dtype is that of the integers, or where a program of integers turns
-    floats into integers and that of floats does not.
+    A result is truncated if its dtype is that of the integers, or if the program for integers
+    converts floats to integers and the program for floats does not.
 
     Raises:
-        AssertionError: If one is cut.
+        AssertionError: If a result is truncated.
     """
     row = take(as_rows(rows), 0)
     floats = _program(fn, row, options)
@@ -121,13 +121,13 @@ def integers_are_floats(fn: Callable[..., Any], *rows: Any, **options: Any) -> N
 
 
 def sums_are_wide(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
-    """Nothing adds up in bfloat16, where a sum of ones stops at 256; or bfloat16 is refused.
+    """No sum is accumulated in bfloat16, where a sum of ones stops at 256, or bfloat16 is an error.
 
-    Sums and the carries of loops must be of wider floats. Products of matrices add up wider by
-    themselves, and round once.
+    Sums and the carries of loops must use wider floats. Products of matrices accumulate in wider
+    floats by themselves, and round once.
 
     Raises:
-        AssertionError: If one is not; the primitive is named.
+        AssertionError: If one does not; the message names the primitive.
     """
 
     def narrow(leaf: Any) -> Any:
@@ -152,7 +152,7 @@ def sums_are_wide(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
 
 
 def _carried(loop: Any) -> list[Any]:
-    """What a loop hands from step to step; outputs that a scan stacks have one more axis."""
+    """The values that a loop carries from step to step; stacked outputs have one more axis."""
     body = loop.params.get("jaxpr")
     if body is None:
         return list(loop.outvars)
@@ -161,20 +161,20 @@ def _carried(loop: Any) -> list[Any]:
 
 
 def stops_gradients(fn: Callable[..., Any], *rows: Any, **options: Any) -> bool:
-    """Whether the program of ``fn`` holds a gradient back."""
+    """Whether the program of ``fn`` stops a gradient."""
     program = _program(fn, take(as_rows(rows), 0), options)
     return any(each.primitive.name == "stop_gradient" for each in equations(program.jaxpr))
 
 
 def has_control_flow(fn: Callable[..., Any], *rows: Any, **options: Any) -> bool:
-    """Whether the program of ``fn`` has a loop or a branch."""
+    """Whether the program of ``fn`` contains a loop or a branch."""
     program = _program(fn, take(as_rows(rows), 0), options)
     names = {each.primitive.name for each in equations(program.jaxpr)}
     return not names.isdisjoint(LOOPS | BRANCHES)
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
-    """All equations of a program and of those inside."""
+    """All equations of a program and of its nested programs."""
     for equation in jaxpr.eqns:
         yield equation
         for leaf in jax.tree.leaves(equation.params, is_leaf=_is_program):
@@ -183,7 +183,7 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def is_one_number(annotation: Any) -> bool:
-    """Whether it is a float, or an array without axes in its place."""
+    """Whether an annotation is a float, or an array without axes."""
     parts = [part for part in get_args(annotation) or (annotation,) if part is not NoneType]
     return float in parts and all(
         part is float or getattr(part, "dim_str", None) == "" for part in parts
@@ -197,9 +197,9 @@ def _is_whole(annotation: Any) -> bool:
 def _annotated(
     fn: Callable[..., Any], given: int, options: dict[str, Any], wanted: Callable[[Any], bool]
 ) -> list[tuple[str, Any]]:
-    """Name and a good value of the parameters whose annotation is wanted, option or default.
+    """Names and valid values of the parameters with the wanted annotation, given or default.
 
-    The first ``given`` are positional arguments.
+    The first ``given`` parameters are positional.
     """
     annotated = []
     for name, parameter in list(inspect.signature(fn).parameters.items())[given:]:
@@ -210,13 +210,13 @@ def _annotated(
 
 
 def _program(fn: Callable[..., Any], row: tuple, options: dict[str, Any]) -> Any:
-    """As a user traces it, whose dtypes may mix."""
+    """Traces the program as for a user, whose dtypes may mix."""
     with jax.numpy_dtype_promotion("standard"):
         return jax.make_jaxpr(lambda row: fn(*row, **options))(row)
 
 
 def _form(fn: Callable[..., Any], row: tuple, options: dict[str, Any]) -> list[tuple]:
-    """Shape and dtype of every leaf of the result; the arguments are known, as in eager calls."""
+    """Shape and dtype of every leaf of the result for concrete arguments, as in eager calls."""
     with jax.numpy_dtype_promotion("standard"):
         result = jax.eval_shape(lambda: fn(*row, **options))
     return [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(result)]
@@ -229,7 +229,7 @@ def _as_list(leaf: Any) -> Any:
 
 
 def _whole(row: tuple, pick: Callable[[int], bool]) -> tuple:
-    """The row with those of its float arrays as integers that ``pick`` names by their number."""
+    """The row with some float arrays as integers: those whose index ``pick`` accepts."""
     leaves, structure = jax.tree.flatten(row)
     for count, place in enumerate([i for i, leaf in enumerate(leaves) if is_float(leaf)]):
         if pick(count):
@@ -238,7 +238,7 @@ def _whole(row: tuple, pick: Callable[[int], bool]) -> tuple:
 
 
 def _cuts(jaxpr: Any) -> int:
-    """How often a program turns floats into integers."""
+    """How often a program converts floats to integers."""
     return sum(
         is_float(equation.invars[0].aval)
         and bool(jnp.issubdtype(equation.params["new_dtype"], jnp.integer))

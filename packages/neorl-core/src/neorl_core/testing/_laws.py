@@ -1,4 +1,4 @@
-"""Laws of form that every pure function keeps, whatever it computes."""
+"""Laws of form that every pure function obeys, whatever it computes."""
 
 import functools
 from collections.abc import Callable
@@ -28,19 +28,19 @@ def oracle(
     atol: float = ATOL,
     **options: Any,
 ) -> Any:
-    """:func:`everywhere`, and every row equal to an independent reference.
+    """Runs :func:`everywhere`, and compares every row with an independent reference.
 
-    Each leaf of each row is judged by its own size, or by how far the reference itself moves with
-    arguments that are off by ``atol`` of themselves: so a difference of large numbers may carry
-    their rounding, and a small probability beside large arguments may not.
+    Each leaf of each row is judged by its own size, or by how far the reference itself moves if its
+    arguments change by the relative amount ``atol``. So a difference of large numbers may carry
+    their rounding error, but a small probability beside large arguments may not.
 
     Args:
         fn: The function under test.
-        reference: The same mathematics in NumPy, given one row at a time with float64 leaves.
+        reference: The same mathematics in NumPy, called with one row at a time and float64 leaves.
         *rows: As for :func:`everywhere`.
         rtol: Relative tolerance of the float32 result.
-        atol: Absolute tolerance, as a share of the largest number of a leaf.
-        **options: Keyword arguments of both.
+        atol: Absolute tolerance, as a fraction of the largest number of a leaf.
+        **options: Keyword arguments for both functions.
 
     Returns:
         The stacked result.
@@ -63,7 +63,7 @@ def rows_match(
     atol: float,
     least: float = 0.0,
 ) -> None:
-    """Every row of a stacked result equals the reference of that row."""
+    """Checks that every row of a stacked result equals the reference for that row."""
     exact, results = to_numpy(as_rows(rows)), to_numpy(result)
     for index in range(row_count(result)):
         row = take(exact, index)
@@ -79,14 +79,15 @@ def rows_match(
 
 
 def no_recompile(fn: Callable[..., Any], first: tuple, second: tuple, **options: Any) -> None:
-    """A second call with other values of equal shapes uses the trace of the first.
+    """Checks that a second call with other values of equal shapes reuses the trace of the first.
 
     Args:
         fn: A function of one sample.
         first: The positional arguments of one call.
-        second: Those of another, built on their own: a lambda or an unequal static field made
-            per instance retraces, and so does a Python float where an array was.
-        **options: Shared keyword arguments; floats are changed a little for the second call.
+        second: Positional arguments of another call, built separately: a lambda or an unequal
+            static field per instance causes a retrace, and so does a Python float in place of an
+            array.
+        **options: Shared keyword arguments; floats are changed slightly for the second call.
 
     Raises:
         AssertionError: If ``fn`` is traced twice.
@@ -105,17 +106,18 @@ def no_recompile(fn: Callable[..., Any], first: tuple, second: tuple, **options:
 
 
 def state_keeps_form(step: Callable[..., Any], state: Any, *data: Any, **options: Any) -> None:
-    """The state that ``step`` returns has the structure, shapes and dtypes of the one it got.
+    """Checks that ``step`` returns a state with the structure, shapes and dtypes of its argument.
 
     Args:
-        step: ``step(state, *data, **options)`` that returns the state, or a tuple with the state
+        step: ``step(state, *data, **options)``, which returns the state, or a tuple with the state
             first.
         state: An initial state.
         *data: One sample.
         **options: Keyword arguments.
 
     Raises:
-        AssertionError: If they differ, also in weak typing: ``scan`` would refuse such a state.
+        AssertionError: If they differ, even in weak typing, since ``scan`` would reject such a
+            state.
     """
     result = jax.eval_shape(lambda state, data: step(state, *data, **options), state, data)
     before = jax.eval_shape(lambda state: state, state)
@@ -127,10 +129,10 @@ def state_keeps_form(step: Callable[..., Any], state: Any, *data: Any, **options
 
 
 def pure(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
-    """The traced program of ``fn`` has no effects and calls nothing outside the device.
+    """Checks that the traced program has no effects and calls nothing outside the device.
 
     Raises:
-        AssertionError: If it has an effect or a callback; the primitive is named.
+        AssertionError: If it has an effect or a callback; the message names the primitive.
     """
     traced, static = split_options(options)
     row = take(as_rows(rows), 0)
@@ -147,10 +149,10 @@ def dtype_preserved(
     dtypes: tuple[str, ...] = ("bfloat16", "float32", "float64"),
     **options: Any,
 ) -> None:
-    """Floating results have the dtype of the floating arguments, for each of ``dtypes``.
+    """Checks, for each of ``dtypes``, that floating results have the dtype of the arguments.
 
-    The narrow ones are tried with and without 64-bit mode: an array made in passing, such as
-    ``jnp.zeros(n)``, widens the result in that mode only.
+    Dtypes below float64 are tried with and without 64-bit mode: an intermediate array such as
+    ``jnp.zeros(n)`` widens the result only in that mode.
 
     Raises:
         AssertionError: If a floating leaf of the result has another dtype.
@@ -184,7 +186,7 @@ def batch_independent(fn: Callable[..., Any], *rows: Any, **options: Any) -> Non
 
 
 def _poison(leaf: jax.Array) -> jax.Array:
-    """NaN in the last row; in NumPy, which compiles nothing."""
+    """NaN in the last row; computed in NumPy, which compiles nothing."""
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         return leaf
     poisoned = np.array(leaf)
@@ -193,7 +195,7 @@ def _poison(leaf: jax.Array) -> jax.Array:
 
 
 def _row_form(leaf: jax.Array, name: str) -> jax.ShapeDtypeStruct:
-    """Shape and dtype of one row, floats as ``name``."""
+    """Shape and dtype of one row, with floats of dtype ``name``."""
     dtype = jnp.dtype(name) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.dtype
     return jax.ShapeDtypeStruct(leaf.shape[1:], dtype)
 

@@ -1,4 +1,4 @@
-"""The public namespaces of a package, and the one place of every name."""
+"""The public namespaces of a package, and the single namespace of every name."""
 
 import importlib
 import pkgutil
@@ -26,7 +26,7 @@ def namespaces(package: ModuleType) -> list[ModuleType]:
 
 
 def exports(package: ModuleType) -> dict[str, Any]:
-    """Every public name of a package and what it stands for, its test kit and namespaces aside.
+    """Every public name of a package with its object, except those of its test kit.
 
     Args:
         package: An imported package whose namespaces have ``__all__``.
@@ -35,7 +35,7 @@ def exports(package: ModuleType) -> dict[str, Any]:
         Object by name, in the order of :func:`namespaces`.
 
     Raises:
-        ValueError: If a name stands in two namespaces; each belongs in one.
+        ValueError: If a name is in two namespaces, although each belongs in only one.
     """
     places: dict[str, str] = {}
     exported: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The public face of a module as text, so that a change shows in review."""
+"""The public API of a module as text, so that a change shows in review."""
 
 import ast
 import inspect
@@ -10,9 +10,9 @@ from typing import Any
 def public_api(module: ModuleType) -> str:
     """One line per export, and one per public field and method of a class, sorted.
 
-    A namespace in the list is one line without its names.
+    A namespace in the list takes one line without its names.
 
-    Signatures are those of the source, annotations and defaults included.
+    Signatures are those in the source, including annotations and defaults.
 
     Args:
         module: Module with ``__all__``.
@@ -27,7 +27,7 @@ def public_api(module: ModuleType) -> str:
             lines.append(f"namespace {name}")
         elif inspect.isclass(value):
             lines += _class_lines(name, value)
-        elif inspect.isfunction(inspect.unwrap(value)):  # Also one that is cached.
+        elif inspect.isfunction(inspect.unwrap(value)):  # also a cached function
             lines.append(name + _signature(_definition(value)))
         else:
             lines.append(f"{name} = {value!r}")
@@ -48,7 +48,8 @@ def _class_lines(name: str, value: type) -> list[str]:
 
 
 def _definition(value: Any) -> Any:
-    # Not inspect.getsource, which loses what a decorator replaced (Hypothesis' composites).
+    # Not inspect.getsource, which loses functions that a decorator replaced (Hypothesis'
+    # composites).
     source = inspect.getsource(sys.modules[value.__module__])
     for node in ast.parse(source).body:
         if getattr(node, "name", None) == value.__name__:

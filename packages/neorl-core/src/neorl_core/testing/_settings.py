@@ -1,4 +1,4 @@
-"""The strict settings that the tests of every package run with."""
+"""The strict settings for the tests of every package."""
 
 import os
 
@@ -11,16 +11,16 @@ PROFILE_VARIABLE = "NEORL_HYPOTHESIS_PROFILE"
 def configure_tests(*, strict_dtypes: bool = False, examples: int = 30) -> None:
     """Sets JAX and Hypothesis up for tests; call it in ``pytest_configure`` of a ``conftest.py``.
 
-    Implicit rank promotion raises. Hypothesis has no deadline (compilation lands in a first
-    example) and three profiles, chosen by the environment variable ``NEORL_HYPOTHESIS_PROFILE``:
+    Implicit rank promotion raises an error. Hypothesis has no deadline, since a first example may
+    compile. It has three profiles, chosen by the environment variable ``NEORL_HYPOTHESIS_PROFILE``:
     ``default`` (the same ``examples`` in every run), ``nightly`` (2,000 random ones) and
-    ``mutation`` (25, the same in every run, without shrinking). Settings of JAX and Hypothesis are
-    all that it changes in the process.
+    ``mutation`` (25, the same in every run, without shrinking). Only the settings of JAX and
+    Hypothesis are changed.
 
     Args:
-        strict_dtypes: Whether mixing dtypes raises too. Right for pure mathematics; code that
-            calls optax needs the standard promotion.
-        examples: Number of examples of a property in the ``default`` profile.
+        strict_dtypes: Whether mixing dtypes raises an error too. Suitable for pure mathematics;
+            code that calls optax needs the standard promotion.
+        examples: Number of examples per property in the ``default`` profile.
     """
     jax.config.update("jax_numpy_rank_promotion", "raise")
     if strict_dtypes:

@@ -1,4 +1,4 @@
-"""Gradients are not only finite but right: central differences of the float64 oracle."""
+"""Checks gradients for correctness, by central differences of the float64 oracle."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,19 +18,19 @@ DIRECTIONS = 2
 def slopes_agree(
     fn: Callable[..., Any], reference: Callable[..., Any], *rows: Any, **options: Any
 ) -> None:
-    """The gradient of ``fn`` is the slope of the reference, along random directions.
+    """Checks that the gradient of ``fn`` is the slope of the reference along random directions.
 
-    Nothing is compared where the slopes before and after a point differ, which is a kink, where the
-    reference knows no answer, and for a function that stops a gradient by design.
+    Points are skipped if the slopes on both sides differ, which is a kink, or if the reference is
+    undefined there. A function that stops a gradient by design is not compared.
 
     Args:
-        fn: A function of one sample, differentiable by its contract.
+        fn: A differentiable function of one sample.
         reference: The same mathematics in NumPy, in float64.
         *rows: As for :func:`everywhere`.
         **options: As for :func:`everywhere`.
 
     Raises:
-        AssertionError: If one differs by more than a thousandth of what its parts add up to.
+        AssertionError: If one differs by more than a thousandth of the sum of its parts.
     """
     if stops_gradients(fn, *rows, **options):
         return
@@ -59,7 +59,7 @@ def _compare_along(
     try:
         with np.errstate(all="ignore"):
             back, here, ahead = value(-WIDTH), value(0.0), value(WIDTH)
-    except Exception:  # The reference refuses what lies beside the sample.
+    except Exception:  # the reference rejects points beside the sample
         return
     before, after = (here - back) / WIDTH, (ahead - here) / WIDTH
     parts = [
@@ -74,7 +74,7 @@ def _compare_along(
 
 
 def _step(rng: np.random.Generator, leaf: np.ndarray) -> np.ndarray:
-    """A random direction; a symmetric matrix stays one, and infinity stays."""
+    """A random direction; symmetric matrices stay symmetric, and infinities stay."""
     step = rng.normal(size=leaf.shape) * np.where(np.isfinite(leaf), 1 + np.abs(leaf), 0)
     square = leaf.ndim > 1 and leaf.shape[-1] == leaf.shape[-2]
     if square and np.array_equal(leaf, np.swapaxes(leaf, -1, -2)):

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for numbers and arrays in fixed shape buckets."""
+"""Hypothesis strategies for numbers and arrays with a few fixed shapes."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from neorl_core.testing._transforms import ROWS
 
 LENGTHS = (1, 7)
-"""Lengths of time axes and of samples: every length that is drawn costs a compilation."""
+"""Lengths of time axes and of samples; few, since every length costs a compilation."""
 
 
 def reals(low: float = -100.0, high: float = 100.0) -> st.SearchStrategy[float]:
@@ -25,10 +25,10 @@ def reals(low: float = -100.0, high: float = 100.0) -> st.SearchStrategy[float]:
 
 
 def decades(low: float = 1e-9, high: float = 1e9) -> st.SearchStrategy[float]:
-    """Float32 numbers of either sign, and zero, whose sizes are spread evenly over the decades.
+    """Float32 numbers of either sign, and zero, with magnitudes spread evenly over the decades.
 
-    Logs hold pascals beside bar and shares beside tonnes; numbers drawn evenly from an interval are
-    nearly all of its own size.
+    Logs hold pascals beside bar and fractions beside tonnes, whereas nearly all numbers sampled
+    evenly from an interval have the magnitude of its ends.
     """
     ends = float(np.log10(low)), float(np.log10(high))
     sizes = st.floats(*ends, allow_nan=False).map(lambda exponent: float(np.float32(10**exponent)))
@@ -36,9 +36,9 @@ def decades(low: float = 1e-9, high: float = 1e9) -> st.SearchStrategy[float]:
 
 
 def counts(*shape: int, high: float = 1e10) -> st.SearchStrategy[np.ndarray]:
-    """``ROWS`` samples of ``shape``: whole float32 numbers from 0, spread evenly over the decades.
+    """``ROWS`` samples of ``shape``: integers from 0 as float32, spread evenly over the decades.
 
-    Steps of a plant are counted in millions; a year at one hertz is 3e7 rows.
+    Plant logs have millions of steps; a year at one hertz has 3e7 rows.
     """
     exponents = st.floats(0, float(np.log10(high + 1)), allow_nan=False)
     return rows(*shape, elements=exponents.map(lambda e: float(np.float32(np.floor(10**e) - 1))))
@@ -53,10 +53,10 @@ def in_units(
     high: int = 9,
     base: int = 10,
 ) -> Any:
-    """Samples whose floating arrays are all multiplied by one power of ten, another for each row.
+    """Samples whose floating arrays are all multiplied by one power of ten, different for each row.
 
-    For functions that keep their form when the unit of all their arguments changes. Powers of a
-    ``base`` of two round nothing: what ties does so in every unit.
+    For functions that keep their form if the unit of all their arguments changes. Powers of a
+    ``base`` of two do not round, so ties remain ties in every unit.
     """
     exponents = draw(st.tuples(*[st.integers(low, high)] * ROWS))
     factors = float(base) ** np.asarray(exponents, np.float64)
@@ -72,10 +72,10 @@ def in_units(
 def arrays(
     *shape: int, elements: st.SearchStrategy[float] | None = None
 ) -> st.SearchStrategy[np.ndarray]:
-    """Float32 arrays of one shape, every entry drawn by itself.
+    """Float32 arrays of one shape, with independent entries.
 
-    By default Hypothesis fills most of an array with one value (a median of four distinct values
-    in 64); here it does not.
+    By default Hypothesis fills most of an array with one value (a median of four distinct values in
+    64); this strategy does not.
     """
     elements = reals() if elements is None else elements
     return hnp.arrays(np.float32, shape, elements=elements, fill=st.nothing())
@@ -106,7 +106,7 @@ def lengths() -> st.SearchStrategy[int]:
 def series(
     count: int = 1, *, elements: st.SearchStrategy[float] | None = None
 ) -> st.SearchStrategy[tuple[np.ndarray, ...]]:
-    """``count`` arguments of shape ``(ROWS, length)`` with one drawn length."""
+    """``count`` arguments of shape ``(ROWS, length)`` with the same random length."""
     return lengths().flatmap(
         lambda length: st.tuples(*[rows(length, elements=elements) for _ in range(count)])
     )
@@ -120,7 +120,7 @@ def simplex(*shape: int) -> st.SearchStrategy[np.ndarray]:
 
 
 def seeds() -> st.SearchStrategy[int]:
-    """A seed, for laws that hold over a volume of random draws (see :func:`salted`)."""
+    """A seed, for laws that hold over a large number of random samples (see :func:`salted`)."""
     return st.integers(0, 2**31 - 1)
 
 
@@ -130,10 +130,10 @@ def keys() -> st.SearchStrategy[jax.Array]:
 
 
 def salted(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Normal draws, one entry in four replaced by 0, 1, -1, 1e-6, 100 or -100.
+    """Normal samples in which one entry in four is replaced by 0, 1, -1, 1e-6, 100 or -100.
 
-    Plain normal draws never meet the corners: a gradient that is NaN at zero was not found in
-    2,000 of them, and at example 5 with salt.
+    Plain normal samples never hit the corner cases: a gradient that is NaN at zero was not found in
+    2,000 of them, but at example 5 with these replacements.
     """
     key_value, key_salt, key_where = jax.random.split(key, 3)
     salt = jax.random.choice(key_salt, jnp.asarray([0.0, 1.0, -1.0, 1e-6, 100.0, -100.0]), shape)

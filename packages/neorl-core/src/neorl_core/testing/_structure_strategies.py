@@ -12,10 +12,10 @@ from neorl_core.testing._transforms import ROWS
 def pytrees(
     *, elements: st.SearchStrategy[float] | None = None, lead: tuple[int, ...] = (ROWS,)
 ) -> st.SearchStrategy[Any]:
-    """Trees of float32 arrays behind the axes ``lead``: one of three structures.
+    """Trees of float32 arrays with the leading axes ``lead``, in one of three structures.
 
-    A single array, a nested dictionary as networks have it, and a tuple with a leaf of length
-    zero and a scalar one.
+    A single array, a nested dictionary like that of a network, and a tuple with a leaf of length
+    zero and a scalar leaf.
     """
 
     def leaf(*shape: int) -> st.SearchStrategy[np.ndarray]:
@@ -49,8 +49,9 @@ def conditioned(
 ) -> np.ndarray:
     """``ROWS`` symmetric positive matrices whose eigenvalues are spread over ``decades``.
 
-    The largest eigenvalue is one and the axes are turned at random, so the least direction is seen
-    in no entry alone. Of a ``rank`` below ``size``, the other eigenvalues are zero to rounding.
+    The largest eigenvalue is one, and the axes are rotated at random, so that no single entry shows
+    the smallest direction. If ``rank`` is below ``size``, the other eigenvalues are zero to
+    rounding.
     """
     rank = size if rank is None else rank
     exponents = draw(arrays(ROWS, size, elements=reals(-decades, 0))).astype(np.float64)
@@ -63,7 +64,7 @@ def conditioned(
 
 
 class GraphDraw(NamedTuple):
-    """A padded graph in plain arrays: what a graph function takes apart.
+    """The plain arrays of a padded graph, from which tests build arguments of graph functions.
 
     Attributes:
         nodes: Features, shape ``(node, feature)``.

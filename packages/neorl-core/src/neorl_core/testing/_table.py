@@ -1,33 +1,34 @@
 """The table of a package's public functions, and the checks that every row passes.
 
-How to add a row (15 lines that suffice):
+How to add a row (15 lines suffice):
 
-1. Make ``tests/<namespace>/table_<concept>.py``; it exports ``ROWS``, a list of :class:`Row`. The
-   file is loaded by path, so it imports installed modules only, never a sibling.
+1. Create ``tests/<namespace>/table_<concept>.py``, which exports ``ROWS``, a list of :class:`Row`.
+   The file is loaded by path, so it can import installed modules only, not a sibling.
 2. ``function`` is the exported function, or a module-level one that runs an exported class
-   (then ``name`` says which export it stands for).
-3. ``sample`` draws a tuple of positional arguments, each with ``ROWS`` samples along axis 0:
+   (``name`` then states which export it stands for).
+3. ``sample`` generates a tuple of positional arguments, each with ``ROWS`` samples along axis 0:
    ``series(3)``, ``st.tuples(rows(7), flags(7))``. Use few shapes: each one compiles 5 programs.
 4. ``options`` is a dictionary of keyword arguments or a strategy of such dictionaries; floats are
    traced, the rest is static.
-5. ``oracle`` is NumPy in float64, given ONE sample: brute force or closed form, never the same
-   algorithm. ``None`` needs an entry ``exempt={"oracle": "why"}``.
+5. ``oracle`` is NumPy in float64, called with ONE sample: brute force or closed form, never the
+   same algorithm. ``None`` needs an entry ``exempt={"oracle": "why"}``.
 6. ``laws`` are functions ``law(*rows, **options)`` that assert; they call :func:`mapped`.
-7. ``edges`` are single samples at ties, zeros, saturation and length zero: the oracle is compared
+7. ``edges`` are single samples at ties, zeros, saturation and length zero. The oracle is compared
    and the gradient must be finite there too.
 8. ``refuses`` lists calls that must raise ``ValueError`` before tracing, with a part of the text.
-   The same values in a compiled program must give NaN, or ``traced`` says why not.
-9. ``differentiable=False`` where no gradient is promised; ``exempt`` names any other check that
-   does not apply, with reason (``EXEMPTIONS``).
+   The same values in a compiled program must give NaN, or ``traced`` states why not.
+9. ``differentiable=False`` if no gradient is promised; ``exempt`` names any other check that does
+   not apply, with the reason (``EXEMPTIONS``).
 
-The absolute tolerance is a share of the largest number of the leaf compared, or what rounding the
-arguments can change (``_compare.rounding``). Where a formula passes through numbers of size one, as
-the logarithm of a sum near one does, ``exempt["size"]`` says so, and a leaf counts as that large.
+The absolute tolerance is a fraction of the largest number of the compared leaf, or the effect of
+rounding the arguments (``_compare.rounding``). If a formula has intermediate results of size one,
+like the logarithm of a sum near one, ``exempt["size"]`` states this, and a leaf is taken to be that
+large.
 
-From the annotations of ``function`` follow laws that need no list: whole numbers are refused where
-they are none, an array where one number is due (``scalars``), integers give what floats give
-(``integers``), lists what arrays give (``lists``), and nothing is summed in a half-precision float
-(``sums``).
+Some laws follow from the annotations of ``function`` and need no list. Anything but an integer is
+an error where an integer is expected, and so is an array in place of one number (``scalars``).
+Integers give the same results as floats (``integers``), lists the same as arrays (``lists``), and
+nothing is summed in a half-precision float (``sums``).
 """
 
 import dataclasses
@@ -63,8 +64,8 @@ class Edge:
 class Refusal:
     """A call that must raise ``error`` before tracing, with ``match`` in its text.
 
-    Where its numbers are known only while a compiled program runs, the result must hold NaN;
-    ``traced`` says why it does not.
+    If its numbers are known only when a compiled program runs, the result must hold NaN; ``traced``
+    states why it does not.
     """
 
     match: str
@@ -76,22 +77,23 @@ class Refusal:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Row:
-    """One line of the table; the module's docstring says how to fill it.
+    """One line of the table; the docstring of the module explains how to fill it.
 
     Attributes:
-        function: What is called.
-        sample: Strategy of the tuple of its positional arguments, rows stacked.
+        function: Function to call.
+        sample: Strategy for the tuple of its positional arguments, with rows stacked.
         oracle: The same mathematics in NumPy on one sample, in float64.
-        options: Keyword arguments, or a strategy of them.
+        options: Keyword arguments, or a strategy for them.
         laws: Metamorphic laws, each ``law(*rows, **options)``.
-        edges: Single samples where formulas break.
-        refuses: Calls that must be refused.
+        edges: Single samples where formulas tend to break.
+        refuses: Calls that must raise an error.
         differentiable: Whether the gradient must be finite on every draw and edge.
-        exempt: Check to reason, for the checks that do not apply.
+        exempt: Reason for each check that does not apply, by the name of the check.
         name: The export that this row stands for; the function's name by default.
-        rtol: Relative tolerance in float32; a looser one than the default says why in a comment.
-        atol: Absolute tolerance in float32, as a share of the largest number of a leaf; likewise.
-        dtypes: Floating dtypes that must be kept.
+        rtol: Relative tolerance in float32; a comment justifies one looser than the default.
+        atol: Absolute tolerance in float32, as a fraction of the largest number of a leaf;
+            likewise.
+        dtypes: Floating dtypes that must be preserved.
     """
 
     function: Callable[..., Any]
@@ -121,19 +123,19 @@ class Row:
         return self.name or self.function.__name__
 
     def drawn_options(self) -> st.SearchStrategy[dict]:
-        """A strategy of its keyword arguments."""
+        """A strategy for its keyword arguments."""
         if isinstance(self.options, st.SearchStrategy):
             return self.options
         return st.just(dict(self.options))
 
     @functools.cached_property
     def simplest(self) -> tuple[tuple, dict]:
-        """Its simplest draw: sample, with rows stacked, and options."""
+        """Its simplest draw: the sample, with rows stacked, and the options."""
         return self._draws[0]
 
     @functools.cached_property
     def typical(self) -> tuple[tuple, dict]:
-        """A random draw, of the largest shapes among a few."""
+        """The draw with the largest shapes among a few random ones."""
 
         def size(draw: tuple[tuple, dict]) -> int:
             return sum(np.size(leaf) for leaf in jax.tree.leaves(draw[0]))
@@ -158,7 +160,7 @@ def load_table(folder: Path) -> tuple[Row, ...]:
     """The rows of every ``table_*.py`` in ``folder`` and below, in order of path; loaded once.
 
     Raises:
-        ValueError: If there is no such file, or one exports no ``ROWS``.
+        ValueError: If there is no such file, or one does not export ``ROWS``.
     """
     table = []
     for path in sorted(folder.rglob("table_*.py")):
@@ -181,9 +183,9 @@ def table_gaps(
     """Differences between the table and the public names; empty if it covers them exactly.
 
     Args:
-        exported: The public names, as of :func:`exports`.
+        exported: The public names, as returned by :func:`exports`.
         table: All rows.
-        elsewhere: Exports that are no formulas (containers, protocols), each with the test that
+        elsewhere: Exports that are not formulas (containers, protocols), each with the test that
             covers it.
 
     Returns:

@@ -12,7 +12,7 @@ from jax import monitoring
 from neorl_core.testing._compare import ATOL, RTOL, assert_stable, is_float, is_key, rounding
 
 ROWS = 3
-"""Number of draws that one example holds: the length of the leading axis of every argument."""
+"""Number of samples in one example: the length of the leading axis of every argument."""
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
@@ -31,9 +31,9 @@ Static = tuple[tuple[str, Hashable, type], ...]
 
 
 def split_options(options: Options) -> tuple[Options, Static]:
-    """Floats and arrays are traced, everything else is static and must be hashable.
+    """Splits options into traced ones (floats and arrays) and static ones, which must be hashable.
 
-    With the type of each, since True is 1 to a dictionary.
+    Static options include their type, since True equals 1 as a dictionary key.
     """
     traced = {
         name: v for name, v in options.items() if isinstance(v, float | np.ndarray | jax.Array)
@@ -47,8 +47,8 @@ def split_options(options: Options) -> tuple[Options, Static]:
 def variants(fn: Callable[..., Any], static: Static) -> _Variants:
     """The transformed callables of ``fn``, cached by its identity and its static options.
 
-    Where gradients were asked for, the program that gives them gives the values too: two programs
-    cost nearly twice what one costs.
+    If gradients were requested, the same program also gives the values: two programs cost nearly
+    twice as much as one.
     """
     fixed = {name: value for name, value, _ in static}
 
@@ -84,13 +84,13 @@ def variants(fn: Callable[..., Any], static: Static) -> _Variants:
 
 
 def _form_of(rows: tuple, options: Options) -> Hashable:
-    """Two calls of one form run one compiled program."""
+    """A key of the form of a call; calls with equal keys run the same compiled program."""
     leaves, structure = jax.tree.flatten((rows, options))
     return structure, tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
 
 
 def _parted(rows: tuple, options: Options) -> tuple[list, list, Options, Any]:
-    """The floats, in which there is a gradient, and what else there is."""
+    """The float leaves, which have a gradient, and the other leaves."""
     leaves, structure = jax.tree.flatten(rows)
     floats = [leaf if is_float(leaf) else None for leaf in leaves]
     others = [None if is_float(leaf) else leaf for leaf in leaves]
@@ -107,10 +107,10 @@ def everywhere(
 
     Args:
         fn: A function of one sample.
-        *rows: Its positional arguments: arrays or PyTrees with ``ROWS`` samples along their first
-            axis.
+        *rows: Positional arguments: arrays or PyTrees with ``ROWS`` samples along their first axis.
         rtol: Relative tolerance of the agreement.
-        atol: Absolute tolerance, as a share of the largest number of a leaf (see :func:`oracle`).
+        atol: Absolute tolerance, as a fraction of the largest number of a leaf (see
+            :func:`oracle`).
         **options: Keyword arguments shared by all rows; floats and arrays are traced, everything
             else is static.
 
@@ -136,9 +136,9 @@ def everywhere(
 def eager_agrees(
     fn: Callable[..., Any], *rows: Any, rtol: float = RTOL, atol: float = ATOL, **options: Any
 ) -> None:
-    """The first row eagerly gives what jit of vmap gives, and compiles once.
+    """Checks that the first row gives the same eagerly as by jit of vmap, and compiles only once.
 
-    An eager call compiles every operation by itself.
+    In an eager call every operation is compiled separately.
 
     Args:
         fn: A function of one sample.
@@ -170,7 +170,7 @@ def eager_agrees(
 
 
 def _spread(calls: _Variants, rows: tuple, traced: Options, atol: float) -> Callable[[], Any]:
-    """What rounding the arguments can change, found when it is first asked for."""
+    """The effect of rounding the arguments, computed when it is first needed."""
 
     @functools.cache
     def spread() -> Any:
@@ -180,13 +180,13 @@ def _spread(calls: _Variants, rows: tuple, traced: Options, atol: float) -> Call
 
 
 def finite_grad(fn: Callable[..., Any], *rows: Any, **options: Any) -> Any:
-    """The gradient of ``fn`` in every floating argument, which must be finite.
+    """The gradient of ``fn`` with respect to every floating argument, which must be finite.
 
-    The outputs are summed with unequal weights, so that outputs whose sum is constant (a softmax)
-    do not hide. Compiled once per shape, never run eagerly.
+    The outputs are summed with unequal weights, so that outputs with a constant sum (a softmax) are
+    tested too. Compiled once per shape, never run eagerly.
 
     Args:
-        fn: A function of one sample, differentiable by its contract.
+        fn: A differentiable function of one sample.
         *rows: As for :func:`everywhere`.
         **options: As for :func:`everywhere`.
 
@@ -221,7 +221,7 @@ def take(rows: Any, index: int) -> Any:
     def row(leaf: Any) -> Any:
         if is_key(leaf) or not isinstance(leaf, jax.Array):
             return leaf[index]
-        # By way of NumPy: JAX would compile a program for every shape.
+        # Through NumPy, because JAX would compile a program for every shape.
         return jnp.asarray(np.asarray(leaf)[index])
 
     return jax.tree.map(row, rows)
@@ -241,12 +241,12 @@ def _weighted_sum(outputs: Any) -> jax.Array:
 
 
 def weights_of(leaf: Any) -> np.ndarray:
-    """Unequal weights with which the numbers of an output are added up."""
+    """Unequal weights for summing the numbers of an output."""
     return (1 + np.cos(np.arange(leaf.size)) / 2).astype(np.float32)
 
 
 def _compilations() -> int:
-    """Programs compiled, or read from disk, since the first call."""
+    """Number of programs compiled, or read from disk, since the first call."""
     return len(_events())
 
 

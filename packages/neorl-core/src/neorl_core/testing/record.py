@@ -9,7 +9,7 @@ from neorl_core.testing._public_api import public_api
 
 
 def main(arguments: list[str]) -> None:
-    """Writes the signatures of a package's exports, one file a namespace; stale files go.
+    """Writes the signatures of a package's exports, one file per namespace; removes stale files.
 
     Args:
         arguments: The package's import name and the folder.
