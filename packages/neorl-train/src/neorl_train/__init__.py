@@ -1,4 +1,4 @@
-"""Compiled training, evaluation, verdicts, checkpoints and tracking."""
+"""Compiled training, evaluation, verdicts, checkpoints and experiment tracking."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""``python -m neorl_train`` is the command ``neorl-train``."""
+"""Runs the command ``neorl-train`` as ``python -m neorl_train``."""
 
 import sys
 

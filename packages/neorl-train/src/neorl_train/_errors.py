@@ -1,7 +1,7 @@
-"""Early ends of a run."""
+"""Exceptions that end a run early."""
 
 from neorl_core.infrastructure.command_line import StoppedError
 
 
 class InterruptedRunError(StoppedError):
-    """A signal stopped a run, which can be resumed; ``resume`` is the command that does so."""
+    """A signal stopped a run, which can be resumed; ``resume`` is the command for this."""
