@@ -1,4 +1,4 @@
-"""Parsing of the words after ``neorl-train federate`` to the plan of a federation."""
+"""Parses the arguments of ``neorl-train federate`` into the plan of a federation."""
 
 import dataclasses
 import inspect
@@ -38,7 +38,7 @@ examples:
 
 PLAN = "federation.toml"
 UNTAKEN = ("profile",)
-"""Flags of a run that a federation does not take."""
+"""Flags of a run that a federation does not accept."""
 DEFAULTS: dict[str, Any] = {
     "training": {"algorithms": ("td3_bc",), "seeds": (0,)},
     "output": {"directory": "federations", "tracking": False},
@@ -48,10 +48,10 @@ DEFAULTS: dict[str, Any] = {
 def read_federation(
     arguments: Sequence[str], algorithms: Mapping[str, type]
 ) -> tuple[Path | None, FederationPlan, str, Flags]:
-    """The plan of a federation, and where it is continued.
+    """The plan of a federation, and the folder in which to continue it.
 
     Args:
-        arguments: Words after the command.
+        arguments: Arguments after the name of the command.
         algorithms: Class of every algorithm by name.
 
     Returns:
@@ -59,7 +59,7 @@ def read_federation(
         TOML text; and the flags.
 
     Raises:
-        InputError: In one line, for whatever is wrong.
+        InputError: If anything is wrong, in one line.
         SystemExit: After ``--help``.
     """
     taken = {flag: field for flag, field in FLAGS.items() if field.name not in UNTAKEN}
@@ -90,7 +90,7 @@ def read_federation(
 
 
 def _document(named: Sequence[str], words: Sequence[str]) -> tuple[Path | None, dict[str, Any]]:
-    """What a file says, or a site a source; and the folder that is continued."""
+    """The content of a plan file, or one site per named source; and the folder to continue."""
     if len(named) == 1 and (Path(named[0]) / PLAN).is_file():
         if words:
             raise InputError(
@@ -128,7 +128,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _from_document(
     document: dict[str, Any], default: Any, named: Sequence[str]
 ) -> tuple[Any, dict[str, Any], tuple[Fault, ...]]:
-    """The sections with their values, the sites, and the faults."""
+    """The sections with their values, the sites, and the settings of faults."""
     rest = dict(document)
     sites, faults = rest.pop("sites", {}), rest.pop("faults", [])
     where = named[0] if named else ""
@@ -149,7 +149,7 @@ def _federation_type(base: type[Config]) -> type:
         for name, section in SECTIONS.items()
     ]
     made = dataclasses.make_dataclass("FederationOptions", sections, bases=(base,), frozen=True)
-    # The sections of a federation follow the attributes that the class of a run describes.
+    # The sections of a federation are listed after the attributes that the run's class describes.
     made.__doc__ = "\n".join(
         [
             inspect.cleandoc(base.__doc__ or ""),
@@ -165,7 +165,7 @@ def _federation_type(base: type[Config]) -> type:
 def _text(
     config: Config, settings: Federation, sites: dict[str, Any], faults: tuple[Fault, ...]
 ) -> str:
-    """The whole plan as TOML, from which the same plan is read again."""
+    """The complete plan as TOML, from which the same plan can be read again."""
     plain = config_to_dict(config)
     plain |= {name: dataclasses.asdict(getattr(settings, name)) for name in SECTIONS}
     plain["sites"] = sites

@@ -74,7 +74,7 @@ NAMES = (
     "hunt",
     "track",
 )
-"""One module of ``subcommands`` each, a dash as an underscore, with a function ``command``."""
+"""One module in ``subcommands`` each (a dash is an underscore), with a function ``command``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

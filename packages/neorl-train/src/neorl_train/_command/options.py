@@ -1,4 +1,4 @@
-"""Parsing of the words after a subcommand to its flags and its configuration."""
+"""Parses the arguments of a subcommand into its flags and its configuration."""
 
 import dataclasses
 import math
@@ -60,15 +60,15 @@ def read_run_options(arguments: list[str], algorithms: Mapping[str, type]) -> tu
     """The configuration and the flags of ``neorl-train run``.
 
     Args:
-        arguments: Perhaps first, but for flags, the name of a file, then options.
+        arguments: Optionally a file name (flags may precede it), then options.
         algorithms: Class of every algorithm by name.
 
     Returns:
         The configuration, not yet validated, and the flags.
 
     Raises:
-        InputError: In one line, for whatever is wrong; the nearest option is named. So is an option
-            of a learner that is not trained.
+        InputError: If anything is wrong, in one line that names the closest option. An option of a
+            learner that is not trained is refused too.
         SystemExit: After ``--help``.
     """
     default = config_type(algorithms)()
@@ -98,14 +98,15 @@ def read_fine_tuning_options(
     """The configuration and the flags of ``neorl-train finetune``.
 
     Args:
-        arguments: The directory of a finished run, then perhaps the name of a file, then options.
+        arguments: The directory of a finished run, then optionally a file name, then options.
         algorithms: Class of every algorithm by name.
 
     Returns:
-        The configuration of that run with what is given here, not yet validated, and the flags.
+        The configuration of that run updated with the given options, not yet validated, and the
+        flags.
 
     Raises:
-        InputError: In one line: no run is named, it cannot be fine-tuned, or an option is wrong.
+        InputError: If no run is named, it cannot be fine-tuned, or an option is wrong; one line.
         SystemExit: After ``--help``.
     """
     words = [word for word in arguments if word not in FLAGS]
@@ -135,7 +136,7 @@ def read_fine_tuning_options(
 
 
 def _with_first_word(word: str, default: Config) -> Config:
-    """The configuration of a file, or the default one for the log or the plant that is named."""
+    """The configuration in a file, or the default one for the named log or plant."""
     if word.endswith(".toml"):
         return load_toml(Path(word), default)
     source = source_named(word)
@@ -145,7 +146,7 @@ def _with_first_word(word: str, default: Config) -> Config:
 
 
 def _with_fitting_chunk(config: Config) -> Config:
-    """With the largest divisor of the chunk that divides the updates, where it can be one."""
+    """Sets the chunk to its largest divisor that divides the updates, if that is allowed."""
     training, settings = config.training, config.finetune
     steps = settings.environments * settings.updates_per_step
     if training.updates < 1 or training.chunk < 1 or steps < 1:
@@ -157,11 +158,11 @@ def _with_fitting_chunk(config: Config) -> Config:
 
 
 def with_flags(kind: type[Config], *, without: Collection[str] = ()) -> type[Config]:
-    """The configuration with the flags as options beside its sections, for one parser of both.
+    """The configuration class with the flags added to its sections, for one parser of both.
 
     Args:
-        kind: The configuration.
-        without: Fields of the flags that the command does not take.
+        kind: The configuration class.
+        without: Flags that the command does not accept.
     """
     import tyro
 

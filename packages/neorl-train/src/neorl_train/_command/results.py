@@ -1,4 +1,4 @@
-"""Output at the end of a command: the results of a run, as text or as JSON."""
+"""Prints the results of a run at the end of a command, as text or as JSON."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ VERSION = 1
 
 
 def print_results(run: "RunDirectory", timings: "Timings", flags: Flags) -> None:
-    """Prints the results of a run, and before them where the time went if that is asked for."""
+    """Prints the results of a run, preceded by a table of timings if requested."""
     from neorl_train.report._terminal import print_summary
 
     if flags.json:
@@ -44,11 +44,11 @@ def run_results(run: "RunDirectory") -> dict[str, Any]:
 
 
 def print_json(kind: str, content: Mapping[str, Any]) -> None:
-    """Prints one document of JSON with the head that every file of neorl has.
+    """Prints one JSON document with the head that every neorl file has.
 
     Args:
         kind: Kind of the document, such as ``"run-results"``.
-        content: Plain JSON; a head of its own stays.
+        content: Plain JSON; if it already has a head, that one is kept.
     """
     from neorl_core.infrastructure import head
 

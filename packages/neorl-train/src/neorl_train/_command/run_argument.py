@@ -1,6 +1,6 @@
-"""Parsing of the words after a subcommand to its flags and the run directory that it takes.
+"""Parses the arguments of a subcommand into its flags and the run directory.
 
-Nothing here imports JAX, so that commands on a run's directory answer ``--help`` at once.
+Nothing here imports JAX, so that commands on a run directory answer ``--help`` quickly.
 """
 
 import dataclasses
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 def flag_field(words: str) -> Any:
-    """A field of :class:`Flags` with its help."""
+    """A field of :class:`Flags` with its help text."""
     return dataclasses.field(default=False, metadata={"help": words})
 
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-    """What a command prints, or whether it only says what it would do; ``--NAME`` sets a flag.
+    """Flags for the output of a command and for dry runs; set with ``--NAME``.
 
     Attributes:
-        quiet: Whether progress is left out.
-        timings: Whether a table says where the time went.
-        json: Whether results are printed as JSON.
-        profile: Whether the run directory gets traces of the profiler.
+        quiet: Whether to show no progress.
+        timings: Whether to print a table of where the time went.
+        json: Whether to print results as JSON.
+        profile: Whether to write profiler traces into the run directory.
     """
 
     quiet: bool = flag_field("print no progress")
@@ -42,29 +42,29 @@ DRY_RUN = "--dry-run"
 """Flag of ``run``: check everything, print the complete configuration and train nothing."""
 
 RUNS = Path("runs")
-"""Folder of the runs where the user names none."""
+"""Default folder of the runs."""
 
 FLAGS = {f"--{field.name}": field for field in dataclasses.fields(Flags)}
-"""Field of :class:`Flags` by the flag as it is typed."""
+"""Field of :class:`Flags` by the flag as typed."""
 
 
 def read_run_argument(
     command: str, words: list[str], summary: str, *, takes: Iterable[str] = ()
 ) -> "tuple[RunDirectory, Flags]":
-    """The run directory and the flags of a command; prints the usage if asked for.
+    """The run directory and the flags of a command; prints the usage on request.
 
     Args:
         command: Name of the command.
         words: Arguments of the command.
-        summary: What it does, in one sentence.
-        takes: Flags that the command takes, of :data:`FLAGS`.
+        summary: What the command does, in one sentence.
+        takes: Flags of :data:`FLAGS` that the command accepts.
 
     Returns:
-        The directory, and the flags that are given.
+        The directory, and the flags that were given.
 
     Raises:
-        InputError: If there is an option it does not take, or more than one argument; if none is
-            given and there is no run.
+        InputError: If an option is not accepted or there is more than one argument; or if no run is
+            named and none exists.
         SystemExit: After ``--help``.
     """
     takes = tuple(takes)
@@ -86,13 +86,13 @@ def read_run_argument(
 
 
 def named_run(word: str) -> Path:
-    """The run directory that a word names.
+    """The run directory that an argument names.
 
     Args:
-        word: A path, or the number of a run in the folder ``runs``, with or without its zeros.
+        word: A path, or the number of a run in the folder ``runs``, with or without leading zeros.
 
     Returns:
-        The path; where it does not exist, the word as a path.
+        The path of the run; if there is no such run, the argument as a path.
     """
     path = Path(word)
     if word.isdecimal() and not path.exists():
@@ -106,7 +106,7 @@ def newest_run(command: str) -> Path:
     """The run with the highest number in the folder ``runs``.
 
     Args:
-        command: Name of the command that was given no run.
+        command: Name of the command that was called without a run.
 
     Raises:
         InputError: If there is none.
@@ -141,11 +141,11 @@ def refuse_options(command: str, words: list[str], *, known: Iterable[str] = ())
 
     Args:
         command: Name of the command.
-        words: Arguments of the command, its flags aside.
-        known: Flags that the command has.
+        words: Arguments of the command without its flags.
+        known: Flags that the command accepts.
 
     Raises:
-        InputError: Naming the first, and the nearest flag.
+        InputError: Names the first unknown option and the closest flag.
     """
     for word in words:
         if word.startswith("-"):
@@ -157,7 +157,7 @@ def refuse_options(command: str, words: list[str], *, known: Iterable[str] = ())
 
 
 def take_flag(flag: str, words: Iterable[str]) -> tuple[list[str], bool]:
-    """The words without a flag, and whether it was among them.
+    """Removes a flag from the arguments; also returns whether it was there.
 
     Args:
         flag: The flag, such as ``"--json"``.

@@ -9,14 +9,14 @@ from neorl_train.runs._names import RUNNING, STOPPED, VERDICT
 
 
 def state_of(record: dict[str, Any], process: str | None) -> str:
-    """The status in one word: a record that says "running" is believed while its lock is held."""
+    """The status in one word; "running" is reported only while the run's lock is held."""
     if process is not None:
         return RUNNING
     return STOPPED if record["status"] == RUNNING else record["status"]
 
 
 def verdict_of(run: RunDirectory) -> dict[str, Any] | None:
-    """Answer and sentence of a run's verdict; ``None`` where there is none yet.
+    """Answer and sentence of a run's verdict; ``None`` if there is none yet.
 
     Raises:
         InputError: If the file is damaged.

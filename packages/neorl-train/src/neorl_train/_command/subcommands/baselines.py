@@ -1,4 +1,4 @@
-"""``neorl-train baselines PLANT|LOG``: what the classical controllers come to."""
+"""``neorl-train baselines PLANT|LOG``: evaluates the classical controllers."""
 
 import dataclasses
 import json
@@ -31,19 +31,19 @@ SUFFIXES = (".txt", ".md", ".tex", ".csv", ".json")
 
 @dataclasses.dataclass(frozen=True)
 class BaselineOptions:
-    """On which starts, and where the table goes.
+    """Starts of the evaluation, and the files for its results.
 
     Attributes:
         starts: Number of paired episodes.
-        seed: Seed of the starts; the default is that of sweeps and benchmarks.
+        seed: Seed of the starts; the default is the one used by sweeps and benchmarks.
         level: Confidence level of all intervals.
-        quality: Quality of the log whose behaviour takes part, of a plant: random, medium, mixed
-            or expert.
+        quality: Quality of a plant's log whose behaviour is included: random, medium, mixed or
+            expert.
         controllers: Classical controllers to fit on a log, such as pid, lqg and mpc.
         classical: Channels that they control, and their settings.
-        output: File that is written: .txt, .md, .tex, .csv or .json; empty writes none.
-        directory: Folder that keeps the results.
-        json: Print JSON in place of the table.
+        output: File to write: .txt, .md, .tex, .csv or .json; empty writes none.
+        directory: Folder in which results are kept.
+        json: Print JSON instead of the table.
     """
 
     starts: int = 128
@@ -96,7 +96,7 @@ def _check(options: BaselineOptions) -> None:
 
 
 def _of_plant(name: str, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
-    """Table, rows and what is said beside them."""
+    """Table, rows and accompanying notes for a plant."""
     from neorl_train.studies._baselines import baseline_table, plant_baselines
 
     if options.controllers or options.classical.controllers:

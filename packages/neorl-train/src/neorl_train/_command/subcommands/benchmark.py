@@ -1,4 +1,4 @@
-"""``neorl-train benchmark``: learners on plants, logs and seeds, beside the controllers."""
+"""``neorl-train benchmark``: compares learners with controllers on plants, logs and seeds."""
 
 import dataclasses
 import sys
@@ -43,24 +43,25 @@ examples:
 
 @dataclasses.dataclass(frozen=True)
 class BenchmarkOptions:
-    """The grid, where a file does not say it, and how it is carried out.
+    """The grid, unless a file gives it, and how to run it.
 
     Attributes:
         plants: Simulated plants.
         qualities: Qualities of their logs: random, medium, mixed, expert; mixed by default.
         algorithms: Learners; bc, td3_bc and iql by default.
         seeds: Seeds of every learner; 0 1 2 3 by default.
-        separate_seeds: Make every seed a run of its own, so that one that diverges takes no other
-            with it; takes more time.
-        updates: Number of updates of every seed; 0 takes that of the file, else 30000.
-        steps: Least number of steps of every log; 0 takes that of the file, else 120000.
-        starts: Number of episodes behind a last score; 0 takes that of the file, else 128.
-        output: Folder of runs and tables; empty takes benchmarks/NAME, after the file.
-        processes: Number of runs at once on this machine; a run trains its seeds on all cores.
-        cluster: Address of a Ray cluster to spread runs over; empty uses this machine alone.
+        separate_seeds: Make every seed a separate run, so that a diverging seed does not stop the
+            others; takes more time.
+        updates: Number of updates of every seed; 0 uses that of the file, else 30000.
+        steps: Least number of steps of every log; 0 uses that of the file, else 120000.
+        starts: Number of episodes in each final score; 0 uses that of the file, else 128.
+        output: Folder for runs and tables; empty uses benchmarks/NAME, named after the file.
+        processes: Number of simultaneous runs on this machine; each run trains its seeds on all
+            cores.
+        cluster: Address of a Ray cluster on which to distribute runs; empty uses only this machine.
         retry: Try runs that failed again.
-        dry_run: Name the runs and stop.
-        json: Print JSON in place of the tables.
+        dry_run: List the runs and stop.
+        json: Print JSON instead of the tables.
     """
 
     plants: tuple[str, ...] = ()
@@ -79,7 +80,7 @@ class BenchmarkOptions:
     json: bool = False
 
     def given(self) -> dict[str, Any]:
-        """What a file would say, as far as it was typed."""
+        """The options that were typed, in the layout of a file."""
         names = ("plants", "qualities", "algorithms", "seeds", "separate_seeds")
         values = {name: getattr(self, name) for name in names}
         values |= {

@@ -1,4 +1,4 @@
-"""``neorl-train compare RUN RUN ...``: several runs in one table."""
+"""``neorl-train compare RUN RUN ...``: compares several runs in one table."""
 
 import dataclasses
 import json
@@ -26,12 +26,12 @@ examples:
 
 @dataclasses.dataclass(frozen=True)
 class CompareOptions:
-    """Where the table goes.
+    """File and format of the table.
 
     Attributes:
-        output: File that is written: .txt, .md, .tex, .csv, .json, or .html and .png for pictures;
-            empty writes none.
-        json: Print JSON in place of the table.
+        output: File to write: .txt, .md, .tex, .csv, .json, or .html and .png for figures; empty
+            writes none.
+        json: Print JSON instead of the table.
     """
 
     output: str = ""

@@ -1,4 +1,4 @@
-"""``neorl-train critic RUN``: fit a safety critic and an ensemble on the log of a run."""
+"""``neorl-train critic RUN``: fits a safety critic and an ensemble to the log of a run."""
 
 import sys
 from functools import partial

@@ -1,4 +1,4 @@
-"""``neorl-train evaluate RUN``: a finished run on fresh starts, without training again."""
+"""``neorl-train evaluate RUN``: evaluates a finished run on fresh starts, without retraining."""
 
 import dataclasses
 
@@ -21,13 +21,13 @@ examples:
 
 @dataclasses.dataclass(frozen=True)
 class EvaluateOptions:
-    """Which starts, and which policy is judged.
+    """Starts of the evaluation and the policy to judge.
 
     Attributes:
-        starts: Number of paired episodes; 0 takes as many as the run.
-        seed: Seed of the starts; -1 takes one that no evaluation of this run has used.
-        candidate: Policy that is judged; empty takes the candidate of the run.
-        json: Print JSON in place of the table.
+        starts: Number of paired episodes; 0 uses as many as the run.
+        seed: Seed of the starts; -1 chooses one that no evaluation of this run has used.
+        candidate: Policy to judge; empty uses the candidate of the run.
+        json: Print JSON instead of the table.
     """
 
     starts: int = 0

@@ -1,4 +1,4 @@
-"""``neorl-train federate``: train one policy at several sites that share no data."""
+"""``neorl-train federate``: trains one policy at several sites that share no data."""
 
 from neorl_agents import ALGORITHMS
 from neorl_train._command.federation_options import read_federation

@@ -1,4 +1,4 @@
-"""``neorl-train finetune``: go on with the learners of a finished run on a simulated plant."""
+"""``neorl-train finetune``: continues the learners of a finished run on a simulated plant."""
 
 from neorl_agents import ALGORITHMS
 from neorl_train._command.options import read_fine_tuning_options

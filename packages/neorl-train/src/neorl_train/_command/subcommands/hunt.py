@@ -1,4 +1,4 @@
-"""``neorl-train hunt``: train independent agents in the treasure hunt."""
+"""``neorl-train hunt``: trains independent agents in the treasure hunt."""
 
 import json
 import sys

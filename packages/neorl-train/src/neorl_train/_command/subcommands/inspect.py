@@ -1,4 +1,4 @@
-"""``neorl-train inspect RUN``: what a run is and how far it is, without starting JAX."""
+"""``neorl-train inspect RUN``: describes a run and its progress without starting JAX."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def command(arguments: list[str]) -> None:
 
 
 def run_state(run: RunDirectory) -> dict[str, Any]:
-    """Content of :func:`describe_run` as plain JSON: the run's record with derived values."""
+    """The content of :func:`describe_run` as plain JSON: the run's record with derived values."""
     record, process = run.record(), holder(run)
     reached = _reached(run)
     return {
@@ -46,13 +46,13 @@ def run_state(run: RunDirectory) -> dict[str, Any]:
 
 
 def describe_run(run: RunDirectory) -> str:
-    """A page about one run.
+    """Describes one run on a page of text.
 
     Args:
         run: Directory of the run.
 
     Returns:
-        Text for people.
+        Text to print.
 
     Raises:
         InputError: If the directory is damaged.
@@ -113,7 +113,7 @@ def _status(record: dict[str, Any], process: str | None) -> str:
 
 
 def _reached(run: RunDirectory) -> dict[str, int]:
-    """The last update of every learner in the records."""
+    """The last update that the records contain for each learner."""
     reached: dict[str, int] = {}
     for line in read_records(run.metrics):
         reached[line["algorithm"]] = max(line["step"], reached.get(line["algorithm"], 0))

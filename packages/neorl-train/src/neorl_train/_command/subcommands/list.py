@@ -1,4 +1,4 @@
-"""``neorl-train list [RUNS]``: environments, algorithms and runs."""
+"""``neorl-train list [RUNS]``: lists environments, algorithms and runs."""
 
 import json
 import shlex
@@ -50,7 +50,7 @@ def command(arguments: list[str]) -> None:
 
 
 def everything(runs: Path) -> dict[str, Any]:
-    """Content of :func:`describe_all` as plain JSON; a damaged run has only an ``error``."""
+    """The content of :func:`describe_all` as plain JSON; a damaged run has only an ``error``."""
     listed = []
     for path in numbered(runs):
         run = RunDirectory(path.absolute())
@@ -71,10 +71,11 @@ def everything(runs: Path) -> dict[str, Any]:
 
 
 def known_names() -> dict[str, Any]:
-    """Environments, networks, and algorithms with a line about each.
+    """Environments, networks, and algorithms with a one-line description each.
 
-    Importing all learners takes seconds, so the names are kept from one process to the next, until
-    the code changes. A process that has imported them may have registered others, and asks anew.
+    Importing all learners takes seconds, so the names are cached between processes until the code
+    changes. A process that has already imported the learners may have registered others, so it
+    lists them again.
     """
     if "neorl_agents" in sys.modules:
         return _names_in_tables()
@@ -108,13 +109,13 @@ def _require_folder_of_runs(runs: Path) -> None:
 
 
 def describe_all(runs: Path) -> str:
-    """Environments, algorithms, and one line for each run of a folder.
+    """Lists environments, algorithms, and one line for each run in a folder.
 
     Args:
-        runs: Folder of the numbered runs; may be missing.
+        runs: Folder of the numbered runs; it need not exist.
 
     Returns:
-        Text for people; a damaged run is named as such, and a learner that cannot be imported.
+        Text to print; it names damaged runs and learners that cannot be imported.
     """
     known = known_names()
     lines = ["environments"]
@@ -142,7 +143,7 @@ def _row(run: RunDirectory) -> str:
 
 
 def _about(name: str) -> str:
-    """The first line about a learner; where its distribution is broken, why."""
+    """The first docstring line of a learner; if its distribution is broken, the reason."""
     from neorl_agents import ALGORITHMS
 
     try:

@@ -1,4 +1,4 @@
-"""``neorl-train model LOG``: learn a plant model from a log and show whether it may be used."""
+"""``neorl-train model LOG``: learns a plant model from a log and reports whether it is usable."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``neorl-train report RUN``: write the report of a run again."""
+"""``neorl-train report RUN``: rewrites the report of a run."""
 
 from neorl_train._command.results import print_results
 from neorl_train._command.run_argument import read_run_argument

@@ -1,4 +1,4 @@
-"""``neorl-train resume RUN``: continue a run that was interrupted, to the same bits."""
+"""``neorl-train resume RUN``: continues an interrupted run with bit-identical results."""
 
 import dataclasses
 
@@ -45,7 +45,7 @@ def command(arguments: list[str]) -> None:
 
 
 def _without_devices(words: list[str]) -> tuple[list[str], int | None]:
-    """The words without ``--devices.batch N``, and that number."""
+    """The arguments without ``--devices.batch N``, and that number."""
     left, value = [], None
     given = iter(words)
     for word in given:

@@ -1,4 +1,4 @@
-"""``neorl-train run``: train, evaluate, decide and report."""
+"""``neorl-train run``: trains, evaluates, decides and reports."""
 
 import sys
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def command(arguments: list[str]) -> None:
 
 
 def single_seed_note(config: Config, words: Sequence[str]) -> str:
-    """What ``--training.seeds 4`` means, for a user who wanted four seeds; empty elsewhere."""
+    """A note for users who wrote ``--training.seeds 4`` but wanted four seeds; otherwise empty."""
     seeds = config.training.seeds
     if "--training.seeds" not in words or len(seeds) != 1 or seeds[0] < 2:
         return ""
@@ -55,7 +55,7 @@ def single_seed_note(config: Config, words: Sequence[str]) -> str:
 
 
 def _print_resolved(config: Config, *, as_json: bool) -> None:
-    """The configuration as the run would keep it, after every check that needs no training."""
+    """Prints the configuration that the run would use, after every check that needs no training."""
     validate(config)
     complete = resolved(config)
     for note in complete.notes:

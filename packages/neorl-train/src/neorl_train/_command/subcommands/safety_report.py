@@ -1,4 +1,4 @@
-"""``neorl-train safety-report``: what a policy does with and without its filter."""
+"""``neorl-train safety-report``: compares a policy with and without its filter."""
 
 import dataclasses
 import json
@@ -47,15 +47,15 @@ class SafetyOptions:
 
     Attributes:
         subject: Run directory (its candidate), policy artefact in a run, or bundle in a run.
-        plant: Name of the plant; that of the run by default.
-        data: Dataset file to run in shadow on, in place of a plant.
+        plant: Name of the plant; by default that of the run.
+        data: Dataset file to run in shadow on, instead of a plant.
         policy: Another policy of the run, such as ``iql-1``.
-        judged_by: Document of constraints (JSON or TOML) to check in place of the guard's own.
+        judged_by: Document of constraints (JSON or TOML) to check instead of the guard's own.
         starts: Number of starts on a plant.
         seed: Seed of the starts.
         level: Confidence level of every interval.
-        out: Folder of the report; ``safety`` in the run by default.
-        json: Print JSON in place of text.
+        out: Folder for the report; by default ``safety`` in the run.
+        json: Print JSON instead of text.
     """
 
     subject: str = ""
@@ -74,7 +74,7 @@ def command(arguments: list[str]) -> None:
     """``neorl-train safety-report``.
 
     Raises:
-        SystemExit: With 1 where a hard constraint was broken with the filter on.
+        SystemExit: With 1 if a hard constraint was broken although the filter was on.
     """
     options = _read(arguments)
     subject = read_subject(named_run(options.subject), options.policy)

@@ -1,4 +1,4 @@
-"""``neorl-train select RUN_OR_LOG``: choose among candidates without the plant."""
+"""``neorl-train select RUN_OR_LOG``: chooses among candidates without using the plant."""
 
 from pathlib import Path
 

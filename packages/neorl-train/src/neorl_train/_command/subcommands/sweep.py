@@ -1,4 +1,4 @@
-"""``neorl-train sweep SWEEP.toml``: a run for every combination of settings, or a search."""
+"""``neorl-train sweep SWEEP.toml``: runs every combination of settings, or a search."""
 
 import dataclasses
 import sys
@@ -46,17 +46,18 @@ examples:
 
 @dataclasses.dataclass(frozen=True)
 class SweepOptions:
-    """How a sweep is carried out.
+    """How to run a sweep.
 
     Attributes:
-        output: Folder of its runs and tables; empty takes sweeps/NAME, after the file.
-        processes: Number of runs at once on this machine; a run trains its seeds on all cores.
-        cluster: Address of a Ray cluster to spread runs over; empty uses this machine alone.
-        together: Train settings of a grid, or of a batch of a search, that differ in numbers alone,
-            such as learning rates, by one program; their results are those of separate runs.
-        retry: Try the cells of a grid that failed again.
-        dry_run: Name the runs and stop.
-        json: Print JSON in place of text.
+        output: Folder for its runs and tables; empty uses sweeps/NAME, named after the file.
+        processes: Number of simultaneous runs on this machine; each run trains its seeds on all
+            cores.
+        cluster: Address of a Ray cluster on which to distribute runs; empty uses only this machine.
+        together: Train settings of a grid, or of a batch of a search, in one program if they differ
+            only in numbers, such as learning rates; the results are those of separate runs.
+        retry: Rerun the cells of a grid that failed.
+        dry_run: List the runs and stop.
+        json: Print JSON instead of text.
     """
 
     output: str = ""
@@ -121,7 +122,7 @@ def command(arguments: list[str]) -> None:
 
 
 def _say(options: SweepOptions) -> Callable[[str], None]:
-    """Lines at once; beside the results where these are JSON."""
+    """Prints lines immediately; on standard error if the results are JSON."""
     return partial(print, flush=True, file=sys.stderr if options.json else sys.stdout)
 
 
@@ -167,7 +168,7 @@ def _tables(
 ) -> None:
     """Prints the table of all finished runs and writes it in three formats.
 
-    What is given besides stands in the JSON.
+    Additional content is included in the JSON.
     """
     from neorl_train.studies import (
         aggregate,

@@ -1,4 +1,4 @@
-"""``neorl-train track RUN``: copy the records of a run into MLflow."""
+"""``neorl-train track RUN``: copies the records of a run to MLflow."""
 
 from neorl_core import InputError
 from neorl_train._command.results import print_json
