@@ -1,4 +1,4 @@
-"""Files of a run: checkpoints, policy artefacts and the constraints they must run behind."""
+"""Files of a run: checkpoints, policy artefacts and the constraints that must guard them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,16 +27,16 @@ from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CONSTRAINTS, GUARD, policy_file
 
 PARITY_ROWS = 64
-"""Observations on which every artefact proves that it acts the same elsewhere."""
+"""Number of observations on which every artefact is checked to act the same elsewhere."""
 PARITY_STEPS = 8
-"""Steps of each episode from which they are taken where there is no log."""
+"""Number of steps of each episode that supply them if there is no log."""
 
 
 def hard_constraints(limits: LimitsConfig, spec: Spec) -> Constraints:
-    """The box, the rates and the further constraints that a run's guard keeps.
+    """The box, the rates and the other constraints that a run's guard enforces.
 
     Args:
-        limits: Resolved: a value for every channel.
+        limits: Resolved limits, with a value for every channel.
         spec: Channels with the ranges of the actuators.
     """
     names = [channel.name for channel in spec.action]
@@ -62,7 +62,7 @@ def write_guard_files(
     spec: Spec,
     observations: np.ndarray,
 ) -> None:
-    """Writes constraints, settings and the artefacts of the fallbacks with parity observations."""
+    """Writes constraints, settings and the fallbacks' artefacts with parity observations."""
     run.fallback.parent.mkdir(exist_ok=True)
     write_json(run.path / CONSTRAINTS, constraints_to_dict(constraints))
     write_json(run.path / GUARD, settings_to_dict(settings, spec))
@@ -79,18 +79,18 @@ def write_policies(
     observations: np.ndarray,
     metadata: Mapping[str, Any],
 ) -> dict[str, str]:
-    """Writes one artefact for each seed.
+    """Writes one artefact per seed.
 
     Args:
         run: Run directory to write to.
         algorithm: Name of the learner.
         policies: Policies by seed.
         spec: Channels, and the limits of the run.
-        observations: Observations for the proof of parity (:func:`parity_observations`).
+        observations: Observations for the parity check (:func:`parity_observations`).
         metadata: Metadata of each file, as plain JSON.
 
     Returns:
-        Digest of every file, by its name.
+        Digest of every file, by name.
     """
     digests = {}
     for seed, policy in policies.items():
@@ -102,12 +102,12 @@ def write_policies(
 
 
 def parity_observations(rows: Transition | None, environment: Plant | None) -> np.ndarray:
-    """Observations on which every artefact of a run proves that it acts the same elsewhere.
+    """Observations on which every artefact of a run is checked to act the same elsewhere.
 
     Args:
-        rows: The log, over which they are spread.
-        environment: Where there is no log, the plant that its reference controller is let run on:
-            observations that no plant would give need not have finite actions.
+        rows: The log, from which they are taken at regular intervals.
+        environment: If there is no log, the plant on which the reference controller generates
+            observations; unrealistic observations might give non-finite actions.
     """
     if rows is None:
         assert environment is not None  # a run has a plant or a log
@@ -136,21 +136,21 @@ def _obs(acted: Acted) -> Float[Array, " obs"]:
 
 
 def spread_rows(n_rows: int) -> np.ndarray:
-    """Numbers of rows spread over a log, to prove parity on; a shorter log repeats."""
+    """Row numbers spread over a log for the parity check; a shorter log repeats rows."""
     return np.linspace(0, n_rows - 1, PARITY_ROWS).round().astype(np.int64)
 
 
 def run_checkpoints(
     run: RunDirectory, config: Config, name: str, dataset_hash: str, say: Callable[[str], None]
 ) -> Checkpoints:
-    """Checkpoints that only this run, configuration, log and learner can go on from.
+    """Checkpoints that only the same run, configuration, log and learner can continue from.
 
     Args:
         run: Run directory.
         config: Its configuration.
         name: The learner.
         dataset_hash: Content hash of the log.
-        say: Called with what a person should read.
+        say: Called with messages for the user.
     """
     return Checkpoints(
         run.checkpoints(name),

@@ -1,4 +1,4 @@
-"""Whether a run needs nothing more: every result is there and can be read."""
+"""Checks whether a run needs nothing more: every result is present and readable."""
 
 import json
 
@@ -17,14 +17,14 @@ GUARD_VERSION = 1
 
 
 def is_complete(run: RunDirectory) -> bool:
-    """Whether a run is finished and all that it leaves is present, readable and its own.
+    """Whether a run is finished and all its files are present, readable and its own.
 
     Args:
         run: Directory of the run.
 
     Returns:
-        False where it did not finish, or a policy, the constraints, the evaluation, the verdict,
-        the metrics or the report is missing, damaged, or another than the record says.
+        False if it did not finish, or a policy, the constraints, the evaluation, the verdict, the
+        metrics or the report is missing, damaged, or not the one recorded.
     """
     record = run.record()
     if record["status"] != FINISHED:

@@ -1,4 +1,4 @@
-"""Classical controllers fitted on the episodes that training sees, and what was identified."""
+"""Classical controllers fitted on the training episodes, and the models identified."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -17,20 +17,20 @@ DOUBTS = "doubts"
 def fitted_controllers(
     config: Config, dataset: Dataset, environment: Any
 ) -> tuple[dict[str, Policy], list[str]]:
-    """One policy for every configured controller, and what was identified.
+    """Fits one policy for every configured controller and reports the identified models.
 
-    Where not all episodes fit into a twentieth of ``data.memory``, a sample of them is fitted.
+    If not all episodes fit into a twentieth of ``data.memory``, a sample of them is used.
 
     Args:
         config: Configuration, validated.
-        dataset: Complete log, of which the held-out episodes are left out.
-        environment: The plant; ``None`` where there is only a log.
+        dataset: Complete log; its held-out episodes are not used.
+        environment: The plant; ``None`` if there is only a log.
 
     Returns:
-        The policies by name, and in words what was identified.
+        The policies by name, and a description of the identified models.
 
     Raises:
-        InputError: If a fit refuses the log or the loops; the controller is named.
+        InputError: If a fit refuses the log or the loops; the message names the controller.
     """
     classical = config.classical
     if not classical.controllers:
@@ -50,17 +50,17 @@ def fitted_controllers(
 
 
 def identified_words(name: str, report: dict[str, Any], task: Task, spec: Spec) -> Iterator[str]:
-    """A line for each loop where the fit is of loops, else one; then what speaks against them.
+    """One line per loop for a fit of loops, otherwise one line; then the reasons for doubt.
 
     Args:
         name: Name of the controller.
-        report: As a :class:`neorl_agents.classical.Fitted` holds it. A report with other keys, from
-            another package's controller, is described key by key.
+        report: The report in a :class:`neorl_agents.classical.Fitted`. A report with other keys,
+            from another package's controller, is described key by key.
         task: The loops that were fitted.
         spec: Channels of the log.
 
     Returns:
-        Sentences; a doubt begins with ``"warning: "``.
+        Sentences; those that state a doubt begin with ``"warning: "``.
     """
     loops = report.get("loops")
     pairs = list(zip(task.loops, loops, strict=True)) if loops else []
@@ -76,7 +76,7 @@ def identified_words(name: str, report: dict[str, Any], task: Task, spec: Spec) 
 
 
 def _loop(identified: dict[str, Any], y: str, u: str, dt: float) -> str:
-    """One PID loop; ``y`` and ``u`` are the units of what it measures and moves."""
+    """Describes one PID loop; ``y`` and ``u`` are the units of its measured and moved channel."""
     ways: dict[str, Callable[[Any], str]] = {
         "static_gain": lambda v: f"gain {v:.4g} {y} per {u}",
         "gain_error": lambda v: f"known to {v:.0%}",
@@ -93,13 +93,13 @@ def _loop(identified: dict[str, Any], y: str, u: str, dt: float) -> str:
     }
     if identified.get("static_gain", 0.0) is None:
         ways["slope"] = lambda v: f"integrating, {v:.4g} {y} per {u} and s"
-    # A first-order model is told by what an engineer reads off a step, not by its pole.
+    # A first-order model is described by its step response rather than its pole.
     known = {"gain", "pole", "slope"} if "static_gain" in identified else set()
     return _identified_words(identified, ways, known)
 
 
 def _plant(identified: dict[str, Any], task: Task, spec: Spec) -> str:
-    """One model of the whole plant."""
+    """Describes one model of the whole plant."""
     outputs = list(dict.fromkeys([*(loop.controlled for loop in task.loops), *task.measured]))
     units = {channel.name: channel.unit for channel in spec.obs}
     inputs = spec.action

@@ -1,4 +1,4 @@
-"""The critics of a run: fitted on what training saw, tried on what it held out."""
+"""The critics of a run: fitted on its training episodes, tested on its held-out episodes."""
 
 import dataclasses
 import hashlib
@@ -37,19 +37,18 @@ VERSION = 1
 def fit_run_critics(
     run: RunDirectory, options: CriticOptions, *, say: Callable[[str], None] = print
 ) -> Critics:
-    """Fits the critics of a run and leaves them beside its policies.
+    """Fits the critics of a run and writes them beside its policies.
 
-    Training fits on the episodes that the run trained on, with the run's own cost limits; of a log
-    that is too large for memory, on as many of them as there is room for.
+    They are fitted on the episodes that the run trained on, with the run's own cost limits; if the
+    log is too large for memory, on as many of its episodes as fit.
 
-    The training loop is that of the learners: a fit that was interrupted continues from its last
-    checkpoint where it is begun again with the same options, and its metrics are in
-    ``critics/metrics.jsonl``.
+    The training loop is that of the learners: an interrupted fit continues from its last checkpoint
+    if it is started again with the same options, and its metrics are in ``critics/metrics.jsonl``.
 
     Args:
-        run: A run that has its log.
-        options: Sizes and promises.
-        say: Called before the fit with what a person should read.
+        run: A run that still has its log.
+        options: Sizes and error rates.
+        say: Called before the fit with messages for the user.
 
     Returns:
         The critics; their files are ``critics/*.safetensors`` and ``critics.json``.
@@ -89,7 +88,7 @@ def fit_run_critics(
 
 
 class _Trainings:
-    """Checkpoints, records and progress of the critics of a run, by the name of the critic."""
+    """Checkpoints, records and progress of a run's critics, by the name of the critic."""
 
     def __init__(
         self, run: RunDirectory, options: CriticOptions, log: str, say: Callable[[str], None]
@@ -102,7 +101,7 @@ class _Trainings:
         self._records: Records | None = None
 
     def checkpoints(self, name: str) -> Checkpoints:
-        """Those of a critic with these options; another choice has a folder of its own."""
+        """Checkpoints of a critic with these options; other options have their own folder."""
         chosen = json.dumps(dataclasses.asdict(self._options), sort_keys=True)
         folder = f"{name}-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}"
         interval = plan_in_chunks(self._updates(name)).chunk
@@ -130,12 +129,12 @@ class _Trainings:
         )
 
     def recorded(self, name: str) -> dict[str, float]:
-        """The metrics of the last chunk of a critic in the records."""
+        """The metrics of a critic's last recorded chunk."""
         lines = [line for line in read_records(self._metrics) if line["algorithm"] == name]
         return lines[-1]["metrics"]
 
     def close(self) -> None:
-        """Ends the progress and lets go of the records."""
+        """Ends the progress display and closes the records."""
         self._reporter.end()
         if self._records is not None:
             self._records.close()

@@ -1,4 +1,4 @@
-"""The stage that fine-tunes the learners of a finished run, and what is said of it."""
+"""The stage that fine-tunes the learners of a finished run, and the report of its results."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,13 +23,13 @@ from neorl_train.training._fine_tune import fine_tune, online_counts
 from neorl_train.training._loop import Trained
 
 OFFLINE = "offline"
-"""What the name of a learner before its fine-tuning ends with, as in ``iql_offline-0``."""
+"""Suffix of a learner's name before its fine-tuning, as in ``iql_offline-0``."""
 
 
 def fine_tune_one(
     task: Task, run: ResolvedRun, experience: Experience
 ) -> tuple[Trained, dict[str, Policy]]:
-    """Fine-tunes all seeds of one learner; what it reached, and its policies from before."""
+    """Fine-tunes all seeds of one learner; returns its result and its earlier policies."""
     config, environment, name = run.config, run.environment, task.name
     assert environment is not None  # checked when the run was resolved
     offline = offline_states(config, experience, name, task.say)
@@ -56,7 +56,7 @@ def fine_tune_one(
 
 
 def collected_by(trained: Trained) -> tuple[Collected, ...]:
-    """Counts of what happened on the plant while each seed was trained."""
+    """Counts of the events on the plant while each seed was trained."""
     return tuple(
         Collected(
             seed=seed,
@@ -79,14 +79,14 @@ def fine_tuning_results(
     validation: PolicyValidation,
     metrics: Path,
 ) -> FineTuning:
-    """Results of every learner before and after, and its regret.
+    """Results of every learner before and after fine-tuning, and its regret.
 
     Args:
-        learned: Result of the training of every learner, by its name.
+        learned: Training result of every learner, by name.
         run: The run.
         evaluation: Paired episodes of the policies before and after.
         validation: Validation of the policies during fine-tuning.
-        metrics: File of the records of the training.
+        metrics: File with the training records.
     """
     assert run.environment is not None  # a fine-tuning has a plant
     reference = run.environment.tunings()[run.environment.reference]

@@ -1,4 +1,4 @@
-"""The main job: from a source of experience to policies, a verdict and a report."""
+"""The main job: from a data source to policies, a verdict and a report."""
 
 import shutil
 import subprocess
@@ -37,7 +37,7 @@ from neorl_train.training._processes import LostProcessError, all_or_none, text_
 from neorl_train.training._queues import execution_mode
 
 FIRST_STAGE = "check the configuration, read the log of a file"
-"""Of the timings: what precedes the stages of a run."""
+"""Name in the timings for everything before the stages of a run."""
 
 
 def run_job(
@@ -48,24 +48,23 @@ def run_job(
     *,
     profile: bool = False,
 ) -> RunDirectory:
-    """Runs a new job; nothing is written before every value was checked.
+    """Runs a new job; nothing is written until every value has been checked.
 
-    What only the log can refuse, such as too few episodes for a promise, is refused before training
-    begins, and then no run directory is left either.
+    Problems that only the log can reveal, such as too few episodes for a promised error rate, are
+    detected before training begins, and then no run directory is left behind either.
 
     Args:
         config: Configuration as given by the user.
-        reporter: Reporter of progress.
+        reporter: Progress reporter.
         timings: Record of where the time goes.
-        about: Further entries of the run's record, as plain JSON; none by default.
-        profile: Whether the run directory gets traces of the first chunks of every learner.
+        about: Additional entries of the run's record, as plain JSON; none by default.
+        profile: Whether to write traces of every learner's first chunks into the run directory.
 
     Returns:
         The directory of the finished run.
 
     Raises:
-        InputError: In one line; where training had begun, the run directory stays and can be
-            resumed.
+        InputError: In one line; if training had begun, the run directory stays and can be resumed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
     with all_or_none("begin the run"), timings.stage(FIRST_STAGE):
@@ -77,18 +76,18 @@ def run_job(
 def begin_job(
     config: Config, reporter: Reporter, about: Mapping[str, Any] | None = None
 ) -> tuple[ResolvedRun, RunDirectory]:
-    """Checks every value, and makes the directory of a new run; nothing is carried out yet.
+    """Checks every value and creates the directory of a new run, without carrying anything out.
 
     Args:
         config: Configuration as given by the user.
-        reporter: Reporter of progress.
-        about: Further entries of the run's record, as plain JSON; none by default.
+        reporter: Progress reporter.
+        about: Additional entries of the run's record, as plain JSON; none by default.
 
     Returns:
-        What its stages read, and its directory.
+        The inputs of its stages, and its directory.
 
     Raises:
-        InputError: In one line; nothing was written then.
+        InputError: In one line; nothing has been written then.
     """
     validate(config)
     complete = resolved(config)
@@ -103,9 +102,9 @@ def begin_job(
 
 @contextmanager
 def _left_only_if_begun(run: RunDirectory, timings: Timings) -> Iterator[None]:
-    """Removes a new run that was refused: with other settings it could not be resumed.
+    """Removes a new run that was refused, because with other settings it could not be resumed.
 
-    A full disk is no refusal: the same run can go on once there is space.
+    A full disk does not count as a refusal: the same run can continue once there is space.
     """
     try:
         yield
@@ -126,23 +125,23 @@ def resume_job(
     *,
     profile: bool = False,
 ) -> RunDirectory:
-    """Continues a job where its last checkpoints left it, to the same bits.
+    """Continues a job from its last checkpoints, with bit-identical results.
 
-    A finished run whose results are complete is left as it is; where one of them is missing or
-    damaged, the run is evaluated again.
+    A finished run whose results are complete is left unchanged; if a result is missing or damaged,
+    the run is evaluated again.
 
     Args:
         run: Directory of the run.
         config: Configuration read from that directory.
-        reporter: Reporter of progress.
+        reporter: Progress reporter.
         timings: Record of where the time goes.
-        profile: See :func:`run_job`, of what is left of each learner.
+        profile: As in :func:`run_job`, for the remaining chunks of each learner.
 
     Returns:
         The directory of the finished run.
 
     Raises:
-        InputError: See :func:`run_job`; also if the configuration was changed.
+        InputError: As in :func:`run_job`; also if the configuration was changed.
     """
     with all_or_none("resume the run"):
         _require_resumable(run, config)
@@ -156,7 +155,7 @@ def resume_job(
 
 
 def _require_resumable(run: RunDirectory, config: Config) -> None:
-    """Refuses a run whose configuration was changed, and one that others carry out."""
+    """Refuses a run whose configuration was changed, and one that another command controls."""
     record = run.record()
     validate(config)
     if record["config_hash"] != config_hash(config):
@@ -177,11 +176,11 @@ def _reopened(run: RunDirectory, config: Config, reporter: Reporter) -> Resolved
 
 
 PACKAGES = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "neorl-train")
-"""Distributions whose versions a run is a function of."""
+"""Distributions whose versions influence a run."""
 
 
 def _note_other_versions(run: RunDirectory, record: Mapping[str, Any], reporter: Reporter) -> None:
-    """Says which versions are others than those that the run began with, and keeps both."""
+    """Reports versions that differ from those with which the run began, and records both."""
     present = _versions()
     last = (record.get("resumed_with") or [{}])[-1].get("versions", record["versions"])
     if present != last:
@@ -205,9 +204,9 @@ def _now() -> str:
 
 
 def source_commit() -> str:
-    """Commit of the checkout that this code lies in; empty where it is installed from a wheel."""
+    """Commit of the checkout that contains this code; empty if it was installed from a wheel."""
     here = Path(__file__)
-    # A virtual environment may lie in a checkout of something else, which does not track this file.
+    # A virtual environment may lie in an unrelated checkout, which does not track this file.
     questions = (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"])
     answer = ""
     for words in questions:
@@ -260,17 +259,17 @@ def carry_on(
     *,
     profile: bool = False,
 ) -> RunDirectory:
-    """Carries out what is left of a run, in its own directory, and records how it ended.
+    """Carries out the rest of a run in its own directory and records how it ended.
 
     Args:
         resolved_run: Settings and sources that its stages read.
         run: Its directory.
-        reporter: Reporter of progress.
+        reporter: Progress reporter.
         timings: Record of where the time goes.
         profile: Whether the first chunks of every learner are traced.
 
     Raises:
-        InputError: See :func:`run_job`.
+        InputError: As in :func:`run_job`.
         InterruptedRunError: After a signal; the run can be resumed.
     """
     with locked(run), StopSignal(reporter.say) as stop:
@@ -285,7 +284,7 @@ def carry_on(
 
 @contextmanager
 def _accounted(session: Session) -> Iterator[None]:
-    """Writes into the record how the run ended."""
+    """Records how the run ended."""
     try:
         yield
     except InterruptedRunError as error:
@@ -303,7 +302,7 @@ def _accounted(session: Session) -> Iterator[None]:
 
 
 def _note(session: Session, status: str, **values: Any) -> None:
-    """Best effort: a disk that cannot take the record must not hide what happened."""
+    """Best effort: a disk that cannot store the record must not hide the original error."""
     try:
         session.directory.update_record(status=status, timings=session.timings.to_dict(), **values)
     except (OSError, InputError) as error:

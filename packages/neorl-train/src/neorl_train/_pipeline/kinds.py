@@ -1,4 +1,4 @@
-"""The kinds of runs, by what their learners are trained on."""
+"""The kinds of runs, by the data source of their learners."""
 
 import dataclasses
 from pathlib import Path
@@ -35,14 +35,14 @@ def kind_of(config: Config) -> RunKind:
 
 @dataclasses.dataclass(frozen=True)
 class Offline:
-    """Learners are trained on a log, and try nothing."""
+    """Learners are trained on a log and never act on a plant."""
 
     fine_tunes: str = ""
 
     def check(
         self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
     ) -> None:
-        """A learner that needs what its own policy does cannot learn from a log."""
+        """Refuses learners that need data from their own policy, which a log cannot give."""
         for name in config.training.algorithms:
             try:
                 hyperparameters(config, name).source(Log())
@@ -55,11 +55,11 @@ class Offline:
             require_equal_parts(name, hyperparameters(config, name).batch_size, places)
 
     def usual_hyperparameters(self, config: Config) -> Any:
-        """The defaults."""
+        """The default hyperparameters."""
         return type(config.algorithms)()
 
     def take_log(self, run: ResolvedRun, directory: RunDirectory) -> None:
-        """None is there."""
+        """Does nothing: there is no existing log."""
 
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
         """Trains on the training part of the log."""
@@ -85,7 +85,7 @@ def _require_own_devices(config: Config) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class FineTuning:
-    """The learners of a finished run go on, on a simulated plant beside their log.
+    """Continues the learners of a finished run, on a simulated plant and their log.
 
     Attributes:
         fine_tunes: Directory of that run.
@@ -96,7 +96,7 @@ class FineTuning:
     def check(
         self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
     ) -> None:
-        """The run, its log, its learners and the simulator must fit one another."""
+        """Checks that the run, its log, its learners and the simulator fit together."""
         _require_own_devices(config)
         for name in config.training.algorithms:
             learner = hyperparameters(config, name)
@@ -108,22 +108,22 @@ class FineTuning:
         return offline_run(self.fine_tunes)[1].algorithms
 
     def take_log(self, run: ResolvedRun, directory: RunDirectory) -> None:
-        """The log of that run."""
+        """Links the log of that run."""
         take_log(run.source, RunDirectory(Path(self.fine_tunes)), directory)
 
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
         """Trains from the offline states, on the log and on collected rows."""
-        assert experience is not None  # that of the run it goes on from
+        assert experience is not None  # that of the run it continues
         trained, before = fine_tune_one(task, run, experience)
         return Learned(trained, before, collected_by(trained))
 
 
 @dataclasses.dataclass(frozen=True)
 class Online:
-    """Learners are trained on the simulated plant itself, from nothing.
+    """Trains learners from scratch on the simulated plant itself.
 
-    They are scaled by the declared ranges. Which learners can be trained so is asked of each:
-    whoever explores and needs no log for a fit, whether it draws from a buffer or makes rollouts.
+    Inputs are scaled by the declared ranges. A learner qualifies if it explores and needs no log
+    for a fit, whether it samples from a buffer or collects rollouts.
     """
 
     fine_tunes: str = ""
@@ -131,7 +131,7 @@ class Online:
     def check(
         self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
     ) -> None:
-        """The source must be a plant; where no log is recorded, nothing may ask for one."""
+        """Requires a plant as source; if no log is recorded, no setting may need one."""
         if environment is None or dataset is not None:
             raise InputError(
                 f'training.on is "plant", and {config.data.source} is a log; name a simulated '
@@ -156,14 +156,14 @@ class Online:
                 )
 
     def usual_hyperparameters(self, config: Config) -> Any:
-        """The defaults."""
+        """The default hyperparameters."""
         return type(config.algorithms)()
 
     def take_log(self, run: ResolvedRun, directory: RunDirectory) -> None:
-        """None is there."""
+        """Does nothing: there is no existing log."""
 
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
-        """Trains from fresh states, behind the guard's limits."""
+        """Trains from fresh states, within the guard's limits."""
         config, environment = run.config, run.environment
         assert environment is not None  # checked when the run was resolved
         acting = fallback_policies(config.fallback, environment, run.spec, task.controllers)

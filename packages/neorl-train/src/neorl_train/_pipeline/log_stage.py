@@ -1,4 +1,4 @@
-"""The stage that brings the log of a run: collected, copied or read, checked and split."""
+"""The stage that provides the log of a run: collected, copied or read, checked and split."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ from neorl_train.experience._streamed import StreamedData, streamed_sentence
 
 
 def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
-    """Reads the data that a run learns from and is judged on, and reports doubts about the log.
+    """Reads the data on which a run is trained and judged, and reports doubts about the log.
 
     Returns:
-        The log with its split; ``None`` for a run on a plant that records none.
+        The log with its split; ``None`` for a run on a plant that records no log.
 
     Raises:
-        InputError: If the log is gone, damaged beyond repair, or another than the run began with.
+        InputError: If the log is gone, damaged beyond repair, or not the one the run began with.
     """
     config, directory, reporter = run.config, session.directory, session.reporter
     path = run.source.log_file(directory.dataset)
@@ -56,17 +56,17 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
 
 
 def leave_log(run: ResolvedRun, session: Session, dataset: Dataset) -> None:
-    """Leaves a log that was read already with a run that learns from the same.
+    """Gives a log that was already read to a run that learns from the same one.
 
     Raises:
-        InputError: If the run began with another one.
+        InputError: If the run began with another log.
     """
     _collected(run, session)
     _record(run, session, dataset, run.source.log_file(session.directory.dataset))
 
 
 def _collected(run: ResolvedRun, session: Session) -> None:
-    """Puts the log of a plant into the run directory."""
+    """Writes the log of a plant into the run directory."""
     if not isinstance(run.source, PlantSource):
         return
     config, directory, reporter = run.config, session.directory, session.reporter
@@ -77,7 +77,7 @@ def _collected(run: ResolvedRun, session: Session) -> None:
 
 
 def _record(run: ResolvedRun, session: Session, dataset: Dataset, path: Path) -> None:
-    """Writes which log it is, and refuses another one than the run began with."""
+    """Records the identity of the log, and refuses one with which the run did not begin."""
     directory = session.directory
     expected = directory.record().get("dataset", {}).get("content_hash", dataset.content_hash)
     if expected != dataset.content_hash:

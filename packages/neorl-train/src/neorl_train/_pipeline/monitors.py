@@ -1,4 +1,4 @@
-"""Monitors fitted on the log of a run, with thresholds of its held-out episodes."""
+"""Monitors fitted on the log of a run, with thresholds from its held-out episodes."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -35,23 +35,23 @@ from neorl_train.experience._padded import padded_episodes
 from neorl_train.experience._split import both_parts, training_sample
 
 LEAST_STRETCH = 100
-"""Steps: five times as many as the moving mean of a drift monitor weighs."""
+"""In steps: five times as many as the moving mean of a drift monitor averages."""
 
 
 def fitted_watches(config: Config, experience: Experience | None, spec: Spec) -> list[Watch]:
-    """All monitors but those that need trained policies.
+    """All monitors except those that need trained policies.
 
     Args:
         config: Configuration, validated.
-        experience: Rows to fit on, and held-out episodes that set the thresholds; ``None`` where no
-            log is recorded, and then no configured monitor needs one.
-        spec: Channels, units and the period.
+        experience: Rows to fit on, and held-out episodes that set the thresholds; ``None`` if no
+            log is recorded, in which case no configured monitor needs one.
+        spec: Channels, units and the control period.
 
     Returns:
-        In the order of the configuration.
+        The monitors, in the order of the configuration.
 
     Raises:
-        InputError: If the log is too short for the promise; the monitor is named.
+        InputError: If the log is too short for the promised rate; the message names the monitor.
     """
     monitors = config.monitors
     if experience is None:
@@ -74,7 +74,7 @@ def fitted_watches(config: Config, experience: Experience | None, spec: Spec) ->
 def disagreement_watch(
     config: Config, experience: Experience | None, policies: Mapping[str, Policy]
 ) -> list[Watch]:
-    """The monitor of the candidate's seeds, where it is configured.
+    """The monitor of disagreement between the candidate's seeds, if configured.
 
     Args:
         config: Configuration, validated.
@@ -82,7 +82,7 @@ def disagreement_watch(
         policies: Trained policies by name.
 
     Raises:
-        InputError: If the seeds have a memory.
+        InputError: If the seeds' policies have memory.
     """
     if not config.monitors.disagreement or experience is None:
         return []
@@ -102,7 +102,7 @@ def disagreement_watch(
 def guard_settings(
     config: Config, spec: Spec, watches: Sequence[Watch], fallbacks: Sequence[str]
 ) -> GuardSettings:
-    """Supervisor, monitors, ages and fallbacks of a run in one."""
+    """Combines supervisor, monitors, ages and fallbacks of a run."""
     return GuardSettings(
         supervision=supervision_of(config.supervisor, spec.dt),
         watches=tuple(watches),
@@ -114,15 +114,15 @@ def guard_settings(
 def monitor_records(
     watches: Sequence[Watch], held_out: Dataset | None, spec: Spec
 ) -> list[dict[str, Any]]:
-    """The monitors in the record of a run: words, promise, alarms on held-out episodes.
+    """The monitors' entries in the record: description, promise, alarms on held-out episodes.
 
     Args:
         watches: Monitors of the guard, in order.
-        held_out: Episodes that nothing was trained on; ``None`` where no log is recorded.
+        held_out: Episodes that were not used for training; ``None`` if no log is recorded.
         spec: Channels and units.
 
     Returns:
-        One entry a monitor.
+        One entry per monitor.
     """
     episodes = None if held_out is None else padded_episodes(held_out)
     records = []
@@ -143,7 +143,7 @@ def monitor_records(
 
 
 def _rows(config: Config, dataset: Dataset) -> np.ndarray:
-    """Observations that training sees, as many as memory has room for, without lost readings."""
+    """Training observations, as many as memory has room for, without lost readings."""
     part = training_sample(config.data, dataset)
     columns: Any = part.transitions
     obs = np.asarray(columns.obs)
@@ -164,10 +164,10 @@ def _calibrated(name: str, raw: Monitor, monitors: MonitorsConfig, held_out: Dat
 
 
 def stretch_of(lengths: np.ndarray, needed: int) -> int | None:
-    """Steps of the longest stretches of which the episodes hold so many; ``None``: whole ones.
+    """Length of the longest segments of which there are enough; ``None`` uses whole episodes.
 
-    A long record has few episodes; it is cut. What is shorter than a moving mean remembers is no
-    stretch of its own, and then there are too few.
+    A long record has few episodes, so it is cut into segments. A segment must be longer than the
+    memory of a moving mean; if that gives too few segments, the result is ``None``.
     """
     if len(lengths) >= needed:
         return None
@@ -181,7 +181,7 @@ def stretch_of(lengths: np.ndarray, needed: int) -> int | None:
 
 
 def _require_enough(monitors: MonitorsConfig, held_out: Dataset) -> None:
-    """Before anything is trained: can the held-out episodes promise so few false alarms?"""
+    """Checks, before training, that the held-out episodes suffice for the false-alarm rate."""
     if not monitors.calibrated:
         return
     needed = conformal_sample_size(monitors.share)
@@ -198,7 +198,7 @@ def _require_enough(monitors: MonitorsConfig, held_out: Dataset) -> None:
 def trend_arguments(
     config: Config, spec: Spec, dataset: Dataset, guarding: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What the trends of a log alone are drawn with: loops, the guard, and held-out episodes.
+    """Inputs for drawing the trends of a log: loops, the guard, and held-out episodes.
 
     Args:
         config: Configuration, resolved.

@@ -1,4 +1,4 @@
-"""The finished run that a fine-tuning goes on from: whether it fits, its log, its states."""
+"""The finished run that a fine-tuning continues: its compatibility, its log and its states."""
 
 import math
 import os
@@ -33,8 +33,8 @@ def offline_run(path: str) -> tuple[RunDirectory, Config]:
         path: Its directory.
 
     Raises:
-        InputError: If it is none, was not finished, or fine-tunes another; a policy artefact, which
-            has no critics, is distinguished from a run.
+        InputError: If it is not a run, was not finished, or is itself a fine-tuning; a policy
+            artefact, which has no critics, gets its own message.
     """
     if Path(path).suffix == ".toml":
         raise InputError(
@@ -70,13 +70,14 @@ def offline_run(path: str) -> tuple[RunDirectory, Config]:
 
 
 def continued(path: str) -> Config:
-    """The configuration with which a finished run is fine-tuned unless something else is said.
+    """The default configuration for fine-tuning a finished run.
 
-    That of the run: its log, penalties, limits and hyperparameters, and those of its learners that
-    can be fine-tuned. Rates that a log does not know are left to the simulated plant.
+    It is that of the run: its log, penalties, limits and hyperparameters, with those of its
+    learners that can be fine-tuned. Rate limits that a log does not contain come from the simulated
+    plant.
 
     Raises:
-        InputError: If it is no finished run, or none of its learners can be fine-tuned.
+        InputError: If it is not a finished run, or none of its learners can be fine-tuned.
     """
     run, config = offline_run(path)
     names = [
@@ -114,12 +115,12 @@ def check_offline_run(config: Config, environment: Plant | None, dataset: Datase
 
     Args:
         config: Configuration of the fine-tuning, validated.
-        environment: Simulated plant; ``None`` where there is none.
-        dataset: Log, where it is a file.
+        environment: Simulated plant; ``None`` if there is none.
+        dataset: The log, if it is a file.
 
     Raises:
-        InputError: Naming what does not fit: no simulator, other channels, another log or penalty,
-            learners, seeds or checkpoints that the run does not have.
+        InputError: Names what does not fit: no simulator, other channels, another log or penalty,
+            or learners, seeds or checkpoints that the run does not have.
     """
     run, before = offline_run(config.finetune.run)
     if environment is None:
@@ -182,10 +183,10 @@ def offline_states(
         config: Configuration of the fine-tuning.
         experience: Experience of the offline run.
         name: Name of the learner.
-        say: Called with one line for a damaged checkpoint.
+        say: Called with one line about a damaged checkpoint.
 
     Raises:
-        InputError: If the checkpoint is damaged, or belongs to something else.
+        InputError: If the checkpoint is damaged, or does not belong to this run.
     """
     run, before = offline_run(config.finetune.run)
     algorithm = for_run(hyperparameters(before, name), before.training.updates)

@@ -11,15 +11,15 @@ from neorl_train.configuration._sections import Config
 
 
 def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str]]:
-    """Distribution and version of every learner, plant, reader and constraint from outside.
+    """Distribution and version of every third-party learner, plant, reader and constraint.
 
     Args:
-        config: Configuration whose source was read.
+        config: Configuration whose source has been read.
         constraints: Constraints of the run.
 
     Returns:
-        By what it is (``"algorithm"``, ``"environment"``, ``"reader"``, ``"constraint"``) and by
-        name; ``"registered"`` where a script brought it. Empty where everything is our own.
+        By kind (``"algorithm"``, ``"environment"``, ``"reader"``, ``"constraint"``) and by name;
+        ``"registered"`` if a script supplied it. Empty if everything is our own.
     """
     source = config.data.source
     reader = "" if source in PLANTS else reader_name(source)
@@ -37,5 +37,5 @@ def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str
 
 
 def origin_of(table: Registry[Any], name: str) -> str:
-    """Distribution and version behind a name; a script may also use what no table knows."""
+    """Distribution and version behind a name; a script may use names that no table contains."""
     return table.origin(name) if name in table else "given by a script"

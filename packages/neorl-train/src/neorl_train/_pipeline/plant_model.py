@@ -1,4 +1,4 @@
-"""The log that a plant model is learned from, and what is declared of its plant."""
+"""The log for learning a plant model, and the declarations about its plant."""
 
 import dataclasses
 import importlib.util
@@ -22,15 +22,15 @@ from neorl_train.runs._names import FALLBACK, POLICIES, RECORD
 
 
 class KnownLog(NamedTuple):
-    """A log, and what is known of the plant that filled it.
+    """A log, and what is known about the plant that it was recorded on.
 
     Attributes:
         dataset: The log.
-        facts: What a built-in plant declares, or the ``plant.toml`` of a converted log.
+        facts: Declarations of a built-in plant, or of the ``plant.toml`` of a converted log.
         controllers: Tunings of a built-in plant, and controllers that the run identified, by name.
-        notes: Which of its ``plant.toml`` is used and what is not, in sentences.
-        today: Which of the controllers runs today; empty where that is not known.
-        retuned: Configuration of the run, where it retuned a controller in a plant model.
+        notes: Sentences on which declarations of its ``plant.toml`` are used and which are not.
+        today: Name of the controller that runs today; empty if unknown.
+        retuned: Configuration of the run, if it retuned a controller in a plant model.
     """
 
     dataset: Dataset
@@ -44,11 +44,11 @@ class KnownLog(NamedTuple):
         """Episodes and options of the plant model that the run itself learned.
 
         Args:
-            options: Options; those that have their default become the run's.
+            options: Options; those left at their defaults take the run's values.
 
         Returns:
-            The episodes that the run trained on, and its seed and its updates; the complete log
-            and the same options where no run learned a model.
+            The run's training episodes and the options with its seed and number of updates; if no
+            run learned a model, the complete log and unchanged options.
         """
         if self.retuned is None:
             return self.dataset, options
@@ -63,17 +63,17 @@ class KnownLog(NamedTuple):
 
 
 def known_log(path: Path) -> KnownLog:
-    """A log by its file or by the run that learned from it.
+    """A log, given as a file or by the run that learned from it.
 
     Args:
         path: Dataset file, or directory of a run.
 
     Returns:
-        The log, what a built-in plant declares where it filled the log, and the controllers that
-        the run identified, which are fitted again to the same episodes.
+        The log, the declarations of a built-in plant if it was recorded on one, and the controllers
+        that the run identified, refitted to the same episodes.
 
     Raises:
-        InputError: If there is neither, or the file cannot be read.
+        InputError: If the path is neither, or the file cannot be read.
     """
     config = None
     if path.is_dir() and (path / RECORD).is_file():
@@ -114,15 +114,15 @@ def known_log(path: Path) -> KnownLog:
 def declared_facts(
     dataset: Dataset, rates: Sequence[float] = (), exogenous: Sequence[str] = ()
 ) -> tuple[PlantFacts, tuple[str, ...]]:
-    """Declarations of the ``plant.toml`` of a converted log about its plant.
+    """Declarations about the plant in the ``plant.toml`` of a converted log.
 
     Args:
         dataset: The log.
-        rates: Largest change of every action per second; empty for none.
-        exogenous: Further observations that no controller influences.
+        rates: Largest change of every action per second; empty for no limits.
+        exogenous: Additional observations that no controller influences.
 
     Returns:
-        The facts, and sentences on what of the declaration is used.
+        The facts, and sentences on which declarations are used.
     """
     if importlib.util.find_spec("polars") is None:
         notes = ()
@@ -142,11 +142,11 @@ def declared_facts(
 def run_facts(
     config: Config, environment: Any, spec: Spec, log: Dataset
 ) -> tuple[PlantFacts, tuple[str, ...]]:
-    """Declarations about the plant of a run, and sentences on what of them is used.
+    """Declarations about the plant of a run, and sentences on which of them are used.
 
     Args:
         config: Configuration, resolved.
-        environment: The plant; ``None`` where there is only a log.
+        environment: The plant; ``None`` if there is only a log.
         spec: Channels of the log.
         log: The log.
     """
@@ -161,17 +161,17 @@ def run_facts(
 
 
 def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, Policy]:
-    """The policies of a run and those of further files, by the names of their files.
+    """The policies of a run and those in additional files, by file name.
 
-    The fallback of a run is no candidate: it is what acts when the guard takes over.
+    The fallback of a run is not a candidate: it acts when the guard takes over.
 
     Args:
         path: Directory of a run; a log has none.
-        files: Further policy artefacts.
+        files: Additional policy artefacts.
         spec: Channels that they must have.
 
     Raises:
-        InputError: If a file is no artefact, is of other channels, or bears the name of another.
+        InputError: If a file is not an artefact, has other channels, or repeats a name.
     """
     policies: dict[str, Policy] = {}
     inside = sorted((path / POLICIES).glob("*.safetensors")) if path.is_dir() else []

@@ -60,15 +60,15 @@ MOST_MODEL_ROWS = 1_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Resolved:
-    """A configuration without anything left open.
+    """A configuration with every option set.
 
     Attributes:
         run: Settings and sources that its stages read.
-        limits: Limits in words, one sentence for each.
-        replaced: Limits of the source that the run replaces, in words.
-        fallback: Description of the fallback, in words.
-        notes: What the user did not declare, or declared in vain, and should know of.
-        origins: Distribution of everything that was brought from outside.
+        limits: Limits as text, one sentence each.
+        replaced: Limits of the source that the run replaces, as text.
+        fallback: Description of the fallback, as text.
+        notes: Warnings about what the user did not declare, or declared without effect.
+        origins: Distribution of everything supplied by third parties.
     """
 
     run: ResolvedRun
@@ -80,13 +80,13 @@ class Resolved:
 
 
 def resolved(config: Config) -> Resolved:
-    """Takes penalties, limits and fallback from the source where the configuration has none.
+    """Takes penalties, limits and fallback from the source if the configuration has none.
 
     Args:
-        config: Validated.
+        config: A validated configuration.
 
     Returns:
-        The configuration that the run keeps, with what it says in words.
+        The configuration that the run stores, with its descriptions.
 
     Raises:
         InputError: If the source cannot be read, or a value does not fit it.
@@ -154,7 +154,7 @@ def reopened(config: Config) -> ResolvedRun:
 
 
 def _log(config: Config, source: RunSource) -> Dataset | None:
-    """The log of a file; that of a plant is collected when the run is carried out."""
+    """The log in a file; that of a plant is collected when the run is carried out."""
     if not isinstance(source, FileSource):
         return None
     dataset = read_log(config.data, source.path)
@@ -178,7 +178,7 @@ def _run(
 
 
 def _named(config: Config, tunings: list[str]) -> Config:
-    """Candidate, incumbent and retuned controller by name; no incumbent where there is a log."""
+    """Candidate, incumbent and retuned controller by name; no incumbent if there is a log."""
     given, retuning = config.evaluation, config.retuning
     if given.incumbent and given.incumbent not in tunings:
         raise unknown_name("tuning of the plant as evaluation.incumbent", given.incumbent, tunings)
@@ -194,13 +194,13 @@ def _named(config: Config, tunings: list[str]) -> Config:
 
 
 def _known_plant(environment: Plant | None, dataset: Dataset | None) -> Plant | None:
-    """The plant of the run, or the built-in one that its log was recorded from."""
+    """The plant of the run, or the built-in plant on which its log was recorded."""
     name = "" if dataset is None else dataset.attributes.get("provenance", {}).get("environment")
     return make(name) if environment is None and name in PLANTS else environment
 
 
 def _with_exogenous(config: Config, spec: Spec, plant: Plant | None) -> Config:
-    """The observations that a learner's model takes from the log, where none are given for it.
+    """Sets the observations that a learner's model takes from the log, if none are given.
 
     They are those of the plant and of ``retuning.exogenous``, which declares them for a log.
     """
@@ -219,12 +219,12 @@ def _with_exogenous(config: Config, spec: Spec, plant: Plant | None) -> Config:
 
 
 def _with_graphs(config: Config, spec: Spec, plant: Plant | None) -> Config:
-    """Which channel is which node or edge, as the plant declares it, where networks read graphs.
+    """Assigns channels to nodes and edges as the plant declares, if networks read graphs.
 
-    A log of a known plant has that plant's; another one is declared in ``networks.graph``.
+    A log of a known plant uses that plant's graph; for other logs ``networks.graph`` declares it.
 
     Raises:
-        InputError: If there is no graph in the channels, or what is declared does not fit them.
+        InputError: If the channels contain no graph, or the declared one does not fit them.
     """
     declared = () if plant is None else plant.graph
     changed = {}
@@ -244,9 +244,9 @@ def _with_graphs(config: Config, spec: Spec, plant: Plant | None) -> Config:
 
 
 def _with_starts(config: Config) -> Config:
-    """Starts that no run with other settings has, where no seed is given for them.
+    """Sets starts that no run with other settings uses, if no seed is given for them.
 
-    Whoever tries many settings on the same starts has chosen by them.
+    Trying many settings on the same starts would select for these starts.
     """
     if config.evaluation.seed >= 0:
         return config
@@ -258,7 +258,7 @@ def _with_starts(config: Config) -> Config:
 def _limits(
     config: Config, spec: Spec, rates: Sequence[float] | None, dataset: Dataset | None
 ) -> tuple[LimitsConfig, LimitsConfig]:
-    """The limits of the channels that the source declares, and all limits in force."""
+    """The channel limits that the source declares, and all limits in force."""
     own = () if dataset is None else dataset.attributes.get("constraints", ())
     declared = declared_limits(spec, rates, own)
     limits = resolved_limits(config.limits, declared, spec)
@@ -269,7 +269,7 @@ def _limits(
         [dict(record) for record in with_models(spec_channels(spec), records, model)]
         for records in (declared.further, limits.further)
     )
-    # A run that is resolved again has those of its source among its own.
+    # A run that is resolved again already contains the constraints of its source.
     further = (*(record for record in sources if record not in run), *run)
     return (
         dataclasses.replace(declared, further=()),
@@ -303,9 +303,9 @@ def _mean_action(dataset: Dataset) -> list[float]:
 
 
 def _undeclared(config: Config, limits: LimitsConfig, fallback: str, spec: Spec) -> list[str]:
-    """A log knows neither controller nor actuators: what that leaves the guard with."""
+    """Warns about what the guard lacks because a log contains neither controller nor actuators."""
     names = [channel.name for channel in spec.action]
-    given = {**config.limits.rate_up, **config.limits.rate_down}  # maybe `inf`, on purpose
+    given = {**config.limits.rate_up, **config.limits.rate_down}  # `inf` is a deliberate choice
     free = [
         name
         for name in names

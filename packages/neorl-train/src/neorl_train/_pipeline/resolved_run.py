@@ -1,4 +1,4 @@
-"""A run with nothing left open, and what its stages hand to one another."""
+"""A fully resolved run, and the data that its stages exchange."""
 
 import dataclasses
 from collections.abc import Callable
@@ -29,11 +29,11 @@ class ResolvedRun:
     """Shared inputs of all stages of a run, resolved once when it starts or is resumed.
 
     Attributes:
-        config: Configuration with penalties, limits and fallback written out.
+        config: Configuration with explicit penalties, limits and fallback.
         source: Source of its experience.
         kind: Source of its learners' experience.
-        environment: Plant that its policies can act on; ``None`` where there is only a log.
-        dataset: Log, where the source is a file; that of a plant is yet to be collected.
+        environment: Plant on which its policies can act; ``None`` if there is only a log.
+        dataset: The log, if the source is a file; that of a plant is collected later.
         spec: Channels of the source, with the cost limits of the run.
     """
 
@@ -46,7 +46,7 @@ class ResolvedRun:
 
     @property
     def judged_spec(self) -> Spec:
-        """Channels as policies are judged by them: with the longest episode of the plant."""
+        """Channels as used for judging policies: with the longest episode of the plant."""
         if self.environment is None:
             return self.spec
         return dataclasses.replace(self.spec, horizon=self.environment.spec.horizon)
@@ -66,7 +66,7 @@ class Session:
 
     Attributes:
         directory: Run directory, locked.
-        reporter: Reporter of progress.
+        reporter: Progress reporter.
         stop: Flag that signals set.
         timings: Record of where the time goes.
         profile: Traces of the first chunks of every learner; none by default.
@@ -81,19 +81,19 @@ class Session:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Task:
-    """One learner to be trained: how long, and who watches, stores, judges and stops it.
+    """A learner to train, with its length, observers, checkpoints, validation and stop flag.
 
     Attributes:
         name: Name of the learner in the configuration.
         learner: The learner, with plain numbers.
         seeds: Seeds of the training runs.
-        plan: Length.
+        plan: Length of the training.
         watcher: Observer of all events.
-        checkpoints: Checkpoints to resume from and save to.
-        validate: Judges policies at every checkpoint.
-        stop: Asked once a chunk.
-        controllers: Fitted classical controllers, of which a fallback may be one.
-        say: Called with what a person should read.
+        checkpoints: Checkpoints for resuming and saving.
+        validate: Evaluates policies at every checkpoint.
+        stop: Called once per chunk; returns whether to stop.
+        controllers: Fitted classical controllers, one of which may be the fallback.
+        say: Called with messages for the user.
     """
 
     name: str
@@ -123,8 +123,8 @@ class Learned:
 
     Attributes:
         trained: Policies and states of every seed.
-        before: Policies of before by name, where trained ones went on.
-        collected: Record of every seed's collection on the plant; empty without one.
+        before: Earlier policies by name, if training continued from them.
+        collected: Record of every seed's collection on the plant; empty if there was none.
     """
 
     trained: Trained
@@ -133,15 +133,15 @@ class Learned:
 
 
 class RunKind(Protocol):
-    """Differences between kinds of runs: the training data, and their requirements.
+    """Interface of the kinds of runs: where training data come from, and what is required.
 
     Attributes:
-        fine_tunes: Directory of the run whose learners go on; empty where they begin anew.
+        fine_tunes: Directory of the run whose learners are continued; empty for new learners.
     """
 
     @property
     def fine_tunes(self) -> str:
-        """Directory of the run whose learners go on; empty where they begin anew."""
+        """Directory of the run whose learners are continued; empty for new learners."""
         ...
 
     def check(
@@ -150,10 +150,10 @@ class RunKind(Protocol):
         """Refuses what cannot be trained this way, before anything is written or compiled.
 
         Args:
-            config: Configuration, validated.
+            config: A validated configuration.
             source: Source of its experience.
-            environment: Simulated plant; ``None`` where there is none.
-            dataset: Log, where it is a file.
+            environment: Simulated plant; ``None`` if there is none.
+            dataset: The log, if it is a file.
 
         Raises:
             InputError: In one line.
@@ -161,13 +161,13 @@ class RunKind(Protocol):
         ...
 
     def usual_hyperparameters(self, config: Config) -> Any:
-        """Sections of all learners as they are where nothing was configured."""
+        """Sections of all learners as they are if nothing was configured."""
         ...
 
     def take_log(self, run: ResolvedRun, directory: RunDirectory) -> None:
-        """Puts a log that is there already into the run directory."""
+        """Puts an existing log into the run directory."""
         ...
 
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
-        """Trains all seeds of one learner, from the newest checkpoint where there is one."""
+        """Trains all seeds of one learner, from the newest checkpoint if there is one."""
         ...

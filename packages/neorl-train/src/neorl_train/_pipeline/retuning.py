@@ -39,12 +39,12 @@ class Retuning(NamedTuple):
     """State of a run's retuned controller.
 
     Attributes:
-        plants: Learned plants, which judge the pool too.
-        incumbent: The controller as it runs today.
-        policies: The retuned controller, and with a network on top, by name; the incumbent where
-            nothing was better.
-        words: The changes and the predictions, in sentences.
-        kept: Prediction of the incumbent itself.
+        plants: Learned plants, which also judge the pool of candidates.
+        incumbent: The controller that runs today.
+        policies: The retuned controller, and the one with a network on top, by name; the incumbent
+            if nothing was better.
+        words: Description of the changes and the predictions, in sentences.
+        kept: Prediction for the incumbent itself.
     """
 
     plants: LearnedPlants
@@ -65,14 +65,14 @@ def retuning_of(
 
     Args:
         config: Configuration, resolved.
-        dataset: Complete log, of which the held-out episodes are left out.
-        environment: The plant, for its rates, interlocks and exogenous channels; ``None`` where
-            there is only a log.
+        dataset: Complete log; its held-out episodes are not used.
+        environment: The plant, for its rates, interlocks and exogenous channels; ``None`` if there
+            is only a log.
         controllers: Fitted classical controllers by name.
         spec: Channels, with the limits of the run.
 
     Raises:
-        InputError: If the log does not suffice, or the controller declares no tunable number.
+        InputError: If the log does not suffice, or the controller declares no tunable parameter.
     """
     name, seed = config.retuning.controller, config.retuning.seed
     known = dict(controllers) | ({} if environment is None else environment.tunings())
@@ -122,7 +122,7 @@ def residual_words(done: Refined, spec: Spec) -> list[str]:
 
 
 def _own_episodes(dataset: Dataset, name: str) -> Any:
-    """Whether a controller filled each episode; ``None`` where the log does not say."""
+    """Whether a given controller generated each episode; ``None`` if the log does not state it."""
     behaviours = list(dataset.attributes.get("behaviours", ()))
     if dataset.behaviour is None or name not in behaviours:
         return None
@@ -132,7 +132,7 @@ def _own_episodes(dataset: Dataset, name: str) -> Any:
 def _others(
     dataset: Dataset, plants: LearnedPlants, known: Mapping[str, Policy], name: str
 ) -> list[OtherController]:
-    """The other controllers of the log, with the judging episodes that each of them filled."""
+    """The log's other controllers, each with the judging episodes that it generated."""
     starts = np.unique(plants.rows.start)
     judges = np.searchsorted(starts, plants.judges)
     others = []
@@ -173,7 +173,7 @@ def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]
 
 
 def change_words(change: Change) -> str:
-    """A number of a controller before and after, with as many digits as tell them apart.
+    """A controller parameter before and after, with enough digits to show the difference.
 
     Example:
         >>> from neorl_agents.retuning import Change
@@ -194,11 +194,11 @@ def change_words(change: Change) -> str:
 def chosen_candidate(
     config: Config, retuning: Retuning, policies: Mapping[str, Policy]
 ) -> tuple[str, LogPrediction, list[str]]:
-    """The policy that is handed over, chosen without the plant, and why.
+    """The policy to deliver, chosen without the plant, and the reason.
 
-    The pool is the incumbent, the retuned controller, where there is one that with a network on
-    top, and the first seed of every learner. Where nothing may be preferred to the incumbent, the
-    retuned controller stands for it.
+    The pool contains the incumbent, the retuned controller, the one with a network on top if there
+    is one, and the first seed of every learner. If nothing may be preferred to the incumbent, the
+    retuned controller represents it.
 
     Args:
         config: Configuration, resolved.
@@ -206,7 +206,7 @@ def chosen_candidate(
         policies: Trained policies and the retuned one by name.
 
     Returns:
-        Its name among ``policies``, what is predicted of it, and sentences on the pool.
+        Its name in ``policies``, its prediction, and sentences on the pool.
     """
     first, name = config.training.seeds[0], config.retuning.controller
     own = f"{RETUNED}-{first}"
@@ -234,12 +234,12 @@ def chosen_candidate(
 def with_others(
     prediction: LogPrediction, retuning: Retuning, candidate: Policy, dataset: Dataset
 ) -> LogPrediction:
-    """The prediction of a log alone with what other estimators say of the candidate's gain.
+    """Adds other estimators' values of the candidate's gain to a prediction from a log.
 
     Args:
         prediction: Prediction of the plant model.
-        retuning: Retuned controller, for what runs today.
-        candidate: Policy that is handed over.
+        retuning: Retuned controller, for the incumbent.
+        candidate: The policy to deliver.
         dataset: Complete log.
     """
     episodes = logged_episodes(dataset)

@@ -1,4 +1,4 @@
-"""A run as an object: started, resumed or opened from Python."""
+"""A run as a Python object: started, resumed or opened."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ from neorl_train.verdicts._rule import Verdict
 
 
 class Run:
-    """A run directory with what it holds; read anew whenever it is asked for.
+    """A run directory and its contents, read afresh at every access.
 
     Args:
         path: The directory, such as ``"runs/0001"``.
@@ -34,7 +34,7 @@ class Run:
         path: Its absolute path.
 
     Raises:
-        InputError: If it is no run directory.
+        InputError: If it is not a run directory.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -44,20 +44,20 @@ class Run:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Content of ``run.json``: status, versions, hashes, limits in words."""
+        """Content of ``run.json``: status, versions, hashes, limits as text."""
         return self._directory.record()
 
     @property
     def config(self) -> Config:
-        """The configuration with nothing left open, as ``config.toml`` says it."""
+        """The fully resolved configuration in ``config.toml``."""
         return configure(self._directory.config)
 
     @property
     def verdict(self) -> Verdict:
-        """What may be done with the candidate, and why.
+        """The decision about the candidate, and its reasons.
 
         Raises:
-            InputError: If the run was not evaluated yet.
+            InputError: If the run has not been evaluated yet.
         """
         return read_verdict(self.path)
 
@@ -66,26 +66,26 @@ class Run:
         """The results: tables, episodes, traces.
 
         Raises:
-            InputError: If the run was not evaluated yet.
+            InputError: If the run has not been evaluated yet.
         """
         return read_evaluation(self.path)
 
     @property
     def report(self) -> Path:
-        """The page for people, once the run is finished."""
+        """The HTML report, once the run is finished."""
         return self.path / REPORT
 
     def policy(self, name: str = "") -> Policy:
         """A trained policy, without its guard.
 
         Args:
-            name: Such as ``"iql-0"``; the judged candidate by default.
+            name: For example ``"iql-0"``; the judged candidate by default.
 
         Returns:
-            It acts by ``carry, action = policy(carry, obs, None)``, in physical units.
+            The policy; ``carry, action = policy(carry, obs, None)`` acts in physical units.
 
         Raises:
-            ArtefactError: If there is none of that name, or its file is damaged.
+            ArtefactError: If there is no policy of that name, or its file is damaged.
         """
         return load_policy(self.path / policy_file(name or self.verdict.candidate)).policy
 
@@ -95,20 +95,20 @@ class Run:
         *,
         what: Literal["", "episode", "learning"] = "",
     ) -> Any:
-        """A picture of the run; all of them are in its report.
+        """Draws one figure of the run; the report contains all of them.
 
         Args:
-            file: File to write it to as well, completely or not at all; the ending decides the
-                format, ``.png`` where there is none.
-            what: ``"episode"`` is a typical episode of the guarded candidate, the reference
-                behind it; ``"learning"`` are the curves of every seed. By default the episode
-                where there was a simulator, else the curves.
+            file: File to which the figure is also written, atomically; the suffix determines the
+                format, ``.png`` if there is none.
+            what: ``"episode"`` shows a typical episode of the guarded candidate, with the reference
+                in the background; ``"learning"`` shows the learning curves of every seed. The
+                default is the episode if there was a simulator, else the curves.
 
         Returns:
             A ``matplotlib.figure.Figure``.
 
         Raises:
-            InputError: If the run has nothing of the kind, or matplotlib is missing.
+            InputError: If the run has no such data, or matplotlib is missing.
         """
         evaluation = self.evaluation
         what = what or ("episode" if evaluation.tables.environment else "learning")
@@ -120,7 +120,7 @@ class Run:
         return figure
 
     def __repr__(self) -> str:
-        """One line: where, how far, what was decided."""
+        """One line with path, progress and verdict."""
         record = self.record
         seeds = ", ".join(map(str, record["seeds"]))
         learners = ", ".join(record["algorithms"])
@@ -131,18 +131,18 @@ class Run:
 def start(config: Config, *, quiet: bool = False) -> Run:
     """Trains, evaluates, judges and reports, as ``neorl-train run`` does.
 
-    Called before anything ran on a device, it makes every core one, so that seeds train side by
-    side; afterwards it says in one line what that costs. The results are the same bits.
+    If nothing has run on a device yet, this makes every core a device, so that seeds train in
+    parallel; otherwise it reports in one line what that costs. The results are bit-identical.
 
     Args:
         config: Result of :func:`configure`.
-        quiet: Show no progress.
+        quiet: Whether to show no progress.
 
     Returns:
         The finished run, in the next numbered folder of ``config.output.directory``.
 
     Raises:
-        InputError: In one line; where a run directory exists by then, it can be resumed.
+        InputError: In one line; if a run directory exists by then, it can be resumed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
     reporter = _prepared(config, quiet=quiet)
@@ -150,17 +150,17 @@ def start(config: Config, *, quiet: bool = False) -> Run:
 
 
 def resume(run: str | os.PathLike[str] | Run, *, quiet: bool = False) -> Run:
-    """Continues a run where its last checkpoints left it, to the same bits.
+    """Continues a run from its last checkpoints, with bit-identical results.
 
     Args:
-        run: The run or its directory; a finished and complete one is left as it is.
-        quiet: Show no progress.
+        run: The run or its directory; a finished and complete one is left unchanged.
+        quiet: Whether to show no progress.
 
     Returns:
         The finished run.
 
     Raises:
-        InputError: See :func:`start`; also if its configuration was changed.
+        InputError: As in :func:`start`; also if its configuration was changed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
     opened = run if isinstance(run, Run) else Run(run)

@@ -63,12 +63,12 @@ from neorl_train.verdicts._trial import LogPrediction, trial_verdict
 
 
 def all_stages(run: ResolvedRun, session: Session) -> None:
-    """Every stage in turn; those that left their results are cut short."""
+    """Yields every stage in turn; stages whose results already exist are cut short."""
     config = run.config
     experience = leader.read_same_log(run, session)
     with all_or_none("prepare the training"):
         watches = fitted_watches(config, experience, run.spec)
-        # Loops may be refused, so before training.
+        # A log may be refused for its loops, so this happens before training.
         controllers = _fit_controllers(run, session, experience)
         retuning, retuned = _retune(run, session, experience, controllers)
     with tracked(run, session) as tracker:
@@ -99,7 +99,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
 def _fit_controllers(
     run: ResolvedRun, session: Session, experience: Experience | None
 ) -> dict[str, Policy]:
-    """Fits the classical controllers, and leaves what was identified in the record."""
+    """Fits the classical controllers, and records the identified models."""
     names = run.config.classical.controllers
     if not names or experience is None:
         return {}
@@ -119,7 +119,7 @@ def _retune(
     experience: Experience | None,
     controllers: dict[str, Policy],
 ) -> tuple[Retuning | None, dict[str, Policy]]:
-    """Retunes a controller in a plant model of the log, and leaves what changed in the record."""
+    """Retunes a controller in a plant model of the log, and records the changes."""
     config, directory, name = run.config, session.directory, run.config.retuning.controller
     if not name or experience is None:
         return None, {}
@@ -150,7 +150,7 @@ def _choose(
     retuning: Retuning | None,
     policies: dict[str, Policy],
 ) -> tuple[str, LogPrediction | None]:
-    """The candidate, and what a plant model predicts of it where there is one."""
+    """The candidate, and a plant model's prediction for it if there is one."""
     config = run.config
     if retuning is None:
         return f"{config.evaluation.candidate}-{config.training.seeds[0]}", None
@@ -171,7 +171,7 @@ def _train_all(
     controllers: dict[str, Policy],
     tracker: Tracker,
 ) -> dict[str, Learned]:
-    """Trains every algorithm in turn, as the kind of the run does; what each brought, by name."""
+    """Trains the algorithms one after another; returns their results by name."""
     training = run.config.training
     validation = validation_of(run, experience)
     records = Records(session.directory.metrics)
@@ -230,7 +230,7 @@ def task_of(
 
 
 def validation_of(run: ResolvedRun, experience: Experience | None) -> PolicyValidation:
-    """The validation that judges policies during training."""
+    """The validation that evaluates policies during training."""
     evaluation = run.config.evaluation
     key = curve_key(evaluation.seed)
     starts = evaluation.curve_starts
@@ -239,7 +239,7 @@ def validation_of(run: ResolvedRun, experience: Experience | None) -> PolicyVali
 
 
 def _content_hash(experience: Experience | None) -> str:
-    """Of the log; empty where none is recorded."""
+    """Content hash of the log; empty if none is recorded."""
     return "" if experience is None else experience.dataset.content_hash
 
 
@@ -252,7 +252,7 @@ def _observations(run: ResolvedRun, experience: Experience | None) -> np.ndarray
 def _leave_what_was_tried(
     run: ResolvedRun, session: Session, learned: Mapping[str, Learned]
 ) -> None:
-    """Leaves in the record what the plant went through while learners were trained on it."""
+    """Records what happened on the plant while learners were trained on it."""
     costs = [channel.name for channel in run.spec.cost]
     words = [
         f"{name} tried {sum(seed.steps for seed in one.collected)} steps while it learned: "
@@ -265,7 +265,7 @@ def _leave_what_was_tried(
 
 
 def _policies(learned: Mapping[str, Learned]) -> dict[str, Policy]:
-    """The policies of all learners by ``algorithm-seed``, those of before their training beside."""
+    """The policies of all learners by ``algorithm-seed``, and those before their training."""
     policies: dict[str, Policy] = {}
     for name, one in learned.items():
         policies |= one.trained.named(name) | one.before
@@ -304,7 +304,7 @@ def _evaluate(
     candidate: str,
     guarding: dict[str, Any],
 ) -> Evaluation:
-    """What can be said of all policies; imported here, for training must not wait for it."""
+    """Evaluates all policies; imported here because training must not wait for the import."""
     from neorl_train.evaluation._logged import evaluate_offline
     from neorl_train.evaluation._simulated import evaluate
 
@@ -317,7 +317,7 @@ def _evaluate(
         "episode_margin": settings.episode_margin,
     }
     if run.environment is None:
-        assert experience is not None  # where there is no plant, there is a log
+        assert experience is not None  # if there is no plant, there is a log
         session.reporter.stage(f"comparing with the log: {', '.join(policies)}")
         return evaluate_offline(
             policies,
@@ -351,7 +351,7 @@ def _leave_results(
     evaluation: Evaluation,
     prediction: LogPrediction | None,
 ) -> None:
-    """Writes the evaluation with its verdict, and before it what a fine-tuning brought."""
+    """Writes the evaluation with its verdict, preceded by the results of a fine-tuning."""
     from neorl_train.verdicts._rule import verdict
 
     path, validation = session.directory.path, validation_of(run, experience)
@@ -372,7 +372,7 @@ def _leave_guard(
     controllers: dict[str, Policy],
     watches: list[Watch],
 ) -> dict[str, Any]:
-    """Writes what the guard of a run is made of, and gives it as an evaluation takes it."""
+    """Writes the guard of a run and returns it in the form that an evaluation takes."""
     config, spec = run.config, run.spec
     acting = fallback_policies(config.fallback, run.environment, spec, controllers)
     constraints = hard_constraints(config.limits, spec)
@@ -389,7 +389,7 @@ def _leave_guard(
 
 
 def write_run_report(run: RunDirectory, reporter: Reporter, timings: Timings) -> None:
-    """Writes the report of a run that was evaluated."""
+    """Writes the report of an evaluated run."""
     from neorl_train.report import write_report
 
     reporter.stage("writing the report")

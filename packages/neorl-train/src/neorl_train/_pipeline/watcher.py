@@ -21,16 +21,16 @@ READY, COMPILED, FIRST_CHUNK = "states ready", "compiled", "end of the first chu
 
 
 class RunWatcher:
-    """Writes the records of one algorithm, shows its progress, wakes the tracker.
+    """Writes the records of one algorithm, shows its progress and notifies the tracker.
 
     Args:
         algorithm: Name of the learner.
         seeds: Seeds of the training runs, in the order of the metrics.
-        updates: Number of critic gradient steps that each will take.
-        records: Records that take every line.
-        reporter: Reporter of progress.
+        updates: Number of critic gradient steps for each seed.
+        records: Records to which every line is added.
+        reporter: Progress reporter.
         tracker: Tracker that follows the records.
-        timings: Record of the end of the first chunk.
+        timings: Record of when the first chunk ended.
         profile: Traces of the first chunks; none by default.
     """
 
@@ -53,7 +53,7 @@ class RunWatcher:
         self._begun, self._showing = 0, False
 
     def begin(self, step: int) -> bool:
-        """Drops the records of what did not happen; whether ``step`` itself was validated."""
+        """Drops records later than ``step``; returns whether ``step`` itself was validated."""
         self._records.sync()
         validations = sum(
             line["algorithm"] == self._algorithm and line["step"] == step
@@ -68,12 +68,12 @@ class RunWatcher:
         return validated
 
     def compiling(self) -> None:
-        """Shows it."""
+        """Shows that compilation has started."""
         self._timings.mark(READY)
         self._reporter.stage(f"compiling {self._algorithm}")
 
     def takes(self, memory: TrainingMemory) -> None:
-        """Says how much memory, before it is taken."""
+        """Reports the memory needed, before it is allocated."""
         has = f"; {memory.place} {in_words(memory.available)}" if memory.is_known else ""
         self._reporter.note(f"training {self._algorithm} takes {memory}{has}")
 
@@ -83,14 +83,14 @@ class RunWatcher:
         self._profile.begin(self._algorithm)
 
     def chunk(self, step: int, metrics: list[dict[str, float]]) -> None:
-        """Records a chunk and shows the loss that comes first in the alphabet."""
+        """Records a chunk and shows its alphabetically first loss."""
         self._timings.mark(FIRST_CHUNK)
         self._profile.chunk()
         self._write("chunk", step, metrics)
         if not self._showing:
             self._showing = True
             import_ahead()
-            # A run that is killed later leaves what it compiled to the next one.
+            # A run that is killed later leaves its compiled programs to the next one.
             publish_compiled_programs()
             seeds = len(self._seeds)
             name = f"training {self._algorithm}, {seeds} seed{'s' if seeds > 1 else ''}"
@@ -107,7 +107,7 @@ class RunWatcher:
         self._write("validation", step, metrics)
 
     def saving(self, step: int) -> None:
-        """Makes the records permanent before the checkpoint that stands for them."""
+        """Makes the records durable before the checkpoint that refers to them."""
         del step
         self._records.sync()
         self._tracker.follow()
@@ -127,7 +127,7 @@ def _happened(algorithm: str, step: int, validated: bool, line: dict[str, Any]) 
 
 @contextmanager
 def tracked(run: ResolvedRun, session: Session) -> Iterator[Tracker]:
-    """A tracker that records how the run ended; what went wrong with it is said, and no more."""
+    """A tracker that records how the run ended; its own failures are only reported."""
     tracker = _tracker(run, session)
     status = "FAILED"
     try:

@@ -1,4 +1,4 @@
-"""Writes an evaluation in an order that survives interruption, and finds one that is equal."""
+"""Writes an evaluation in an order that survives interruption, and finds an equal one."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from neorl_train.verdicts._file import write_verdict
 from neorl_train.verdicts._rule import Verdict
 
 INPUTS, RESULTS = "evaluation_inputs", "evaluation_digest"
-"""Fields of the record: of all that an evaluation is a function of, and of the evaluation."""
+"""Fields of the record: the digest of an evaluation's inputs, and that of its results."""
 OURS = ("neorl_core", "neorl_envs", "neorl_safety", "neorl_agents", "neorl_train")
 
 
@@ -30,7 +30,7 @@ def write_results(run: Path, evaluation: Evaluation, verdict: Verdict) -> None:
     Args:
         run: The directory.
         evaluation: Results of the evaluation.
-        verdict: The verdict on it; written last, so that it never stands alone.
+        verdict: The verdict on it; written last, so that it never exists alone.
 
     Raises:
         OSError: If a file cannot be written.
@@ -42,16 +42,16 @@ def write_results(run: Path, evaluation: Evaluation, verdict: Verdict) -> None:
 def evaluation_inputs(
     record: Mapping[str, Any], policies: Mapping[str, Policy], **further: Any
 ) -> str:
-    """A digest of all that the evaluation of a run is a function of, our own code included.
+    """A digest of everything that determines the evaluation of a run, including our own code.
 
     Args:
         record: Record of the run, with the hash of its configuration and that of its log.
         policies: The policies to evaluate.
-        **further: What else decides, as plain JSON.
+        **further: Other inputs that influence it, as plain JSON.
 
     Returns:
-        The digest; empty where something takes part whose code is not watched: a learner, a plant
-        or a reader of another distribution, or the run that a fine-tuning began with.
+        The digest; empty if code is involved that is not tracked: a learner, a plant or a reader of
+        another distribution, or the run that a fine-tuning began with.
     """
     if any(record.get("origins", {}).values()) or record.get("fine_tunes"):
         return ""
@@ -72,11 +72,11 @@ def evaluation_inputs(
 
 
 def equal_evaluation(run: RunDirectory, inputs: str) -> tuple[Path, Evaluation] | None:
-    """The evaluation of another run of the same folder that is a function of the same inputs.
+    """The evaluation of another run in the same folder with the same inputs.
 
     Args:
-        run: The run that is to be evaluated.
-        inputs: Digest of its inputs; where it is empty, none is equal.
+        run: The run to evaluate.
+        inputs: Digest of its inputs; if it is empty, no evaluation is equal.
 
     Returns:
         The other run and its evaluation, unchanged since it was written; ``None`` if there is none.
@@ -96,7 +96,7 @@ def results_digest(run: Path) -> str:
     """Digest of the files of an evaluation.
 
     Raises:
-        OSError: If one is not there.
+        OSError: If one is missing.
     """
     files = [(run / name).read_bytes() for name in (EVALUATION, TRACES)]
     return hashlib.sha256(b"\0".join(files)).hexdigest()

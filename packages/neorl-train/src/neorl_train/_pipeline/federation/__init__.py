@@ -1,1 +1,1 @@
-"""Federations: several sites, each a run of its own, that train one policy."""
+"""Federations: several sites, each with its own run, that train one policy."""

@@ -1,4 +1,4 @@
-"""A federation from beginning to end: logs, rounds, a run for every site, and the comparison."""
+"""A federation from start to finish: logs, rounds, one run per site, and the comparison."""
 
 import dataclasses
 import json
@@ -37,18 +37,18 @@ VERSION = 1
 
 
 def new_federation(plan: FederationPlan, file: str, reporter: Reporter) -> Path:
-    """Makes the numbered folder of a federation, after everything that can be checked was checked.
+    """Creates the numbered folder of a federation after checking everything that can be checked.
 
     Args:
         plan: Sites and settings.
-        file: The file that the plan can be read from again, as TOML text.
-        reporter: Reporter of progress.
+        file: TOML text from which the plan can be read again.
+        reporter: Progress reporter.
 
     Returns:
-        The folder, with one run directory a site.
+        The folder, with one run directory per site.
 
     Raises:
-        InputError: In one line; nothing is left then.
+        InputError: In one line; nothing is left behind.
     """
     complete = {}
     for name, config in plan.sites.items():
@@ -81,19 +81,19 @@ def new_federation(plan: FederationPlan, file: str, reporter: Reporter) -> Path:
 def carry_federation(
     folder: Path, plan: FederationPlan, reporter: Reporter, timings: Timings
 ) -> str:
-    """Carries out what is left of a federation; a second call continues it to the same bits.
+    """Carries out the rest of a federation; a second call continues it with identical bits.
 
     Args:
         folder: Folder from :func:`new_federation`.
         plan: The plan of that folder.
-        reporter: Reporter of progress.
+        reporter: Progress reporter.
         timings: Record of where the time goes.
 
     Returns:
-        The comparison in words.
+        The comparison as text.
 
     Raises:
-        InputError: In one line; what was done is kept.
+        InputError: In one line; completed work is kept.
         InterruptedRunError: After a signal.
     """
     runs = {name: _site_run(folder, name) for name in plan.sites}
@@ -110,7 +110,7 @@ def carry_federation(
             continue
         reporter.say(f"site {name}: {run.path}")
         try:
-            own_timings = Timings()  # its record holds them, and those of this site alone
+            own_timings = Timings()  # the federation's record contains these too
             carry_on(dataclasses.replace(site, kind=kind), run, reporter, own_timings)
         except InterruptedRunError as error:
             raise InterruptedRunError(error.signal_number, continue_line(folder)) from None
@@ -182,7 +182,7 @@ def _trained(
     stop: StopSignal,
     timings: Timings,
 ) -> dict[int, dict[str, Policy]]:
-    """The policies of every site that the rounds came to, by seed."""
+    """The policies of every site after all rounds, by seed."""
     config = next(iter(runs.values()))[1].config
     hashes = {name: run.record()["dataset"]["content_hash"] for name, (run, _) in runs.items()}
     records, policies = Records(folder / ROUNDS), {}
@@ -194,7 +194,7 @@ def _trained(
             keep = federation_checkpoints(
                 folder / "checkpoints" / f"seed-{seed}", identity, say=reporter.say
             )
-            # Lines beyond the newest checkpoint will be written again.
+            # Lines after the newest checkpoint will be written again.
             newest = max(keep.steps(), default=0)
             records.keep(lambda line, s=seed, n=newest: line["seed"] != s or line["round"] < n)
             watch = _Watch(plan, seed, records, reporter, newest)

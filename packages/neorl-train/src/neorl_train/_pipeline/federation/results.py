@@ -1,4 +1,4 @@
-"""Results of a federation: the common policy beside local training and controllers."""
+"""Results of a federation: the common policy compared with local training and controllers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,15 +17,15 @@ from neorl_train.verdicts._file import read_verdict
 def federation_results(
     plan: FederationPlan, sites: Mapping[str, RunDirectory], rounds: Sequence[Mapping[str, Any]]
 ) -> tuple[str, dict[str, Any]]:
-    """The comparison of all sites, in words and as JSON.
+    """The comparison over all sites, as text and as JSON.
 
     Args:
         plan: Sites and settings.
-        sites: Finished run of every site.
-        rounds: Lines of all rounds of all seeds.
+        sites: The finished run of every site.
+        rounds: Records of all rounds of all seeds.
 
     Returns:
-        Text for people, and the document.
+        Text to print, and the document.
     """
     site_results = {name: _site(plan.algorithm, run) for name, run in sites.items()}
     document: dict[str, Any] = {
@@ -62,7 +62,7 @@ def _site(algorithm: str, run: RunDirectory) -> dict[str, Any]:
         "rows": evaluation.source.rows,
     }
     if not evaluation.tables.environment:
-        return site  # a log alone says nothing of the returns of another policy
+        return site  # a log alone cannot show the returns of another policy
     groups = {"federated": algorithm, "local": f"{algorithm}_{LOCAL}"}
     site["returns"] = {name: _mean(evaluation, group) for name, group in groups.items()}
     site["returns"] |= {
@@ -80,7 +80,7 @@ def _mean(evaluation: Evaluation, group: str) -> float:
 
 
 def _gain(evaluation: Evaluation, ours: str, theirs: str) -> dict[str, float]:
-    """Paired difference of the common policy to local training, over starts; mean of the seeds."""
+    """Paired difference between common policy and local training, over starts; mean over seeds."""
     returns = {
         group: np.mean(
             [
@@ -124,7 +124,7 @@ def _messages(rounds: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _outcomes(rounds: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """How often each site answered, and what else became of it."""
+    """How often each site answered, and what happened otherwise."""
     counts: dict[str, dict[str, int]] = {}
     for line in rounds:
         for name, outcome in line["outcomes"].items():

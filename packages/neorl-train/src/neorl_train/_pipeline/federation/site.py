@@ -1,4 +1,4 @@
-"""The run of one site of a federation: the common policy beside training on the site alone."""
+"""The run of one site in a federation: the common policy, and local training to compare with."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from neorl_train.runs._directory import RunDirectory
 from neorl_train.training._loop import UNWATCHED, Trained, train
 
 LOCAL = "local"
-"""What is added to the learner's name for its training on one site alone."""
+"""Suffix of the learner's name for its training on one site only."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FederatedSite:
-    """Its policies were trained with the other sites; for comparison it trains alone, as long.
+    """A site whose policies were trained jointly; it also trains alone for as long, to compare.
 
     Attributes:
-        policies: The policy of every seed that the federation came to.
-        fine_tunes: Nothing.
+        policies: The federation's policy for every seed.
+        fine_tunes: Always empty.
     """
 
     policies: Mapping[int, Policy]
@@ -32,20 +32,20 @@ class FederatedSite:
     def check(
         self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
     ) -> None:
-        """Was checked with the federation."""
+        """Does nothing: the federation was already checked."""
 
     def usual_hyperparameters(self, config: Config) -> object:
-        """The defaults."""
+        """The default hyperparameters."""
         return type(config.algorithms)()
 
     def take_log(self, run: ResolvedRun, directory: RunDirectory) -> None:
-        """None is there."""
+        """Does nothing: there is no existing log."""
 
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
-        """Trains on the site's own log; the common policies are the ones that are judged.
+        """Trains on the site's own log for comparison; the common policies are the ones judged.
 
         Raises:
-            InputError: If a request to stop came before the end.
+            InputError: If a stop was requested before the end.
         """
         assert experience is not None  # a site has a log
         task.say(f"training {task.name} on this site alone, for comparison")

@@ -1,1 +1,1 @@
-"""The part of the main job that processes other than the first take."""
+"""The part of the main job that additional processes carry out."""

@@ -1,4 +1,4 @@
-"""A process that trains for a run that process 0 carries out; it writes nothing that stays."""
+"""A process that helps to train a run of process 0; it writes nothing permanent."""
 
 import io
 import tempfile
@@ -31,13 +31,13 @@ from neorl_train.training._processes import (
 
 
 def follow() -> None:
-    """Takes part in the trainings of the run that process 0 begins or resumes, until they end.
+    """Takes part in the trainings of the run that process 0 starts or resumes, until they end.
 
-    The configuration comes from process 0. The log is read here: a file under the same name, or
-    that of a simulated plant, which is taken from the common folder of the runs or collected.
+    The configuration comes from process 0. The log is read here: a file of the same name, or the
+    log of a simulated plant, which is taken from the common folder of the runs or collected.
 
     Raises:
-        InputError: If any of the processes failed, or was lost.
+        InputError: If any of the processes failed or was lost.
         InterruptedRunError: After a signal to any of them.
     """
     with all_or_none("begin the run"):
@@ -52,7 +52,7 @@ def follow() -> None:
         config, quiet = configure(run.config), Reporter(io.StringIO(), quiet=True)
         with StopSignal(quiet.say) as stop:
             with all_or_none("read the log"):
-                pass  # a log that process 0 collects can be taken from it
+                pass  # a log that process 0 collects can be copied from it
             with all_or_none("read its copy of the log"):
                 session = Session(run, quiet, stop, Timings())
                 experience = read_experience(reopened(config), session)

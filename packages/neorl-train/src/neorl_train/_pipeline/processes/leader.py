@@ -1,4 +1,4 @@
-"""The part of the main job that process 0 takes in step with the others; alone, it just works."""
+"""The part of the main job that process 0 does in step with the others, or alone."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,34 +20,35 @@ from neorl_train.training._processes import (
 
 
 def read_same_log(run: ResolvedRun, session: Session) -> Experience | None:
-    """As :func:`read_experience`, first here, so that the others can take a log that is collected.
+    """As :func:`read_experience`, but before the others, so that they can copy a collected log.
 
     Raises:
-        InputError: As there; also if another process cannot read the log, or reads another one.
+        InputError: As in that function; also if another process cannot read the log or reads a
+            different one.
     """
     with all_or_none("read the log"):
         experience = read_experience(run, session)
     with all_or_none("read its copy of the log"):
-        pass  # the other processes do
+        pass  # only the other processes do something here
     require_equal("" if experience is None else experience.dataset.content_hash, "log")
     return experience
 
 
 @contextmanager
 def resumable(session: Session) -> Iterator[None]:
-    """A training, of which a lost process leaves a run that can be resumed."""
+    """Context of a training that can be resumed if another process is lost."""
     line = session.directory.resume_line()
     with lost_in_one_line(f"continue from the last checkpoint, in all processes, with\n{line}"):
         yield
 
 
 def checkpoints_for_all(checkpoints: Checkpoints) -> Checkpoints | LeaderCheckpoints:
-    """Checkpoints whose values the other processes are sent, where there are others."""
+    """Checkpoints whose values are sent to the other processes, if there are any."""
     return LeaderCheckpoints(checkpoints) if several() else checkpoints
 
 
 def require_finished(trained: Trained) -> None:
-    """Stops where another process was asked to stop.
+    """Raises if another process was asked to stop.
 
     Raises:
         InterruptedRunError: If the training is not finished.
