@@ -1,1 +1,1 @@
-"""The process around a run."""
+"""Handles the process of a run: devices, signals, progress and timings."""

@@ -1,4 +1,4 @@
-"""Joins the processes of one training, on one machine or several, as the environment names them."""
+"""Joins the processes of one training on one or more machines, as the environment names them."""
 
 import os
 import sys
@@ -12,21 +12,21 @@ COORDINATOR, PROCESSES, PROCESS = "NEORL_COORDINATOR", "NEORL_PROCESSES", "NEORL
 AUTO = "auto"
 SECONDS_TO_JOIN = 300
 SECONDS_TO_NOTICE = 30
-"""Until a process that stopped without a word counts as lost."""
+"""Seconds until a process that stopped responding counts as lost."""
 SECONDS_TO_SAY = 2
 
 
 def join_processes() -> None:
-    """Makes this process one of several, where the environment says so, and asks for devices.
+    """Makes this process one of several if the environment says so, and requests devices.
 
     ``NEORL_COORDINATOR`` is the address of process 0 as ``HOST:PORT``, ``NEORL_PROCESSES`` the
-    number of processes and ``NEORL_PROCESS`` that of this one, from 0; with
-    ``NEORL_COORDINATOR=auto`` JAX takes all three from SLURM, Open MPI or Kubernetes. Call it
+    number of processes and ``NEORL_PROCESS`` the number of this one, from 0; with
+    ``NEORL_COORDINATOR=auto`` JAX takes all three from SLURM, Open MPI or Kubernetes. Call this
     before anything has run on a device.
 
     Raises:
-        InputError: If a variable is missing or no number, the others do not come, or the kind of
-            device that ``JAX_PLATFORMS`` names is not there.
+        InputError: If a variable is missing or is not a number, the other processes do not join, or
+            the kind of device in ``JAX_PLATFORMS`` is not available.
     """
     import jax
 
@@ -49,7 +49,7 @@ def join_processes() -> None:
             ) from error
     try:
         jax.devices()
-    except (RuntimeError, AssertionError) as error:  # JAX asserts where no kind of device is left
+    except (RuntimeError, AssertionError) as error:  # JAX asserts if no kind of device is left
         platform = os.environ.get("JAX_PLATFORMS", "")
         why = f" ({one_line(error)[:160]})" if str(error) else ""
         raise InputError(
@@ -77,9 +77,9 @@ def _numbers(address: str) -> tuple[int, int]:
 
 
 def leave(code: int) -> int:
-    """Ends a process that failed among several at once; elsewhere it gives the exit code back.
+    """Ends a failed process of several immediately; a single process just gets its exit code.
 
-    What runs at the usual end of a process would wait for processes that are gone, and then abort.
+    The usual exit handlers would wait for processes that are gone, and then abort.
     """
     jax = sys.modules.get("jax")
     if code == 0 or jax is None or not jax.distributed.is_initialized():
@@ -87,5 +87,5 @@ def leave(code: int) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     if jax.process_index() == 0:
-        time.sleep(SECONDS_TO_SAY)  # without it the others abort, so they speak first
+        time.sleep(SECONDS_TO_SAY)  # the others abort without process 0, so they report first
     os._exit(code)

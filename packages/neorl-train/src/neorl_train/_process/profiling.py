@@ -1,17 +1,17 @@
-"""Traces of JAX's profiler: what the devices and the host did in the first chunks of a training."""
+"""JAX profiler traces: what the devices and the host did in the first chunks of a training."""
 
 from pathlib import Path
 from typing import Any
 
 CHUNKS = 1
-"""Chunks of every learner that a trace holds; the beginning of the next one is in it, too."""
+"""Number of chunks of each learner in a trace, which also contains the beginning of the next."""
 
 
 class Profile:
-    """One trace for each learner, of its first chunks; nothing where no folder is given.
+    """Traces the first chunks of every learner; does nothing if no folder is given.
 
     Args:
-        folder: Folder for a trace of each learner, by its name.
+        folder: Folder for one trace per learner, by name.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -19,29 +19,29 @@ class Profile:
         self._left = 0
 
     def begin(self, name: str) -> None:
-        """The first chunk of a learner is about to run."""
+        """Starts the trace before the first chunk of a learner."""
         if self._folder is None:
             return
         import jax
 
         self.end()
         options: Any = jax.profiler.ProfileOptions()
-        options.python_tracer_level = 0  # every call of Python would be most of the trace
-        # The second file is read by Perfetto, which needs no installation.
+        options.python_tracer_level = 0  # Python calls would make up most of the trace
+        # Perfetto, which needs no installation, reads the second file.
         jax.profiler.start_trace(
             str(self._folder / name), create_perfetto_trace=True, profiler_options=options
         )
         self._left = CHUNKS
 
     def chunk(self) -> None:
-        """A chunk is done."""
+        """Counts a finished chunk."""
         if self._left:
             self._left -= 1
             if not self._left:
                 self._stop()
 
     def end(self) -> None:
-        """The training is over, however it ended."""
+        """Ends the trace when the training is over, however it ended."""
         if self._left:
             self._left = 0
             self._stop()

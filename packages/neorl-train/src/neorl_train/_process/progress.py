@@ -1,4 +1,4 @@
-"""Progress all along: a live bar on a terminal, plain lines elsewhere."""
+"""Continuous progress: a live bar on a terminal, plain lines elsewhere."""
 
 import contextlib
 import sys
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 PLAIN_INTERVAL = 5.0
-"""Seconds between two plain lines of one stage."""
+"""Seconds between two plain lines of the same stage."""
 
 
 class Reporter:
-    """Says what is going on, and how far it is.
+    """Reports what is going on and how far it has progressed.
 
     Args:
-        stream: Stream to write to; a live bar if it is a terminal.
-        quiet: Say nothing but what :meth:`say` is given.
+        stream: Stream to write to; it gets a live bar if it is a terminal.
+        quiet: Whether to print only what is passed to :meth:`say`.
     """
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
@@ -27,25 +27,25 @@ class Reporter:
         self._begun = self._printed = self._first = 0.0
 
     def say(self, line: str) -> None:
-        """One line that stays."""
+        """Prints one permanent line."""
         if self._live is not None:
             self._live.console.print(line, highlight=False, markup=False, soft_wrap=True)
         else:
             print(line, file=self._stream, flush=True)
 
     def note(self, line: str) -> None:
-        """One line that stays, unless there is to be quiet."""
+        """Prints one permanent line unless ``quiet`` is set."""
         if not self._quiet:
             self.say(line)
 
     def stage(self, name: str, *, total: float = 0.0, done: float = 0.0, unit: str = "") -> None:
-        """Begins a stage and ends the one before.
+        """Begins a stage and ends the previous one.
 
         Args:
-            name: What is going on.
-            total: How much there is to do; zero where that is not known.
-            done: How much of it is done already.
-            unit: Unit of the pace, such as ``"updates/s"``.
+            name: Description of the stage.
+            total: Amount of work; zero if unknown.
+            done: Amount of work that is already done.
+            unit: Unit of the speed, such as ``"updates/s"``.
         """
         self.end()
         self._name, self._unit, self._total = name, unit, total
@@ -62,7 +62,7 @@ class Reporter:
             self.say(f"{name} ...")
 
     def update(self, done: float, text: str = "") -> None:
-        """Reports the finished share of the stage, with a short remark."""
+        """Reports the completed fraction of the stage, with a short remark."""
         if self._quiet:
             return
         now = time.monotonic()
@@ -76,7 +76,7 @@ class Reporter:
             self.say(f"{self._name}  {percentage}{text}")
 
     def end(self, text: str = "") -> None:
-        """Ends the stage; says how long it took."""
+        """Ends the stage and reports how long it took."""
         if not self._name:
             return
         live, self._live = self._live, None
@@ -100,14 +100,14 @@ class Reporter:
         rate = gained / elapsed
         seconds_left = max(self._total - done, 0) / rate
         shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-        # What follows the last step, such as an evaluation that compiles, has no known length.
+        # The duration after the last step, such as that of an evaluation that compiles, is unknown.
         rest = f"{seconds_left:.0f} s left" if done < self._total else "finishing"
         return f"{shown} {self._unit}  {rest}"
 
 
 @contextlib.contextmanager
 def only_stage(name: str) -> Iterator[None]:
-    """The one long stage of a command, which ends silently where it fails."""
+    """Context of a command's single long stage, which ends silently if it fails."""
     reporter = Reporter()
     reporter.stage(name)
     try:
@@ -119,20 +119,20 @@ def only_stage(name: str) -> Iterator[None]:
 
 
 BAR, WIDE = 24, 100
-"""Columns of the bar, and of a terminal that has room for it."""
+"""Width of the bar, and the width of a terminal that has room for it."""
 FIXED = len("x 100 % 0:00:00 ") + 1
 """Columns of the spinner, the percentage and the time, with the gaps between all columns."""
 
 
 def _room(live: Any) -> int:
-    """Columns that are left for the text, so that nothing of the line is cut or wrapped."""
+    """Columns that remain for the text, so that nothing in the line is cut or wrapped."""
     width = live.console.width
     bar = BAR + 1 if width >= WIDE else 0
     return max(width - FIXED - bar - len(live.tasks[0].description), 0)
 
 
 def _shortened(text: str, most: int) -> str:
-    """The words of a text that fit into so many columns; an ellipsis stands for the others."""
+    """The words of a text that fit into this many columns, followed by an ellipsis."""
     if len(text) <= most:
         return text
     words = text[: max(most - 1, 0)]

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: at once where that is safe, at the end of the chunk while training."""
+"""Handles Ctrl-C and SIGTERM: immediately if safe, at the end of the chunk in training."""
 
 import contextlib
 import signal
@@ -13,12 +13,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignal:
-    """Turns signals into :class:`InterruptedRunError`, now or, while :meth:`later`, on request.
+    """Turns signals into :class:`InterruptedRunError`: immediately, or on request in :meth:`later`.
 
     A context manager; outside the main thread it does nothing.
 
     Args:
-        say: Called with one line when a signal was noticed and will be heeded later.
+        say: Called with one line if a signal was received but is handled later.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -46,11 +46,11 @@ class StopSignal:
             self._later = False
 
     def requested(self) -> bool:
-        """Whether a signal came."""
+        """Whether a signal was received."""
         return self.number is not None
 
     def check(self) -> None:
-        """Raises :class:`InterruptedRunError` if a signal came."""
+        """Raises :class:`InterruptedRunError` if a signal was received."""
         if self.number is not None:
             raise InterruptedRunError(self.number)
 

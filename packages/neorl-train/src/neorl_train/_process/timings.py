@@ -11,7 +11,7 @@ _IMPORTED = time.monotonic()
 
 
 def process_seconds() -> float:
-    """Seconds since this process started; since this module was imported where unknown."""
+    """Seconds since this process started, or since this module was imported if that is unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
@@ -21,7 +21,7 @@ def process_seconds() -> float:
 
 @dataclasses.dataclass
 class Timings:
-    """Stages in the order in which they began, and single moments.
+    """Stages in the order in which they began, and individual moments.
 
     Attributes:
         stages: Name and seconds of every stage that ended.
@@ -38,7 +38,7 @@ class Timings:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Counts the time within under ``name``."""
+        """Counts the time of the context under ``name``."""
         begun = time.monotonic()
         try:
             yield
@@ -46,18 +46,18 @@ class Timings:
             self.stages.append((name, time.monotonic() - begun))
 
     def mark(self, name: str) -> None:
-        """Notes the first time something happened."""
+        """Notes the first time that something happened."""
         self.moments.setdefault(name, process_seconds())
 
     def to_dict(self) -> dict[str, object]:
-        """Ready for JSON, seconds."""
+        """The timings in seconds, ready for JSON."""
         return {
             "stages": [{"name": name, "seconds": round(s, 3)} for name, s in self.stages],
             "moments": {name: round(s, 3) for name, s in self.moments.items()},
         }
 
     def table(self) -> str:
-        """The same for people: one line for each stage and moment."""
+        """The timings as a table, with one line for each stage and moment."""
         width = max([len(name) for name, _ in self.stages] + [len(n) for n in self.moments] + [8])
         lines = [f"{name:<{width}}  {seconds:8.2f} s" for name, seconds in self.stages]
         lines += [f"{name:<{width}}  {s:8.2f} s after start" for name, s in self.moments.items()]
