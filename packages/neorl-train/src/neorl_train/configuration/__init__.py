@@ -1,4 +1,4 @@
-"""Typed sections of a run, their defaults, their file and their hash."""
+"""Typed sections of a run's configuration, their defaults, their file and their hash."""
 
 from neorl_train.configuration._classical import ClassicalConfig as ClassicalConfig
 from neorl_train.configuration._fallback import FallbackConfig as FallbackConfig

@@ -1,4 +1,4 @@
-"""The classical controllers of a run: which are fitted on its log, and what they control."""
+"""The classical controllers of a run: which are fitted to its log, and what they control."""
 
 import dataclasses
 from typing import Any
@@ -11,17 +11,17 @@ from neorl_core.infrastructure import unknown_name
 
 @dataclasses.dataclass(frozen=True)
 class ClassicalConfig:
-    """Classical controllers that are fitted on the log and stand beside the learners.
+    """Classical controllers that are fitted to the log and compared with the learners.
 
     Attributes:
         controllers: Their names in ``neorl_agents.classical.CLASSICAL``, such as ``"pid"``,
             ``"lqg"`` and ``"mpc"``; none by default.
-        manipulated: Action channel paired with each controlled variable, by name of the latter;
-            empty takes the loops of the plant's reference PID.
-        setpoint: Set-point of each controlled variable, in its unit; where an observation carries
-            it, name that in ``setpoint_channel`` in place of it.
-        setpoint_channel: Observation channel that carries the set-point, where one does.
-        measured: Further observation channels that tell the state, for models and observers.
+        manipulated: Action channel for each controlled variable, by name of the latter; if empty,
+            the loops of the plant's reference PID are used.
+        setpoint: Set-point of each controlled variable, in its unit; if an observation carries the
+            set-point, name that observation in ``setpoint_channel`` instead.
+        setpoint_channel: Observation channel that carries the set-point, if there is one.
+        measured: Additional observation channels that describe the state, for models and observers.
         pid: Settings of the tuned PID, such as its closed-loop time (lambda).
         pid_imitation: Settings of the PID that is fitted to the logged actions.
         smith: Settings of the Smith predictor.
@@ -42,11 +42,11 @@ class ClassicalConfig:
 
 
 def check_classical(classical: ClassicalConfig) -> None:
-    """Refuses what can be refused before any data is read.
+    """Refuses invalid settings before any data is read.
 
     Raises:
-        InputError: If a controller is unknown or is not one of loops, a setting of one is
-            absurd, or a set-point is missing or given twice.
+        InputError: If a controller is unknown or does not consist of loops, one of its settings is
+            invalid, or a set-point is missing or given twice.
     """
     for name in classical.controllers:
         if name not in CLASSICAL:
@@ -64,7 +64,7 @@ def check_classical(classical: ClassicalConfig) -> None:
 
 
 def _check_loops(classical: ClassicalConfig) -> None:
-    """Refuses loops without a set-point, set-points without a loop, and loops for nobody."""
+    """Refuses loops without set-points, set-points without loops, and loops without controllers."""
     for controlled in classical.manipulated:
         ways = (controlled in classical.setpoint) + (controlled in classical.setpoint_channel)
         if ways != 1:
@@ -88,21 +88,21 @@ def _check_loops(classical: ClassicalConfig) -> None:
 
 
 def settings_of(classical: ClassicalConfig, name: str) -> Any:
-    """The controller of a name as configured; as it comes, where another distribution added it."""
+    """The configured controller of a name; the default one if another distribution added it."""
     ours = name in {field.name for field in dataclasses.fields(classical)}
     return getattr(classical, name) if ours else CLASSICAL.find(name)()
 
 
 def task_of(classical: ClassicalConfig, spec: Spec, reference: Any) -> Task:
-    """The task of the classical controllers.
+    """The task that the classical controllers solve.
 
     Args:
-        classical: Configuration, checked.
+        classical: A checked configuration.
         spec: Channels of the log.
-        reference: The plant's reference controller; ``None`` where there is only a log.
+        reference: The plant's reference controller; ``None`` if there is only a log.
 
     Raises:
-        InputError: If no loop is declared and the reference is no PID.
+        InputError: If no loop is declared and the reference is not a PID.
     """
     loops = [
         Loop(name, action, classical.setpoint_channel.get(name, classical.setpoint.get(name, 0.0)))

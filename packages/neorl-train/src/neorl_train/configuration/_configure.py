@@ -1,4 +1,4 @@
-"""A configuration from a file, from values given in Python, or from both."""
+"""Makes a configuration from a file, from values given in Python, or from both."""
 
 import os
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ from neorl_train.configuration._validation import validate
 def configure(
     file: str | os.PathLike[str] | None = None, /, **sections: Mapping[str, Any]
 ) -> Config:
-    """The configuration of a run: the defaults, then a file, then the given sections.
+    """The configuration of a run: the defaults, overridden by a file, then by given sections.
 
     Args:
-        file: A TOML file, as the command takes one.
-        **sections: Values by section, named as in the file.
+        file: A TOML file, as for the command.
+        **sections: Values by section, with the names of the file.
 
     Returns:
-        The configuration, with every value checked that can be checked without the data.
+        The configuration, after every check that needs no data.
 
     Raises:
-        InputError: If the file cannot be read, a section or key is unknown (with the nearest
-            name), or a value is of another type or out of its range.
+        InputError: If the file cannot be read, a section or key is unknown (the closest name is
+            suggested), or a value has another type or is out of range.
 
     Example:
         >>> from neorl_train import configure

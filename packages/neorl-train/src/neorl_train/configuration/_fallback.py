@@ -1,4 +1,4 @@
-"""The fallback of a run: who acts where the policy cannot."""
+"""The fallback of a run: the controller that acts if the policy cannot."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -17,15 +17,15 @@ FurtherKind = Literal["reference", "constant", "classical"]
 
 @dataclasses.dataclass(frozen=True)
 class FallbackConfig:
-    """What acts inside the guard where the policy cannot.
+    """The controller that acts inside the guard if the policy cannot.
 
     Attributes:
         kind: ``"reference"`` is the plant's reference controller; ``"constant"`` is the action in
             ``values``; ``"classical"`` is ``controller``, fitted on the log; ``"default"`` is the
-            reference of a plant, and of a log the mean logged action, held.
-        values: Action of a constant fallback by name of the channel, in its unit.
+            reference controller for a plant, and the constant mean logged action for a log.
+        values: Action of a constant fallback by channel name, in the channel's unit.
         controller: One of ``classical.controllers``, for a classical fallback.
-        then: Further kinds in order, each acting where all before it give no finite action.
+        then: Additional kinds in order; each acts if all before it give no finite action.
     """
 
     kind: FallbackKind = "default"
@@ -48,24 +48,24 @@ def resolved_fallback(
     mean: Sequence[float] | None,
     controllers: Sequence[str] = (),
 ) -> FallbackConfig:
-    """The kind of the fallback and its action, written out.
+    """The explicit kind of the fallback, with its action.
 
     Args:
         fallback: Fallback as configured.
-        limits: Resolved; a constant lies inside their box.
+        limits: Resolved limits; a constant must lie inside their box.
         spec: Channels with their units.
-        reference: Name of the plant's reference controller; empty where there is only a log.
-        mean: Mean logged action, the default where there is no plant.
+        reference: Name of the plant's reference controller; empty if there is only a log.
+        mean: Mean logged action, the default if there is no plant.
         controllers: Names of the classical controllers that the run fits.
 
     Returns:
-        Of kind ``"reference"``, ``"classical"`` or ``"constant"``; the last with a value for every
-        channel.
+        A fallback of kind ``"reference"``, ``"classical"`` or ``"constant"``; the last with a value
+        for every channel.
 
     Raises:
         InputError: If the kind is unknown, a log is asked for its reference controller, a value is
-            given that has no effect, a classical one is not fitted, or a constant lacks a channel,
-            names another, or leaves the box.
+            given that has no effect, a classical controller is not fitted, or a constant lacks a
+            channel, names an unknown one, or leaves the box.
     """
     names = [channel.name for channel in spec.action]
     require_known("fallback.kind", [fallback.kind], get_args(FallbackKind))
@@ -94,7 +94,7 @@ def _default(
     reference: str,
     mean: Sequence[float] | None,
 ) -> FallbackConfig:
-    """The reference controller of a plant; of a log, the mean logged action inside the box."""
+    """The reference controller for a plant; for a log, the mean logged action inside the box."""
     if reference:
         return dataclasses.replace(fallback, kind="reference")
     pairs = [] if mean is None else zip(names, mean, strict=True)
@@ -127,8 +127,8 @@ def fallback_policy(
     """The controller that a resolved fallback names.
 
     Args:
-        fallback: Resolved.
-        environment: The plant; ``None`` where there is only a log.
+        fallback: A resolved fallback.
+        environment: The plant; ``None`` if there is only a log.
         spec: Channels of the action.
         controllers: Fitted classical controllers by name.
 
@@ -147,8 +147,8 @@ def fallback_policies(
     """The controllers of a resolved fallback, the preferred one first.
 
     Args:
-        fallback: Resolved.
-        environment: The plant; ``None`` where there is only a log.
+        fallback: A resolved fallback.
+        environment: The plant; ``None`` if there is only a log.
         spec: Channels of the action.
         controllers: Fitted classical controllers by name.
     """
@@ -157,16 +157,16 @@ def fallback_policies(
 
 
 def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, given: bool) -> str:
-    """Describes in words what the fallback does.
+    """Describes in one sentence what the fallback does.
 
     Args:
-        fallback: Resolved.
+        fallback: A resolved fallback.
         spec: Channels with their units.
         reference: Name of the plant's reference controller.
         given: Whether the run declared it.
 
     Returns:
-        One sentence without a full stop.
+        A sentence without a full stop.
 
     Raises:
         InputError: If the fallback is not resolved.
@@ -233,7 +233,7 @@ def _constant_words(fallback: FallbackConfig, spec: Spec, reference: str, given:
 def _check_classical(
     fallback: FallbackConfig, limits: LimitsConfig, spec: Spec, reference: str
 ) -> None:
-    """Whether it is fitted was checked where the names are known."""
+    """Accepts any controller: whether it is fitted was checked where the names are known."""
 
 
 def _classical_policy(
@@ -248,13 +248,13 @@ def _classical_words(fallback: FallbackConfig, spec: Spec, reference: str, given
 
 @dataclasses.dataclass(frozen=True)
 class _Rule:
-    """How a fallback of one kind is checked, built and told.
+    """How to check, build and describe a fallback of one kind.
 
     Attributes:
         takes_values: Whether ``fallback.values`` is its action.
         check: Refuses what the source or the limits do not allow.
         policy: Builder of the controller.
-        words: Description of it, in words.
+        words: Describes the fallback as text.
     """
 
     takes_values: bool
@@ -268,7 +268,7 @@ _RULES: dict[str, _Rule] = {
     "constant": _Rule(True, _check_constant, _constant_policy, _constant_words),
     "classical": _Rule(False, _check_classical, _classical_policy, _classical_words),
 }
-"""Every kind but ``"default"``, which is resolved to one of these."""
+"""Every kind except ``"default"``, which is resolved to one of these."""
 
 
 def _rule(kind: str) -> _Rule:

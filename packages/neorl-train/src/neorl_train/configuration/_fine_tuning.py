@@ -1,4 +1,4 @@
-"""Fine-tuning an offline run on a simulated plant: its section, and what is checked of it."""
+"""Fine-tuning of an offline run on a simulated plant: its section and its checks."""
 
 import dataclasses
 from typing import Any
@@ -10,19 +10,18 @@ from neorl_train.configuration._online import check_collection
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningConfig:
-    """Training that goes on online: collect on the simulated plant, store, update.
+    """Continues training online: collect on the simulated plant, store, update.
 
     Attributes:
-        run: Directory of the finished run whose learners are fine-tuned; empty trains on the log
-            alone. `neorl-train finetune RUN` sets it.
-        environment: Name of the simulated plant; empty takes that of the run. A run on a log of
-            one's own has none: name the simulator of that plant.
-        variant: Settings of the learners, by the name that they give them; ``"offline"`` keeps
-            those of the offline training.
-        environments: Number of episodes side by side; times ``updates_per_step`` a divisor of
+        run: Directory of the finished run whose learners are fine-tuned; if empty, the run trains
+            on the log only. `neorl-train finetune RUN` sets it.
+        environment: Name of the simulated plant; if empty, that of the run. A run on the user's own
+            log has none: name the simulator of its plant.
+        variant: Named settings of the learners; ``"offline"`` keeps those of the offline training.
+        environments: Number of parallel episodes; multiplied by ``updates_per_step`` it must divide
             ``training.chunk``.
         updates_per_step: Critic gradient steps for every step of the plant.
-        share: Share of every batch that comes from the log, in [0, 1]; half of it is the symmetric
+        share: Fraction of every batch that comes from the log, in [0, 1]; one half is the symmetric
             sampling of RLPD. The rest comes from the rows collected online.
         warm_up: Steps of the plant before the first update, with the offline policy.
         capacity: Rows that the online buffer holds; beyond, the oldest are forgotten.
