@@ -298,7 +298,7 @@ class Rollout:
             self._go(Stage.INTERRUPTED, f"the process ended in {stage}, {self._left} steps left")
 
     def _go_on(self, by: str) -> None:
-        """On where it was interrupted; a turn of the policy is run again whole, its counts stay."""
+        """Continues after an interruption; an interrupted turn of the policy runs again in full."""
         stage = self._interrupted
         if stage is Stage.TRIAL_TURN:
             self._turn, self._left, stage = self._turn - 1, 0, Stage.OWN_TURN
