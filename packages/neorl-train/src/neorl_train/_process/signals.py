@@ -38,7 +38,7 @@ class StopSignal:
 
     @contextlib.contextmanager
     def later(self) -> Iterator[None]:
-        """Within, the first signal only sets :attr:`number`; a second one stops at once."""
+        """In this context, a first signal only sets :attr:`number`; a second stops immediately."""
         self._later = True
         try:
             yield
