@@ -23,11 +23,11 @@ class Item:
 
     Attributes:
         order: Name of the action channel that orders it.
-        position: What each observation channel adds to its inventory position: 1 for stock on hand
-            and on order, -1 for what is owed.
-        on_hand: Name of the observation channel of stock on hand less what is owed there, of which
-            the lead time is found; empty where ``lead_time`` is given.
-        lead_time: Periods from an order to its arrival; -1 to find it in the log.
+        position: Contribution of each observation channel to its inventory position: 1 for stock on
+            hand and on order, -1 for backorders.
+        on_hand: Name of the observation channel of stock on hand minus backorders, from which the
+            lead time is estimated; empty if ``lead_time`` is given.
+        lead_time: Periods from an order to its arrival; -1 to estimate it from the log.
     """
 
     order: str
@@ -38,17 +38,17 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class BaseStockLevels:
-    """Order-up-to levels from the demand that the log shows.
+    """Order-up-to levels from the demand in the log.
 
-    The inventory position ``P`` changes by what is ordered and what is demanded alone, so the
-    demand of a period is ``order + P - next P``. The level of an item is the quantile of the
-    demand over its lead time and one period more at the share of service: of all base-stock
-    levels the cheapest, where ``service = owed / (owed + held)`` in costs of a unit and period.
+    The inventory position ``P`` changes only by orders and demand, so the demand of a period is
+    ``order + P - next P``. The level of an item is the ``service`` quantile of the demand over its
+    lead time plus one period. This base-stock level is the cheapest if ``service = owed / (owed +
+    held)``, where both are costs per unit and period.
 
     Attributes:
-        service: Share of periods without a unit owed, in (0, 1).
-        longest_lead: Longest lead time to look for, in periods.
-        rows: Rows of the log that are used, from its begin.
+        service: Fraction of periods without backorders, in (0, 1).
+        longest_lead: Longest lead time to try, in periods.
+        rows: Number of rows of the log to use, from its start.
 
     Source: Zipkin, Foundations of inventory management, 2000, section 6.2 and 9.6.
     """
@@ -61,7 +61,7 @@ class BaseStockLevels:
         """Fits a level for each item; ``task`` holds an :class:`Item` for every action.
 
         Raises:
-            InputError: If a setting is out of range, the items are not one an action, a channel is
+            InputError: If a setting is out of range, there is not one item per action, a channel is
                 unknown, or the log has too few windows of a lead time.
         """
         require_whole(self, 0, "longest_lead")
@@ -93,7 +93,7 @@ class BaseStockLevels:
         return Fitted(policy, {"items": report})
 
     def _lead(self, rows: Log, item: Item, act: int, spec: Spec) -> int:
-        """The lag at which orders explain best what the stock on hand gains."""
+        """The lag at which orders best explain the increase of the stock on hand."""
         stock = _weights({item.on_hand: 1.0}, spec)
         gained = (rows.next_obs - rows.obs) @ stock
         keep = rows.age >= self.longest_lead
@@ -145,7 +145,7 @@ def _demand(rows: Log, weights: np.ndarray, orders: np.ndarray) -> np.ndarray:
 
 
 def _over(values: np.ndarray, rows: Log, periods: int) -> np.ndarray:
-    """Sums over all windows of so many periods within a piece."""
+    """Sums over all windows of that many periods within a piece."""
     total = np.concatenate([[0.0], np.cumsum(values)])
     end = np.flatnonzero(rows.age >= periods - 1) + 1
     return total[end] - total[end - periods]

@@ -17,7 +17,7 @@ TINY = 1e-8
 
 
 class DelayedPlant(NamedTuple):
-    """The plant with the inputs on their way as further states.
+    """The plant with the inputs in transit as additional states.
 
     Attributes:
         a: Shape ``(state, state)``: states of the model first, then every input's past, newest
@@ -25,7 +25,7 @@ class DelayedPlant(NamedTuple):
         b: Shape ``(state, act)``.
         previous: Picks the last inputs from the state, shape ``(act, state)``.
         controlled: Picks the controlled outputs, shape ``(loop, state)``.
-        chain: How often each input stands in the state, newest first.
+        chain: Number of states that each input takes up, newest first.
     """
 
     a: np.ndarray
@@ -36,10 +36,10 @@ class DelayedPlant(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Weights of a regulator: a squared controlled error costs 1; all are relative to ranges.
+    """Weights of a regulator, relative to ranges; a squared controlled error costs 1.
 
     Attributes:
-        effort: Cost of inputs away from those that hold the target.
+        effort: Cost of the deviation of inputs from those that hold the target.
         move: Cost of changes of the inputs.
     """
 
@@ -58,7 +58,7 @@ class RegulatorDesign(NamedTuple):
 
 
 def delayed(model: PlantModel, loops: int) -> DelayedPlant:
-    """The model with its dead times; every input is remembered for a period at least."""
+    """The model with its dead times; every input is remembered for at least one period."""
     states, inputs = model.b.shape
     chain = tuple(max(delay, 1) for delay in model.delay)
     total = states + sum(chain)
@@ -111,7 +111,7 @@ def estimator(
     disturbance: float,
     noise: float,
 ) -> Estimator:
-    """The running observer of states, inputs on their way and disturbances."""
+    """The runtime observer of states, inputs in transit and disturbances."""
     states, outputs, total = len(model.a), len(model.c), len(plant.a)
     size = total + outputs
     a, b = np.zeros((size, size)), np.zeros((size, plant.b.shape[1]))
@@ -151,8 +151,8 @@ def steady_target(
 ) -> SteadyTarget:
     """The maps from set-points and disturbances to the steady state that holds them.
 
-    Of all steady states the one whose controlled outputs are nearest to the set-points, and of
-    those the one whose inputs are nearest to the mean of the log.
+    If there are several steady states, the one with controlled outputs nearest to the set-points is
+    chosen, and among those the one with inputs nearest to the mean of the log.
     """
     states, inputs = model.b.shape
     loops, outputs = len(resolved.controlled), len(model.c)
@@ -190,7 +190,7 @@ def steady_target(
 
 
 def f32(values: np.ndarray) -> jnp.ndarray:
-    """A leaf of a policy."""
+    """A float32 array, to be a leaf of a policy."""
     return jnp.asarray(values, jnp.float32)
 
 

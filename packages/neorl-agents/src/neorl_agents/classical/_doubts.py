@@ -1,4 +1,4 @@
-"""Doubts about a fitted loop, in words that say what to do."""
+"""Warnings about a fitted loop, in sentences that say what to do."""
 
 from neorl_agents.classical._first_order import FirstOrderModel
 
@@ -7,11 +7,11 @@ LEAST_MARGIN = 1.5
 LEAST_SHARE = 0.5
 """Smallest explained share of the variance accepted without a warning in an imitated loop."""
 MOST_ERROR = 0.2
-"""Standard error of a gain, as part of it, up to which it is not doubted."""
+"""Largest relative standard error of a gain accepted without a warning."""
 
 
 def tuned_doubts(model: FirstOrderModel, margin: float | None, longest: int) -> list[str]:
-    """Doubts about a loop that was tuned from ``model``."""
+    """Warnings about a loop that was tuned from ``model``."""
     doubts = []
     if margin is not None and margin < LEAST_MARGIN:
         swings = (
@@ -42,7 +42,7 @@ def tuned_doubts(model: FirstOrderModel, margin: float | None, longest: int) -> 
 
 
 def imitation_doubts(share: float) -> list[str]:
-    """Doubts about a loop that was fitted to the logged actions."""
+    """Warnings about a loop that was fitted to the logged actions."""
     if share >= LEAST_SHARE:
         return []
     return [
@@ -53,7 +53,7 @@ def imitation_doubts(share: float) -> list[str]:
 
 
 def delay_doubts(delay: tuple[int, ...], inputs: list[str], longest: int) -> list[str]:
-    """Doubts about the delays of an identified plant."""
+    """Warnings about the delays of an identified plant."""
     ends = [name for name, periods in zip(inputs, delay, strict=True) if periods == longest > 0]
     if not ends:
         return []

@@ -10,7 +10,7 @@ from neorl_core import InputError
 
 LEAST_ROWS = 16
 MOST_LAGS = 20
-"""Terms of the whitening filter, where pieces of the log are long enough."""
+"""Number of terms of the whitening filter, if pieces of the log are long enough."""
 
 
 class FirstOrderModel(NamedTuple):
@@ -18,15 +18,15 @@ class FirstOrderModel(NamedTuple):
 
     Attributes:
         pole: Pole of the sampled model, from 0 to 1; 1 is an integrating loop.
-        gain: What one unit of input adds in one period, units of output per unit of input.
-        offset: What the output moves by itself in one period, units of output.
+        gain: Output change per unit of input in one period, units of output per unit of input.
+        offset: Output change in one period without input, units of output.
         delay: Dead time in whole periods.
-        share: Part of the variance of the output's moves over ``steps`` periods that the model
-            predicts (R2): 1 at best, little where loads move the output, below 0 if worse than
-            that it stays.
-        steps: Periods over which ``share`` is counted.
+        share: Fraction of the variance of the output's changes over ``steps`` periods that the
+            model predicts (R2): 1 at best, small if loads move the output, and negative if the
+            model is worse than predicting no change.
+        steps: Number of periods for ``share``.
         dt: Period in seconds.
-        gain_error: Standard error of the gain as part of it, pole and dead time taken as known.
+        gain_error: Relative standard error of the gain, given the pole and the dead time.
     """
 
     pole: float
@@ -57,25 +57,25 @@ class FirstOrderModel(NamedTuple):
 
     @property
     def dead_time(self) -> float:
-        """Dead time in seconds, with the half period by which a held input lags on average."""
+        """Dead time in seconds, including the average lag of a held input, half a period."""
         return (self.delay + 0.5) * self.dt
 
     def holding(self, output: float) -> float:
-        """The input that keeps the output where it is."""
+        """The input that holds the output at the given value."""
         return ((1 - self.pole) * output - self.offset) / self.gain
 
 
 def identify_first_order(
     log: Log, output: int, act: int, *, dt: float, longest: int
 ) -> FirstOrderModel:
-    """Fits one loop by its errors behind a filter that makes them white.
+    """Fits one loop by least squares on errors that a filter has whitened.
 
-    A long ARX model of the log tells what of the output is noise and load: its autoregression is
-    the inverse of their model. Output and input are filtered by it, and pole, dead time and gain
-    are those of least squares between the two, over a grid and a refinement of the pole. So a
-    noisy measurement does not look like a fast plant, nor the answer of a logged controller to a
-    drifting load like a plant without dead time. Everything is a ratio of moves of the log, so
-    units do not matter.
+    A long ARX model of the log separates the input's effect from noise and load: its autoregression
+    is the inverse of their model. Output and input are passed through this filter, and pole, dead
+    time and gain are fitted to them by least squares, over a grid with a refinement of the pole.
+    This way a noisy measurement is not taken for a fast plant, and the response of a logged
+    controller to a drifting load is not taken for a plant without dead time. The fit uses only
+    ratios of changes in the log, so units do not matter.
 
     Args:
         log: The log; its inputs must have moved.
@@ -110,12 +110,12 @@ def identify_first_order(
 
 
 def filter_order(log: Log, longest: int) -> int:
-    """Terms of the whitening filter for which the pieces of a log are long enough."""
+    """Number of terms of the whitening filter that the pieces of a log are long enough for."""
     return max(1, min(MOST_LAGS, int(log.age.max()) - longest - LEAST_ROWS))
 
 
 def _share(model: FirstOrderModel, y: np.ndarray, u: np.ndarray, rows: np.ndarray) -> float:
-    """Part of the variance of the moves over ``model.steps`` periods that is predicted."""
+    """Fraction of the variance of the changes over ``model.steps`` periods that is predicted."""
     weights = model.pole ** np.arange(model.steps)
     moved = np.convolve(u, weights)[rows - model.delay]
     start = y[rows - model.steps]

@@ -10,9 +10,9 @@ from neorl_agents.classical.lags import LagModel, regress_on_lags
 OUTPUT_LAGS = 20
 FURTHER_INPUT_LAGS = 4
 ROUGHNESS = 0.1
-"""How far the answer to an input bends from period to period, as part of the plant's gain."""
+"""Expected second difference of the impulse response per period, relative to the plant's gain."""
 ROWS_PER_NUMBER = 10
-"""Rows that the model needs for each of its numbers."""
+"""Number of rows that the model needs per coefficient."""
 LARGEST = 16.0
 HALVINGS = 12
 
@@ -27,25 +27,26 @@ def gain_margin(
     longest: int,
     compensated: bool = False,
 ) -> float | None:
-    """The factor by which the plant's gain may grow before the loop swings.
+    """The factor by which the plant's gain may grow before the loop becomes unstable.
 
-    Where the plant is not of first order, or its dead time came out too short, a loop that is
-    sound on the first-order model swings on the plant. A regression one period ahead on many lags,
-    with every input of the last ``longest`` periods, has no such form to be wrong in. It is too
-    rough to tune by; where the log is noisy, its answer to the input is held smooth.
+    If the plant is not of first order, or its dead time was identified too short, a loop that is
+    stable on the first-order model may be unstable on the plant. A one-step regression on many
+    lags, with every input of the last ``longest`` periods, does not have these structural errors.
+    It is too rough for tuning; if the log is noisy, a smoothness prior keeps its impulse response
+    from becoming rough.
 
     Args:
         log: The log that the loop was tuned on.
         output: Index of the controlled observation.
         act: Index of the manipulated action.
         gains: Gains of the loop.
-        model: The model that the loop was tuned from; its gain tells what is smooth.
+        model: The model that the loop was tuned from; its gain scales the smoothness prior.
         longest: Longest dead time in periods.
         compensated: Whether the loop has a Smith predictor with ``model``.
 
     Returns:
-        From 0 to 16; below 1 the loop swings with the gain that the plant has. ``None`` where the
-        log has less than ten rows for each number of the model, or the model no gain.
+        A factor from 0 to 16; below 1 the loop is already unstable. ``None`` if the log has fewer
+        than ten rows per coefficient, or the model has no gain.
 
     Source: Ljung, System identification: theory for the user, 1999, section 13.4 (the direct
     method, which needs a model of the noise under feedback).

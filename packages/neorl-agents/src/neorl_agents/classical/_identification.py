@@ -1,4 +1,4 @@
-"""Order and dead times of a plant by cross-validation, and its model."""
+"""Choice of a plant's order and dead times by cross-validation, and its model."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -26,7 +26,7 @@ LEAST_ROWS = 8
 LEAST_RANK = 1e-4
 """Smallest singular value at which disturbances of the states are distinguishable."""
 FLOOR = 1e-6
-"""Error that no model needs to be better than, as a share of a channel's range."""
+"""Error that is small enough for any model, as a fraction of a channel's range."""
 
 
 def identify_plant(
@@ -40,10 +40,11 @@ def identify_plant(
 ) -> PlantModel:
     """The linear model of a plant with the order and the dead times that predict best.
 
-    Two thirds of the log fit, one third chooses by the error one period ahead: for every order a
-    dead time common to all inputs, then each input's own; then the smallest order whose error is
-    within one standard error of the least. The final model is fitted to all rows. Of a single loop
-    a first-order model is tried besides (``"arx"``), with a model of its noise.
+    Two thirds of the log are used for fitting; the rest is used to choose by the one-step error.
+    For every order, first a dead time common to all inputs is chosen, then each input's own. The
+    chosen order is the smallest whose error is within one standard error of the smallest. The final
+    model is fitted to all rows. For a single loop a first-order model with a noise model is also
+    tried (``"arx"``).
 
     Args:
         rows: Scaled columns.
@@ -81,10 +82,10 @@ def identify_plant(
 def _first_order_if_as_good(
     plant: PlantModel, rows: Rows, train: Rows, held_out: Rows, longest: int
 ) -> PlantModel:
-    """The first-order model of a single loop, where it predicts one period ahead as well.
+    """The first-order model of a single loop, if its one-step predictions are as good.
 
-    Its noise has a model of its own. An ARX model has none, and where a log is noisy, or under
-    feedback while loads drift, it fits the loads instead, which biases the dead time low.
+    It includes a model of the noise. An ARX model does not: if a log is noisy, or recorded under
+    feedback with drifting loads, it fits the loads instead, which biases the dead time low.
     """
     exact = float(plant.residual[0]) <= FLOOR
     if rows.y.shape[1] != 1 or rows.u.shape[1] != 1 or exact:
@@ -96,7 +97,7 @@ def _first_order_if_as_good(
     try:
         first_order = identify_first_order(early, 0, 0, dt=1.0, longest=longest)
         whole = identify_first_order(_as_log(rows), 0, 0, dt=1.0, longest=longest)
-    except InputError:  # pieces too short for it, though not for an ARX model
+    except InputError:  # The pieces are too short for it, although not for an ARX model.
         return plant
     whitening = whitening_filter(early, 0, 0, order=order, longest=longest)
     error = lag_search(late, 0, 0, whitening, longest=longest).error(
@@ -155,7 +156,7 @@ def _require_rows(errors: np.ndarray, length: int) -> None:
 
 
 def _smallest(orders: range, errors: Callable[[int], np.ndarray]) -> tuple[int, np.ndarray]:
-    """The smallest order whose squared error is within one standard error of the least."""
+    """The smallest order whose squared error is within one standard error of the smallest."""
     squares = {order: errors(order) ** 2 for order in orders}
     _require_rows(squares[orders[0]], len(orders))
     best = min(squares, key=lambda order: float(np.mean(squares[order])))
@@ -191,8 +192,8 @@ def _subspace_model(
 ) -> PlantModel:
     a, b, c, drift, bias = fit_subspace(rows, order, delay)
     size = len(c)
-    # Loads move states, and integrators show no other disturbance; but each output needs one of
-    # its own, and a model of few states has no room for them.
+    # Loads act on states, and a disturbance of an integrator can only be modelled there. Each
+    # output needs its own, for which a model of few states has no room.
     ways = np.linalg.pinv(c)
     rest = np.block([[a - np.eye(order), ways], [c, np.zeros((size, size))]])
     loads = np.linalg.svd(rest, compute_uv=False)[-1] > LEAST_RANK
@@ -205,7 +206,7 @@ def _subspace_model(
 
 
 def _filtered_errors(rows: Rows, model: PlantModel, settle: int) -> np.ndarray:
-    """Errors one period ahead of an observer that runs through every piece."""
+    """One-step errors of an observer that runs through every piece."""
     gain = observer_gain(model, disturbance=0.0, noise=1.0)
     from_y, from_u, constant = start_maps(model)
     late = np.stack([np.roll(rows.u[:, i], d) for i, d in enumerate(model.delay)], axis=1)

@@ -10,17 +10,17 @@ from neorl_core import InputError
 
 LEAST_ROWS = 16
 STANDING_ROWS = 30
-"""An action that stands still for more rows than these was not a loop's."""
+"""An action that is constant for more rows than this was not set by a loop."""
 
 
 class ImitatedLoop(NamedTuple):
-    """One loop as the log shows it.
+    """One loop as estimated from the log.
 
     Attributes:
-        gains: Gains of least squares.
+        gains: Gains from least squares.
         bias: Mean action at zero error with an empty integral, in units of the action.
-        share: Part of the variance of the action that they explain (R2), episode means aside.
-        rows: Rows that entered: away from the ends of the action's range, and not held.
+        share: Fraction of the variance of the action within episodes that they explain (R2).
+        rows: Number of rows used: inside the action's range, and not held.
     """
 
     gains: PIDGains
@@ -39,17 +39,17 @@ def imitate_loop(
     dt: float,
     derivative: bool,
 ) -> ImitatedLoop:
-    """Fits ``u = bias + kp e + ki integral(e) - kd dy/dt`` to what was done.
+    """Fits ``u = bias + kp e + ki integral(e) - kd dy/dt`` to the logged actions.
 
-    Least squares with one bias an episode, since the integral that a loop begins with is not in
-    the log. Rows at an end of the range are left out: there the actuator acted, not the loop; and
-    so are stretches of more than 30 rows in which the action stands still, as in manual or at a
-    stop of the valve, behind which a bias of its own begins. In shorter ones the integral goes on,
-    as that of a loop without saturation would, so a log that is often saturated tells little of
-    ``ki``; ``share`` then says so.
+    Least squares with one bias per episode, since the log does not contain the initial integral of
+    a loop. Rows at an end of the range are left out, because there the actuator's limit determined
+    the action, not the loop. Stretches of more than 30 rows with a constant action are left out
+    too, as in manual mode or at a valve stop, and a new bias starts after them. In shorter
+    stretches the integral continues like that of a loop without saturation, so a log that is often
+    saturated contains little information about ``ki``; ``share`` is then low.
 
     Args:
-        log: The log, for its pieces.
+        log: The log, which marks the pieces.
         measurement: Controlled variable of every row.
         setpoint: Set-point of every row.
         action: Manipulated variable of every row.
@@ -58,9 +58,9 @@ def imitate_loop(
         derivative: Whether to fit a derivative part.
 
     Raises:
-        InputError: If too few rows are away from the limits, or nothing moved in them.
+        InputError: If too few rows are away from the limits, or nothing moved in those.
 
-    Source: Ljung, System identification: theory for the user, 1999, chapter 7; one intercept a
+    Source: Ljung, System identification: theory for the user, 1999, chapter 7; one intercept per
     group as in Wooldridge, Econometric analysis of cross section and panel data, 2002, section
     10.5.
     """
@@ -78,7 +78,7 @@ def imitate_loop(
             f"only {int(keep.sum())} rows of the log have an action inside its range that moves; a "
             "PID cannot be imitated from saturated or held actions, tune it from a model instead"
         )
-    # Behind a stretch in which it did not act the loop goes on from an integral of its own.
+    # After a stretch in which it did not act, the loop continues from an unknown integral.
     again = np.append(False, standing[:-1] & ~standing[1:])
     piece = np.cumsum((log.age == 0) | again)[keep] - 1
     design, target = np.stack(columns, axis=1)[keep], action[keep]
@@ -101,20 +101,20 @@ def imitate_loop(
 
 
 def _standing(action: np.ndarray, log: Log, slack: float) -> np.ndarray:
-    """Whether the action of every row is one of a long run that are all the same."""
+    """Whether the action of every row belongs to a long run of equal actions."""
     moved = np.abs(np.diff(action, prepend=action[0])) > slack
     run = np.cumsum(moved | (log.age == 0))
     return np.bincount(run)[run] > STANDING_ROWS
 
 
 def _sums_in_pieces(values: np.ndarray, log: Log) -> np.ndarray:
-    """Running sums that begin anew with every piece, this row included."""
+    """Running sums that start again with every piece, including the current row."""
     total = np.cumsum(values)
     return total - (total[log.start] - values[log.start])
 
 
 def _without_means(columns: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Columns less the mean of their group."""
+    """Columns minus the mean of their group."""
     count = np.bincount(group, minlength=group.max() + 1)
     count = np.maximum(count, 1)
     means = [np.bincount(group, column, minlength=len(count)) / count for column in columns.T]

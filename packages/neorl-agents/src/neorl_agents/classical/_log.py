@@ -15,7 +15,7 @@ class Log(NamedTuple):
         obs: Shape ``(row, obs)``.
         action: Shape ``(row, act)``.
         next_obs: Shape ``(row, obs)``.
-        start: Row with which the piece of every row begins, shape ``(row,)``. A piece ends with
+        start: First row of the piece that each row belongs to, shape ``(row,)``. A piece ends with
             its episode, and before a masked row.
         last: Whether a row is the last of its piece, shape ``(row,)``.
     """
@@ -33,16 +33,16 @@ class Log(NamedTuple):
 
 
 def checked_log(log: Transition, spec: Spec) -> Log:
-    """The columns of a flat log.
+    """The columns of a flat log, checked.
 
     Args:
         log: Columns with ``row`` as first axis. ``next_obs``, ``terminated`` and ``truncated`` are
-            read, and so is ``mask`` where it is given.
+            read, and ``mask`` if given.
         spec: Channels of the columns.
 
     Raises:
-        InputError: If a column is missing, has another shape than ``spec`` says, holds a number
-            that is not finite, or no row is left.
+        InputError: If a column is missing, has another shape than ``spec`` requires, holds a
+            number that is not finite, or no row is left.
     """
     _, ends, keep = row_flags(log, ("next_obs", "terminated", "truncated"), "a fit needs it")
     total = len(ends)
@@ -57,7 +57,7 @@ def checked_log(log: Transition, spec: Spec) -> Log:
 
 
 def leading(log: Log, rows: int) -> Log:
-    """The first ``rows`` rows; more are not looked at."""
+    """The first ``rows`` rows of the log."""
     part = Log(*(column[:rows] for column in log))
     part.last[-1:] = True
     return part

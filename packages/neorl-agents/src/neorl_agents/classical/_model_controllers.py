@@ -28,7 +28,7 @@ from neorl_agents.controllers._predictive import PredictivePolicy
 from neorl_core import InputError, Spec, Transition, highs, lows
 
 NEVER_SETTLES = 1e10
-"""Condition of ``I - A`` above which a pole counts as 1: an integrator."""
+"""Condition number of ``I - A`` above which a pole is taken as 1: an integrator."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,16 +36,16 @@ class LQG:
     """Linear-quadratic control of a plant identified from the log, with integral action.
 
     Attributes:
-        effort: Cost of inputs away from those that hold the target, where the square of a
-            controlled error costs one; both as parts of their ranges.
+        effort: Cost of the deviation of inputs from those that hold the target, relative to the
+            square of a controlled error; both as fractions of their ranges.
         move: Cost of changes of the inputs, likewise.
-        disturbance: How fast disturbances are believed to drift, over the error of the model: the
-            larger, the quicker the integral action.
-        noise: How noisy the measurements are believed to be, over the error of the model.
+        disturbance: Assumed drift rate of disturbances, relative to the error of the model; larger
+            values give faster integral action.
+        noise: Assumed noise of the measurements, relative to the error of the model.
         method: ``"arx"`` (least squares) or ``"subspace"``.
         orders: Largest order of the model to try.
-        longest_delay: Longest dead time to look for, in periods.
-        rows: Rows of the log that are used, from its begin.
+        longest_delay: Longest dead time to try, in periods.
+        rows: Number of rows of the log to use, from its start.
     """
 
     effort: float = 0.01
@@ -82,18 +82,18 @@ class LQG:
 class MPC:
     """Linear model-predictive control of a plant identified from the log.
 
-    Costs and limits are those of :class:`LQG`; a loop's ``low`` and ``high`` are soft limits of its
-    controlled variable, its ``rate`` a hard one of its manipulated variable, and so are the ranges
-    of the actions.
+    Costs and settings are those of :class:`LQG`. A loop's ``low`` and ``high`` are soft limits of
+    its controlled variable. Its ``rate`` is a hard limit of its manipulated variable, and so are
+    the ranges of the actions.
 
     Attributes:
         effort: See :class:`LQG`.
         move: See :class:`LQG`.
-        price: Cost of the square of a violated output limit, where the square of a controlled
-            error costs one.
-        horizon: Periods to plan beyond the longest dead time.
+        price: Cost of the square of a violated output limit, relative to the square of a controlled
+            error.
+        horizon: Number of periods to plan beyond the longest dead time.
         steps: Steps of the solver; 25 solve to the precision of float32.
-        tolerance: A solution with an error above this is flagged as not converged.
+        tolerance: Largest error of a solution that is not flagged as not converged.
         disturbance: See :class:`LQG`.
         noise: See :class:`LQG`.
         method: See :class:`LQG`.
@@ -192,7 +192,7 @@ def fit_parts(settings: Any, log: Transition, spec: Spec, task: Task) -> Parts:
 
 
 def check_model_settings(settings: Any) -> None:
-    """Refuses what no such controller can be made with."""
+    """Refuses settings from which such a controller cannot be made."""
     require_positive(settings, "effort", "move", or_zero=True)
     require_positive(settings, "disturbance", "noise")
     require_choice(settings, "method", ("arx", "subspace"))
@@ -208,8 +208,8 @@ def check_model_settings(settings: Any) -> None:
 def identified_facts(parts: Parts, gain: np.ndarray, spec: Spec, longest: int) -> dict[str, Any]:
     """The identified model and its properties, for a report.
 
-    ``gain`` is that of the steady state, a row for every measured output (the controlled ones
-    first) and a column for every input, in their units; ``None`` where the plant integrates.
+    ``gain`` is the steady-state gain, with one row per measured output (the controlled ones first)
+    and one column per input, in their units; ``None`` if the plant integrates.
     """
     model, plant = parts.model, parts.plant
     closed = np.linalg.eigvals(plant.a - plant.b @ gain)
@@ -225,7 +225,7 @@ def identified_facts(parts: Parts, gain: np.ndarray, spec: Spec, longest: int) -
 
 
 def _steady_gain(model: PlantModel) -> list[list[float]] | None:
-    """Change of the outputs per change of the inputs once everything has settled."""
+    """Change of the outputs per change of the inputs at steady state."""
     unsettled = np.eye(len(model.a)) - model.a
     if np.linalg.cond(unsettled) > NEVER_SETTLES:
         return None

@@ -1,4 +1,4 @@
-"""Observers of a plant with disturbances that integrate, in scaled units and float64."""
+"""Observers of a plant with integrating disturbances, in scaled units and float64."""
 
 import jax
 import jax.numpy as jnp
@@ -16,20 +16,20 @@ def observer_gain(model: PlantModel, *, disturbance: float, noise: float) -> np.
     """The stationary Kalman gain of states and disturbances.
 
     ``x_{t+1} = A x_t + D d_t + pinv(C) w_t``, ``d_{t+1} = d_t + disturbance w'_t``, ``y_t = C x_t
-    + S d_t + noise v_t``, where ``w``, ``w'`` and ``v`` have the deviations of the model's
-    residual. Only ratios count. With ``disturbance`` zero there are no disturbances, and their
+    + S d_t + noise v_t``, where ``w``, ``w'`` and ``v`` have the standard deviations of the model's
+    residual. Only ratios matter. If ``disturbance`` is zero, there are no disturbances, and their
     rows are missing.
 
     Args:
-        model: The plant; its dead times play no part, for what was sent is known.
-        disturbance: How fast disturbances move, over the residual of one period.
-        noise: Deviation of the measurements, over the residual of one period.
+        model: The plant; its dead times have no effect, because the inputs sent are known.
+        disturbance: Drift of the disturbances per period, relative to the residual of one period.
+        noise: Standard deviation of the measurements, relative to the residual of one period.
 
     Returns:
         Shape ``(state + output, output)``, or ``(state, output)`` without disturbances.
 
     Raises:
-        InputError: If the disturbances cannot be told from the outputs.
+        InputError: If the disturbances cannot be distinguished from the outputs.
     """
     states, outputs = len(model.a), len(model.c)
     variance = np.diag(np.maximum(model.residual, LEAST_ERROR) ** 2)
@@ -55,9 +55,9 @@ def observer_gain(model: PlantModel, *, disturbance: float, noise: float) -> np.
 
 
 def start_maps(model: PlantModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The state with which to begin, as a linear map of first measurement and last input.
+    """The initial state, as a linear map of the first measurement and the last input.
 
-    Of all states that show the measurement, the one that moves least under that input.
+    Of all states that agree with the measurement, it is the one that moves least under that input.
 
     Returns:
         ``(from_output, from_input, constant)``.

@@ -32,8 +32,8 @@ class TunedPID:
         derivative: Whether the loops get a filtered derivative part; ``"simc"`` only.
         closed_loop: Closed-loop time as a multiple of the dead time (``"simc"``) or of the lag
             (``"lambda"``); larger is smoother.
-        longest_delay: Longest dead time to look for, in periods.
-        rows: Rows of the log that are used, from its begin.
+        longest_delay: Longest dead time to try, in periods.
+        rows: Number of rows of the log to use, from its start.
     """
 
     rule: Rule = "simc"
@@ -67,17 +67,17 @@ class TunedPID:
 
 @dataclasses.dataclass(frozen=True)
 class SmithPID:
-    """A PI loop for each action behind a Smith predictor: delay-compensated control.
+    """A PI loop with a Smith predictor for each action: dead-time compensation.
 
-    The loop is tuned by :func:`simc` for the model without its dead time. On an integrating loop
-    it is proportional: the prediction has an offset under load there, and an integral would only
-    overshoot.
+    The loop is tuned by :func:`simc` for the model without its dead time. An integrating loop gets
+    a proportional controller: its prediction has an offset under load, so an integral would only
+    cause overshoot.
 
     Attributes:
-        closed_loop: Closed-loop time as a multiple of the dead time; the smaller it is, the less
-            error of the model the loop bears.
-        longest_delay: Longest dead time to look for, in periods.
-        rows: Rows of the log that are used, from its begin.
+        closed_loop: Closed-loop time as a multiple of the dead time; a smaller value tolerates less
+            model error.
+        longest_delay: Longest dead time to try, in periods.
+        rows: Number of rows of the log to use, from its start.
     """
 
     closed_loop: float = 0.5
@@ -122,11 +122,11 @@ _MODEL = ("pole", "gain", "delay")
 
 @dataclasses.dataclass(frozen=True)
 class ImitatedPID:
-    """A PI or PID loop for each action with the gains that explain the logged actions best.
+    """A PI or PID loop for each action with the gains that best explain the logged actions.
 
     Attributes:
         derivative: Whether to fit a derivative part.
-        rows: Rows of the log that are used, from its begin.
+        rows: Number of rows of the log to use, from its start.
     """
 
     derivative: bool = False
@@ -190,7 +190,7 @@ def _setpoints(log: Log, resolved: Resolved, loop: int) -> np.ndarray:
 
 
 def _bias(model: FirstOrderModel, resolved: Resolved, loop: int, log: Log) -> float:
-    """The input that holds the set-point, by the model."""
+    """The input that holds the set-point, according to the model."""
     return model.holding(float(np.mean(_setpoints(log, resolved, loop))))
 
 
@@ -231,7 +231,7 @@ def _margins(
     *,
     compensated: bool,
 ) -> list[float | None]:
-    """The gain margin of every loop; none where the dead time may be longer than was tried."""
+    """The gain margin of every loop; none if its dead time may be longer than the longest tried."""
     margins: list[float | None] = []
     loops = zip(resolved.controlled, resolved.manipulated, gains, models, strict=True)
     for y, u, one, model in loops:
@@ -248,7 +248,7 @@ def _identified_facts(
     margins: list[float | None],
     longest: int,
 ) -> dict[str, Any]:
-    """Models, gains and doubts of all loops for a report."""
+    """Models, gains and warnings of all loops, for a report."""
     loops = []
     for model, one, margin in zip(models, gains, margins, strict=True):
         settles = model.pole < 1

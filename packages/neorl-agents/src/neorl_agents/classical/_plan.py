@@ -11,13 +11,13 @@ from neorl_agents.controllers._quadratic_program import QuadraticProgram
 
 
 class Limits(NamedTuple):
-    """Limits in scaled units, infinite where there is none.
+    """Limits in scaled units; infinite where there is no limit.
 
     Attributes:
-        low: Least inputs, shape ``(act,)``.
+        low: Smallest inputs, shape ``(act,)``.
         high: Largest inputs.
         rate: Largest changes of the inputs in a period.
-        output_low: Least controlled outputs, shape ``(loop,)``.
+        output_low: Smallest controlled outputs, shape ``(loop,)``.
         output_high: Largest controlled outputs.
         price: Cost of the square of an output's violation.
     """
@@ -52,7 +52,7 @@ def plan_of(
     horizon: int,
     steps: int,
 ) -> Plan:
-    """The program over ``horizon`` periods, its last state paid by the regulator's cost-to-go."""
+    """The program over ``horizon`` periods, with the regulator's cost-to-go for its last state."""
     free, forced = predictions(plant, horizon)
     h, gradient = _costs(design, free, forced, horizon)
     parts = [
@@ -76,7 +76,7 @@ def plan_of(
 
 
 def predictions(plant: DelayedPlant, horizon: int) -> tuple[np.ndarray, np.ndarray]:
-    """States of period 0 to ``horizon``: from the first state, and from all inputs."""
+    """States of periods 0 to ``horizon``: as maps of the first state, and of all inputs."""
     states, inputs = plant.b.shape
     free = np.zeros((horizon + 1, states, states))
     forced = np.zeros((horizon + 1, states, horizon * inputs))

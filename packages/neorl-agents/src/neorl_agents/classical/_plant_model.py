@@ -12,7 +12,7 @@ from neorl_core import InputError, Spec
 from neorl_core.linear_systems import identify_arx, identify_subspace
 
 FOLD = 3
-"""One of so many pieces of the log is held out where orders and delays are chosen."""
+"""One piece of the log in this many is held out for the choice of orders and delays."""
 
 
 class Units(NamedTuple):
@@ -25,7 +25,7 @@ class Units(NamedTuple):
 class PlantModel(NamedTuple):
     """``x_{t+1} = A x_t + sum_i b_i u_{i, t - delay_i} + drift``, ``y_t = C x_t + bias``.
 
-    In scaled units: means of the log are zero, ranges of the channels are one long.
+    In scaled units, the mean of every channel in the log is zero and its range has length one.
 
     Attributes:
         a: Shape ``(state, state)``.
@@ -33,12 +33,12 @@ class PlantModel(NamedTuple):
         c: Shape ``(output, state)``.
         drift: Shape ``(state,)``.
         bias: Shape ``(output,)``.
-        disturbance: What disturbances add to the states of the next period, shape
+        disturbance: Effect of the disturbances on the states of the next period, shape
             ``(state, output)``.
-        shift: What they add to the outputs, shape ``(output, output)``.
+        shift: Effect of the disturbances on the outputs, shape ``(output, output)``.
         delay: Dead time of every input in periods.
         residual: Root mean square error of the outputs one period ahead on held-out rows.
-        order: Past outputs (``arx``) or states (``subspace``).
+        order: Number of past outputs (``arx``) or of states (``subspace``).
         outputs: Units of the outputs.
         inputs: Units of the inputs.
     """
@@ -58,7 +58,7 @@ class PlantModel(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Scaled columns of a log, and the row with which the piece of each row begins."""
+    """Scaled columns of a log, and the first row of the piece that each row belongs to."""
 
     y: np.ndarray
     u: np.ndarray
@@ -92,7 +92,7 @@ def scaled_rows(log: Log, spec: Spec, resolved: Resolved) -> tuple[Rows, Units, 
 
 
 def split(rows: Rows) -> tuple[Rows, Rows]:
-    """The first two thirds of the pieces, or of the rows of a single one, and the rest."""
+    """The first two thirds of the pieces, or of the rows of a single piece, and the rest."""
     starts = np.unique(rows.start)
     if len(starts) >= FOLD:
         cut = int(starts[len(starts) - len(starts) // FOLD])
@@ -147,7 +147,7 @@ def fit_arx(rows: Rows, order: int, delay: tuple[int, ...]) -> ArxParts:
 
 
 def arx_errors(rows: Rows, model: ArxParts, delay: tuple[int, ...], before: int) -> np.ndarray:
-    """Errors one period ahead, on the rows with ``before`` rows of their piece before them."""
+    """One-step errors, on the rows that have ``before`` rows of their piece before them."""
     a, b, offset = model
     chosen = np.flatnonzero(np.arange(len(rows.y)) - rows.start >= before)
     predicted = np.tile(offset, (len(chosen), 1))
@@ -159,7 +159,7 @@ def arx_errors(rows: Rows, model: ArxParts, delay: tuple[int, ...], before: int)
 
 
 def arx_states(model: ArxParts) -> StateParts:
-    """The model with the state of past outputs and past (late) inputs, newest first."""
+    """The model as states of past outputs and past (delayed) inputs, newest first."""
     a, b, offset = model
     lags, outputs, inputs = len(a), a.shape[1], b.shape[2]
     past, states = lags * outputs, lags * outputs + (lags - 1) * inputs
@@ -179,7 +179,7 @@ def arx_states(model: ArxParts) -> StateParts:
 def fit_subspace(rows: Rows, order: int, delay: tuple[int, ...]) -> StateParts:
     """``A, B, C, drift, bias`` of :func:`neorl_core.linear_systems.identify_subspace`."""
     longest = max(delay)
-    # Inputs arrive when they act; the first rows of a piece, whose inputs are not in it, go.
+    # Inputs are shifted to when they act; the first rows of a piece, which lack them, are dropped.
     late = np.stack([np.roll(rows.u[:, i], d) for i, d in enumerate(delay)], axis=1)
     keep = np.arange(len(rows.y)) - rows.start >= longest
     with jax.enable_x64(True):

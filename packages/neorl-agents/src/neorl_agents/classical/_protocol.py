@@ -10,10 +10,10 @@ class Fitted(NamedTuple):
     """A controller fitted on a log.
 
     Attributes:
-        policy: Ready to act, in physical units; batches are a ``vmap`` outside.
-        report: What was identified and chosen, ready for JSON: gains, delays, shares of variance.
-            Under ``doubts`` sentences that speak against it; of loops each has its own, in
-            ``loops``.
+        policy: The controller in physical units, ready to run; use ``vmap`` for batches.
+        report: The identified model and the chosen settings, ready for JSON: gains, delays,
+            fractions of variance. Warnings about the fit are under ``doubts``; those of a single
+            loop are in its entry of ``loops``.
     """
 
     policy: Policy
@@ -31,12 +31,12 @@ class ClassicalController(Protocol):
             log: Flat columns in physical units; rows of one episode follow one another, and its
                 last row is terminated or truncated.
             spec: Channels of the log.
-            task: What is controlled by what, and the set-points.
+            task: The loops, with controlled and manipulated channels and set-points.
 
         Returns:
-            The policy and what was found.
+            The policy and the report of the fit.
 
         Raises:
-            InputError: If a setting, the task or the log cannot be used; it is named.
+            InputError: If a setting, the task or the log cannot be used; the message names it.
         """
         ...

@@ -18,7 +18,7 @@ def require_positive(owner: Any, *fields: str, or_zero: bool = False) -> None:
 
 
 def require_whole(owner: Any, least: int, *fields: str) -> None:
-    """Refuses settings that are not whole numbers of at least ``least``."""
+    """Refuses settings that are not integers of at least ``least``."""
     for field in fields:
         value = getattr(owner, field)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -29,7 +29,7 @@ def require_whole(owner: Any, least: int, *fields: str) -> None:
 
 
 def require_choice(owner: Any, field: str, choices: Collection[str]) -> None:
-    """Refuses a setting that is none of ``choices``."""
+    """Refuses a setting that is not one of ``choices``."""
     value = getattr(owner, field)
     if value not in choices:
         raise InputError(

@@ -37,8 +37,8 @@ CLASSICAL: Registry[type] = Registry(
     },
     _check,
 )
-"""The class of every classical controller by name; a mapping that others add to.
+"""The class of every classical controller by name; other packages can add to this mapping.
 
-A distribution adds its own by the entry points ``neorl.controllers``, a script by
+A distribution adds its own through the entry points ``neorl.controllers``, a script through
 ``CLASSICAL.register("fuzzy", Fuzzy)``.
 """

@@ -20,9 +20,9 @@ class Loop:
         manipulated: Name of an action channel.
         setpoint: Set point of the controlled variable in its unit, or the name of the observation
             channel that holds it.
-        low: Least value that the controlled variable should take, in its unit.
+        low: Smallest value that the controlled variable should take, in its unit.
         high: Largest value that it should take.
-        rate: Largest speed of the manipulated variable, in its unit per second.
+        rate: Largest rate of change of the manipulated variable, in its unit per second.
     """
 
     controlled: str
@@ -39,8 +39,8 @@ class Task:
 
     Attributes:
         loops: One or more loops; no controlled or manipulated variable appears twice.
-        measured: Further observation channels that tell the state of the plant, such as
-            velocities; models and observers use them.
+        measured: Further observation channels that carry information about the state of the plant,
+            such as velocities; models and observers use them.
     """
 
     loops: tuple[Loop, ...]
@@ -66,12 +66,12 @@ class Resolved(NamedTuple):
     Attributes:
         controlled: Index of every controlled observation.
         manipulated: Index of every manipulated action, in the order of the loops.
-        source: Index of the observation that carries each set-point; -1 where it is fixed.
-        setpoint: Fixed set-points, NaN where an observation carries it, shape ``(loop,)``.
-        measured: Indices of all observations that tell the state, the controlled ones first.
-        low: Least values of the controlled variables, shape ``(loop,)``.
+        source: Index of the observation that carries each set-point; -1 if it is fixed.
+        setpoint: Fixed set-points, NaN if an observation carries it, shape ``(loop,)``.
+        measured: Indices of all observations that models and observers use, controlled ones first.
+        low: Smallest values of the controlled variables, shape ``(loop,)``.
         high: Largest values, shape ``(loop,)``.
-        rate: Largest speeds of all actions, infinite where no loop limits them, shape ``(act,)``.
+        rate: Largest rates of change of all actions, infinite without a limit, shape ``(act,)``.
     """
 
     controlled: tuple[int, ...]
@@ -88,8 +88,8 @@ def resolve(task: Task, spec: Spec) -> Resolved:
     """The task in terms of the channels of ``spec``.
 
     Raises:
-        InputError: If a name is no channel, a pair is the other way round, a fixed set-point lies
-            outside the measuring range, or a measured channel is one that carries a set-point.
+        InputError: If a name is not a channel, the two channels of a loop are swapped, a fixed
+            set-point lies outside the measuring range, or a measured channel carries a set-point.
     """
     _require_pairs(task, spec)
     controlled = tuple(_index("observation", loop.controlled, spec.obs) for loop in task.loops)
@@ -124,10 +124,10 @@ def spans(channels: Sequence[Channel], indices: Sequence[int]) -> np.ndarray:
 
 
 def action_order(resolved: Resolved, spec: Spec, kind: str) -> tuple[int, ...]:
-    """For every action channel, the number of the loop that moves it.
+    """For every action channel, the index of the loop that moves it.
 
     Raises:
-        InputError: If a manipulated variable of the plant has no loop.
+        InputError: If an action channel of the plant has no loop.
     """
     missing = [c.name for i, c in enumerate(spec.action) if i not in resolved.manipulated]
     if missing:
@@ -138,7 +138,7 @@ def action_order(resolved: Resolved, spec: Spec, kind: str) -> tuple[int, ...]:
 
 
 def _require_pairs(task: Task, spec: Spec) -> None:
-    """Refuses a loop that names its two channels the other way round."""
+    """Refuses a loop whose two channels are swapped."""
     obs, actions = ({c.name for c in channels} for channels in (spec.obs, spec.action))
     for loop in task.loops:
         if loop.controlled in actions - obs and loop.manipulated in obs - actions:

@@ -15,7 +15,7 @@ class PIDGains(NamedTuple):
     """Gains of one loop in parallel form, ``u = kp e + ki integral(e) - kd dy/dt``.
 
     Attributes:
-        kp: Units of output per unit of measurement.
+        kp: Units of the loop's output per unit of measurement.
         ki: The same per second.
         kd: The same times seconds.
         tau: Time constant of the derivative filter in seconds.
@@ -28,11 +28,11 @@ class PIDGains(NamedTuple):
 
 
 def simc(model: FirstOrderModel, *, closed_loop: float = 1.0, derivative: bool = False) -> PIDGains:
-    """Skogestad's rule, for lags and integrating loops alike.
+    """Gains by Skogestad's rule, for lags and integrating loops.
 
     ``kp = 1 / (k' (tc + theta))``, ``ti = min(T, 4 (tc + theta))``, with the initial slope ``k'``
-    of a step response, the dead time ``theta`` (half a period for the hold included) and the
-    wanted closed-loop time ``tc = closed_loop * theta``. With ``derivative`` the series form has
+    of a step response, the dead time ``theta`` (including half a period for the hold) and the
+    desired closed-loop time ``tc = closed_loop * theta``. With ``derivative`` the series form has
     ``td = theta / 3``.
 
     Args:
@@ -62,11 +62,11 @@ def simc(model: FirstOrderModel, *, closed_loop: float = 1.0, derivative: bool =
 
 
 def lambda_tuning(model: FirstOrderModel, *, closed_loop: float = 1.0) -> PIDGains:
-    """PI by lambda tuning: the loop follows a set-point like a lag of ``lam`` seconds.
+    """PI gains by lambda tuning: the loop follows a set-point like a lag of ``lam`` seconds.
 
-    A lag: ``kp = T / (k (lam + theta))``, ``ti = T``, ``lam = closed_loop * max(T, theta)``.
-    Integrating: ``kp = (2 lam + theta) / (k' (lam + theta)^2)``, ``ti = 2 lam + theta``, ``lam =
-    3 closed_loop theta``.
+    For a lag: ``kp = T / (k (lam + theta))``, ``ti = T``, ``lam = closed_loop * max(T, theta)``.
+    For an integrating loop: ``kp = (2 lam + theta) / (k' (lam + theta)^2)``, ``ti = 2 lam +
+    theta``, ``lam = 3 closed_loop theta``.
 
     Args:
         model: The identified loop.
@@ -95,7 +95,7 @@ def lambda_tuning(model: FirstOrderModel, *, closed_loop: float = 1.0) -> PIDGai
 
 
 def _parallel(kp: float, ti: float, td: float) -> PIDGains:
-    """From the series form ``kp (1 + 1 / (ti s)) (1 + td s)``."""
+    """Converts the series form ``kp (1 + 1 / (ti s)) (1 + td s)`` to the parallel form."""
     parts = kp * (1 + td / ti), kp / ti, kp * td, FILTER_SHARE * td
     return PIDGains(*map(float, parts))
 

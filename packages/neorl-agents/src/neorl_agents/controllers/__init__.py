@@ -1,4 +1,4 @@
-"""Control laws that act: what a fit of ``neorl_agents.classical`` leaves, as pure policies."""
+"""Control laws that run: the results of ``neorl_agents.classical``'s fits, as pure policies."""
 
 from neorl_agents.controllers._estimator import Estimator as Estimator
 from neorl_agents.controllers._estimator import EstimatorCarry as EstimatorCarry

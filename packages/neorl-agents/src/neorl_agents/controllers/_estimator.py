@@ -1,4 +1,4 @@
-"""The observer of a linear plant as it runs, and the steady state that a set-point asks for."""
+"""The observer of a linear plant at run time, and the steady state for a set-point."""
 
 from typing import NamedTuple
 
@@ -13,9 +13,9 @@ class EstimatorCarry(NamedTuple):
     """Carry of an observer.
 
     Attributes:
-        state: States, inputs on their way and disturbances after the last measurement, scaled.
+        state: States, inputs in transit and disturbances after the last measurement, scaled.
         previous: The action that the plant received last, physical units, shape ``(act,)``.
-        started: Whether a complete measurement was seen.
+        started: Whether a complete measurement has arrived.
     """
 
     state: Float[Array, " state"]
@@ -24,12 +24,12 @@ class EstimatorCarry(NamedTuple):
 
 
 class Estimator(eqx.Module):
-    """A stationary Kalman filter of a plant with dead times and disturbances that integrate.
+    """A stationary Kalman filter of a plant with dead times and integrating disturbances.
 
-    ``s <- A s + B u + drift`` with what the plant received, then ``s <- s + gain (y - C s -
-    bias)``. The disturbances at the end of ``s`` take up what the model does not explain, which
-    is what removes offsets: integral action that cannot wind up, since the observer is told what
-    was sent. A measurement that is not finite corrects nothing.
+    ``s <- A s + B u + drift`` with the input that the plant received, then ``s <- s + gain (y - C s
+    - bias)``. The disturbances at the end of ``s`` absorb what the model does not explain, which
+    removes offsets. This is integral action that cannot wind up, because the observer uses the
+    input that was sent. A measurement that is not finite corrects nothing.
 
     Attributes:
         obs: Units of the measured channels.
@@ -40,11 +40,11 @@ class Estimator(eqx.Module):
         output: ``C``, shape ``(output, state)``.
         bias: Shape ``(output,)``.
         gain: Shape ``(state, output)``.
-        start_output: Beginning of an episode: from its first measurement, shape
+        start_output: Map from the first measurement of an episode to its initial state, shape
             ``(state, output)``.
-        start_input: And from the action before it, shape ``(state, act)``.
-        start: And without either, shape ``(state,)``.
-        nominal: The action before an episode where nobody tells another, physical units.
+        start_input: The same from the action before it, shape ``(state, act)``.
+        start: Constant part of the initial state, shape ``(state,)``.
+        nominal: The action before an episode unless another is reported, physical units.
         measured: Indices of the measured observations; static.
     """
 
@@ -63,7 +63,7 @@ class Estimator(eqx.Module):
     measured: tuple[int, ...] = eqx.field(static=True, converter=tuple)
 
     def initial_carry(self) -> EstimatorCarry:
-        """Nothing measured yet."""
+        """The carry before the first measurement."""
         return EstimatorCarry(jnp.zeros_like(self.drift), self.nominal, jnp.zeros((), jnp.bool_))
 
     def update(self, carry: EstimatorCarry, obs: Array) -> tuple[EstimatorCarry, Bool[Array, ""]]:
@@ -81,16 +81,16 @@ class Estimator(eqx.Module):
         return carry._replace(state=state, started=carry.started | complete), complete
 
     def sent(self, carry: EstimatorCarry, action: Array) -> EstimatorCarry:
-        """The carry after the plant received an action; NaN leaves the one proposed."""
+        """The carry after the plant received an action; NaN keeps the proposed one."""
         action = action.astype(carry.previous.dtype)
         return carry._replace(previous=jnp.where(jnp.isfinite(action), action, carry.previous))
 
 
 class SteadyTarget(eqx.Module):
-    """The state and the input at which the outputs stand on their set-points.
+    """The state and the input at which the outputs rest at their set-points.
 
-    Linear maps of set-point and disturbances, solved once. Where the input would leave its range,
-    the set-point gives way to the nearest that it can hold.
+    Linear maps of set-point and disturbances, solved once. If the input would leave its range, the
+    nearest set-point that it can hold is used instead.
 
     Attributes:
         controlled: Units of the controlled channels.
@@ -103,7 +103,7 @@ class SteadyTarget(eqx.Module):
         input: Shape ``(act,)``.
         reach: Set-points that a change of the input holds, shape ``(loop, act)``.
         low: Lower ends of the actions, scaled, shape ``(act,)``.
-        high: Upper ends.
+        reach: Change of the set-points held per change of the input, shape ``(loop, act)``.
         source: Index of the observation that carries each set-point, or -1; static.
     """
 
@@ -137,5 +137,5 @@ class SteadyTarget(eqx.Module):
 
 
 def times(matrix: Array, vector: Array) -> Array:
-    """A product that accelerators do not shorten."""
+    """A matrix-vector product in full precision on accelerators too."""
     return jnp.matmul(matrix, vector, precision="highest")

@@ -11,7 +11,7 @@ from neorl_core.projections import limit_rate, project_box
 
 
 class LinearQuadraticPolicy(eqx.Module):
-    """``u = u_s - gain (s - s_s)`` with the estimated state and the steady state wanted, clipped.
+    """``u = u_s - gain (s - s_s)``, clipped, with estimated state and desired steady state.
 
     Attributes:
         estimator: The observer.
@@ -19,7 +19,7 @@ class LinearQuadraticPolicy(eqx.Module):
         gain: Gain on the state and the inputs in transit, scaled, shape ``(act, state)``.
         low: Lower ends of the actions, physical units, shape ``(act,)``.
         high: Upper ends.
-        rate: Largest speeds, units per second; may be infinite.
+        rate: Largest rates of change, units per second; may be infinite.
         dt: Period in seconds.
 
     Source: Pannocchia and Rawlings, Disturbance models for offset-free model-predictive control,
@@ -35,13 +35,13 @@ class LinearQuadraticPolicy(eqx.Module):
     dt: Float[Array, ""]
 
     def initial_carry(self) -> EstimatorCarry:
-        """Nothing measured yet."""
+        """The carry before the first measurement."""
         return self.estimator.initial_carry()
 
     def __call__(
         self, carry: EstimatorCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[EstimatorCarry, Float[Array, " act"]]:
-        """One step.
+        """Takes one step.
 
         Args:
             carry: Carry from :meth:`initial_carry`, the last step or :meth:`sent`.
@@ -49,8 +49,8 @@ class LinearQuadraticPolicy(eqx.Module):
             key: Ignored.
 
         Returns:
-            The carry and the action, inside range and rate; NaN where a measurement or a
-            set-point is not finite, while the observer goes on from what is sent.
+            The carry and the action, inside range and rate. The action is NaN if a measurement or a
+            set-point is not finite; the observer then continues from the action sent.
         """
         carry, complete = self.estimator.update(carry, obs)
         states = self.gain.shape[1]
@@ -62,14 +62,14 @@ class LinearQuadraticPolicy(eqx.Module):
         return self.estimator.sent(carry, action), action
 
     def sent(self, carry: EstimatorCarry, action: Float[Array, " act"]) -> EstimatorCarry:
-        """Tells the observer what the plant received."""
+        """Reports the applied action to the observer."""
         return self.estimator.sent(carry, action)
 
 
 def within(action: Array, previous: Array, limits: Any) -> Array:
-    """The nearest action that the range and, from where the actuator stands, the rate allow.
+    """The nearest action that the range allows, and the rate from the actuator's position.
 
-    From outside the range it goes back as fast as the rate allows.
+    From outside the range the action returns as fast as the rate allows.
     """
     inside = project_box(action, limits.low, limits.high)
     return limit_rate(inside, previous, limits.rate, dt=limits.dt)

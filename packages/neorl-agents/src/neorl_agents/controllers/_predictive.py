@@ -1,4 +1,4 @@
-"""Linear model-predictive control: one quadratic program a step, in one compiled program."""
+"""Linear model-predictive control: one quadratic program per step, in one compiled program."""
 
 from typing import NamedTuple
 
@@ -16,9 +16,9 @@ class PredictiveCarry(NamedTuple):
 
     Attributes:
         estimator: Carry of the observer.
-        error: Error of the last solution, as :class:`QuadraticProgram` states it.
-        converged: Whether it was within tolerance. Where it was not, the action is the first move
-            of the best point found, still inside range and rate.
+        error: Error of the last solution, as defined in :class:`Solution`.
+        converged: Whether it was within tolerance. If not, the action is the first move of the best
+            point found, still inside range and rate.
     """
 
     estimator: EstimatorCarry
@@ -27,18 +27,19 @@ class PredictiveCarry(NamedTuple):
 
 
 class Plan(eqx.Module):
-    """The program of one step as linear maps of what is known then, scaled.
+    """The quadratic program of one step, as linear maps of the quantities known then, scaled.
 
     Attributes:
-        program: Its fixed part; the variables are the inputs less those of the target, in the
+        program: The fixed part; the variables are the inputs minus those of the target, in the
             order of the periods.
         gradient: Gradient with respect to the state minus the target state, shape ``(n, state)``.
-        base: Limits where all that follows is zero, shape ``(limit,)``.
-        error: What the state less that of the target takes from them, shape ``(limit, state)``.
-        state: What the target's state takes, shape ``(limit, state)``.
-        disturbance: What the disturbances take, shape ``(limit, output)``.
-        action: What the target's input takes, shape ``(limit, act)``.
-        previous: What the last input adds, shape ``(limit, act)``.
+        base: Limits if all of the following are zero, shape ``(limit,)``.
+        error: Matrix that multiplies the state minus the target state and is subtracted from the
+            limits, shape ``(limit, state)``.
+        state: The same for the target state, shape ``(limit, state)``.
+        disturbance: The same for the disturbances, shape ``(limit, output)``.
+        action: The same for the target input, shape ``(limit, act)``.
+        previous: Matrix that multiplies the last input and is added, shape ``(limit, act)``.
     """
 
     program: QuadraticProgram
@@ -55,8 +56,8 @@ class PredictivePolicy(eqx.Module):
     """The first move of the best plan over a horizon, within range, rate and soft output limits.
 
     Minimises the cost of :class:`LinearQuadraticPolicy` over the horizon plus its cost-to-go
-    beyond: where no limit is met, both act the same. Range and rate of the inputs hold exactly, by
-    a last clip; limits of outputs may be exceeded, at a price, so that there is always a plan.
+    beyond, so if no limit is active, both act the same. Range and rate of the inputs hold exactly,
+    by a final clip. Limits of outputs may be exceeded, at a cost, so that a plan always exists.
 
     Attributes:
         estimator: The observer.
@@ -64,9 +65,9 @@ class PredictivePolicy(eqx.Module):
         plan: The quadratic program.
         low: Lower ends of the actions, physical units, shape ``(act,)``.
         high: Upper ends.
-        rate: Largest speeds, units per second; may be infinite.
+        rate: Largest rates of change, units per second; may be infinite.
         dt: Period in seconds.
-        tolerance: A solution with an error above this counts as not converged.
+        tolerance: Largest error of a solution that is taken as converged.
 
     Source: Rawlings, Mayne and Diehl, Model predictive control: theory, computation, and design,
     2017, chapters 1 and 2; Scokaert and Rawlings, Feasibility issues in linear model predictive
@@ -83,14 +84,14 @@ class PredictivePolicy(eqx.Module):
     tolerance: Float[Array, ""]
 
     def initial_carry(self) -> PredictiveCarry:
-        """Nothing measured yet."""
+        """The carry before the first measurement."""
         zero = jnp.zeros_like(self.tolerance)
         return PredictiveCarry(self.estimator.initial_carry(), zero, jnp.ones((), jnp.bool_))
 
     def __call__(
         self, carry: PredictiveCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[PredictiveCarry, Float[Array, " act"]]:
-        """One step.
+        """Takes one step.
 
         Args:
             carry: Carry from :meth:`initial_carry`, the last step or :meth:`sent`.
@@ -98,8 +99,8 @@ class PredictivePolicy(eqx.Module):
             key: Ignored.
 
         Returns:
-            The carry, which says whether the program was solved, and the action, inside range and
-            rate; NaN where a measurement or a set-point is not finite.
+            The carry, which records whether the program was solved, and the action, inside range
+            and rate; NaN if a measurement or a set-point is not finite.
         """
         known, complete = self.estimator.update(carry.estimator, obs)
         plan, states = self.plan, self.plan.gradient.shape[1]
@@ -121,5 +122,5 @@ class PredictivePolicy(eqx.Module):
         return new, action
 
     def sent(self, carry: PredictiveCarry, action: Float[Array, " act"]) -> PredictiveCarry:
-        """Tells the observer what the plant received."""
+        """Reports the applied action to the observer."""
         return carry._replace(estimator=self.estimator.sent(carry.estimator, action))

@@ -1,4 +1,4 @@
-"""Convex quadratic programs of one form, solved in a fixed number of steps of one program."""
+"""Convex quadratic programs of one form, solved in a fixed number of steps."""
 
 from typing import Any, NamedTuple
 
@@ -8,17 +8,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 TO_BOUNDARY = 0.995
-"""How far towards the nearest limit a step goes."""
+"""Fraction of the distance to the nearest limit that a step covers."""
 
 
 class Solution(NamedTuple):
     """A solution of a quadratic program.
 
     Attributes:
-        x: Shape ``(n,)``; NaN where the program is not finite.
+        x: Shape ``(n,)``; NaN if the program is not finite.
         multipliers: Multipliers of the limits, not negative, shape ``(limit,)``.
-        error: The largest of: slope of the Lagrangian and violation, each over the size of its
-            terms, and the mean product of multiplier and slack; NaN where it is not finite.
+        error: The largest of the gradient of the Lagrangian and the violation, each relative to the
+            size of its terms, and the mean product of multiplier and slack; NaN if not finite.
     """
 
     x: Float[Array, " n"]
@@ -54,7 +54,7 @@ class QuadraticProgram(eqx.Module):
     steps: int = eqx.field(static=True)
 
     def solve(self, g: Float[Array, " n"], limits: Float[Array, " limit"]) -> Solution:
-        """The solution for one gradient at zero and one set of limits, in the dtype of ``g``."""
+        """The solution for one linear term and one set of limits, in the dtype of ``g``."""
         with jax.enable_x64(True):
             program, *data = _in_dtype(jnp.float64, (self, g, limits))
             return _in_dtype(g.dtype, program._solved(*data))
@@ -115,7 +115,7 @@ class QuadraticProgram(eqx.Module):
 
 
 class _Point(NamedTuple):
-    """Variables, slacks and multipliers; the last two positive."""
+    """Variables, slacks and multipliers; slacks and multipliers are positive."""
 
     x: Array
     s: Array
@@ -123,10 +123,10 @@ class _Point(NamedTuple):
 
 
 def _times(matrix: Array, other: Array) -> Array:
-    """A product whose dtype is that of its factors, also under a ``vmap`` from outside.
+    """A product whose dtype is that of its factors, even under a ``vmap`` from outside.
 
-    ``vmap`` of a ``scan`` batches the body after :func:`jax.enable_x64` has been left, and a
-    product that names float64 as its result, as ``jnp.matmul`` does, is made float32 there.
+    ``vmap`` of a ``scan`` batches the body after :func:`jax.enable_x64` has been left. A product
+    that requests float64 for its result, as ``jnp.matmul`` does, then becomes float32.
     """
     inner = (((1,), (0,)), ((), ()))
     return jax.lax.dot_general(matrix, other, inner, precision="highest")
@@ -137,6 +137,6 @@ def _in_dtype(dtype: Any, tree: Any) -> Any:
 
 
 def _longest(value: Array, move: Array, share: float) -> Array:
-    """The longest part of a move, at most all of it, that stays positive."""
+    """The largest fraction of a move, at most 1, after which the value stays positive."""
     part = jnp.where(move < 0, -value / jnp.where(move < 0, move, -1), jnp.inf)
     return jnp.minimum(share * jnp.min(part), 1)

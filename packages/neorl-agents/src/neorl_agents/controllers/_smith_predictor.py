@@ -1,4 +1,4 @@
-"""Delay compensation: a controller that sees what the plant will measure one dead time later."""
+"""Dead-time compensation: a controller acts on what the plant will measure one dead time later."""
 
 from typing import Any, NamedTuple
 
@@ -15,10 +15,10 @@ class SmithCarry(NamedTuple):
 
     Attributes:
         inner: Carry of the controller.
-        moved: What the model without dead time has moved, now and in the past, oldest first, in
-            units of the outputs, shape ``(longest delay + 1, loop)``.
+        moved: Outputs of the model without dead time, now and in the past, oldest first, in units
+            of the plant's outputs, shape ``(longest delay + 1, loop)``.
         action: The action of the last step, shape ``(loop,)``.
-        started: Whether a step was made.
+        started: Whether a step has been taken.
     """
 
     inner: Any
@@ -28,20 +28,21 @@ class SmithCarry(NamedTuple):
 
 
 class SmithPredictor(eqx.Module):
-    """A controller of the plant without its dead time.
+    """A controller that acts on the plant as if it had no dead time.
 
     The controller is given ``y + (m_t - m_{t-delay})`` in place of the measurement ``y``, where
-    ``m_{t+1} = pole m_t + gain (u_t - rest)`` is a first-order model without dead time: what was
-    sent and has not arrived yet is added. At rest the two model values agree, so a stable plant is
-    controlled without offset whatever the model. On an integrating plant (pole 1) a constant load
-    leaves an offset of ``delay * gain`` times the input that balances it, less what ``rest``
-    knows; the linear-quadratic controllers have no such offset.
+    ``m_{t+1} = pole m_t + gain (u_t - rest)`` is a first-order model without dead time. This adds
+    the effect of inputs that were sent but have not arrived yet. At rest the two model values
+    agree, so a stable plant is controlled without offset whatever the model. On an integrating
+    plant (pole 1) a constant load leaves an offset of ``delay * gain`` times the input that
+    balances it, minus the part already in ``rest``; the linear-quadratic controllers have no such
+    offset.
 
     Attributes:
         controller: The loops, tuned for the plant without dead time.
         pole: Poles of the models, shape ``(loop,)``.
-        gain: What a unit of input adds in one period, shape ``(loop,)``.
-        rest: Inputs that hold the outputs, about which the models are linear, shape ``(loop,)``.
+        gain: Output change per unit of input in one period, shape ``(loop,)``.
+        rest: Inputs that hold the outputs; the models are linear about them, shape ``(loop,)``.
         delay: Dead time of each loop in periods; static.
         measured: Index of the observation that each loop controls; static.
 
@@ -64,7 +65,7 @@ class SmithPredictor(eqx.Module):
         return inside(tunables(self.controller, spec), "controller")
 
     def initial_carry(self) -> SmithCarry:
-        """The plant at rest: nothing is on its way."""
+        """The plant at rest, with no input in transit."""
         moved = jnp.zeros((max(self.delay, default=0) + 1, len(self.delay)), self.gain.dtype)
         return SmithCarry(
             self.controller.initial_carry(), moved, self.rest, jnp.zeros((), jnp.bool_)
@@ -73,7 +74,7 @@ class SmithPredictor(eqx.Module):
     def __call__(
         self, carry: SmithCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[SmithCarry, Float[Array, " act"]]:
-        """One step of the model and of the controller.
+        """Takes one step of the model and of the controller.
 
         Args:
             carry: Carry from :meth:`initial_carry`, the last step or :meth:`sent`.
@@ -81,11 +82,11 @@ class SmithPredictor(eqx.Module):
             key: Ignored.
 
         Returns:
-            The carry and the action; NaN where the controller's is.
+            The carry and the action; NaN where the controller's action is NaN.
         """
         step = self.pole * carry.moved[-1] + self.gain * (carry.action - self.rest)
         moved = jnp.concatenate([carry.moved[1:], step[None]])
-        # Only differences count, so an integrating model is kept near zero.
+        # Only differences matter, so an integrating model is kept near zero.
         moved = moved - jnp.where(self.pole >= 1, moved[0], 0)[None]
         moved = jnp.where(carry.started, moved, carry.moved)
         past = jnp.asarray([len(moved) - 1 - delay for delay in self.delay])
@@ -100,11 +101,11 @@ class SmithPredictor(eqx.Module):
         return SmithCarry(inner, moved, held, jnp.ones((), jnp.bool_)), action
 
     def sent(self, carry: SmithCarry, action: Float[Array, " act"]) -> SmithCarry:
-        """Takes what the plant received into the model, and tells the controller."""
+        """Takes what the plant received into the model, and reports it to the controller."""
         return self._received(carry, action, self.controller.sent(carry.inner, action))
 
     def follow(self, carry: SmithCarry, action: Float[Array, " act"]) -> SmithCarry:
-        """The same while another controller acts; this one goes on from its action."""
+        """The same while another controller acts; this one continues from its action."""
         return self._received(carry, action, follow(self.controller, carry.inner, action))
 
     def _received(self, carry: SmithCarry, action: Array, inner: Any) -> SmithCarry:

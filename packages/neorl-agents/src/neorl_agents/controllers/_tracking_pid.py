@@ -22,18 +22,18 @@ class TrackingPID(eqx.Module):
     source: tuple[int, ...] = eqx.field(static=True, converter=tuple)
 
     def initial_carry(self) -> PIDCarry:
-        """Nothing measured yet."""
+        """The carry before the first measurement."""
         return self.loops.initial_carry()
 
     def __call__(
         self, carry: PIDCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[PIDCarry, Float[Array, " act"]]:
-        """One step of every loop, NaN where its measurement or its set-point is not finite."""
+        """Takes one step of every loop; NaN where its measurement or set-point is not finite."""
         fixed = jnp.asarray(self.loops.setpoint)
         values = [fixed[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
         setpoint = jnp.stack(values).astype(fixed.dtype)
         known = jnp.isfinite(setpoint)
-        # A lost set-point leaves the integral alone: there is no error to integrate.
+        # A lost set-point leaves the integral unchanged, because there is no error to integrate.
         reading = obs[jnp.asarray(self.loops.measured)].astype(fixed.dtype)
         usable = jnp.where(known, setpoint, jnp.where(jnp.isfinite(reading), reading, 0))
         loops = dataclasses.replace(self.loops, setpoint=usable)
@@ -64,5 +64,5 @@ class TrackingPID(eqx.Module):
 
 
 def pid_policy(loops: PID, source: tuple[int, ...]) -> PID | TrackingPID:
-    """The loops themselves where every set-point is fixed."""
+    """The loops themselves if every set-point is fixed, else a :class:`TrackingPID`."""
     return TrackingPID(loops, source) if any(index >= 0 for index in source) else loops

@@ -1,4 +1,4 @@
-"""Uncertainty and risk: ensembles with calibrated uncertainty, safety critics of costs."""
+"""Uncertainty and risk: ensembles with calibrated uncertainty, and safety critics of costs."""
 
 from neorl_agents.critics._assessment import assess_safety_critic as assess_safety_critic
 from neorl_agents.critics._coverage import assess_ensemble as assess_ensemble

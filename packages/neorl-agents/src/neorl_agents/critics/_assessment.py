@@ -1,4 +1,4 @@
-"""Whether the risks of a safety critic are true, counted in episodes that it never saw."""
+"""Calibration of a safety critic's risks, measured on episodes that it never saw."""
 
 from typing import Any
 
@@ -23,23 +23,23 @@ MEASURES = {
 def assess_safety_critic(
     critic: SafetyCritic, log: Transition, spec: Spec, *, replicates: int = 500
 ) -> dict[str, dict[str, Any]]:
-    """Compares the risks with what followed in the log, limit by limit.
+    """Compares the predicted risks with the log's outcomes, limit by limit.
 
     Args:
         critic: A critic of violations.
-        log: Episodes that it was neither trained nor calibrated on, under the behaviour that it
-            speaks of.
+        log: Episodes that it was neither trained nor calibrated on, recorded under the behaviour
+            that its risks refer to.
         spec: Channels and limits of the log.
-        replicates: Draws of episodes behind the intervals.
+        replicates: Number of bootstrap samples for the intervals.
 
     Returns:
         For every limit: ``rows``, ``episodes``, the ``rate`` of windows with a violation, and
         ``calibration_error``, ``area_under_roc`` and ``brier_skill``, each as ``[value, low,
-        high]`` with 95 % intervals by a bootstrap of episodes; NaN where all windows are alike.
+        high]`` with 95 % intervals by a bootstrap of episodes; NaN if all outcomes are equal.
 
     Raises:
-        InputError: If the log has no cost, too few episodes, or no window of that length; or the
-            critic is of costs, whose scale no probability has.
+        InputError: If the log has no cost, too few episodes, or no window of that length; or if
+            the critic predicts costs, which are not probabilities.
     """
     columns = checked_columns(log, spec, cost=True)
     predicted, happened, episode = outcomes(critic, columns, spec, discount=1.0)

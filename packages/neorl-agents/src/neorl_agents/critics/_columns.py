@@ -1,4 +1,4 @@
-"""The columns of a log that critics are fitted on, and which of its rows follow one another."""
+"""The columns of a log that critics are fitted on, and which of its rows are consecutive."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from neorl_core import DataStatistics, FieldStatistics, InputError, Spec, Transi
 
 
 class Columns(NamedTuple):
-    """Rows that count, in order of time, float64 in physical units.
+    """Unmasked rows, in order of time, float64 in physical units.
 
     A piece is a stretch of rows without a gap: it ends with its episode and before a masked row.
 
@@ -20,10 +20,10 @@ class Columns(NamedTuple):
         obs: Shape ``(row, obs)``.
         action: Shape ``(row, act)``.
         next_obs: Shape ``(row, obs)``.
-        cost: Shape ``(row, cost)``; without a column where the log has none.
-        terminated: Whether nothing follows a row, shape ``(row,)``.
+        cost: Shape ``(row, cost)``; without a column if the log has no cost.
+        terminated: Whether the plant ended the episode after a row, shape ``(row,)``.
         last: Whether a row is the last of its piece, shape ``(row,)``.
-        episode: Number of the episode of every row, shape ``(row,)``.
+        episode: Index of the episode of every row, shape ``(row,)``.
         age: Steps of its episode before a row, masked ones included, shape ``(row,)``.
     """
 
@@ -38,7 +38,7 @@ class Columns(NamedTuple):
 
     @property
     def episodes(self) -> np.ndarray:
-        """Numbers of the episodes that have a row, ascending."""
+        """Indices of the episodes that have a row, ascending."""
         return np.unique(self.episode)
 
     def take(self, rows: np.ndarray) -> "Columns":
@@ -55,8 +55,8 @@ def checked_columns(log: Transition, spec: Spec, *, cost: bool) -> Columns:
         cost: Whether the costs are read.
 
     Raises:
-        InputError: If a column is missing, has another shape than ``spec`` says, holds a number
-            that is not finite in a row that counts, or no row is left.
+        InputError: If a column is missing, has another shape than ``spec`` requires, holds a
+            number that is not finite in an unmasked row, or no row is left.
     """
     needed = ("next_obs", "terminated", "truncated", *["cost"] * cost)
     terminated, ends, keep = row_flags(log, needed, "a critic is fitted on it")
@@ -81,12 +81,12 @@ def checked_columns(log: Transition, spec: Spec, *, cost: bool) -> Columns:
 def split_columns(
     columns: Columns, share: float, key: PRNGKeyArray, *, what: str
 ) -> tuple[Columns, Columns]:
-    """Whole episodes to train on, and whole episodes that are held out.
+    """Splits whole episodes into a training part and a held-out part.
 
     Args:
         columns: The log.
-        share: Part of the episodes to hold out, in (0, 1); at least one stays on either side.
-        key: Decides which.
+        share: Fraction of the episodes to hold out, in (0, 1); each part gets at least one.
+        key: Random key of the split.
         what: Purpose of the held-out part, for the message.
 
     Raises:
@@ -105,12 +105,12 @@ def split_columns(
 
 
 def only_episodes(log: Transition, columns: Columns, episodes: np.ndarray) -> Transition:
-    """The log with every row masked that is not of these episodes.
+    """The log with every row masked that does not belong to the given episodes.
 
     Args:
         log: Flat columns.
         columns: The columns of the whole log.
-        episodes: Numbers of episodes, as in ``columns``.
+        episodes: Indices of episodes, as in ``columns``.
     """
     mask = np.ones(len(np.asarray(log.obs)), bool) if log.mask is None else np.array(log.mask, bool)
     mask[mask] = np.isin(columns.episode, episodes)
@@ -118,7 +118,7 @@ def only_episodes(log: Transition, columns: Columns, episodes: np.ndarray) -> Tr
 
 
 def column_statistics(columns: Columns) -> DataStatistics:
-    """Statistics of the rows, as learners are prepared with; the rewards count as zero."""
+    """Statistics of the rows, from which learners are prepared; the rewards are taken as zero."""
 
     def of(values: np.ndarray) -> FieldStatistics:
         x = values.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Whether the intervals of an ensemble cover what they state, in episodes that it never saw."""
+"""Coverage of an ensemble's intervals, measured on episodes that it never saw."""
 
 import numpy as np
 
@@ -13,13 +13,13 @@ from neorl_core import InputError, Spec, Transition
 def assess_ensemble(
     ensemble: Ensemble, log: Transition, spec: Spec, *, replicates: int = 500
 ) -> dict[str, list[float]]:
-    """The measured coverage of the intervals, every episode with one vote.
+    """The measured coverage of the intervals, with equal weight for every episode.
 
     Args:
         ensemble: A calibrated ensemble of dynamics or behaviour.
         log: Episodes that it was neither trained nor calibrated on.
         spec: Channels of the log.
-        replicates: Draws of episodes behind the intervals.
+        replicates: Number of bootstrap samples for the intervals.
 
     Returns:
         ``[coverage, low, high]`` of every predicted channel by name, with 95 % intervals by a

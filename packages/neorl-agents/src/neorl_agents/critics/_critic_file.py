@@ -24,22 +24,22 @@ from neorl_core import Spec, as_arrays
 VERSION = 2
 KINDS: dict[str, type] = {"safety_critic": SafetyCritic, "ensemble": Ensemble}
 SCORES = {"safety_critic": largest_risk, "ensemble": disagreement}
-"""What a monitor asks of each kind; a file may hold no other."""
+"""The function that a monitor evaluates for each kind; a file cannot hold any other kind."""
 
 
 class CriticArtefact(NamedTuple):
-    """A critic with what is needed to trust it.
+    """A critic, with the data needed to verify it.
 
     Attributes:
         critic: A :class:`SafetyCritic` or an :class:`Ensemble`.
         spec: The control problem that it was fitted for.
         parity_obs: Observations in physical units, shape ``(row, obs)``.
-        parity_actions: Actions asked about, shape ``(row, act)``.
-        parity_scores: What the critic said of them when it was saved, shape ``(row,)``: the
+        parity_actions: An action for each of them, shape ``(row, act)``.
+        parity_scores: The critic's scores of them when it was saved, shape ``(row,)``: the
             largest risk, or the disagreement.
         metadata: Metadata as given to :func:`save_critic`.
         kind: ``"safety_critic"`` or ``"ensemble"``.
-        digest: SHA-256 of the file but for the digest itself: its identity.
+        digest: SHA-256 of the file without the digest itself, which identifies it.
     """
 
     critic: SafetyCritic | Ensemble
@@ -60,24 +60,24 @@ def save_critic(
     parity_actions: Float[np.ndarray, "row act"],
     metadata: dict[str, Any] | None = None,
 ) -> str:
-    """Writes a critic as one sealed ``.safetensors`` file, completely or not at all.
+    """Writes a critic as one sealed ``.safetensors`` file, atomically.
 
     Args:
         path: Destination; an existing file is replaced.
         critic: A fitted safety critic or ensemble.
         spec: The control problem that it was fitted for.
-        parity_obs: At least 32 observations in physical units, best rows of the log.
-        parity_actions: An action for each. The scores given are stored, so that any other runtime
-            can prove that it says the same.
-        metadata: Whatever should travel along, as plain JSON: the report of the fit, for one.
+        parity_obs: At least 32 observations in physical units, preferably rows of the log.
+        parity_actions: An action for each. The resulting scores are stored, so that any other
+            runtime can prove that it computes the same.
+        metadata: Anything that should be stored with it, as plain JSON, such as the fit report.
 
     Returns:
         The digest of the file.
 
     Raises:
-        TypeError: If it is neither kind.
+        TypeError: If ``critic`` is of neither kind.
         ValueError: If the rows or the metadata are not as stated, or a score is not finite.
-        OSError: If the file cannot be written; the destination is then as it was.
+        OSError: If the file cannot be written; the destination is then unchanged.
     """
     kind = _kind(critic)
     critic = as_arrays(critic)
@@ -113,11 +113,11 @@ def load_critic(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
         max_bytes: Larger files are refused unread.
 
     Returns:
-        The artefact; its critic gives on its parity rows the stored scores to the bit, on the
-        machine and the versions that wrote it.
+        The artefact. On the machine and versions that wrote it, its critic reproduces the stored
+        scores of its parity rows bit by bit.
 
     Raises:
-        ArtefactError: If the file is no critic, too large, truncated, changed, of an unknown
+        ArtefactError: If the file is not a critic, too large, truncated, changed, of an unknown
             version or kind, or its arrays do not fit its kind.
         OSError: If it cannot be opened.
     """
@@ -145,7 +145,7 @@ def load_critic(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
 def critic_scores(
     critic: SafetyCritic | Ensemble, obs: Array | np.ndarray, actions: Array | np.ndarray
 ) -> np.ndarray:
-    """The score that a monitor sees, for every row: the largest risk, or the disagreement.
+    """The score that a monitor uses, for every row: the largest risk, or the disagreement.
 
     Args:
         critic: A fitted critic.
@@ -153,10 +153,10 @@ def critic_scores(
         actions: Actions in physical units, shape ``(row, act)``.
 
     Returns:
-        One score a row.
+        One score per row.
 
     Raises:
-        TypeError: If it is no critic.
+        TypeError: If ``critic`` is not a critic.
     """
     _kind(critic)
     f32 = (jnp.asarray(x, jnp.float32) for x in (obs, actions))

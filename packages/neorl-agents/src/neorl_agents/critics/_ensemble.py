@@ -1,4 +1,4 @@
-"""An ensemble of networks whose disagreement says what the log does not show."""
+"""An ensemble of networks whose disagreement shows where the log has no data."""
 
 from typing import Literal, NamedTuple
 
@@ -16,12 +16,12 @@ Target = Literal["dynamics", "behaviour", "value"]
 
 
 class Ensemble(eqx.Module):
-    """Members with independent first weights, and a prior function each, which is not trained.
+    """Members with independent initial weights, each with a prior function that is not trained.
 
-    Member ``m`` predicts ``f_m(x) + prior_scale p_m(x)``: where data pin the sum down, members
+    Member ``m`` predicts ``f_m(x) + prior_scale p_m(x)``. Where data determine the sum, members
     agree; elsewhere the priors differ. A ``"dynamics"`` ensemble predicts the change of the
     observation from observation and action, a ``"behaviour"`` ensemble the action from the
-    observation, a ``"value"`` ensemble the learner's return from both.
+    observation, and a ``"value"`` ensemble the learner's return from observation and action.
 
     Attributes:
         obs: Map that standardises observations.
@@ -30,12 +30,13 @@ class Ensemble(eqx.Module):
         priors: Stacked fixed networks; ``None`` for critics of a learner.
         prior_scale: Factor of the priors, scalar.
         outputs: Map from predictions in physical units to those of the networks.
-        typical: Root mean square over rows of the log of the members' deviation, in the units of
-            the networks, shape ``(out,)``; 1 for critics of a learner.
-        noise: Deviation of the residuals that members agree on, physical units, shape ``(out,)``.
-        spread: Factor of the members' deviation, shape ``(out,)``.
-        width: Deviations to either side of the mean that an interval has, shape ``(out,)``; NaN
-            where no interval was calibrated.
+        typical: Root mean square over rows of the log of the members' standard deviation, in the
+            units of the networks, shape ``(out,)``; 1 for critics of a learner.
+        noise: Standard deviation of the residuals, which members share, physical units, shape
+            ``(out,)``.
+        spread: Factor of the members' standard deviation, shape ``(out,)``.
+        width: Half-width of an interval in standard deviations, shape ``(out,)``; NaN if no
+            interval was calibrated.
         target: Name of what is predicted; static.
     """
 
@@ -58,7 +59,7 @@ class Prediction(NamedTuple):
     Attributes:
         mean: Mean of the members, shape ``(out,)``.
         deviation: ``sqrt(noise^2 + (spread std)^2)`` with the standard deviation over the members.
-        low: Lower end of the interval of stated coverage; NaN where none was calibrated.
+        low: Lower end of the interval of the stated coverage; NaN if none was calibrated.
         high: Upper end.
     """
 
@@ -73,10 +74,10 @@ def disagreement(
 ) -> Float[Array, ""]:
     """Disagreement of the members, relative to the log: ``sqrt(mean_k (std_k / typical_k)^2)``.
 
-    1 is typical of held-out rows. Every output counts in its own ``typical``, so that one which
-    nobody can predict does not drown the others. It has the signature that
-    ``neorl_safety.monitoring.CriticMonitor`` asks of its ``apply``; there, episodes that were not
-    used here give it a threshold with a promised rate of false alarms.
+    A value of 1 is typical of held-out rows. Every output is divided by its own ``typical``, so an
+    output that is unpredictable anyway does not mask the others. The function has the signature
+    that ``neorl_safety.monitoring.CriticMonitor`` requires of its ``apply``; the monitor sets its
+    threshold on episodes not used here, with a guaranteed rate of false alarms.
 
     Args:
         ensemble: A fitted ensemble.
@@ -84,7 +85,7 @@ def disagreement(
         action: The action proposed for it, in physical units; ignored by a behaviour ensemble.
 
     Returns:
-        A scalar, the larger for the less known; NaN where an input is NaN.
+        A scalar, larger for less familiar inputs; NaN if an input is NaN.
     """
     std = jnp.std(member_outputs(ensemble, obs, action), axis=0)
     return jnp.sqrt(jnp.mean(jnp.square(std / ensemble.typical)))
@@ -93,11 +94,11 @@ def disagreement(
 def predicted(
     ensemble: Ensemble, obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> Prediction:
-    """Mean, calibrated deviation and interval of an ensemble's prediction.
+    """Mean, calibrated standard deviation and interval of an ensemble's prediction.
 
-    The interval holds one step of a new episode with at least the coverage it was fitted for, on
-    average over draws of exchangeable episodes; nothing is promised elsewhere, though the deviation
-    grows there.
+    The interval contains one step of a new episode with at least the coverage that it was fitted
+    for, on average over exchangeable episodes. There is no guarantee for other data, although the
+    standard deviation grows there.
 
     Args:
         ensemble: A fitted ensemble.
@@ -105,7 +106,7 @@ def predicted(
         action: The action proposed for it, in physical units.
 
     Returns:
-        The change of the observation, the action of the behaviour, or the return.
+        Prediction of the observation's change, the behaviour's action, or the return.
     """
     outputs = member_outputs(ensemble, obs, action)
     mean = ensemble.outputs.to_physical(jnp.mean(outputs, axis=0))
@@ -139,10 +140,10 @@ def critic_ensemble(state: LearnerState) -> Ensemble:
     """The critics of a trained learner as an ensemble of its returns.
 
     Works on the state of every learner with stacked critics (IQL, TD3+BC, CQL, SAC-N, EDAC and
-    others). Two critics, as most have, tell little: SAC-N and EDAC train many. Returns of the
-    learned policy were not logged, so there is no interval; :func:`disagreement` is in units of the
-    reward's scale, and a monitor calibrates its threshold. Where the learner centred its rewards,
-    values are of what a policy earns beyond the log's mean reward.
+    others). Two critics, which most learners have, carry little information; SAC-N and EDAC train
+    many. Returns of the learned policy were not logged, so there is no interval.
+    :func:`disagreement` is in units of the reward's scale, and a monitor calibrates its threshold.
+    If the learner centred its rewards, values are relative to the log's mean reward.
 
     Args:
         state: Training state whose parameters have ``critics``, one seed.

@@ -1,4 +1,4 @@
-"""Fitting an ensemble on a log, and making its intervals cover what they state."""
+"""Fitting an ensemble on a log, and calibrating the coverage of its intervals."""
 
 from dataclasses import replace
 from functools import partial
@@ -23,15 +23,15 @@ from neorl_core import InputError, Spec, Transition, highs, lows, standardiser
 from neorl_core.statistics import conformal_sample_size, weighted_conformal_quantile
 
 FINEST = 1e-6
-"""Least scale of a predicted channel, as a part of its range: changes per step are small."""
+"""Smallest scale of a predicted channel relative to its range: changes per step are small."""
 
 
 class FittedEnsemble(NamedTuple):
     """An ensemble, and how it was fitted.
 
     Attributes:
-        ensemble: Ready to be asked, in physical units.
-        report: Rows, episodes and deviations of every output, ready for JSON.
+        ensemble: The ensemble, in physical units.
+        report: Rows, episodes and standard deviations of every output, ready for JSON.
     """
 
     ensemble: Ensemble
@@ -52,29 +52,29 @@ def fit_ensemble(
     """Fits an ensemble on a log, and calibrates its intervals on episodes that it did not see.
 
     An :class:`EnsembleLearner` is trained by the common loop on the rows of the log. The variance
-    is scaled so that it is the mean squared residual of the held-out rows; then the width of the
-    interval is the conformal quantile of ``|residual| / deviation`` over held-out episodes, every
-    step of an episode weighing one over its length, and one unseen episode at infinity.
+    is scaled to the mean squared residual of the held-out rows. Then the half-width of the interval
+    is the conformal quantile of ``|residual| / deviation`` over held-out episodes. Every step of an
+    episode has a weight of one over its length, and one unseen episode is added at infinity.
 
     Args:
         log: Flat columns in physical units, episodes one after the other; with ``next_obs``,
-            ``terminated`` and ``truncated``, and ``mask`` where some rows do not count.
+            ``terminated`` and ``truncated``, and ``mask`` if some rows are to be ignored.
         spec: Channels of the log.
-        key: Decides the held-out episodes, the weights and the draws.
-        learner: Hyperparameters; the default ones by default. What is predicted is standardised on
-            the log.
-        updates: Gradient steps.
-        coverage: Stated chance that an interval holds one step of a new episode, in (0, 1).
-        calibration_share: Part of the episodes that is held out for calibration, in [0, 1); 0
+        key: Random key of the held-out episodes, the weights and the batches.
+        learner: Hyperparameters; the default ones by default. Its outputs are standardised on the
+            log.
+        updates: Number of gradient steps.
+        coverage: Stated probability that an interval contains one step of a new episode, in (0, 1).
+        calibration_share: Fraction of the episodes to hold out for calibration, in [0, 1); 0
             makes no intervals.
         trainer: Training loop; the default one has neither checkpoints nor records.
 
     Returns:
-        The ensemble, and what was found.
+        The ensemble, and the report of the fit.
 
     Raises:
-        InputError: If a column is missing or malformed, there is one episode to calibrate with, or
-            too few for the coverage: ``1 / (1 - coverage) - 1`` must be held out.
+        InputError: If a column is missing or malformed, or too few episodes are held out for the
+            coverage: at least ``1 / (1 - coverage) - 1`` are needed.
         ValueError: If a hyperparameter is out of range.
 
     Example:
@@ -123,7 +123,7 @@ def fit_ensemble(
 
 
 def _standardised(learner: EnsembleLearner, spec: Spec, columns: Columns) -> EnsembleLearner:
-    """The learner whose outputs are what the log shows, standardised."""
+    """The learner with outputs that are standardised on the log."""
     f32 = partial(jnp.asarray, dtype=jnp.float32)
     channels = spec.action if learner.target == "behaviour" else spec.obs
     width = f32(np.subtract(highs(channels), lows(channels)))
@@ -175,7 +175,7 @@ def _width(score: np.ndarray, episode: np.ndarray, coverage: float) -> np.ndarra
 
 
 def members_say(fitted: Ensemble, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation over the members, physical units, for every row."""
+    """Mean and standard deviation over the members, physical units, for every row."""
     obs, action = (jnp.asarray(x, jnp.float32) for x in (columns.obs, columns.action))
     mean, std = _ensemble_outputs(fitted, obs, action)
     scale = np.asarray(fitted.outputs.scale, np.float64)

@@ -1,4 +1,4 @@
-"""Members with bootstrapped episodes and fixed prior functions, regressed on a log."""
+"""Members trained on bootstrapped episodes, each with a fixed prior function."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from neorl_core import Affine, DataStatistics, Spec, Transition
 from neorl_core.replay import batch_indices
 
 BOOTSTRAP = 2**32 - 1
-"""Folded into the key of the batches for the bootstrap; no update has this number."""
+"""Folded into the key of the batches for the bootstrap; no update has this index."""
 
 
 class EnsembleRows(NamedTuple):
@@ -40,8 +40,8 @@ class EnsembleRows(NamedTuple):
     Attributes:
         obs: Observations.
         action: Actions.
-        outcome: What is predicted.
-        weight: How often each member counts the row; in tables the number of its episode.
+        outcome: Regression targets.
+        weight: Weight of the row for each member; in tables, the index of its episode.
     """
 
     obs: Float[Array, "*row obs"]
@@ -54,8 +54,8 @@ class EnsembleTables(NamedTuple):
     """The rows, and an entry for every episode.
 
     Attributes:
-        rows: The rows that count.
-        episodes: Zeros; their number is that of the episodes.
+        rows: The unmasked rows.
+        episodes: Zeros, one per episode.
     """
 
     rows: EnsembleRows
@@ -64,10 +64,10 @@ class EnsembleTables(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BootstrappedRows:
-    """Uniform draws of rows; every member counts each episode a Poisson number of times.
+    """Uniformly sampled rows; every member weights each episode by a Poisson number.
 
-    The numbers of a training are a function of its key alone, so that they are the same in every
-    chunk, and others for another seed.
+    The weights of a training depend only on its key, so they are the same in every chunk and differ
+    between seeds.
 
     Attributes:
         members: Number of members.
@@ -76,7 +76,7 @@ class BootstrappedRows:
     members: int
 
     def tables(self, rows: Transition) -> Any:
-        """Made by the learner, which knows what is predicted."""
+        """Not implemented, because only the learner knows its regression targets."""
         raise NotImplementedError("EnsembleLearner.log_tables makes the tables")
 
     def draw(
@@ -96,18 +96,18 @@ class BootstrappedRows:
     def weights(self, episodes: int, key: PRNGKeyArray) -> Float[Array, "episode ens"]:
         """Weight of every episode for every member."""
         weights = jax.random.poisson(key, 1.0, (episodes, self.members))
-        # Few episodes: a member that sees none would learn nothing.
+        # With few episodes, a member might have weight on none and would learn nothing.
         weights = jnp.where(jnp.sum(weights, axis=0, keepdims=True) > 0, weights, 1)
         return weights.astype(jnp.float32)
 
 
 class EnsembleLearner(BaseLearner):
-    """Members of an :class:`Ensemble`, each regressed on the log beside its prior function.
+    """Members of an :class:`Ensemble`, each regressed on the log with its prior function added.
 
     ``sum_m mean over rows of w_m (f_m(x) + prior_scale p_m(x) - y)^2``
 
-    with ``w_m`` how often member ``m`` counts the episode of the row, a Poisson draw (the
-    bootstrap), and ``p_m`` a network that is never trained.
+    where ``w_m`` is the weight of the row's episode for member ``m``, sampled from a Poisson
+    distribution (the bootstrap), and ``p_m`` is a network that is never trained.
 
     It is a learner without a policy, which the common loop trains, resumes and tracks.
     :meth:`ensemble` gives the ensemble of a state; :func:`fit_ensemble` trains and calibrates one.
@@ -115,9 +115,9 @@ class EnsembleLearner(BaseLearner):
     Attributes:
         prior_scale: Factor of the fixed prior functions, not negative; 0 is a plain ensemble.
         learning_rate: Learning rate at the start; it falls to zero along half a cosine.
-        decay_updates: Updates along which it falls; -1 for the length of the run, 0 for never.
-        outcome_mean: What is taken off every predicted channel; zero where none is given.
-        outcome_scale: What it is divided by then; where none is given, the deviation of the
+        decay_updates: Updates over which the rate falls; -1 for the length of the run, 0 for never.
+        outcome_mean: Subtracted from every predicted channel; zero if not given.
+        outcome_scale: Divisor of the result; if not given, the standard deviation of the
             observations, or half the range of the actions.
         target: ``"dynamics"`` or ``"behaviour"``; static.
         members: Number of members, two or more; static.
@@ -143,7 +143,7 @@ class EnsembleLearner(BaseLearner):
 
     @property
     def sampler(self) -> Any:
-        """Uniform draws with the bootstrap of every member."""
+        """A uniform sampler with the bootstrap of every member."""
         return BootstrappedRows(self.members)
 
     def check(self) -> None:
@@ -156,14 +156,14 @@ class EnsembleLearner(BaseLearner):
         require(self, "networks.kind", self.networks.kind == "mlp", "'mlp'")
 
     def log_tables(self, spec: Spec, rows: Transition) -> EnsembleTables:
-        """The rows, what is predicted in each, and the number of its episode.
+        """The rows, the regression targets, and the index of each row's episode.
 
         Raises:
             InputError: If a column is missing or malformed.
         """
         columns = checked_columns(rows, spec, cost=False)
         episodes, place = np.unique(columns.episode, return_inverse=True)
-        # The change in float64: of a narrow band far from zero it keeps its digits.
+        # The change is computed in float64, which keeps the digits of a narrow band far from zero.
         seen = (columns.obs, columns.action, outcome(columns, self.target))
         entries: Any = [*(x.astype(np.float32) for x in seen), place.astype(np.int32)]
         empty: Any = np.zeros(len(episodes), np.int32)
@@ -197,7 +197,7 @@ class EnsembleLearner(BaseLearner):
     def update(
         self, state: LearnerState, batch: EnsembleRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of all members; the key is ignored."""
+        """Takes one gradient step of all members; the key is ignored."""
         rows, maps = jax.tree.map(lambda x: x[0], batch), state.preparation
         inputs = maps.obs.to_scaled(rows.obs)
         if self.target != "behaviour":
@@ -229,7 +229,7 @@ class EnsembleLearner(BaseLearner):
         )
 
     def outputs(self, maps: Preparation) -> Affine:
-        """The map from what is predicted, in physical units, to the outputs of the networks."""
+        """The map from regression targets, in physical units, to the outputs of the networks."""
         change = Affine(jnp.zeros_like(maps.obs.scale), maps.obs.scale)
         default = maps.action if self.target == "behaviour" else change
         return Affine(

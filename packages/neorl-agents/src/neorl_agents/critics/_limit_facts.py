@@ -11,7 +11,7 @@ from neorl_core.statistics import DEFAULT_LEVEL, clopper_pearson_interval
 
 
 class NothingToLearnError(InputError):
-    """No cost of a log varies, so no safety critic can be fitted; says what can be claimed."""
+    """No cost varies, so no safety critic can be fitted; the message says what can be claimed."""
 
 
 class LimitFacts(NamedTuple):
@@ -19,12 +19,12 @@ class LimitFacts(NamedTuple):
 
     Attributes:
         name: Name of the cost channel.
-        steps: Share of the steps that count against the limit.
-        episodes: Episodes with such a step.
-        of_episodes: Episodes of the log.
-        learnable: Whether something can be learned: some steps count, and some do not; for a cost,
-            that it is not constant.
-        claim: What can be said of the limit from this log alone, in words.
+        steps: Fraction of the steps that count against the limit.
+        episodes: Number of episodes with such a step.
+        of_episodes: Number of episodes in the log.
+        learnable: Whether something can be learned: some steps count and some do not; a cost must
+            not be constant.
+        claim: Statement about the limit that this log supports, in words.
     """
 
     name: str
@@ -38,8 +38,8 @@ class LimitFacts(NamedTuple):
 def counted_steps(columns: Columns, spec: Spec) -> np.ndarray:
     """Whether each step counts against each limit, shape ``(row, cost)``.
 
-    A step counts if its cost is above the limit, where that is per step; if it is above zero,
-    where the limit is per episode, since every cost adds to the sum
+    For a limit per step, a step counts if its cost is above the limit. For a limit per episode, it
+    counts if its cost is above zero, since every cost adds to the sum
     (``neorl_core.costs.LimitKind.row_threshold``).
     """
     limits = [limit_kind(channel).row_threshold(channel.limit) for channel in spec.cost]
@@ -50,7 +50,7 @@ def limit_facts(columns: Columns, spec: Spec, quantity: str) -> tuple[LimitFacts
     """The facts of every limit.
 
     Raises:
-        NothingToLearnError: If there is no cost, or nothing can be learned of any limit.
+        NothingToLearnError: If there is no cost, or nothing can be learned about any limit.
     """
     if spec.n_cost == 0:
         raise NothingToLearnError(

@@ -1,4 +1,4 @@
-"""Safety critics: the risk of every limit, for an observation and a proposed action."""
+"""Safety critics: the risk for every limit, given an observation and a proposed action."""
 
 from typing import Literal
 
@@ -19,22 +19,22 @@ LEAST_HAZARD = 1e-7
 
 
 class SafetyCritic(eqx.Module):
-    """Members that see an observation and an action, with one head a limit and step ahead.
+    """Members that see an observation and an action, with one head per limit and step ahead.
 
     For ``"violation"``, head ``j`` of a limit is the probability that one of the next ``j`` steps
-    counts against it: ``P_j = 1 - exp(-sum_{i <= j} softplus(z_i))``, so that it grows with the
-    horizon. For ``"cost"`` it is the expected cost of the next ``j`` steps, ``sum_{i <= j} z_i``
-    in units of ``scale``. The first step is that of the action itself. The members are averaged.
+    counts against it, ``P_j = 1 - exp(-sum_{i <= j} softplus(z_i))``, which grows with the horizon.
+    For ``"cost"`` it is the expected cost of the next ``j`` steps, ``sum_{i <= j} z_i``, in units
+    of ``scale``. The first step is that of the action itself. The members are averaged.
 
     Attributes:
         obs: Map that standardises observations.
         action: Map from the range of every action channel to [-1, 1].
         members: Stacked networks with ``cost * horizon`` outputs.
-        shift: What is added to the outputs of every limit, shape ``(cost,)``.
+        shift: Added to the outputs of every limit, shape ``(cost,)``.
         scale: Cost of one unit of the heads, shape ``(cost,)``; 1 for probabilities.
-        calibration: Map of the last head of every limit to what held-out episodes counted.
-        quantity: Name of what is predicted; static.
-        horizon: Steps of the last head; static.
+        calibration: Map from the last head of every limit to the outcomes of held-out episodes.
+        quantity: ``"violation"`` or ``"cost"``; static.
+        horizon: Number of heads, the last of which covers that many steps; static.
     """
 
     obs: Affine
@@ -58,7 +58,7 @@ def horizon_curve(
         action: The action proposed for it, in physical units.
 
     Returns:
-        Probabilities, or costs in their units, for 1, 2, ... steps; NaN where an input is NaN.
+        Probabilities, or costs in their units, for 1, 2, ... steps; NaN if an input is NaN.
     """
     inputs = jnp.concatenate([critic.obs.to_scaled(obs), critic.action.to_scaled(action)])
     heads = jax.vmap(raw_heads, in_axes=(0, None, None))(critic.members, inputs, critic.shift)
@@ -68,7 +68,7 @@ def horizon_curve(
 def limit_risks(
     critic: SafetyCritic, obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> Float[Array, " cost"]:
-    """The calibrated prediction for the complete horizon, one number a limit.
+    """The calibrated prediction for the complete horizon, one number per limit.
 
     Args:
         critic: A fitted critic.
@@ -76,7 +76,7 @@ def limit_risks(
         action: The action proposed for it, in physical units.
 
     Returns:
-        Probabilities, or costs in their units; NaN where an input is NaN.
+        Probabilities, or costs in their units; NaN if an input is NaN.
     """
     return critic.calibration(horizon_curve(critic, obs, action)[:, -1])
 
@@ -84,9 +84,9 @@ def limit_risks(
 def largest_risk(
     critic: SafetyCritic, obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> Float[Array, ""]:
-    """The largest of :func:`limit_risks`, in units of ``scale``: what a monitor watches.
+    """The largest of :func:`limit_risks`, in units of ``scale``, for a monitor.
 
-    It has the signature that ``neorl_safety.monitoring.CriticMonitor`` asks of its ``apply``.
+    It has the signature that ``neorl_safety.monitoring.CriticMonitor`` requires of its ``apply``.
 
     Args:
         critic: A fitted critic.
@@ -94,7 +94,7 @@ def largest_risk(
         action: The action proposed for it, in physical units.
 
     Returns:
-        A scalar, the larger for the worse; NaN where an input is NaN.
+        A scalar, larger for a higher risk; NaN if an input is NaN.
     """
     return jnp.max(limit_risks(critic, obs, action) / critic.scale)
 
@@ -116,5 +116,5 @@ def predictions(heads: Float[Array, "*batch horizon"], quantity: Quantity) -> Ar
 
 
 def cumulative_hazard(heads: Float[Array, "*batch horizon"]) -> Float[Array, "*batch horizon"]:
-    """Minus the logarithm of the probability that nothing has happened yet."""
+    """The negated logarithm of the probability that nothing has happened yet."""
     return jnp.cumsum(jax.nn.softplus(heads), axis=-1) + LEAST_HAZARD

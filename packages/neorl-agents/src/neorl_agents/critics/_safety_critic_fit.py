@@ -1,4 +1,4 @@
-"""Fitting a safety critic on the logged costs, and making its risks those of held-out episodes."""
+"""Fitting a safety critic on the logged costs, and calibrating its risks on held-out episodes."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -26,10 +26,10 @@ from neorl_core import InputError, Policy, Spec, Transition
 
 
 class FittedSafetyCritic(NamedTuple):
-    """A safety critic, and what the log showed.
+    """A safety critic, and the facts of the log.
 
     Attributes:
-        critic: Ready to be asked, in physical units.
+        critic: The critic, in physical units.
         report: Rows, episodes and facts of every limit, ready for JSON.
     """
 
@@ -48,35 +48,34 @@ def fit_safety_critic(
     policy: Policy | None = None,
     trainer: Trainer = trained_in_memory,
 ) -> FittedSafetyCritic:
-    """Fits the risk of every limit within the next steps, on the logged costs.
+    """Fits the risk for every limit within the next steps, on the logged costs.
 
     A :class:`SafetyCriticLearner` is trained by the common loop on the rows of the log. Then the
-    last head of each limit is mapped by isotonic regression to what was counted in held-out
-    episodes.
+    last head of each limit is mapped by isotonic regression to the outcomes of held-out episodes.
 
     Args:
         log: Flat columns in physical units, episodes one after the other; with ``cost``,
-            ``next_obs``, ``terminated`` and ``truncated``, and ``mask`` where some rows do not
-            count.
+            ``next_obs``, ``terminated`` and ``truncated``, and ``mask`` if some rows are to be
+            ignored.
         spec: Channels and limits of the log.
-        key: Decides the held-out episodes, the first weights and the draws.
-        learner: Hyperparameters; the default ones by default. Its ``first_values`` are those of the
-            log, and ``evaluates`` follows from ``policy``.
-        updates: Gradient steps.
-        calibration_share: Part of the episodes that is held out for calibration, in [0, 1); 0
-            calibrates nothing.
+        key: Random key of the held-out episodes, the initial weights and the batches.
+        learner: Hyperparameters; the default ones by default. Its ``first_values`` are taken from
+            the log, and ``evaluates`` follows from ``policy``.
+        updates: Number of gradient steps.
+        calibration_share: Fraction of the episodes to hold out for calibration, in [0, 1); 0 does
+            not calibrate.
         policy: Policy that acts after the first action: a deterministic one, or by default the
-            log's own behaviour. What followed under another policy was not logged, so then nothing
-            is held out and the risks are not calibrated.
+            log's own behaviour. Outcomes under another policy were not logged, so then nothing is
+            held out and the risks are not calibrated.
         trainer: Training loop; the default one has neither checkpoints nor records.
 
     Returns:
-        The critic, and the facts.
+        The critic, and the facts of the log.
 
     Raises:
-        NothingToLearnError: If the log has no cost, or nothing varies in any of them.
-        InputError: If a column is missing or malformed, there is one episode to calibrate with, or
-            the horizon is longer than any.
+        NothingToLearnError: If the log has no cost, or none of its costs varies.
+        InputError: If a column is missing or malformed, there is only one episode although some are
+            to be held out, or the horizon is longer than every episode.
         ValueError: If a hyperparameter is out of range.
 
     Example:
@@ -125,7 +124,7 @@ def fit_safety_critic(
 
 
 def _next_actions(policy: Policy, rows: Transition, columns: Columns) -> np.ndarray:
-    """The policy's next action in every row that counts, and zero in the others."""
+    """The policy's next action in every unmasked row, and zero in the others."""
     columns_along = (columns.obs, columns.action, columns.next_obs, columns.last)
     next_actions = np.zeros(np.shape(rows.action))
     next_actions[np.asarray(rows.mask)] = actions_along(policy, *columns_along)
@@ -133,7 +132,7 @@ def _next_actions(policy: Policy, rows: Transition, columns: Columns) -> np.ndar
 
 
 def _first_values(learner: SafetyCriticLearner, columns: Columns, spec: Spec) -> tuple[float, ...]:
-    """What the mean step counts."""
+    """The mean over steps of the quantity, for every limit."""
     violation = learner.quantity == "violation"
     counted = counted_steps(columns, spec) if violation else columns.cost
     return tuple(counted.mean(0).tolist())
@@ -149,7 +148,7 @@ def _calibrated(
 def outcomes(
     critic: SafetyCritic, columns: Columns, spec: Spec, *, discount: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Outputs of the last heads before calibration, and what followed in the log.
+    """Outputs of the last heads before calibration, and the outcomes in the log.
 
     Args:
         critic: A critic.
@@ -158,11 +157,11 @@ def outcomes(
         discount: Discount of a cost per step.
 
     Returns:
-        Predictions and outcomes of shape ``(row, cost)``, and the number of the episode, of the
-        rows whose window the log shows.
+        For the rows whose window the log contains: predictions and outcomes of shape
+        ``(row, cost)``, and the index of the episode.
 
     Raises:
-        InputError: If it shows no window.
+        InputError: If it contains no complete window.
     """
     seen = seen_windows(columns, critic.horizon, spec)
     if critic.quantity == "violation":
@@ -176,10 +175,10 @@ def outcomes(
 
 
 def seen_windows(columns: Columns, horizon: int, spec: Spec) -> np.ndarray:
-    """Which rows have a window that the log shows.
+    """The rows whose window the log contains.
 
     Raises:
-        InputError: If none has.
+        InputError: If there is none.
     """
     seen = fully_seen(columns, horizon, spec.horizon)
     if not seen.any():

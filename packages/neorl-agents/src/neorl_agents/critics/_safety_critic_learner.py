@@ -41,7 +41,7 @@ from neorl_agents.sampling._host_columns import finite_column, row_flags
 from neorl_core import Affine, Spec, Transition
 
 RATES = (1e-4, 0.9)
-"""Rates of an event that the first outputs of a network may stand for."""
+"""Range of event rates for the initial outputs of a network."""
 
 
 class HorizonRows(NamedTuple):
@@ -51,11 +51,11 @@ class HorizonRows(NamedTuple):
         obs: Observations.
         action: Actions.
         next_obs: The following observations.
-        next_action: The actions that are taken there.
+        next_action: The actions taken there.
         counted: Whether the step counts against each limit, as 0 or 1, or its cost.
         follows: Whether the plant went on.
-        known: Whether the heads beyond the first have a target, of each limit.
-        weight: Importance weight of the row under the draws, mean 1.
+        known: Whether the heads beyond the first have a target, for each limit.
+        weight: Importance weight of the row under the sampling, mean 1.
     """
 
     obs: Float[Array, "*row obs"]
@@ -69,13 +69,13 @@ class HorizonRows(NamedTuple):
 
 
 class HorizonTables(NamedTuple):
-    """Rows, and those that are drawn more often: the ones ahead of a violation of each limit.
+    """Rows, and the ones sampled more often: those ahead of a violation of each limit.
 
     Attributes:
-        rows: All rows that count.
-        ahead: Numbers of the rows ahead of a violation, limit after limit.
+        rows: All unmasked rows.
+        ahead: Indices of the rows ahead of a violation, limit after limit.
         start: First entry of each limit in ``ahead``, shape ``(limit,)``.
-        count: How many they are, shape ``(limit,)``; without a limit all draws are uniform.
+        count: Number of entries, shape ``(limit,)``; without a limit, sampling is uniform.
     """
 
     rows: HorizonRows
@@ -86,10 +86,10 @@ class HorizonTables(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class AheadOfViolations:
-    """Rows drawn uniformly or, with a chance of a half, ahead of a violation of some limit."""
+    """Samples rows uniformly or, with probability a half, ahead of a violation of some limit."""
 
     def tables(self, rows: Transition) -> Any:
-        """Made by the learner, which knows the limits."""
+        """Not implemented, because only the learner knows the limits."""
         raise NotImplementedError("SafetyCriticLearner.log_tables makes the tables")
 
     def draw(
@@ -105,7 +105,7 @@ class AheadOfViolations:
         return jax.tree.map(lambda column: column[drawn], tables.rows)
 
     def numbers(self, tables: HorizonTables, size: int, key: PRNGKeyArray) -> Int[Array, " size"]:
-        """Numbers of rows."""
+        """Samples row indices."""
         keys = jax.random.split(key, 4)
         anywhere = jax.random.randint(keys[0], (size,), 0, len(tables.rows.weight))
         if len(tables.count) == 0:
@@ -113,20 +113,20 @@ class AheadOfViolations:
         limit = jax.random.randint(keys[1], (size,), 0, len(tables.count))
         count_there = tables.count[limit]
         within = jax.random.uniform(keys[2], (size,)) * count_there.astype(jnp.float32)
-        # A product that rounds up to the count itself would leave the rows of its limit.
+        # Without the minimum, a product rounded up to the count would index the next limit's rows.
         place = jnp.minimum(within.astype(jnp.int32), count_there - 1)
         ahead = tables.ahead[tables.start[limit] + place]
         return jnp.where(jax.random.bernoulli(keys[3], shape=(size,)), ahead, anywhere)
 
 
 class SafetyCriticLearner(BaseLearner):
-    """The risk of every limit within the next steps, by fitted Q evaluation of a fixed horizon.
+    """The risk for every limit within the next steps, by fitted Q evaluation of a fixed horizon.
 
-    All heads are regressed on :func:`horizon_targets` by cross-entropy, or by squared errors
-    for costs. Every other row of a batch is drawn from those ahead of a violation, with importance
-    weights that keep the expectation. A terminated row has nothing behind it. A truncated one
-    bootstraps where its next action is known: for ``evaluates="policy"`` in every row, from the
-    column ``next_action``; for the behaviour of the log only its first head is trained.
+    All heads are regressed on :func:`horizon_targets`, by cross-entropy or, for costs, by squared
+    errors. Half of a batch is sampled from the rows ahead of a violation, with importance weights
+    that preserve the expectation. A terminated row has no continuation. A truncated row bootstraps
+    if its next action is known: for ``evaluates="policy"`` always, from the column ``next_action``;
+    for the behaviour of the log only its first head is trained.
 
     It is a learner without a policy, which the common loop trains, resumes and tracks.
     :meth:`critic` gives the critic of a state; :func:`fit_safety_critic` trains and calibrates one.
@@ -135,9 +135,9 @@ class SafetyCriticLearner(BaseLearner):
         discount: Discount of costs per step, in [0, 1]; 1 for probabilities.
         tau: Fraction by which the target networks move, in (0, 1].
         learning_rate: Learning rate at the start; it falls to zero along half a cosine.
-        decay_updates: Updates along which it falls; -1 for the length of the run, 0 for never.
-        first_values: What a step is predicted to count against each limit before training: a share
-            of steps, or a mean cost; a half, or nothing, where none are given.
+        decay_updates: Updates over which the rate falls; -1 for the length of the run, 0 for never.
+        first_values: Initial prediction per step for each limit: a fraction of steps, or a mean
+            cost; if not given, a half, or zero for costs.
         quantity: ``"violation"`` or ``"cost"``; static.
         evaluates: ``"behaviour"`` of the log, or the ``"policy"`` of the column ``next_action``;
             static.
@@ -165,13 +165,13 @@ class SafetyCriticLearner(BaseLearner):
 
     @property
     def reads(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The fields that are read; with ``next_action`` where a policy is evaluated."""
+        """The fields that are read, including ``next_action`` if a policy is evaluated."""
         always = ("obs", "action", "cost", "next_obs", "terminated", "truncated", "mask")
         return (*always, *["next_action"] * (self.evaluates == "policy"))
 
     @property
     def sampler(self) -> Any:
-        """Half of the rows ahead of a violation."""
+        """A sampler that takes half of the rows from those ahead of a violation."""
         return AheadOfViolations()
 
     def check(self) -> None:
@@ -187,10 +187,10 @@ class SafetyCriticLearner(BaseLearner):
         require(self, "networks.kind", self.networks.kind == "mlp", "'mlp'")
 
     def log_tables(self, spec: Spec, rows: Transition) -> HorizonTables:
-        """The rows, with what counts against each limit and which are ahead of a violation.
+        """The rows, with their count against each limit and the ones ahead of a violation.
 
         Raises:
-            NothingToLearnError: If the log has no cost, or nothing varies in any of them.
+            NothingToLearnError: If the log has no cost, or none of its costs varies.
             InputError: If a column is missing or malformed.
         """
         columns = checked_columns(rows, spec, cost=True)
@@ -226,7 +226,7 @@ class SafetyCriticLearner(BaseLearner):
         return HorizonTables(rows_that_count, *drawn)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Members that hardly differ from the first values, and their targets."""
+        """Members whose outputs are close to the first values, and their targets."""
         outputs = spec.n_cost * self.horizon
         members = self.networks.of_both(spec, outputs, key, members=self.members, last_bound=1e-2)
         return {"members": members}, {"members": members}
@@ -234,7 +234,7 @@ class SafetyCriticLearner(BaseLearner):
     def update(
         self, state: LearnerState, batch: HorizonRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of all members; the key is ignored."""
+        """Takes one gradient step of all members; the key is ignored."""
         rows, maps = jax.tree.map(lambda x: x[0], batch), state.preparation
         shift, scale = self.shift(maps), self.scale(maps)
         counted = Affine(jnp.zeros_like(scale), scale).to_scaled(rows.counted)
@@ -256,7 +256,7 @@ class SafetyCriticLearner(BaseLearner):
         return state.with_counters(**{UPDATES: state.updates + 1}), {"loss": value}
 
     def critic(self, state: LearnerState) -> SafetyCritic:
-        """The critic of a state, not calibrated; its members are averaged along the training."""
+        """The uncalibrated critic of a state; its members are averaged over the training."""
         maps = state.preparation
         return SafetyCritic(
             obs=maps.obs,
@@ -275,7 +275,7 @@ class SafetyCriticLearner(BaseLearner):
         return jnp.ones_like(maps.cost_unit) if violation else maps.cost_unit
 
     def shift(self, maps: Preparation) -> Float[Array, " cost"]:
-        """Offset of the outputs of every limit, so that they begin at the first values."""
+        """Offset of the outputs of every limit, so that they start at the first values."""
         if len(self.first_values) == 0:
             return jnp.zeros_like(maps.cost_unit)
         first = jnp.stack([jnp.asarray(x, jnp.float32) for x in self.first_values])
@@ -296,13 +296,13 @@ def horizon_targets(
     """One-step targets of all heads.
 
     ``y_j = x + s discount (1 - terminated) Q_{j-1}(s', a')`` with ``Q_0 = 0``, where ``s`` is
-    ``1 - x`` for a violation and 1 for a cost. Head ``j`` needs head ``j - 1`` alone, so the
-    targets of all heads are right after ``horizon`` exact sweeps, whatever the networks do.
+    ``1 - x`` for a violation and 1 for a cost. Head ``j`` needs only head ``j - 1``, so the targets
+    of all heads are correct after ``horizon`` exact sweeps, whatever the networks predict.
 
     Args:
-        counted: ``x``: 1 where the step counts against the limit, or its cost.
+        counted: ``x``: 1 if the step counts against the limit, else 0; or its cost.
         next_values: Predictions of all heads for the following observation and action.
-        follows: False where the plant ended the episode.
+        follows: False if the plant ended the episode.
         quantity: ``"violation"`` or ``"cost"``.
         discount: Discount of the cost per step, in [0, 1].
 
@@ -337,7 +337,7 @@ def head_loss(
 ) -> tuple[Float[Array, ""], None]:
     """Cross-entropy of probabilities, or squared errors of costs, over the heads with a target.
 
-    The error of a cost over ``j`` steps counts ``1 / j``: it grows with the steps by itself.
+    The error of a cost over ``j`` steps has weight ``1 / j``, because it grows with the steps.
     """
     heads = _heads(members, inputs, shift)
     if quantity == "violation":
@@ -356,14 +356,14 @@ def _heads(members: MLP, inputs: Array, shift: Array) -> Float[Array, "ens row c
 
 
 def _inputs(maps: Preparation, obs: Array, action: Array) -> Float[Array, "row in"]:
-    # Not clipped: the critic is asked about actions as they are proposed.
+    # Actions are not clipped, because the critic evaluates them as they are proposed.
     return jnp.concatenate([maps.obs.to_scaled(obs), maps.action.to_scaled(action)], axis=-1)
 
 
 def _draws(
     columns: Columns, counted: np.ndarray, horizon: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Rows ahead of a violation of each limit, and the weight that makes up for drawing them."""
+    """Rows ahead of a violation of each limit, and the importance weight of every row."""
     ahead = window_sums(columns, counted.astype(np.float64), horizon, 1.0) > 0
     groups = [np.flatnonzero(column) for column in ahead.T if 0 < column.sum() < len(column)]
     total = len(counted)

@@ -20,11 +20,11 @@ from neorl_agents.learning import Training as LoopState
 from neorl_core import DataStatistics, InputError, Spec, Transition, as_arrays
 
 CHUNK = 500
-"""Updates in one call of the compiled program, whose batches are drawn at once."""
+"""Number of updates in one call of the compiled program, which samples all their batches."""
 
 
 class Trainer(Protocol):
-    """Trains a critic whole; ``neorl_train`` has one with checkpoints and records."""
+    """Trains a critic to the end; ``neorl_train`` has a trainer with checkpoints and records."""
 
     def __call__(
         self,
@@ -38,12 +38,12 @@ class Trainer(Protocol):
         """The final state, and the mean metrics of the last chunk.
 
         Args:
-            learner: Learner with plain numbers.
+            learner: Learner with plain numbers as fields.
             spec: Channels and limits.
-            rows: A log in order, host arrays; masked rows do not count.
+            rows: A log in order, host arrays; masked rows are ignored.
             statistics: Statistics of the unmasked rows.
-            updates: Calls of ``update``.
-            key: Decides the first weights and the draws.
+            updates: Number of calls of ``update``.
+            key: Random key of the initial weights and the batches.
         """
         ...
 
@@ -56,7 +56,7 @@ def trained_in_memory(
     updates: int,
     key: PRNGKeyArray,
 ) -> tuple[LearnerState, dict[str, float]]:
-    """A training of one seed from beginning to end; see :class:`Trainer`.
+    """Trains one seed from beginning to end; see :class:`Trainer`.
 
     Raises:
         InputError: If the loss of the last chunk is not finite.
@@ -65,7 +65,7 @@ def trained_in_memory(
     learner = for_run(learner, updates)
     state = learner.init(spec, statistics, initial)
     tables = jax.device_put(log_tables(learner, spec, rows_for(learner, rows, ())))
-    # A chunk takes the buffers of its training, so that no two leaves may share one.
+    # A chunk is given the buffers of its training, so no two leaves may share one.
     training = LoopState(jax.tree.map(jnp.copy, state), ())
     arrays, metrics = as_arrays(learner), {}
     for first in range(0, updates, CHUNK):
@@ -79,7 +79,7 @@ def trained_in_memory(
 
 
 def require_finite_loss(learner: Any, metrics: dict[str, float]) -> None:
-    """Refuses a training whose last loss is no number."""
+    """Refuses a training whose last loss is not finite."""
     if not np.isfinite(metrics["loss"]):
         raise InputError(
             f"training ended with a loss of {metrics['loss']}; lower learning_rate, now "
@@ -88,10 +88,10 @@ def require_finite_loss(learner: Any, metrics: dict[str, float]) -> None:
 
 
 def require_fit(function: str, updates: int, calibration_share: float) -> None:
-    """Refuses a length or a share that no fit has.
+    """Refuses a training length or a calibration share that is out of range.
 
     Raises:
-        ValueError: Naming the function and the argument.
+        ValueError: If one is; the message names the function and the argument.
     """
     if isinstance(updates, bool) or not isinstance(updates, int) or updates < 1:
         raise ValueError(

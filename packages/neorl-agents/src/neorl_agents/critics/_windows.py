@@ -1,4 +1,4 @@
-"""Events in the steps after every row of a log, as far as the log shows them."""
+"""Events in the steps after every row of a log, as far as the log contains them."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from neorl_agents.critics._columns import Columns
 
 
 def steps_left(columns: Columns) -> np.ndarray:
-    """Rows from each row to the end of its piece, itself included, shape ``(row,)``."""
+    """Number of rows from each row to the end of its piece, itself included, shape ``(row,)``."""
     rows = np.arange(len(columns.last))
     ends = np.where(columns.last, rows, len(rows))
     following = np.minimum.accumulate(ends[::-1])[::-1]
@@ -18,12 +18,12 @@ def window_sums(columns: Columns, values: np.ndarray, horizon: int, discount: fl
 
     Args:
         columns: The log.
-        values: One row a step, shape ``(row, channel)``.
+        values: One row per step, shape ``(row, channel)``.
         horizon: Steps of the window, the row's own first.
         discount: Discount in [0, 1].
 
     Returns:
-        Sums, same shape; what a piece lacks counts as zero.
+        Sums of the same shape; steps beyond the end of a piece add zero.
     """
     remaining, total = steps_left(columns), np.zeros(values.shape)
     padded = np.concatenate([values, np.zeros((horizon, values.shape[1]))])
@@ -34,11 +34,11 @@ def window_sums(columns: Columns, values: np.ndarray, horizon: int, discount: fl
 
 
 def fully_seen(columns: Columns, horizon: int, episode_length: int) -> np.ndarray:
-    """Whether the log shows all that follows within the horizon, shape ``(row,)``.
+    """Whether the log contains everything within the horizon of a row, shape ``(row,)``.
 
-    A row counts if its window ends within its piece, or the plant ended the episode before. So
-    that rows before a time limit are not kept for having been ended, no row counts whose window
-    passes the longest episode; and none by what its window holds.
+    A row is kept if its window ends within its piece, or the plant ended the episode before that.
+    Rows whose window passes the longest episode are dropped, even if the plant ended it earlier;
+    otherwise rows close to the time limit would be kept only if an event ended the episode.
 
     Args:
         columns: The log.

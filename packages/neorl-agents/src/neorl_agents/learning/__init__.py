@@ -1,6 +1,6 @@
-"""Parts of every learner: the contract, the state, the shell, sources and the hot loop.
+"""Parts of every learner: the protocols, the state, the base class, sources and the hot loop.
 
-The protocols, ``BaseLearner`` and ``LearnerState`` stand at the top of the package.
+Import the protocols, ``BaseLearner`` and ``LearnerState`` from ``neorl_agents`` itself.
 """
 
 from neorl_agents.learning._chunk import Training as Training

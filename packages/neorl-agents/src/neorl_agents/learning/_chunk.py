@@ -18,7 +18,7 @@ class Training(NamedTuple):
 
     Attributes:
         learner: State of the learner.
-        memory: Memory of the source; ``()`` where it has none.
+        memory: Memory of the source; ``()`` if it has none.
     """
 
     learner: LearnerState
@@ -34,7 +34,7 @@ def begin_training(
     Args:
         learner: Learner with array leaves (``neorl_core.as_arrays``).
         source: Source of its batches.
-        state: State of ``learner.init``, or of an earlier training.
+        tables: Device tables that the source samples from.
         tables: What the source draws from, on the device.
         key: Key of the run's chunks.
     """
@@ -52,18 +52,18 @@ def train_chunk(
     *,
     n_updates: int,
 ) -> tuple[Training, dict[str, Float[Array, ""]]]:
-    """Updates ``first .. first + n_updates - 1`` of one training.
+    """Runs updates ``first .. first + n_updates - 1`` of one training.
 
-    Batches and keys are functions of ``(key, number of the update)`` and of the source's memory, so
-    the length of a chunk is not part of the result. A source without memory gives all batches of
-    the chunk before the scan.
+    Batches and keys are functions of ``(key, index of the update)`` and of the source's memory, so
+    the result does not depend on the length of a chunk. A source without memory gives all batches
+    of the chunk before the scan.
 
     Args:
         learner: Learner with array leaves (``neorl_core.as_arrays``).
         source: Source of its batches.
-        training: Result of :func:`begin_training` or the last chunk; its buffers are given away.
-        tables: What the source draws from, on the device.
-        first: Number of the first update, counted in calls of ``update``.
+        training: Result of :func:`begin_training` or the last chunk; its buffers are donated.
+        tables: Device tables that the source samples from.
+        first: Index of the first update, counted in calls of ``update``.
         key: Key of the run's chunks.
         n_updates: Number of calls of ``update``; a multiple of ``source.cycle``; static.
 
@@ -71,7 +71,7 @@ def train_chunk(
         The training, and the mean of every metric over the chunk.
 
     Raises:
-        ValueError: If ``n_updates`` is no multiple of the cycle.
+        ValueError: If ``n_updates`` is not a multiple of the cycle.
     """
     keys, state = training_keys(key), training.learner
     if source.cycle == 0:
@@ -121,5 +121,5 @@ def _updates(
 def _update(
     learner: Learner, state: LearnerState, batch_and_key: tuple[Any, PRNGKeyArray]
 ) -> tuple[LearnerState, dict[str, Float[Array, ""]]]:
-    """One update, whose answer is refused by name where it breaks the contract."""
+    """Runs one update, whose result is refused if it breaks the contract; the message names it."""
     return require_answer(learner, state, learner.update(state, *batch_and_key))

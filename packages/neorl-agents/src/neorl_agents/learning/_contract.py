@@ -1,4 +1,4 @@
-"""Checks of a learner from outside: of its class on request, of its results while tracing."""
+"""Checks of third-party learners: of the class on request, of its results while tracing."""
 
 import dataclasses
 import keyword
@@ -26,17 +26,17 @@ _REQUIRED = (
 
 
 def check_algorithm(name: str, kind: Any) -> None:
-    """Refuses what training, configurations or the command line could not work with.
+    """Refuses a class that training, configurations or the command line could not work with.
 
-    Nothing is compiled and no network is made.
+    Nothing is compiled and no network is created.
 
     Args:
         name: The name that configurations are to use.
         kind: A class that should fulfil :class:`neorl_agents.Algorithm`.
 
     Raises:
-        ValueError: If the name or a field cannot stand in a configuration.
-        TypeError: If the class is no algorithm; what is missing is named.
+        ValueError: If the name or a field cannot be used in a configuration.
+        TypeError: If the class is not an algorithm; the message names what is missing.
     """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ValueError("its name must be an identifier, such as my_learner; it names a section")
@@ -101,16 +101,16 @@ def require_answer(algorithm: Any, state: Any, answer: Any) -> tuple[Any, dict[s
     """Returns the result of ``update`` if it is a state of the same form and scalar metrics.
 
     Args:
-        algorithm: Learner that was asked; named in messages.
+        algorithm: Learner whose result this is; named in messages.
         state: State that it was given.
-        answer: What its ``update`` returned; shapes and types are looked at, never values.
+        answer: Return value of its ``update``; only shapes and types are checked, never values.
 
     Returns:
         The state and the metrics.
 
     Raises:
-        InputError: Naming the learner and what is wrong: no pair, a state of another form, or a
-            metric that is no single number.
+        InputError: If the result is not a pair, the state has another form, or a metric is not a
+            single number; the message names the learner.
 
     Example:
         >>> import jax.numpy as jnp
@@ -149,14 +149,14 @@ def require_policy(algorithm: Any, policy: Any) -> Policy:
     """Returns the result of ``policy`` if it can act.
 
     Args:
-        algorithm: Learner that was asked; named in messages.
-        policy: What its ``policy`` returned.
+        algorithm: Learner whose policy this is; named in messages.
+        policy: Return value of its ``policy``.
 
     Returns:
         The policy.
 
     Raises:
-        InputError: Naming the learner, and what its policy has not.
+        InputError: If something is missing from the policy; the message names it and the learner.
 
     Example:
         >>> import jax.numpy as jnp
@@ -176,7 +176,7 @@ def require_policy(algorithm: Any, policy: Any) -> Policy:
 
 
 def _other_form(before: Any, after: Any) -> str:
-    """The first difference in words; empty where the trees have one form."""
+    """The first difference in words; empty if the trees have the same form."""
     ours, theirs = (
         {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree.leaves_with_path(tree)}
         for tree in (before, after)

@@ -9,11 +9,11 @@ from neorl_agents.policies import Preparation
 from neorl_core.losses import masked_mean
 
 SLACK = 0.05
-"""Values may pass their bounds by this share of the width: a network is no exact solution."""
+"""Values may exceed their bounds by this fraction of the width: a network is not exact."""
 HELD = 1e-3
-"""Nearer to a bound than this, at most 2e-3 of a gradient passes the tanh."""
+"""Closer to a bound than this, at most 2e-3 of a gradient passes the tanh."""
 INSIDE = 0.01
-"""A logged action at least this far from its bounds, of half their distance, is not at one."""
+"""A logged action is not at a bound if it is this far away, as a fraction of half its range."""
 
 
 def weight_metrics(
@@ -21,19 +21,19 @@ def weight_metrics(
     mask: Bool[Array, " batch"] | None,
     max_weight: float | Float[Array, ""],
 ) -> Metrics:
-    """Effective number of rows that a weighted regression learns from, as metrics.
+    """Effective sample size of a weighted regression, as metrics.
 
-    ``effective_sample = (sum w)^2 / (n sum w^2)``: 1 where all weights are equal, ``1 / n`` where
-    one row has all of it. ``at_ceiling`` is the share of rows with the largest weight allowed:
-    where it is large, the regression no longer tells good rows from very good ones.
+    ``effective_sample = (sum w)^2 / (n sum w^2)`` is 1 if all weights are equal and ``1 / n`` if
+    one row has all of the weight. ``at_ceiling`` is the fraction of rows with the largest weight
+    allowed; if it is large, the regression no longer distinguishes good rows from very good ones.
 
     Args:
-        weights: Not negative, one a row.
-        mask: Rows that count.
+        weights: Not negative, one per row.
+        mask: True for the rows to use.
         max_weight: The largest weight allowed.
 
     Returns:
-        The two shares, in [0, 1].
+        The two fractions, in [0, 1].
 
     Source: Kish, Survey sampling, 1965, for the effective sample size.
     """
@@ -48,18 +48,18 @@ def held_actions(
     logged: Float[Array, "batch act"],
     mask: Bool[Array, " batch"] | None,
 ) -> Float[Array, ""]:
-    """The share of actions that a tanh holds at a bound where the log's action is not.
+    """Fraction of actions that a tanh holds at a bound although the logged action is not there.
 
-    Next to no gradient passes there, neither of the value nor of the distance to the log, so that
-    such an actor may stay as it is however long it is trained.
+    Almost no gradient passes there, neither that of the value nor that of the distance to the log,
+    so such an actor may stay as it is however long it is trained.
 
     Args:
         action: Output of the actor, in [-1, 1].
         logged: Action of the log in the same rows.
-        mask: Rows that count.
+        mask: True for the rows to use.
 
     Returns:
-        A share in [0, 1].
+        A fraction in [0, 1].
     """
     held = (jnp.abs(action) >= 1 - HELD) & (jnp.abs(logged) <= 1 - INSIDE)
     return masked_mean(jnp.mean(held.astype(action.dtype), axis=-1), mask)
@@ -74,29 +74,30 @@ def value_metrics(
     penalised: bool = False,
     entropy: Float[Array, ""] | float = 0.0,
 ) -> Metrics:
-    """The mean value, the share of rows valued beyond the log's rewards, and how far from them.
+    """Diagnostics of the values: their mean, and whether the log's rewards can explain them.
 
-    With rewards in ``[low, high]``, no policy that stays with them can earn less than
-    ``min(low, 0) / (1 - discount)`` or more than ``max(high, 0) / (1 - discount)``. A value
-    outside by more than a twentieth of that width has left the data.
+    With rewards in ``[low, high]``, the value of a policy that stays with them is at least
+    ``min(low, 0) / (1 - discount)`` and at most ``max(high, 0) / (1 - discount)``.
+    ``q_beyond_rewards`` is the fraction of rows whose value is outside these bounds by more than a
+    twentieth of their distance: such values have left the data.
 
-    Values that follow from rewards satisfy ``q = r + discount q'``. As the rows and what follows
-    them are alike on average, ``q - discount q`` (``q`` alone where the plant ended the episode) is
-    the reward a step that the values stand for. ``q_off_rewards`` says how far that is from the
-    batch's mean reward, in deviations of its rewards: it is large where values have not yet climbed
-    to where a constant in the reward puts them.
+    Values that follow from rewards satisfy ``q = r + discount q'``. As the rows and their
+    successors are alike on average, ``q - discount q`` (just ``q`` if the plant ended the episode)
+    is the reward per step that the values imply. ``q_off_rewards`` is the distance between its mean
+    and the batch's mean reward, in standard deviations of the rewards. It is large as long as
+    values have not yet reached the level that a constant in the reward gives them.
 
     Args:
         q: Values of logged actions, in the scale of the critics.
-        preparation: Preparation of the learner, which knows the rewards of the log.
+        preparation: Preparation of the learner, which holds the range of the log's rewards.
         rows: The rows of ``q``.
         discount: Discount of the reward per step.
-        penalised: Whether the learner pushes values down on purpose; only the upper bound holds,
-            and values that are too low are no sign.
-        entropy: Reward for entropy per step at most, where values hold it.
+        penalised: Whether the learner deliberately pushes values down; then only the upper bound
+            is checked, and values that are too low are not reported.
+        entropy: Largest entropy bonus per step, if the values include one.
 
     Returns:
-        ``q``, ``q_beyond_rewards``, a share in [0, 1], and ``q_off_rewards``, not negative.
+        ``q``; ``q_beyond_rewards``, a fraction in [0, 1]; ``q_off_rewards``, not negative.
     """
     mask = rows.mask
     low = jnp.minimum(preparation.reward_range[0], 0)
@@ -125,7 +126,7 @@ def _off_rewards(
     spread = jnp.sqrt(masked_mean(jnp.square(rows.reward - mean), rows.mask))
     gap = masked_mean(implied, rows.mask) - mean
     off = jnp.maximum(gap if penalised else jnp.abs(gap), 0)
-    # The reward for entropy is in the values and not in the rows.
+    # The entropy bonus is in the values but not in the rows.
     return jnp.where(
         spread > 0, jnp.maximum(off - entropy, 0) / jnp.where(spread > 0, spread, 1), 0
     )

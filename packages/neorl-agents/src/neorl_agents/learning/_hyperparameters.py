@@ -1,6 +1,6 @@
-"""Checks of hyperparameters by name; values that are being traced pass.
+"""Checks of hyperparameters by name; values that are being traced are not checked.
 
-A name may lead into nested settings: ``"networks.hidden"``.
+A name may be a path into nested settings, such as ``"networks.hidden"``.
 """
 
 import dataclasses
@@ -29,14 +29,14 @@ def require_number(
 
     Args:
         owner: The object that has the fields.
-        *fields: Their names, such as ``"steps.n_step"`` for those of nested settings.
-        low: Least value.
-        high: Greatest value.
+        *fields: Their names; a path such as ``"steps.n_step"`` names a field of nested settings.
+        low: Smallest value.
+        high: Largest value.
         open_low: Whether ``low`` itself is refused.
         open_high: Whether ``high`` itself is refused.
 
     Raises:
-        ValueError: Naming the first field that is out of range.
+        ValueError: If a field is out of range; the message names the first one.
     """
     expected = _interval(low, high, open_low, open_high)
     for field in fields:
@@ -53,7 +53,7 @@ def require_number(
 
 
 def require_numbers_of_fields(owner: Any) -> None:
-    """Refuses a text or NaN in a field whose default is a float; its range is up to ``check``."""
+    """Refuses text or NaN in a field whose default is a float; ``check`` tests its range."""
     for field in dataclasses.fields(owner):
         value = getattr(owner, field.name)
         if type(field.default) is not float or isinstance(value, Tracer):
@@ -74,24 +74,24 @@ def require_count(owner: Any, *fields: str, least: int = 1) -> None:
 
 
 def as_widths(value: Any) -> Any:
-    """Widths of layers as a tuple; a single number stays, for :func:`require_widths` to name."""
+    """Layer widths as a tuple; a single number is kept, so that :func:`require_widths` names it."""
     return tuple(value) if isinstance(value, Iterable) else value
 
 
 def as_words(value: Any) -> Any:
-    """Words as a tuple; a single one stays, for :func:`require_words` to name."""
+    """Words as a tuple; a single one is kept, so that :func:`require_words` names it."""
     return value if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
 
 
 def require_words(owner: Any, field: str) -> None:
-    """Refuses a field that is not a tuple of texts."""
+    """Refuses a field that is not a tuple of strings."""
     value = attrgetter(field)(owner)
     valid = isinstance(value, tuple) and all(isinstance(word, str) for word in value)
     require(owner, field, valid, "a list of texts")
 
 
 def require_widths(owner: Any, field: str) -> None:
-    """Refuses a field that is not a tuple of positive whole numbers."""
+    """Refuses a field that is not a tuple of positive integers."""
     value = attrgetter(field)(owner)
     valid = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
     valid = valid and all(isinstance(width, int) and width > 0 for width in value)
@@ -99,8 +99,9 @@ def require_widths(owner: Any, field: str) -> None:
 
 
 def require_choice(owner: Any, field: str, choices: Collection[str]) -> None:
-    """Refuses a field that is none of ``choices``."""
-    # A name that is there is looked up; listing a registry reads the files of every distribution.
+    """Refuses a field that is not one of ``choices``."""
+    # The membership test only looks up one name; listing a registry would read the files of every
+    # distribution.
     if attrgetter(field)(owner) not in choices:
         require(owner, field, False, f"one of {', '.join(choices)}")
 

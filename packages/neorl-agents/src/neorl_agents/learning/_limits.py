@@ -1,4 +1,4 @@
-"""The cost limits of a run as learners see them: in a log, and as values of cost critics."""
+"""The cost limits of a run as learners use them: checked against a log, and as critic values."""
 
 from typing import Any
 
@@ -18,15 +18,15 @@ def episode_costs(
     """The limited quantity of every logged episode: the sum of a cost, or its worst step.
 
     Args:
-        spec: Channels, whose ``per`` says which of the two a limit bounds.
+        spec: Channels, whose ``per`` determines which of the two a limit bounds.
         rows: A log in order, host arrays, with ``cost``, ``terminated`` and ``truncated``; the cost
-            of a masked row counts as zero.
+            of a masked row is taken as zero.
 
     Returns:
-        The number of the episode of every row, and the quantities in the units of the costs.
+        The episode index of every row, and the quantities in the units of the costs.
 
     Raises:
-        ValueError: If the log does not say where episodes end.
+        ValueError: If the log has no columns that mark where episodes end.
 
     Example:
         >>> from neorl_core import Channel, CostChannel
@@ -51,7 +51,7 @@ def episode_costs(
         limit_kind(channel).of_episode(total[:, i], worst[:, i])
         for i, channel in enumerate(spec.cost)
     ]
-    # In the precision of logs, so that what equals a limit there keeps it here.
+    # In the precision of logs, so that a quantity equal to a limit there keeps the limit here.
     return episode, np.stack(quantities, axis=1).astype(np.float32)
 
 
@@ -59,7 +59,7 @@ def require_costs(name: str, spec: Spec) -> None:
     """Refuses a plant without cost channels.
 
     Raises:
-        InputError: Naming the learner, with what to do.
+        InputError: If there are none; the message names the learner and says what to do.
     """
     if not spec.cost:
         raise InputError(
@@ -77,8 +77,8 @@ def require_limits_in_log(name: str, spec: Spec, rows: Transition) -> None:
         rows: The training split, host arrays.
 
     Raises:
-        InputError: If there is no cost, one episode alone, no cost above zero, no action that
-            moves, or a limit that no logged episode keeps; with what to do.
+        InputError: If the log has no cost, a single episode, no cost above zero, no action that
+            moves, or a limit that no episode keeps; the message says what to do.
     """
     require_costs(name, spec)
     if rows.cost is None:
@@ -111,10 +111,10 @@ def require_limits_in_log(name: str, spec: Spec, rows: Transition) -> None:
 
 
 def require_moving_actions(name: str, spec: Spec, rows: Transition) -> None:
-    """Refuses a log in which no action ever moves; a few that stand still beside others may.
+    """Refuses a log in which no action ever moves; some channels may be constant.
 
     Raises:
-        InputError: Naming the actions, with what to do.
+        InputError: If none moves; the message names the actions and says what to do.
     """
     action = np.asarray(rows.action)
     if rows.mask is not None:
@@ -132,15 +132,16 @@ def counted_costs(
 ) -> Float[Array, "*batch cost"]:
     """Costs that critics sum: costs with a limit per episode, and steps above a limit per step.
 
-    A critic of sums says nothing about a worst step. The number of steps above a limit per step
-    is a sum, and its mean over episodes is at least the chance that an episode has one (Markov).
+    The value of a sum contains no information about the worst step. The number of steps above a
+    limit per step is a sum, and its mean over episodes bounds from above the probability that an
+    episode has one (Markov).
 
     Args:
         preparation: Maps of the learner's state, with the limits and what they bound.
         cost: Costs in the units of the networks.
 
     Returns:
-        The cost of a channel per episode as it is; 1 for a step above its limit per step, else 0.
+        A cost with a limit per episode unchanged; for a limit per step, 1 above it and else 0.
     """
     limit = jnp.broadcast_to(preparation.cost_limit, cost.shape)
     above = (cost > limit).astype(cost.dtype)
@@ -148,7 +149,7 @@ def counted_costs(
 
 
 def counted_cost_unit(preparation: Preparation) -> Float[Array, " cost"]:
-    """The unit of :func:`counted_costs`: that of a cost, and 1 where steps are counted."""
+    """The unit of :func:`counted_costs`: that of the cost, or 1 if steps are counted."""
     return jnp.where(_per_step(preparation), 1, preparation.cost_unit)
 
 
@@ -162,14 +163,14 @@ def critic_limits(
 
     A limit per episode becomes the discounted sum of a cost spread evenly over the horizon,
     ``(limit / horizon) (1 - discount^horizon) / (1 - discount)``. A limit per step becomes
-    the same of ``chance`` steps above it in an episode. Where episodes are truncated, as on most
-    plants, a critic also counts what would have followed: the limit errs to the strict side, by
-    ``1 / (1 - discount^horizon)``.
+    the same for ``chance`` steps above it in an episode. If episodes are truncated, as on most
+    plants, a critic also includes the costs that would have followed, so the limit is stricter than
+    necessary by a factor of ``1 / (1 - discount^horizon)``.
 
     Args:
         preparation: Maps of the learner's state.
         discount: Discount of the cost per step, in [0, 1].
-        chance: Steps above a limit per step that an episode may have on average; positive.
+        chance: Mean number of steps per episode that may exceed a limit per step; positive.
     """
     allowed = _allowed(preparation, chance)
     return discounted_cost_limit(allowed, horizon=preparation.horizon, discount=discount)
@@ -180,12 +181,12 @@ def step_limits(
 ) -> Float[Array, " cost"]:
     """The means over steps of :func:`counted_costs` at which the run's limits are met.
 
-    The limits of an episode over its horizon: what a mean of ``w c`` over rows is compared with,
-    where ``w`` corrects the distribution of the log.
+    These are the limits of an episode divided by its horizon. A mean of ``w c`` over rows is
+    compared with them, where ``w`` corrects the distribution of the log.
 
     Args:
         preparation: Maps of the learner's state.
-        chance: Steps above a limit per step that an episode may have on average; positive.
+        chance: Mean number of steps per episode that may exceed a limit per step; positive.
     """
     return step_cost_limit(_allowed(preparation, chance), horizon=preparation.horizon)
 

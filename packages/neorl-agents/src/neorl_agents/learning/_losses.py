@@ -22,7 +22,7 @@ def critic_loss(
     Args:
         critics: The stacked networks.
         rows: One batch.
-        target: One per row.
+        target: Regression target, one per row.
 
     Returns:
         The loss, and the mean value of the members for every row.
@@ -39,10 +39,10 @@ def regression_weights(
 
     Args:
         learner: A learner with the fields ``inverse_temperature``, ``max_weight`` and
-            ``advantage_scale``: ``"std"`` divides the advantage by its deviation in the batch
-            first, ``"fixed"`` does not.
+            ``advantage_scale``: ``"std"`` first divides the advantage by its standard deviation in
+            the batch, ``"fixed"`` does not.
         advantage: Advantage of the logged actions, in the unit of the critics.
-        mask: Rows that count.
+        mask: True for the rows to use.
     """
     if learner.advantage_scale == "std":
         advantage = scaled_advantage(advantage, mask)
@@ -58,7 +58,7 @@ def weighted_regression_loss(
     *,
     log_std_range: tuple[float, float],
 ) -> tuple[Float[Array, ""], None]:
-    """Minus the weighted mean of the logged actions' log-probability."""
+    """The negated weighted mean of the logged actions' log-probability."""
     log_prob = gaussian_log_prob(actor, rows.obs, rows.action, log_std_range)
     return -masked_mean(jnp.multiply(weights, log_prob), rows.mask), None
 
@@ -72,18 +72,18 @@ def regress_actor(
     log_std_range: tuple[float, float],
     rate: float | Float[Array, ""] | None = None,
 ) -> tuple[LearnerState, Metrics]:
-    """One gradient step of ``"actor"`` towards the logged actions, weighted by their advantage.
+    """Takes one gradient step of ``"actor"`` towards logged actions, weighted by their advantage.
 
     Args:
         learner: A learner with the fields of :func:`regression_weights`.
         state: State before the step.
         rows: One batch.
         advantage: Advantage of logged actions in the critics' unit; without gradient.
-        log_std_range: Least and greatest log-deviation of the actor.
-        rate: Learning rate, where it is not that of the learner's ``rates``.
+        log_std_range: Smallest and largest log standard deviation of the actor.
+        rate: Learning rate, if it is not that of the learner's ``rates``.
 
     Returns:
-        The state after the step, and what the loss, the advantage and the weights tell.
+        The state after the step, and metrics of the loss, the advantage and the weights.
     """
     weights = regression_weights(learner, advantage, rows.mask)
     loss = partial(weighted_regression_loss, log_std_range=log_std_range)

@@ -19,22 +19,22 @@ class Learner(Protocol):
     """A frozen object whose fields are its hyperparameters: plain numbers or nested settings.
 
     Numeric fields are leaves: ``neorl_core.as_arrays(learner)`` goes into a plain ``jax.jit`` as an
-    argument, so that another value never compiles again and a sweep is a ``vmap`` or ``lax.map``
-    over one stacked leaf. Shapes and names are static fields.
+    argument, so that a new value never triggers a new compilation, and a sweep is a ``vmap`` or
+    ``lax.map`` over one stacked leaf. Shapes and names are static fields.
 
-    A learner need not be a policy: models of a plant, ensembles and critics are learners that the
-    same loop trains. One that is a policy is an :class:`Algorithm`.
-    :class:`neorl_agents.learning.BaseLearner` supplies every member but the equations.
+    A learner need not have a policy: models of a plant, ensembles and critics are learners that the
+    same loop trains. A learner with a policy is an :class:`Algorithm`.
+    :class:`neorl_agents.learning.BaseLearner` supplies everything except the equations.
 
     Attributes:
         fields: The fields of ``Transition`` that ``update`` or the sampler reads; the others may be
-            ``None``. Rewards and costs arrive raw. A learner whose fields include ``cost`` is given
-            both as they were logged; any other is given the reward less the price of the costs.
+            ``None``. Rewards and costs arrive unscaled. A learner whose fields include ``cost`` is
+            given both as they were logged; any other is given the reward minus the priced costs.
         batch_size: Rows of one gradient step; static.
         batches_per_update: Batches, and critic gradient steps, of one ``update``; static.
-        sampler: How batches are drawn from a log.
+        sampler: Sampler that chooses batches from a log.
         schedules: Names of the fields that are lengths of schedules, in calls of ``update``, and
-            may follow the run (:func:`neorl_agents.learning.for_run`).
+            may be set to the length of the run (:func:`neorl_agents.learning.for_run`).
     """
 
     schedules: ClassVar[tuple[str, ...]]
@@ -56,7 +56,7 @@ class Learner(Protocol):
 
     @property
     def sampler(self) -> Sampler:
-        """The sampler that draws batches from a log."""
+        """The sampler that chooses batches from a log."""
         ...
 
     def validate(self) -> None:
@@ -64,9 +64,9 @@ class Learner(Protocol):
         ...
 
     def prepare(self, spec: Spec, statistics: DataStatistics) -> Preparation:
-        """The maps between physical units and those of the networks; nothing random.
+        """The maps between physical units and those of the networks; nothing is random.
 
-        Sites that are to start equal share one: prepare once with
+        Sites that are to start equal share one preparation: prepare once with
         ``neorl_core.merge_statistics`` of all of them, and give the result to every ``init``.
 
         Args:
@@ -87,8 +87,8 @@ class Learner(Protocol):
         """The source of batches, as a :class:`neorl_agents.learning.Source`.
 
         Args:
-            given: The source of the run, such as its log. Most learners return it; one that learns
-                on rollouts in a learned model returns a source that makes them.
+            given: The source of the run, such as its log. Most learners return it unchanged; one
+                that learns from rollouts in a learned model returns a source that makes them.
         """
         ...
 
@@ -107,7 +107,7 @@ class Learner(Protocol):
             spec: Channels, with the cost limits of the run.
             statistics: Statistics of the training split, with the reward that the learner sees.
             key: Random key; consumed.
-            preparation: That of :meth:`prepare`, which is called where none is given.
+            preparation: Result of :meth:`prepare`, which is called if none is given.
             context: Final states of the learners of :meth:`fits`, by name.
         """
         ...
@@ -115,14 +115,14 @@ class Learner(Protocol):
     def update(
         self, state: LearnerState, batch: Any, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One complete update: every gradient step of one cycle of the algorithm.
+        """Runs one complete update: every gradient step of one cycle of the algorithm.
 
         Args:
             state: State from :meth:`init` or the last update.
-            batch: What the sampler draws, a ``Transition`` by default: physical units, leading axes
-                ``(batches_per_update, batch_size)``. Rows whose mask is false reach no loss; where
-                every row counts, a mask of ``None`` is cheaper.
-            key: All randomness of this update.
+            batch: Batch from the sampler, a ``Transition`` by default: physical units, leading axes
+                ``(batches_per_update, batch_size)``. Rows whose mask is false reach no loss; if all
+                rows are used, a mask of ``None`` is cheaper.
+            key: Random key of everything random in this update.
         """
         ...
 
@@ -131,7 +131,7 @@ class Fit(NamedTuple):
     """A learner to be trained before another one.
 
     Attributes:
-        learner: The learner, with plain numbers.
+        learner: The learner, with plain numbers as fields.
         updates: Calls of its ``update``; rounded up to whole chunks of the training loop.
     """
 
@@ -141,7 +141,7 @@ class Fit(NamedTuple):
 
 @runtime_checkable
 class Algorithm(Learner, Protocol):
-    """A learner that gives a policy."""
+    """A learner that has a policy."""
 
     def policy(self, state: LearnerState) -> Policy:
         """The deterministic policy of a state, in physical units."""
@@ -150,12 +150,12 @@ class Algorithm(Learner, Protocol):
 
 @runtime_checkable
 class Explorer(Algorithm, Protocol):
-    """An algorithm that can make experience of its own, so that it may be trained online.
+    """An algorithm that can collect its own experience, so that it may be trained online.
 
     Attributes:
-        discount: Discount of the reward per step, with which returns are counted online.
-        fine_tuning: Fields to replace when an offline training goes on online, by the name of the
-            variant; see :func:`neorl_agents.online.for_fine_tuning`.
+        discount: Discount of the reward per step, which discounts the returns of online episodes.
+        fine_tuning: Fields to replace when training continues online, by the name of the variant;
+            see :func:`neorl_agents.online.for_fine_tuning`.
     """
 
     fine_tuning: ClassVar[Mapping[str, Mapping[str, Any]]]
@@ -166,5 +166,5 @@ class Explorer(Algorithm, Protocol):
         ...
 
     def explore(self, state: LearnerState) -> Policy:
-        """The policy that is tried on a simulated plant; it may be random."""
+        """The exploration policy for a simulated plant; it may be random."""
         ...

@@ -1,4 +1,4 @@
-"""Learning rates and weights that fall along a run, whose length the training loop knows."""
+"""Learning rates and weights that decay along a run, whose length the training loop sets."""
 
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -7,17 +7,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 WHOLE_RUN = -1
-"""The value of a schedule's length that stands for the length of the run."""
+"""Length of a schedule that stands for the length of the run."""
 
 Learner = TypeVar("Learner")
 
 
 def cosine(step: Int[Array, ""], updates: int | Int[Array, ""]) -> Float[Array, ""]:
-    """The factor ``(1 + cos(pi min(step / updates, 1))) / 2``, and 1 where ``updates`` is 0.
+    """The factor ``(1 + cos(pi min(step / updates, 1))) / 2``, or 1 if ``updates`` is 0.
 
     Args:
-        step: Updates done.
-        updates: Updates over which the factor falls from 1 to 0; 0 for none.
+        step: Number of updates made so far.
+        updates: Updates over which the factor falls from 1 to 0; 0 for no schedule.
 
     Returns:
         A factor of a learning rate, in [0, 1].
@@ -35,11 +35,11 @@ def cosine(step: Int[Array, ""], updates: int | Int[Array, ""]) -> Float[Array, 
 def linear(
     step: Int[Array, ""], updates: int | Int[Array, ""], final: float | Float[Array, ""]
 ) -> Float[Array, ""]:
-    """The factor ``1 + (final - 1) min(step / updates, 1)``, and 1 where ``updates`` is 0.
+    """The factor ``1 + (final - 1) min(step / updates, 1)``, or 1 if ``updates`` is 0.
 
     Args:
-        step: Updates done.
-        updates: Updates over which the factor falls from 1 to ``final``; 0 for none.
+        step: Number of updates made so far.
+        updates: Updates over which the factor falls from 1 to ``final``; 0 for no schedule.
         final: Factor at the end.
 
     Returns:
@@ -56,18 +56,18 @@ def linear(
 
 
 def for_run(algorithm: Learner, updates: int) -> Learner:
-    """The learner with the schedules that follow the run set to its length.
+    """The learner with every schedule that spans the run set to the run's length.
 
-    A learner lists the fields that are lengths of schedules, in calls of ``update``, in an
-    attribute ``schedules``; where one of them is ``WHOLE_RUN`` (-1), it becomes the length of
-    the run. Training loops call this before anything else.
+    A learner lists in its attribute ``schedules`` the fields that are lengths of schedules, in
+    calls of ``update``. A field that is ``WHOLE_RUN`` (-1) becomes the length of the run. Training
+    loops call this before anything else.
 
     Args:
-        algorithm: Learner with plain numbers.
+        algorithm: Learner with plain numbers as fields.
         updates: Critic gradient steps of the run.
 
     Returns:
-        The learner, itself where nothing follows the run.
+        The learner; the same object if no schedule spans the run.
 
     Example:
         >>> from neorl_agents import IQL
@@ -82,10 +82,10 @@ def for_run(algorithm: Learner, updates: int) -> Learner:
 
 
 def require_planned(algorithm: Any) -> None:
-    """Refuses a schedule that follows a run whose length was never said.
+    """Refuses a schedule that spans the run if the run's length was never set.
 
     Raises:
-        ValueError: Naming the field and what to do.
+        ValueError: If there is one; the message names the field and says what to do.
     """
     for name in _schedules(algorithm):
         if _follows(getattr(algorithm, name)):
@@ -97,14 +97,14 @@ def require_planned(algorithm: Any) -> None:
 
 
 def unfinished_schedules(algorithm: Any, updates: int) -> list[str]:
-    """The schedules that end before the run does, so that their network would stand still.
+    """The schedules that end before the run does, so that their network would stop changing.
 
     Args:
-        algorithm: Learner with plain numbers.
+        algorithm: Learner with plain numbers as fields.
         updates: Critic gradient steps of the run.
 
     Returns:
-        Names of fields.
+        Names of the fields.
     """
     calls = updates // algorithm.batches_per_update
     return [name for name in _schedules(algorithm) if 0 < getattr(algorithm, name) < calls]

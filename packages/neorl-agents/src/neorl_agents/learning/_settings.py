@@ -1,4 +1,4 @@
-"""The settings that learners share: their networks, and the steps of their gradients."""
+"""The settings that learners share: their networks, and their gradient steps."""
 
 from typing import Any
 
@@ -30,16 +30,16 @@ from neorl_core import Spec
 class Networks(eqx.Module):
     """Widths, memory and kind of all networks of a learner.
 
-    Every field is static: another value is another program.
+    Every field is static: another value needs another compilation.
 
     Attributes:
         hidden: Widths of the hidden layers.
-        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
-            side by side or through a recurrent unit each.
-        history_steps: Number of steps that they see then, with the present one.
+        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks also see the previous
+            steps, concatenated or through a recurrent unit each.
+        history_steps: Number of steps in that window, including the current one.
         kind: Name of the kind of network in ``neorl_agents.networks.NETWORKS``.
-        graph: For a kind that reads graphs, the node or edge of each channel whose name does not
-            say so, ``"LI-101 = tank3.level"``, and nodes or edges without a channel,
+        graph: For a kind that reads graphs: the node or edge of each channel whose name does not
+            give it, ``"LI-101 = tank3.level"``, and nodes or edges without a channel,
             ``"line2-3"``; see :func:`neorl_agents.networks.graph_layout`.
     """
 
@@ -50,7 +50,7 @@ class Networks(eqx.Module):
     graph: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_words)
 
     def encoding(self, spec: Spec) -> Encoding:
-        """The form in which observations of a plant reach the networks."""
+        """How observations of a plant are encoded for the networks."""
         return Encoding(self.encoder, self.history_steps, spec.n_obs, spec.n_action)
 
     def of_obs(
@@ -62,8 +62,8 @@ class Networks(eqx.Module):
             spec: Channels of the plant.
             n_out: Number of outputs.
             key: Random key; consumed.
-            beside: Number of further inputs, behind those of the observation.
-            **options: Further ones of the kind, such as those of
+            beside: Number of further inputs, after those of the observation.
+            **options: Further options of the kind, such as those of
                 :func:`neorl_agents.networks.init_mlp`.
         """
         return self._network(spec, beside, n_out, key, options)
@@ -78,7 +78,7 @@ class Networks(eqx.Module):
             n_out: Number of outputs.
             key: Random key; consumed.
             members: Number of networks, with independent weights.
-            **options: Further ones of the kind.
+            **options: Further options of the kind.
         """
 
         def member(member_key: PRNGKeyArray) -> Network:
@@ -95,17 +95,17 @@ class Networks(eqx.Module):
 
 
 class Steps(eqx.Module):
-    """Rows, steps ahead, optimiser and unit of the reward of one gradient step.
+    """Batch size, steps ahead, optimiser and reward scale of a gradient step.
 
-    Every field is static: another value is another program.
+    Every field is static: another value needs another compilation.
 
     Attributes:
         batch_size: Rows of one gradient step.
-        n_step: Steps of the critics' targets, whose rewards are the log's; the value of the last
-            one's next observation follows. More than one tells rewards faster, and is biased to the
-            behaviour.
+        n_step: Number of logged rewards in the critics' targets, which are followed by the value of
+            the last step's next observation. With more than one, rewards propagate faster, but
+            targets are biased towards the behaviour.
         optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``.
-        reward_scale: What rewards are divided by: ``"std"``, ``"none"`` or ``"return_range"``; see
+        reward_scale: Divisor of the rewards: ``"std"``, ``"none"`` or ``"return_range"``; see
             :func:`neorl_agents.policies.prepare`.
     """
 
@@ -119,7 +119,8 @@ def require_settings(learner: Any) -> None:
     """Refuses bad values in the nested settings ``networks`` and ``steps`` of a learner.
 
     Raises:
-        ValueError: Naming the learner and the field, as in ``IQL.networks.hidden``.
+        ValueError: If a value is bad; the message names learner and field, as in
+            ``IQL.networks.hidden``.
     """
     require_widths(learner, "networks.hidden")
     require_choice(learner, "networks.encoder", ENCODERS)

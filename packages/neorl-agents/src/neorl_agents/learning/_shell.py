@@ -1,4 +1,4 @@
-"""The shell around the equations of a learner: units, windows, several steps, returns, masks."""
+"""Everything in a learner but its equations: units, windows, n-step targets, returns, masks."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -28,30 +28,30 @@ Loss = Callable[..., tuple[Float[Array, ""], Any]]
 
 
 class BaseLearner(eqx.Module):
-    """Everything that learners share, so that a learner's file holds its equations alone.
+    """Everything that learners share, so that the file of a learner holds only its equations.
 
-    A subclass has the hyperparameters of its equations as further fields, lists in ``reads`` the
-    fields of a row that they use and in ``rates`` the field that is the learning rate of every
-    parameter, and defines
+    A subclass has the hyperparameters of its equations as further fields. It lists in ``reads`` the
+    fields of a row that the equations use, in ``rates`` the learning-rate field of every parameter,
+    and defines
 
     - ``fresh(spec, key) -> (parameters, targets)``: dictionaries of networks;
     - ``learn(state, rows, key) -> (state, metrics)``: the gradient steps of one update, on
       :class:`neorl_agents.learning.UnitRows` with leading axes ``(batches_per_update, batch)``;
-    - ``policy(state)``, where it is a policy;
-    - ``check()``, which refuses bad hyperparameters by name, where there are any.
+    - ``policy(state)``, if it has a policy;
+    - ``check()``, which refuses bad hyperparameters by name, if it has any.
 
-    ``sampler`` may be replaced by another property; ``rows_drawn`` says how rows are chosen.
+    A subclass may replace the property ``sampler``; ``rows_drawn`` sets how rows are chosen.
 
-    Every learner deviates from its published code in three ways: a channel is scaled by at least a
-    thousandth of its measuring range; logged actions are clipped to ``1 - 1e-5`` of their range,
-    since a tanh cannot reach its bound; and where no row of the log is terminated the mean is taken
-    off its rewards (:func:`neorl_agents.policies.prepare`). Rows must be finite where they are not
-    masked: a NaN there makes the parameters NaN. Datasets refuse such rows, and a training stops at
-    metrics or states that are not finite.
+    Every learner deviates from its published code in three ways. A channel is scaled by at least a
+    thousandth of its measuring range. Logged actions are clipped to ``1 - 1e-5`` of their range,
+    since a tanh cannot reach its bound. If no row of the log is terminated, the mean is subtracted
+    from its rewards (:func:`neorl_agents.policies.prepare`). Unmasked rows must be finite: a NaN
+    there makes the parameters NaN. Datasets refuse such rows, and training stops if metrics or
+    states are not finite.
 
     Attributes:
         networks: The form of the networks.
-        steps: What one gradient step is made of.
+        steps: The settings of one gradient step.
     """
 
     networks: Networks = Networks()
@@ -62,26 +62,26 @@ class BaseLearner(eqx.Module):
     discount: ClassVar[float] = 1.0
     """Discount of the reward per step; a field of learners with values."""
     own_optimisers: ClassVar[Mapping[str, str]] = {}
-    """Optimisers of parameters that do not take ``steps.optimiser``, by the parameter's name."""
+    """Optimisers of parameters that do not use ``steps.optimiser``, by the parameter's name."""
     schedules: ClassVar[tuple[str, ...]] = ()
     fine_tuning: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     takes_several_steps: ClassVar[bool] = False
     """Whether ``learn`` multiplies next values by ``rows.discount``, which ``n_step`` needs."""
     keeps_limits: ClassVar[bool] = False
-    """Whether it learns to keep the cost limits of the run; a log without costs is refused then."""
+    """Whether it learns to keep the cost limits of the run; a log without costs is then refused."""
     needs_rollouts: ClassVar[bool] = False
-    """Whether it learns from fresh rollouts of its own policy alone, which no log holds."""
+    """Whether it learns only from fresh rollouts of its own policy, which no log holds."""
 
     # What a subclass defines.
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Fresh parameters and targets by name; traced."""
+        """Initial parameters and targets by name; traced."""
         raise NotImplementedError(f"{type(self).__name__} does not define fresh")
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """The gradient steps of one update."""
+        """Takes the gradient steps of one update."""
         raise NotImplementedError(f"{type(self).__name__} does not define learn")
 
     def check(self) -> None:
@@ -101,12 +101,12 @@ class BaseLearner(eqx.Module):
 
     @property
     def batches_per_update(self) -> int:
-        """One, unless the learner says otherwise."""
+        """One; a learner may replace it."""
         return 1
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that are read; where more than a row counts, also where episodes end."""
+        """The fields that are read; if more than one row is used, also those that end episodes."""
         apart = self.networks.encoder == "none" and self.steps.n_step == 1
         if apart and not self.keeps_limits:
             return self.reads
@@ -114,15 +114,15 @@ class BaseLearner(eqx.Module):
 
     @property
     def centred(self) -> Array:
-        """Whether rewards are centred where no row is terminated: where they are discounted.
+        """Whether rewards are centred if no row is terminated: true if they are discounted.
 
-        At a discount of one, values of endless episodes have no place to stand.
+        With a discount of one, the values of endless episodes are not defined.
         """
         return jnp.asarray(self.discount) < 1
 
     @property
     def sampler(self) -> Sampler:
-        """The rows of :attr:`rows_drawn`; with memory as windows."""
+        """The rows of :attr:`rows_drawn`; windows, if networks have memory."""
         if self.networks.encoder == "none":
             return self.rows_drawn
         return Histories(self.rows_drawn, self.networks.history_steps)
@@ -141,7 +141,7 @@ class BaseLearner(eqx.Module):
         require_numbers_of_fields(self)
 
     def fits(self) -> Mapping[str, Fit]:
-        """Nothing is trained before."""
+        """No other learner is trained first."""
         return {}
 
     def source(self, given: Source) -> Source:
@@ -149,10 +149,10 @@ class BaseLearner(eqx.Module):
         return given
 
     def log_tables(self, spec: Spec, rows: Transition) -> Any:
-        """The tables of the sampler, of all rows.
+        """The tables of the sampler, made of all rows.
 
         Raises:
-            InputError: If it is to keep limits and the log cannot teach them; see
+            InputError: If the learner keeps limits and the log cannot teach them; see
                 :func:`neorl_agents.learning.require_limits_in_log`.
         """
         if self.keeps_limits:
@@ -162,7 +162,7 @@ class BaseLearner(eqx.Module):
     def prepare(self, spec: Spec, statistics: DataStatistics) -> Preparation:
         """The maps of a training split; see :func:`neorl_agents.policies.prepare`.
 
-        Rewards are centred where :attr:`centred` is true.
+        Rewards are centred if :attr:`centred` is true.
         """
         window = self.networks.encoding(spec).window
         spec = named_as_graph(spec, self.networks.graph)
@@ -189,7 +189,7 @@ class BaseLearner(eqx.Module):
     def update(
         self, state: LearnerState, batch: Transition | Batch, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One call of ``learn`` on the batch in the units of the networks."""
+        """Calls ``learn`` once, on the batch in the units of the networks."""
         rows = unit_rows(state.preparation, batch, discount=self.discount)
         missing = [name for name in self.reads if name != "mask" and getattr(rows, name) is None]
         if missing:
@@ -202,7 +202,7 @@ class BaseLearner(eqx.Module):
         return state.with_counters(**{UPDATES: state.updates + 1}), metrics
 
     def optimiser_of(self, name: str) -> str:
-        """Name of the optimiser of one parameter."""
+        """The name of the optimiser of one parameter."""
         return self.own_optimisers.get(name, self.steps.optimiser)
 
     def descend(
@@ -213,18 +213,18 @@ class BaseLearner(eqx.Module):
         *data: Any,
         rate: float | Float[Array, ""] | None = None,
     ) -> tuple[LearnerState, Float[Array, ""], Any]:
-        """One gradient step of one parameter.
+        """Takes one gradient step of one parameter.
 
         Args:
             state: State before the step.
             name: Name of the parameter.
-            loss: Function of the parameter and ``data`` that returns a scalar, and whatever else is
-                wanted of it.
+            loss: Function of the parameter and ``data`` that returns a scalar, and any further
+                result that is needed.
             *data: Further arguments of the loss.
-            rate: Learning rate, where it is not that of :meth:`rates`.
+            rate: Learning rate, if it is not that of :attr:`rates`.
 
         Returns:
-            The state after the step, the loss before it, and what else the loss returned.
+            The state after the step, the loss before it, and the further result of the loss.
         """
         stepped, optimiser, value, more = minimise(
             self.optimiser_of(name),

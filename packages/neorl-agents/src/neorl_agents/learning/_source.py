@@ -18,7 +18,7 @@ class TrainingKeys(NamedTuple):
     """The keys of one training, each for one purpose.
 
     Attributes:
-        batches: Key of the choice of rows of every batch.
+        batches: Key that chooses the rows of every batch.
         updates: Key of the randomness inside ``update``.
         source: Key of the source's own randomness.
         begin: Key of the source's memory before the first update.
@@ -31,7 +31,7 @@ class TrainingKeys(NamedTuple):
 
 
 def training_keys(key: PRNGKeyArray) -> TrainingKeys:
-    """The keys of one training from the key of its chunks."""
+    """The keys of one training, from the key of its chunks."""
     return TrainingKeys(*jax.random.split(key, 4))
 
 
@@ -39,12 +39,13 @@ def training_keys(key: PRNGKeyArray) -> TrainingKeys:
 class Source(Protocol):
     """A frozen PyTree that makes the batches of one training, inside the compiled program.
 
-    A source without memory (``cycle`` 0) draws the batches of a whole chunk at once. Any other one
-    has a memory that the program carries: before every ``cycle`` updates it is moved on by
-    :meth:`advance`, which may act with the policy of that moment, and then gives their batches.
+    A source without memory (``cycle`` 0) makes the batches of a whole chunk in one call. Any other
+    source has a memory that the program carries: before every ``cycle`` updates, :meth:`advance`
+    renews it, possibly by acting with the current policy, and the source then gives the batches of
+    those updates.
 
-    Whatever is drawn is a function of the key, the number of the update and the memory alone, so
-    that the length of a chunk is not part of the result.
+    All samples are functions of the key, the index of the update and the memory only, so the result
+    does not depend on the length of a chunk.
 
     Attributes:
         cycle: Calls of ``update`` between two calls of :meth:`advance`; 0 for a source without
@@ -57,12 +58,12 @@ class Source(Protocol):
         ...
 
     def begin(self, learner: Any, state: LearnerState, tables: Any, keys: TrainingKeys) -> Any:
-        """The memory before the first update; ``()`` without one.
+        """The memory before the first update; ``()`` for a source without memory.
 
         Args:
             learner: Learner with array leaves.
             state: Its initial state.
-            tables: What batches are drawn from besides the memory, on the device.
+            tables: Device tables that batches are sampled from, in addition to the memory.
             keys: Keys of the training.
         """
         ...
@@ -80,10 +81,10 @@ class Source(Protocol):
 
         Args:
             learner: Learner with array leaves.
-            state: Its present state, whose policy may act.
+            state: Its current state, whose policy may act.
             memory: The memory so far.
             tables: See :meth:`begin`.
-            number: Number of the cycle.
+            number: Index of the cycle.
             key: Key of the run's source.
         """
         ...
@@ -96,49 +97,49 @@ class Source(Protocol):
         numbers: Int[Array, " update"],
         key: PRNGKeyArray,
     ) -> Any:
-        """The batches of some updates along a leading axis.
+        """The batches of several updates, along a leading axis.
 
         Args:
             learner: Learner with array leaves.
             memory: The memory of their cycle.
             tables: See :meth:`begin`.
-            numbers: Numbers of the updates.
+            numbers: Indices of the updates.
             key: Key of the run's batches.
         """
         ...
 
     def metrics(self, memory: Any) -> Metrics:
-        """Metrics of the memory, besides the learner's own, at the end of a chunk."""
+        """Metrics of the memory at the end of a chunk, in addition to the learner's own."""
         ...
 
 
 class _WithoutMemory(eqx.Module):
-    """What every source without memory answers."""
+    """The part of the protocol that is the same for every source without memory."""
 
     @property
     def cycle(self) -> int:
-        """Never advanced."""
+        """Zero: there is no memory to advance."""
         return 0
 
     def begin(self, learner: Any, state: Any, tables: Any, keys: Any) -> tuple[()]:
-        """Nothing is remembered."""
+        """An empty memory."""
         return ()
 
     def advance(
         self, learner: Any, state: Any, memory: Any, tables: Any, number: Any, key: Any
     ) -> tuple[()]:
-        """Nothing is remembered."""
+        """An empty memory."""
         return ()
 
     def metrics(self, memory: Any) -> Metrics:
-        """None."""
+        """No metrics."""
         return {}
 
     def rollouts(self, steps: int) -> Any:
-        """Refused: rows of a log are not the work of the learner's own policy.
+        """Refuses, because the rows of a log do not come from the learner's own policy.
 
         Raises:
-            InputError: Saying what to do.
+            InputError: Always; the message says what to do.
         """
         raise InputError(
             "it learns from rollouts of its own policy, which a log does not hold; train it on a "
@@ -146,10 +147,10 @@ class _WithoutMemory(eqx.Module):
         )
 
     def replayed(self, steps: int) -> Any:
-        """Refused: a log does not grow with what the learner tries.
+        """Refuses, because a log does not grow while a learner explores.
 
         Raises:
-            InputError: Saying what to do.
+            InputError: Always; the message says what to do.
         """
         raise InputError(
             "it learns from what it tries itself, which a log does not hold; train it on a "
@@ -158,23 +159,24 @@ class _WithoutMemory(eqx.Module):
 
 
 class Log(_WithoutMemory):
-    """Batches that the learner's own sampler draws from the rows of a log on the device."""
+    """Batches that the learner's own sampler chooses from the rows of a log on the device."""
 
     def batches(
         self, learner: Learner, memory: Any, tables: Any, numbers: Array, key: PRNGKeyArray
     ) -> Any:
-        """The draws of all updates at once."""
+        """The batches of all updates in one call."""
         shape = (learner.batches_per_update, learner.batch_size)
         return jax.vmap(lambda number: learner.sampler.draw(tables, number, key, shape))(numbers)
 
 
 class Site(Log):
-    """The log of one site of several that train together: its own rows, drawn with its own key.
+    """The log of one of several sites that train together: its own rows, sampled with its own key.
 
-    Sites share the key of a training and the number of every update. Each draws with the key
-    folded with its number, so that sites with as many rows do not draw the same ones. Their states
-    start equal where every ``init`` is given one key and the ``preparation`` of merged statistics
-    (:meth:`neorl_agents.Learner.prepare`); only then does a mean of their parameters mean anything.
+    Sites share the key of a training and the index of every update. Each samples with the key
+    folded with its own number, so sites with equally many rows do not sample the same ones. Their
+    states start equal if every ``init`` is given the same key and the ``preparation`` of merged
+    statistics (:meth:`neorl_agents.Learner.prepare`); only then is a mean of their parameters
+    meaningful.
 
     Attributes:
         number: Number of the site, from 0.
@@ -185,13 +187,13 @@ class Site(Log):
     def batches(
         self, learner: Learner, memory: Any, tables: Any, numbers: Array, key: PRNGKeyArray
     ) -> Any:
-        """The draws of all updates at once from the rows of this site."""
+        """The batches of all updates in one call, from the rows of this site."""
         own = jax.random.fold_in(key, self.number)
         return super().batches(learner, memory, tables, numbers, own)
 
 
 class GivenBatches(_WithoutMemory):
-    """The batches of a chunk as tables: read from a file, along a leading axis of updates."""
+    """The batches of a chunk as given tables, such as from a file, along an axis of updates."""
 
     def batches(
         self, learner: Learner, memory: Any, tables: Any, numbers: Array, key: PRNGKeyArray
@@ -201,10 +203,10 @@ class GivenBatches(_WithoutMemory):
 
 
 def log_tables(learner: Learner, spec: Spec, rows: Transition) -> Any:
-    """Tables from which a learner's batches are drawn.
+    """Tables from which a learner's batches are sampled.
 
-    A learner may choose among the rows, or refuse a log, by a method ``log_tables(spec, rows)``
-    of its own; the tables of its sampler are made of all rows otherwise.
+    A learner may choose among the rows, or refuse a log, with its own method
+    ``log_tables(spec, rows)``; without one, the tables of its sampler are made of all rows.
 
     Args:
         learner: Any learner.
@@ -218,7 +220,7 @@ def log_tables(learner: Learner, spec: Spec, rows: Transition) -> Any:
 def reads_costs(learner: Learner) -> bool:
     """Whether a learner is given rewards and costs as they were logged.
 
-    Any other one is given the reward less the price of the costs.
+    Any other learner is given the reward minus the priced costs.
     """
     return "cost" in learner.fields
 
@@ -226,14 +228,14 @@ def reads_costs(learner: Learner) -> bool:
 def rows_for(learner: Learner, rows: Transition, prices: Sequence[float]) -> Transition:
     """The rows of a log as a learner is given them, on the host.
 
-    A learner whose fields include ``cost`` sees reward and cost as they were logged. Any other one
-    sees the reward less ``prices`` times the costs, and no cost. Fields that it does not list are
-    ``None``.
+    A learner whose fields include ``cost`` is given reward and cost as they were logged. Any other
+    is given the reward minus ``prices`` times the costs, and no cost. Fields that it does not list
+    are ``None``.
 
     Args:
         learner: Any learner.
-        rows: Physical units, with reward and, where a price is not zero, cost.
-        prices: Reward that one unit of each cost takes off; none for no prices.
+        rows: Physical units, with reward and, if a price is not zero, cost.
+        prices: Reward subtracted per unit of each cost; empty for no prices.
 
     Returns:
         Rows for the learner's sampler.
@@ -245,14 +247,14 @@ def rows_for(learner: Learner, rows: Transition, prices: Sequence[float]) -> Tra
 
 
 def priced_reward(reward: Any, cost: Any, prices: Sequence[float]) -> Any:
-    """The reward of logged rows less the price of their costs, on the host.
+    """The reward of logged rows minus the priced costs, on the host.
 
-    A cost whose price is zero is not read, so that it may be unknown.
+    A cost whose price is zero is not read, so it may be unknown.
 
     Args:
         reward: NumPy column, shape ``(row,)``.
         cost: NumPy columns, shape ``(row, cost)``.
-        prices: Reward that one unit of each cost takes off, shape ``(cost,)``.
+        prices: Reward subtracted per unit of each cost, shape ``(cost,)``.
     """
     paid = [i for i, price in enumerate(prices) if price]
     earned: Any = np.asarray(reward)

@@ -17,16 +17,16 @@ UPDATES = "updates"
 
 
 class LearnerState(eqx.Module):
-    """Everything of a learner that changes or travels, by what may be done with it.
+    """Everything of a learner that changes or is passed on, grouped by how it is used.
 
-    Sites average ``parameters`` (and ``targets``); a warm start takes them over; a restart sets
+    Sites average ``parameters`` (and ``targets``); a warm start copies them; a restart sets
     ``counters`` to zero; ``preparation`` and ``context`` are never trained.
 
     Attributes:
-        parameters: What gradients train, by name: networks, temperatures, multipliers.
+        parameters: Everything that gradients train, by name: networks, temperatures, multipliers.
         targets: Slow copies of parameters, by the name of the original.
         optimisers: State of the optimiser of every parameter, by the same name.
-        counters: Whole numbers; ``"updates"`` counts calls of ``update``.
+        counters: Integers; ``"updates"`` counts calls of ``update``.
         preparation: Maps between physical units and those of the networks.
         context: Final states of learners that were trained before, by name.
     """
@@ -40,7 +40,7 @@ class LearnerState(eqx.Module):
 
     @property
     def updates(self) -> Int[Array, ""]:
-        """Calls of ``update`` that led here."""
+        """Number of calls of ``update`` so far."""
         return self.counters[UPDATES]
 
     def with_parameters(self, **parameters: Any) -> "LearnerState":
@@ -64,14 +64,14 @@ class LearnerState(eqx.Module):
 
         Args:
             *names: Names of targets.
-            tau: Fraction of the distance, in (0, 1].
+            tau: Fraction of the distance to move, in (0, 1].
         """
         moved = {name: polyak(self.targets[name], self.parameters[name], tau=tau) for name in names}
         return self.with_targets(**moved)
 
 
 def restarted(state: LearnerState) -> LearnerState:
-    """The state with all counters at zero, so that schedules begin anew.
+    """The state with all counters at zero, so that schedules start again.
 
     Networks, targets and optimisers stay as they are.
     """
@@ -80,5 +80,5 @@ def restarted(state: LearnerState) -> LearnerState:
 
 
 def no_context(context: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A context as a plain dictionary; empty where there is none."""
+    """A context as a plain dictionary; empty if there is none."""
     return dict(context or {})

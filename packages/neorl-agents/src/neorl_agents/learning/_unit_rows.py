@@ -21,26 +21,26 @@ MARGIN = 1e-5
 class UnitRows(NamedTuple):
     """Rows in the units in which a learner's equations are written.
 
-    A field that the batch does not have is ``None``. The annotations leave that out: a learner is
-    given every field that its ``reads`` lists, but for ``mask``.
+    A field that the batch does not have is ``None``, which the annotations leave out: a learner is
+    given every field that its ``reads`` lists, except possibly ``mask``.
 
     Attributes:
-        obs: Standardised observations; where networks see a window, the windows laid flat.
-        action: In [-1, 1], within ``1 - 1e-5`` of it.
+        obs: Standardised observations; if networks see a window, the flattened windows.
+        action: In [-1, 1], at least ``1e-5`` inside its bounds.
         reward: Rewards in the unit of the critics; over several steps, their discounted sum.
         cost: Each cost in units of its own; limits are ``preparation.cost_limit``.
         next_obs: Like ``obs``, of the next step, or of the last one of several steps.
         next_action: Like ``action``; zero at the end of an episode.
-        terminated: The plant ended the episode: no value follows.
-        truncated: The record ended here; the plant went on.
-        mask: Rows that count; ``None`` where all of them do.
+        terminated: True if the plant ended the episode, so that no value follows.
+        truncated: True if the record ended here although the plant went on.
+        mask: True for the rows to use; ``None`` if all are used.
         discount: Discount of the value that follows: the learner's own for every row, or that of
             several steps.
-        mc_return: Return that followed in the log, in the unit of the critics; minus infinity where
+        mc_return: Return that followed in the log, in the unit of the critics; minus infinity if
             it is not known yet.
-        weight: Weight of each row in the loss, where rows are not drawn with the same chance.
-        ahead: What lies ahead of every step of the window, rewards and costs in units; a cost with
-            a limit per step counts steps.
+        weight: Weight of each row in the loss, if rows are not sampled uniformly.
+        ahead: Returns and costs that follow every step of the window, in units; a cost with a limit
+            per step counts steps.
     """
 
     obs: Float[Array, "*batch obs"]
@@ -64,7 +64,7 @@ def unit_rows(
     *,
     discount: float | Float[Array, ""] = 1.0,
 ) -> UnitRows:
-    """A batch as equations see it: standardised, actions in [-1, 1], rewards and costs in units.
+    """The batch as equations use it: standardised, actions in [-1, 1], rewards and costs in units.
 
     Rows whose mask is false become zeros, so that not even a NaN in them reaches a gradient.
 
@@ -77,9 +77,9 @@ def unit_rows(
         The rows in the units of the networks.
 
     Raises:
-        ValueError: If the observations are no windows of ``preparation.window`` steps, or windows
-            where networks see none; if a field has not the channels of the specification that the
-            learner was made for, or not one number or flag a row. The field is named.
+        ValueError: If the observations are not windows of ``preparation.window`` steps, or are
+            windows although networks see none; if a field does not have the channels of the
+            learner's specification, or one number or flag per row. The message names the field.
     """
     drawn = as_batch(batch)
     _require_form(preparation, drawn.rows.obs)
@@ -109,7 +109,7 @@ def unit_rows(
 
 
 def single(rows: UnitRows) -> UnitRows:
-    """The batch of an update that takes one."""
+    """The only batch of an update that takes one."""
     return numbered(rows, 0)
 
 
@@ -124,7 +124,7 @@ def merged(rows: UnitRows) -> UnitRows:
 
 
 def seen_by_networks(preparation: Preparation, obs: Any) -> Array:
-    """An observation as networks see it: scaled, a window laid flat."""
+    """An observation as networks see it: scaled, and flattened if it is a window."""
     if not isinstance(obs, Window):
         return preparation.obs.to_scaled(obs)
     steps = step_features(
@@ -170,12 +170,12 @@ def _require_shapes(preparation: Preparation, batch: Transition) -> None:
 def _reward_in_units(
     own: Array, following: Array, terminated: Any, preparation: Preparation, reward: Array
 ) -> Array:
-    """The reward, or the discounted sum of several, without the mean of each.
+    """The reward, or the discounted sum of several, with the mean subtracted from each.
 
-    The last one of an episode that the plant ended is also without the mean of every step that it
-    would have had: rewards are centred where no logged row is terminated, but a plant on which the
-    learner is fine-tuned may end one. So every value is ``offset / (1 - discount)`` below that of
-    rewards that are not centred, and ending early is worth nothing, as there.
+    If the plant ends an episode, the means of all the later steps are also subtracted from its last
+    reward. Rewards are centred only if no logged row is terminated, but a plant on which the
+    learner is fine-tuned may still end an episode. Every value is then ``offset / (1 - discount)``
+    below the value without centring and, as without centring, an ended episode earns nothing more.
     """
     taken = _summed(own, 1 - following)
     if terminated is not None:
@@ -184,10 +184,10 @@ def _reward_in_units(
 
 
 def _summed(own: Array, part: Array | float) -> Array:
-    """How often a constant is in a discounted sum of which ``1 - part`` of the last value is left.
+    """The sum of discounts that multiplies a constant, if ``1 - part`` of the last value is left.
 
-    ``1 + own + ... + own^(k - 1) = (1 - own^k) / (1 - own)``; once where nothing is discounted,
-    where no reward is centred.
+    ``1 + own + ... + own^(k - 1) = (1 - own^k) / (1 - own)``; 1 if nothing is discounted, in which
+    case no reward is centred.
     """
     return jnp.where(own < 1, part / jnp.where(own < 1, 1 - own, 1), 1)
 
@@ -197,16 +197,16 @@ def _cost_in_units(preparation: Preparation, cost: Array) -> Array:
 
 
 def _return_in_units(own: Array, preparation: Preparation, returns: Array) -> Array:
-    # A truncated episode goes on for ever with the log's mean reward, and one that the plant ended
-    # misses the mean of every later step, so that both are off by the same.
+    # A truncated episode continues for ever with the log's mean reward, and an episode that the
+    # plant ended lacks the mean of every later step, so both are shifted by the same amount.
     offset = preparation.reward_offset * _summed(own, 1.0)
-    # While an episode goes on its return is not known; a masked row may hold anything.
+    # The return is not known before the episode ends; a masked row may hold anything.
     scaled = (returns - offset) / preparation.reward_unit
     return jnp.where(jnp.isfinite(scaled), scaled, -jnp.inf)
 
 
 def _ahead_in_units(preparation: Preparation, ahead: Prospect) -> Prospect:
-    # A learner that reads no costs has none ahead.
+    # A learner that reads no costs has no costs ahead.
     unit = counted_cost_unit(preparation)[: ahead.costs.shape[-1]]
     return ahead._replace(
         returns=(ahead.returns - preparation.reward_offset * ahead.left) / preparation.reward_unit,

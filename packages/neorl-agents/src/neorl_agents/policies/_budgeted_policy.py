@@ -1,4 +1,4 @@
-"""A policy that chooses under a budget for each cost, and counts down what an episode has cost."""
+"""A policy that chooses under a budget for each cost and subtracts the cost predicted so far."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -17,11 +17,11 @@ class BudgetedCarry(NamedTuple):
     """Carry of a :class:`BudgetedPolicy`.
 
     Attributes:
-        inner: What the policy inside remembers.
-        obs: The last observation in scaled units, and behind it 1 where it is known.
-        sent: The action since then in [-1, 1], and behind it 1 where it is known.
-        left: What is left of each budget, in the unit of the budget.
-        step: Number of the next step of the episode.
+        inner: Carry of the policy inside.
+        obs: The last observation in scaled units, followed by 1 if it is known, else 0.
+        sent: The action since then in [-1, 1], followed by 1 if it is known, else 0.
+        left: Remainder of each budget, in the unit of the budget.
+        step: Index of the next step of the episode.
     """
 
     inner: Any
@@ -32,27 +32,27 @@ class BudgetedCarry(NamedTuple):
 
 
 class BudgetedPolicy(eqx.Module):
-    """A :class:`~neorl_agents.networks.BudgetedChoice` whose budgets shrink by what was spent.
+    """A :class:`~neorl_agents.networks.BudgetedChoice` with budgets that shrink as they are spent.
 
-    Nobody tells a policy its costs. So it counts by itself: when an observation comes, the network
-    ``counts`` says from the observation before it, the action sent since and the new one what that
-    step cost, and that is taken off the budgets. Where one of the three is unknown, the even share
-    of what is left over the rest of the horizon is taken off. What is left stays within zero and
-    the budget.
+    A policy does not observe its costs at run time. When an observation arrives, the network
+    ``counts`` therefore predicts the costs of the step from the previous observation, the action
+    sent since and the new observation, and they are subtracted from the budgets. If one of the
+    three is unknown, an even share of the remainder over the rest of the horizon is subtracted. The
+    remainder is kept between zero and the budget.
 
-    In step ``t`` of ``horizon`` the choice is made under the budget that would spend as much in
-    each step, ``left horizon / (horizon - t)``: at even spending the same in every step, less
-    after a step that cost more than its share, and more towards the end of an episode that was
-    cheap.
+    In step ``t`` of ``horizon`` the choice is made under ``left horizon / (horizon - t)``, the
+    budget that would be spent if every step cost its share of the remainder. It stays the same
+    while spending is even, is smaller after a step that cost more than its share, and grows towards
+    the end of an episode that was cheap.
 
-    After ``horizon`` steps the count begins anew with the whole budget, as after a restart.
+    After ``horizon`` steps the policy starts again with the whole budget, as after a restart.
 
     Attributes:
         inner: The policy that chooses, with the whole budgets in ``inner.network.budget``.
-        counts: Network of ``[obs, action, next obs]`` in scaled units to the costs of the step, in
-            their units; steps above the limit for a cost with a limit per step.
-        cost_unit: What each cost is divided by, shape ``(cost,)``.
-        horizon: Steps of an episode.
+        counts: Network from ``[obs, action, next obs]`` in scaled units to the costs of the step,
+            in their units; for a cost with a limit per step, the steps above it.
+        cost_unit: Divisor of each cost, shape ``(cost,)``.
+        horizon: Number of steps of an episode.
     """
 
     inner: NetworkPolicy | HistoryPolicy
@@ -67,7 +67,7 @@ class BudgetedPolicy(eqx.Module):
         return network
 
     def initial_carry(self) -> BudgetedCarry:
-        """An empty memory, and everything left."""
+        """An empty memory and whole budgets."""
         dtype = self.inner.low.dtype
         n_obs, n_action = self.inner.obs.offset.shape[0], self.inner.low.shape[0]
         return BudgetedCarry(
@@ -104,14 +104,14 @@ class BudgetedPolicy(eqx.Module):
         ), action
 
     def sent(self, carry: BudgetedCarry, action: Float[Array, " act"]) -> BudgetedCarry:
-        """Remembers what the plant received; NaN where that is not known."""
+        """The carry after the plant received ``action``; NaN if it is not known."""
         sent = received(self.inner.action, action, carry.obs[-1] > 0).astype(carry.sent.dtype)
         return carry._replace(inner=self.inner.sent(carry.inner, action), sent=sent)
 
     def _left(
         self, carry: BudgetedCarry, seen: Float[Array, " obs"], known: Array
     ) -> tuple[Float[Array, " cost"], Int[Array, ""]]:
-        """What is left for the step that begins, and its number."""
+        """The remainder of the budgets for the new step, and its index."""
         whole = self.initial_carry().left
         steps = jnp.concatenate([carry.obs[:-1], carry.sent[:-1], seen])
         counted = self.counts(steps) * self.cost_unit

@@ -24,29 +24,29 @@ def policy_from_torch(
     activation: str = "relu",
     output: str = "tanh",
 ) -> NetworkPolicy:
-    """The policy of an actor of linear layers that PyTorch trained, such as one of CORL or d3rlpy.
+    """The policy of a linear-layer actor that PyTorch trained, such as one of CORL or d3rlpy.
 
     ``action = clip(to_physical(output(W_n a(... a(W_1 (obs - mean) / std + b_1)) + b_n)))``, where
     1 and -1 are the ends of every action channel. An actor with twice as many outputs as actions
-    gives means and deviations; the means are taken.
+    predicts means and standard deviations; the means are used.
 
     Args:
         spec: Channels of the plant, in the order of the actor's inputs and outputs.
         state: ``actor.state_dict()``: tensors on the host or arrays by name; PyTorch itself is not
             needed.
-        layers: Names of the linear layers in the order in which they act, such as
-            ``("trunk.0", "trunk.2", "mu")``; every one, in the order of ``state``, by default.
-        mean: What was taken off the observations in training; zero by default.
-        std: What they were divided by; one by default.
+        layers: Names of the linear layers in the order of the forward pass, such as
+            ``("trunk.0", "trunk.2", "mu")``; by default all of them, in the order of ``state``.
+        mean: Mean subtracted from the observations in training; zero by default.
+        std: Divisor of the observations in training; one by default.
         activation: Function between the layers, a name in ``ACTIVATIONS``.
-        output: Function behind the last layer; ``"tanh"`` where it was squashed.
+        output: Function after the last layer; ``"tanh"`` if the actor was squashed.
 
     Returns:
         A policy in physical units, without memory.
 
     Raises:
-        InputError: If there is no such layer, something besides linear layers is in ``state`` and
-            ``layers`` does not choose, or widths do not fit one another or the channels.
+        InputError: If a layer does not exist, if ``state`` contains other than linear layers and
+            ``layers`` is not given, or if widths do not match each other or the channels.
 
     Example:
         >>> from neorl_core import Channel

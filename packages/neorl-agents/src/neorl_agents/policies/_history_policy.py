@@ -15,8 +15,8 @@ class HistoryCarry(NamedTuple):
     """Carry of a :class:`HistoryPolicy`; all zero before an episode.
 
     Attributes:
-        window: Its last steps as the network sees them, oldest first.
-        sent: The action since the newest of them in [-1, 1], and behind it 1 where it is known.
+        window: The last steps of the episode as the network sees them, oldest first.
+        sent: The action since the newest of them in [-1, 1], followed by 1 if it is known, else 0.
     """
 
     window: Float[Array, "step feature"]
@@ -26,14 +26,14 @@ class HistoryCarry(NamedTuple):
 class HistoryPolicy(eqx.Module):
     """A network that sees the last ``steps`` observations and the actions before them.
 
-    The window is empty at the start of an episode: a step that was not, or whose observation was
-    not finite, is zero with flags of zero, as in training. An action that is not finite, or that
-    followed an unknown observation, is unknown. Where the **present** observation is not finite so
-    is the action, as with a policy without memory; the steps after it go on without that one.
+    The window is empty at the start of an episode. A step that did not happen, or whose observation
+    was not finite, is zero with flags of zero, as in training. An action is unknown if it is not
+    finite or followed an unknown observation. If the **current** observation is not finite, neither
+    is the action, as in a policy without memory; later steps continue without that observation.
 
     Attributes:
         obs: Map from physical observations to scaled ones.
-        network: Network on the flat window whose last activation maps into [-1, 1].
+        network: Network on the flattened window whose last activation maps into [-1, 1].
         action: Map from physical actions to [-1, 1].
         low: Lower ends of the action channels in physical units, shape ``(act,)``.
         high: Upper ends, shape ``(act,)``.
@@ -71,18 +71,18 @@ class HistoryPolicy(eqx.Module):
         """The carry just before the newest observation of a window is passed in.
 
         Args:
-            window: Physical units, ``steps`` long.
+            window: A window of ``steps`` steps in physical units.
         """
         seen = step_features(
             self.obs.to_scaled(window.obs), self.action.to_scaled(window.action),
             window.obs_known, window.action_known,
         )  # fmt: skip
-        known = seen[-1:, -1]  # the last flag: of the action before the newest observation
+        known = seen[-1:, -1]  # The last flag is that of the action before the newest observation.
         sent = jnp.concatenate([seen[-1, -FLAGS - self.low.shape[0] : -FLAGS], known])
         return HistoryCarry(jnp.concatenate([jnp.zeros_like(seen[:1]), seen[:-1]]), sent)
 
     def sent(self, carry: HistoryCarry, action: Float[Array, " act"]) -> HistoryCarry:
-        """Remembers what the plant received; NaN where that is not known."""
+        """The carry after the plant received ``action``; NaN if it is not known."""
         before = carry.window[-1, -FLAGS] > 0
         known = before & jnp.all(jnp.isfinite(action))
         unit = jnp.where(known, self.action.to_scaled(action), 0)
@@ -108,10 +108,10 @@ class HistoryPolicy(eqx.Module):
 
 
 def require_one(obs: Array, scaler: Affine) -> None:
-    """Refuses what is not one observation.
+    """Refuses an array that is not one observation.
 
     Raises:
-        ValueError: Naming both shapes.
+        ValueError: If its shape is wrong; the message names both shapes.
     """
     expected = scaler.offset.shape
     if obs.shape != expected:

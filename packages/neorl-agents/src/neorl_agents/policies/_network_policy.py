@@ -1,4 +1,4 @@
-"""Policies made of a network between two affine maps."""
+"""Policies that consist of a network between two affine maps."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from neorl_core import Affine
 
 
 class NetworkPolicy(eqx.Module):
-    """Every deterministic network policy without memory: one class, so evaluation compiles once.
+    """Every deterministic, memoryless network policy: one class, so that evaluation compiles once.
 
     ``action = clip(to_physical(network(to_scaled(obs))), low, high)``
 
     Attributes:
-        obs: Map from physical observations to what the network was trained on.
+        obs: Map from physical observations to the inputs that the network was trained on.
         network: Network whose last activation maps into [-1, 1].
         action: Map from physical actions to [-1, 1].
         low: Lower ends of the action channels in physical units, shape ``(act,)``.
@@ -32,7 +32,7 @@ class NetworkPolicy(eqx.Module):
     high: Float[Array, " act"]
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing to remember."""
+        """An empty carry."""
         return ()
 
     def __call__(
@@ -47,7 +47,7 @@ class NetworkPolicy(eqx.Module):
         return carry, jnp.clip(self.action.to_physical(unit), self.low, self.high)
 
     def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
-        """Identity."""
+        """The carry unchanged."""
         return carry
 
     def unit(
@@ -63,7 +63,7 @@ class NetworkPolicy(eqx.Module):
 
 
 class GaussianPolicy(eqx.Module):
-    """A network policy with Gaussian noise in [-1, 1] units, clipped to the box: to explore with.
+    """A network policy with Gaussian noise in [-1, 1] units, clipped to the box, for exploration.
 
     Attributes:
         mean: The deterministic policy.
@@ -81,10 +81,10 @@ class GaussianPolicy(eqx.Module):
     def __call__(
         self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[Any, Float[Array, " act"]]:
-        """A fresh draw for one observation, both in physical units.
+        """Samples an action for one observation, both in physical units.
 
         Raises:
-            ValueError: If there is no key.
+            ValueError: If no key is given.
         """
         carry, unit = self.mean.unit(carry, obs)
         noise = jax.random.normal(_given(key), unit.shape, unit.dtype)
@@ -92,17 +92,17 @@ class GaussianPolicy(eqx.Module):
         return carry, jnp.clip(action, self.mean.low, self.mean.high)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
-        """Tells the deterministic policy."""
+        """Reports the applied action to the deterministic policy."""
         return self.mean.sent(carry, action)
 
 
 class SquashedGaussianPolicy(eqx.Module):
-    """A network whose outputs are a tanh-Gaussian, and draws of it: to explore with.
+    """Samples of a tanh-Gaussian whose parameters a network predicts, for exploration.
 
     Attributes:
         parameters: The network between its maps; the first half of its outputs are the means, the
-            second half the log-deviations, one of each for every action channel.
-        log_std_range: Range to which the log-deviations are clipped; static.
+            second half the log standard deviations, one of each for every action channel.
+        log_std_range: Range to which the log standard deviations are clipped; static.
     """
 
     parameters: NetworkPolicy | HistoryPolicy
@@ -115,10 +115,10 @@ class SquashedGaussianPolicy(eqx.Module):
     def __call__(
         self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[Any, Float[Array, " act"]]:
-        """A fresh draw for one observation, both in physical units.
+        """Samples an action for one observation, both in physical units.
 
         Raises:
-            ValueError: If there is no key.
+            ValueError: If no key is given.
         """
         inner = self.parameters
         carry, outputs = inner.unit(carry, obs)
@@ -129,12 +129,12 @@ class SquashedGaussianPolicy(eqx.Module):
         return carry, jnp.clip(action, inner.low, inner.high)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
-        """Tells the network's policy."""
+        """Reports the applied action to the network's policy."""
         return self.parameters.sent(carry, action)
 
 
 class CategoricalPolicy(eqx.Module):
-    """Draws of one action channel of all, which gets its high end, the others their low end.
+    """Samples one of the action channels, which gets its high end, the others their low end.
 
     Attributes:
         logits: The network between its maps; one output for every action channel.
@@ -149,10 +149,10 @@ class CategoricalPolicy(eqx.Module):
     def __call__(
         self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[Any, Float[Array, " act"]]:
-        """A fresh draw for one observation, both in physical units.
+        """Samples an action for one observation, both in physical units.
 
         Raises:
-            ValueError: If there is no key.
+            ValueError: If no key is given.
         """
         inner = self.logits
         carry, outputs = inner.unit(carry, obs)
@@ -160,16 +160,16 @@ class CategoricalPolicy(eqx.Module):
         return carry, jnp.where(jnp.arange(len(outputs)) == chosen, inner.high, inner.low)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
-        """Tells the network's policy."""
+        """Reports the applied action to the network's policy."""
         return self.logits.sent(carry, action)
 
 
 class EpsilonGreedyPolicy(eqx.Module):
-    """A policy that chooses one action channel, and by chance any other one: to explore with.
+    """A policy that chooses one action channel, or at random any of them, for exploration.
 
     Attributes:
         choice: The policy; the channel that it chooses gets its high end, the others their low end.
-        epsilon: Chance of a channel drawn at random.
+        epsilon: Probability of a random channel.
     """
 
     choice: NetworkPolicy | HistoryPolicy
@@ -182,10 +182,10 @@ class EpsilonGreedyPolicy(eqx.Module):
     def __call__(
         self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[Any, Float[Array, " act"]]:
-        """The choice, or a fresh draw, for one observation, both in physical units.
+        """The choice, or a random one, for one observation, both in physical units.
 
         Raises:
-            ValueError: If there is no key.
+            ValueError: If no key is given.
         """
         for_chance, for_draw = jax.random.split(_given(key))
         carry, action = self.choice(carry, obs)
@@ -195,7 +195,7 @@ class EpsilonGreedyPolicy(eqx.Module):
         return carry, jnp.where(by_chance, anything, action)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
-        """Tells the network's policy."""
+        """Reports the applied action to the network's policy."""
         return self.choice.sent(carry, action)
 
 

@@ -1,4 +1,4 @@
-"""Between the physical units of a log and the units of networks."""
+"""Maps between the physical units of a log and the units of networks."""
 
 from typing import Any, Literal, get_args
 
@@ -21,34 +21,34 @@ from neorl_core import (
 )
 
 RewardScale = Literal["none", "std", "return_range"]
-"""What the reward is divided by; see :func:`prepare`."""
+"""Divisor of the reward; see :func:`prepare`."""
 
 REWARD_SCALES: tuple[RewardScale, ...] = get_args(RewardScale)
 
 ROUNDING = 2.5e-7
-"""Rewards that differ by no more than this part of their size are one reward, rounded."""
+"""Rewards that differ by at most this fraction of their size are one constant, up to rounding."""
 
 
 class Preparation(eqx.Module):
-    """Maps between physical units and those of the networks, which travel with a learner's state.
+    """Maps between physical units and those of the networks, which are part of a learner's state.
 
-    Nothing in it is trained. Sites that are to average their networks share one.
+    Nothing in it is trained. Sites that are to average their networks must share one.
 
     Attributes:
         obs: Map that standardises observations.
         action: Map from the range of every action channel to [-1, 1].
         low: Lower ends of the action channels, physical units.
         high: Upper ends.
-        reward_unit: What the reward is divided by, in its own unit; positive.
-        reward_offset: What is taken off the reward first: the log's mean reward where rewards are
+        reward_unit: Divisor of the reward, in its own unit; positive.
+        reward_offset: Subtracted from the reward first: the log's mean reward if rewards are
             centred (see :func:`prepare`), else zero.
         reward_range: Smallest and largest reward of the training split, as critics see them.
-        cost_unit: What each cost is divided by, in its own unit; positive.
+        cost_unit: Divisor of each cost, in its own unit; positive.
         cost_limit: The run's limit of each cost, divided by its unit: of the sum over an episode,
-            or of every step, as ``cost_per`` says.
-        horizon: Number of steps of an episode at most.
-        window: Number of steps that networks see of the past and the present together; zero for
-            the present observation alone; static.
+            or of every step, according to ``cost_per``.
+        horizon: Largest number of steps of an episode.
+        window: Number of steps that networks see, including the current one; zero if they see only
+            the current observation; static.
         cost_per: ``"episode"`` or ``"step"`` for each cost; static.
     """
 
@@ -74,32 +74,32 @@ def prepare(
     window: int = 0,
     centred: bool | Bool[Array, ""] = False,
 ) -> Preparation:
-    """The maps of a training split.
+    """Computes the maps from a training split.
 
     The reward is divided by 1 for ``"none"``, by ``std(reward)`` for ``"std"`` and by
-    ``(max - min) / 1000`` of the returns of the episodes for ``"return_range"`` (as implicit
-    Q-learning was published with); where that is zero but for rounding, by the size of the mean
-    reward, and by 1 where that is zero too. A channel that hardly moves in the data is scaled by a
-    thousandth of its measuring range. Nodes of one kind of a graph share their scaling
-    (:func:`neorl_agents.networks.pooled_scaling`).
+    ``(max - min) / 1000`` of the returns of the episodes for ``"return_range"`` (as in the
+    publication of implicit Q-learning). If that divisor is zero up to rounding, the magnitude of
+    the mean reward is used, and 1 if that is zero too. A channel that hardly moves in the data is
+    scaled by a thousandth of its measuring range. Nodes of the same kind in a graph share their
+    scaling (:func:`neorl_agents.networks.pooled_scaling`).
 
-    A cost is divided by its standard deviation; one that never
-    varies by its limit, and by 1 where that is zero too.
+    A cost is divided by its standard deviation; a cost that never varies by its limit, and by 1 if
+    that is zero too.
 
-    Where no row of the split is terminated, a constant in the reward changes no policy's rank, but
-    puts every value ``1 / (1 - discount)`` times as far from zero, where short trainings do not
-    reach. ``centred`` takes the mean reward off there, which changes the problem in nothing else:
-    a row that a plant terminates later, online, is without the mean of every step it cuts off.
-    Where a row is terminated, or it is not known whether one is, nothing is taken off: it would
-    change what ending an episode is worth.
+    If no row of the split is terminated, a constant in the reward changes the rank of no policy,
+    but moves every value away from zero by ``1 / (1 - discount)`` times that constant, which short
+    trainings do not reach. ``centred`` then subtracts the mean reward, which changes nothing else
+    in the problem: from the reward of a row that a plant terminates later, online, the mean of
+    every step it cuts off is subtracted too. If a row is terminated, or this is not known, nothing
+    is subtracted, because that would change the value of ending an episode.
 
     Args:
         spec: Specification, which gives the measuring ranges, the action box and the limits.
         statistics: Statistics of the training split, with the reward that the learner will see.
         reward_scale: Name of the divisor.
-        window: Number of steps that networks see; zero for the present observation alone.
-        centred: Whether the mean reward is taken off where no row is terminated; the published
-            scales, ``"none"`` and ``"return_range"``, take nothing off.
+        window: Number of steps that networks see; zero if only the current observation.
+        centred: Whether the mean reward is subtracted if no row is terminated; never for the
+            published scales ``"none"`` and ``"return_range"``.
 
     Returns:
         The maps, float32.
@@ -107,7 +107,7 @@ def prepare(
     f32 = jnp.float32
     mean, std = (jnp.asarray(x, f32) for x in (statistics.obs.mean, statistics.obs.std))
     mean, std = pooled_scaling(spec, mean, std)
-    # In float64: a narrow range far from zero has a width of zero in float32.
+    # In float64, because a narrow range far from zero has a width of zero in float32.
     span = np.subtract(highs(spec.obs), lows(spec.obs))
     one = jnp.ones((), f32)
     unit = one if reward_scale == "none" else _reward_unit(statistics, reward_scale)
@@ -140,7 +140,7 @@ def network_policy(
     """The policy of a network trained under a preparation, in physical units.
 
     Returns:
-        A :class:`HistoryPolicy` where networks see a window, else a :class:`NetworkPolicy`.
+        A :class:`HistoryPolicy` if networks see a window, else a :class:`NetworkPolicy`.
     """
     maps = preparation
     parts: Any = (maps.obs, network, maps.action, maps.low, maps.high)
@@ -154,7 +154,7 @@ def _cost_unit(statistics: DataStatistics, limits: Float[Array, " cost"]) -> Flo
 
 
 def _reward_unit(statistics: DataStatistics, reward_scale: RewardScale) -> Float[Array, ""]:
-    """What tells rewards apart; of a constant one its size, so that no unit plays a part."""
+    """The spread of the rewards; for a constant reward its size, so that its unit has no effect."""
     of = statistics.reward if reward_scale == "std" else statistics.episode_return
     numbers = (statistics.reward.mean, of.std, of.min, of.max)
     mean, std, low, high = (jnp.asarray(x, jnp.float32) for x in numbers)

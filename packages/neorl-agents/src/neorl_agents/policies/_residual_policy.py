@@ -1,4 +1,4 @@
-"""A controller and, on top of it, a network whose authority is bounded."""
+"""A controller with a network of bounded authority added to its action."""
 
 from typing import Any, NamedTuple
 
@@ -15,8 +15,8 @@ class ResidualCarry(NamedTuple):
     """Carry of a residual policy.
 
     Attributes:
-        base: What the controller remembers.
-        added: What the network added to its last action, physical units, shape ``(act,)``.
+        base: Carry of the controller.
+        added: The network's addition to its last action, physical units, shape ``(act,)``.
     """
 
     base: Any
@@ -27,12 +27,12 @@ class ResidualPolicy(eqx.Module):
     """``action = clip(base + authority * tanh(network(obs, base)), low, high)``.
 
     The action never differs from the controller's by more than ``authority``, whatever the network
-    says. The controller is told the applied action minus the network's addition, so its integral
-    terms continue as if it acted alone.
+    predicts. The applied action minus the network's addition is reported to the controller, so its
+    integral terms continue as if it acted without the network.
 
     Attributes:
         base: The controller, in physical units.
-        obs: Map from physical observations to what the network takes.
+        obs: Map from physical observations to the network's inputs.
         action: Map from physical actions to [-1, 1].
         network: Network from observation and the controller's action to one number per action.
         authority: Largest addition to each action, physical units, shape ``(act,)``.
@@ -40,7 +40,7 @@ class ResidualPolicy(eqx.Module):
         high: Upper ends, shape ``(act,)``.
 
     Source: Johannink et al., Residual reinforcement learning for robot control, arXiv 1812.03201;
-    the bound is this project's.
+    the bound is an addition of this project.
     """
 
     base: Policy
@@ -52,7 +52,7 @@ class ResidualPolicy(eqx.Module):
     high: Float[Array, " act"]
 
     def initial_carry(self) -> ResidualCarry:
-        """Nothing added yet."""
+        """The controller's initial carry, with nothing added yet."""
         return ResidualCarry(self.base.initial_carry(), jnp.zeros_like(self.authority))
 
     def __call__(
@@ -60,8 +60,8 @@ class ResidualPolicy(eqx.Module):
     ) -> tuple[ResidualCarry, Float[Array, " act"]]:
         """The action for one observation, both in physical units; the key is ignored.
 
-        NaN where the controller's action is not finite. Where the network's answer is not, the
-        controller acts alone.
+        NaN if the controller's action is not finite. If the network's output is not finite, the
+        controller acts without it.
         """
         inner, action = self.base(carry.base, obs, None)
         seen = jnp.clip(self.obs.to_scaled(obs), -5.0, 5.0)
@@ -73,7 +73,7 @@ class ResidualPolicy(eqx.Module):
         return ResidualCarry(inner, added), moved
 
     def sent(self, carry: ResidualCarry, action: Float[Array, " act"]) -> ResidualCarry:
-        """Tells the controller what was applied, less what the network added."""
+        """Reports the applied action, minus the network's addition, to the controller."""
         return carry._replace(base=self.base.sent(carry.base, action - carry.added))
 
     def follow(self, carry: ResidualCarry, action: Float[Array, " act"]) -> ResidualCarry:

@@ -1,4 +1,4 @@
-"""A policy that reads the last steps, and what is left of the return and the costs aimed at."""
+"""A policy that reads the last steps, and the remainder of its target return and cost budgets."""
 
 from typing import Any, NamedTuple
 
@@ -16,14 +16,14 @@ class SequenceCarry(NamedTuple):
     """Carry of a :class:`SequencePolicy`: its last steps, oldest first.
 
     Attributes:
-        aim: What was left of the return and of each cost, over the horizon, in scaled units.
-        obs: Scaled observations, zero where unknown.
-        action: The action before each of them in [-1, 1], zero where unknown.
+        aim: Remainder of the return and of each cost, divided by the horizon, in scaled units.
+        obs: Scaled observations, zero if unknown.
+        action: The action before each of them in [-1, 1], zero if unknown.
         known: Whether the observation, and whether the action is known: 1 or 0.
-        time: Number of each step in its episode.
-        sent: The action since the newest step in [-1, 1], and behind it 1 where it is known.
-        left: What is left for the present step, as ``aim``.
-        step: Number of the next step.
+        time: Index of each step in its episode.
+        sent: The action since the newest step in [-1, 1], followed by 1 if it is known, else 0.
+        left: Remainder for the current step, like ``aim``.
+        step: Index of the next step.
     """
 
     aim: Float[Array, "step aim"]
@@ -39,12 +39,12 @@ class SequenceCarry(NamedTuple):
 def received(
     scale: Affine, action: Float[Array, " act"], seen: Bool[Array, ""]
 ) -> Float[Array, " act_and_known"]:
-    """The action that the plant received in [-1, 1], and behind it 1 where it is known.
+    """The action that the plant received in [-1, 1], followed by 1 if it is known, else 0.
 
     Args:
         scale: Map from physical actions to [-1, 1].
         action: Action in physical units; NaN if unknown.
-        seen: Whether the observation that it answers is known.
+        seen: Whether the observation that the action responds to is known.
     """
     known = seen & jnp.all(jnp.isfinite(action))
     unit = jnp.where(known, scale.to_scaled(action), 0)
@@ -61,42 +61,44 @@ def taken_off(
     """Amount that the previous step uses up; zero before the first step.
 
     Args:
-        counted: What that step earned or cost, by the network that counts.
-        left: What was left before it.
-        step: Number of the step that begins.
-        horizon: Steps of an episode.
-        known: Whether both observations and the action between them are known; elsewhere the even
-            share of what is left over the rest of the horizon is taken off.
+        counted: Reward or cost that the network predicts for that step.
+        left: Remainder before it.
+        step: Index of the new step.
+        horizon: Number of steps of an episode.
+        known: Whether both observations and the action between them are known; if not, an even
+            share of the remainder over the rest of the horizon is used up.
     """
     share = left / jnp.maximum(horizon - step + 1, 1).astype(left.dtype)
     return jnp.where(step > 0, jnp.where(known, counted, share), 0)
 
 
 class SequencePolicy(eqx.Module):
-    """A transformer that acts on what is left of a return, and of a budget for each cost.
+    """A transformer that acts on the remainder of a target return and of a budget for each cost.
 
-    Nobody tells a policy its reward. So it counts by itself: when an observation comes, the network
-    ``counts`` says from the observation before it, the action sent since and the new one what that
-    step earned and cost, and that is taken off. Where one of the three is unknown, the even share
-    of what is left over the rest of the horizon is taken off. A budget never falls below zero.
+    A policy does not observe its reward at run time. When an observation arrives, the network
+    ``counts`` therefore predicts the reward and the costs of the step from the previous
+    observation, the action sent since and the new observation, and they are subtracted. If one of
+    the three is unknown, an even share of the remainder over the rest of the horizon is subtracted.
+    A budget never falls below zero.
 
-    After ``horizon`` steps it begins anew, as after a restart: with the whole target, the whole
-    budget and an empty memory. Where the present observation is not finite so is the action.
+    After ``horizon`` steps the policy starts again, as after a restart: with the whole target, the
+    whole budget and an empty memory. If the current observation is not finite, neither is the
+    action.
 
     Attributes:
         obs: Map from physical observations to scaled ones.
         network: The transformer; the first outputs of the newest step are the action before a tanh.
-        counts: Network of ``[obs, action, next obs]`` in scaled units to the reward and the costs
+        counts: Network from ``[obs, action, next obs]`` in scaled units to the reward and the costs
             of the step, in their units.
         action: Map from physical actions to [-1, 1].
         low: Lower ends of the action channels in physical units, shape ``(act,)``.
         high: Upper ends, shape ``(act,)``.
-        target: The return of an episode that is aimed at, in the unit of the log's reward.
-        budget: What each cost may add up to in an episode, in the unit of the cost, shape
-            ``(cost,)``; steps above the limit for a cost with a limit per step.
-        reward_unit: What the reward is divided by.
-        reward_offset: What is taken off the reward of every step first.
-        cost_unit: What each cost is divided by, shape ``(cost,)``.
+        target: The target return of an episode, in the unit of the log's reward.
+        budget: Largest sum of each cost in an episode, in the unit of the cost, shape ``(cost,)``;
+            for a cost with a limit per step, the number of steps above it.
+        reward_unit: Divisor of the reward.
+        reward_offset: Subtracted from the reward of every step before that.
+        cost_unit: Divisor of each cost, shape ``(cost,)``.
     """
 
     obs: Affine
@@ -112,7 +114,7 @@ class SequencePolicy(eqx.Module):
     cost_unit: Float[Array, " cost"]
 
     def initial_carry(self) -> SequenceCarry:
-        """An empty memory, and everything left."""
+        """An empty memory, with the whole target and budgets."""
         shape, dtype = self.network.shape, self.low.dtype
         earned = (self.target / shape.horizon - self.reward_offset) / self.reward_unit
         spent = self.budget / self.cost_unit / shape.horizon
@@ -148,14 +150,15 @@ class SequencePolicy(eqx.Module):
         return carry, jnp.clip(self.action.to_physical(unit), self.low, self.high)
 
     def sent(self, carry: SequenceCarry, action: Float[Array, " act"]) -> SequenceCarry:
-        """Remembers what the plant received; NaN where that is not known."""
+        """The carry after the plant received ``action``; NaN if it is not known."""
         sent = received(self.action, action, carry.known[-1, 0] > 0)
         return carry._replace(sent=sent.astype(carry.sent.dtype))
 
     def left(self, carry: SequenceCarry) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
         """Remaining target return and budgets, in the units of the log."""
         scaled, horizon = carry.left, self.network.shape.horizon
-        # The carry counts the step that it is in, but for the one before the first observation.
+        # The carry's remainder includes its current step; before the first observation there is
+        # none.
         rest = jnp.clip(horizon - carry.step + 1, 0, horizon)
         earned = scaled[0] * horizon * self.reward_unit + rest * self.reward_offset
         return earned, scaled[1:] * horizon * self.cost_unit
@@ -165,7 +168,7 @@ class SequencePolicy(eqx.Module):
         return jax.tree.map(lambda new, old: jnp.where(over, new, old), self.initial_carry(), carry)
 
     def _seen(self, carry: SequenceCarry, obs: Any, known: Array) -> SequenceCarry:
-        """The memory with the newest observation in it, and what is left now."""
+        """The memory with the newest observation in it, and the remainder now."""
         horizon, dtype = self.network.shape.horizon, carry.obs.dtype
         seen = jnp.where(known, self.obs.to_scaled(obs), 0).astype(dtype)
         action_known = carry.sent[-1] > 0

@@ -22,10 +22,10 @@ class LagModel(NamedTuple):
 def regress_on_lags(
     log: Log, output: int, act: int, *, outputs: int, inputs: int, roughness: float = np.inf
 ) -> LagModel:
-    """Fits a :class:`LagModel`, of least norm in units of the columns where it is not unique.
+    """Fits a :class:`LagModel`; if the solution is not unique, the scaled one of least norm.
 
-    :func:`neorl_core.linear_systems.identify_arx` has many outputs, and neither the least norm,
-    which a log without noise needs at so many lags, nor the prior.
+    :func:`neorl_core.linear_systems.identify_arx` fits many outputs but lacks the prior, and the
+    least norm that a log without noise needs with this many lags.
 
     Args:
         log: The log.
@@ -33,8 +33,8 @@ def regress_on_lags(
         act: Index of the action.
         outputs: Number of lags of the output.
         inputs: Number of lags of the input.
-        roughness: Deviation of the second differences of ``b`` that is expected, in units of
-            output per unit of input; infinite where nothing is.
+        roughness: Expected standard deviation of the second differences of ``b``, in units of
+            output per unit of input; infinite for no prior.
 
     Source: Kitagawa and Gersch, A smoothness priors-state space modeling of time series with trend
     and seasonality, JASA 79, 1984, for the prior.

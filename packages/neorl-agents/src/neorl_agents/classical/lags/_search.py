@@ -1,4 +1,4 @@
-"""The first-order lag and the dead time that explain an output best, behind a whitening filter."""
+"""The first-order lag and dead time that best explain an output, after a whitening filter."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,16 +17,16 @@ POLE_TOLERANCE = 1e-9
 class LagSearch:
     """Errors of ``A(q) (y_t - gain sum_k pole^k u_{t-1-delay-k})`` for every pole and dead time.
 
-    ``A`` is the autoregression of a long ARX model, so that what is left is white whether it comes
-    from noise of the measurement or from a load that drifts. What the plant was at before a piece
-    began, and a constant load, are taken out of all rows.
+    ``A`` is the autoregression of a long ARX model, so that the residual is white whether it comes
+    from measurement noise or from a drifting load. The effects of the state before a piece and of a
+    constant load are removed from all rows.
 
     Attributes:
         output: Filtered output, shape ``(row,)``.
-        input: Filtered input of all rows of the log, zero where a filter reaches over a start.
-        age: Rows of its piece before each row of the log.
+        input: Filtered input of all rows of the log, zero where a filter reaches past a start.
+        age: Number of rows before each row of the log in its piece.
         lags: Row of the log by dead time and row of ``output``.
-        since: Rows of its piece before each row of ``output``.
+        since: Number of rows before each row of ``output`` in its piece.
         first: Rows of ``output`` with which a piece begins.
     """
 
@@ -38,15 +38,15 @@ class LagSearch:
     first: np.ndarray
 
     def best(self) -> tuple[float, int, float, float]:
-        """Pole, dead time in periods, gain, and the standard error of the gain as part of it.
+        """Pole, dead time in periods, gain, and the relative standard error of the gain.
 
-        A pole that might as well be 1 is 1.
+        If a pole of 1 fits as well as the best pole, the pole is 1.
         """
         errors = np.array([self.errors(pole)[0] for pole in POLES])
         place, delay = np.unravel_index(int(np.argmin(errors)), errors.shape)
         around = POLES[max(place - 1, 0)], POLES[min(place + 1, len(POLES) - 1)]
         pole = _refined(lambda pole: self.errors(pole)[0][delay], *around)
-        # As likely, by the ratio of likelihoods, with one number less.
+        # By the likelihood ratio, a pole of 1 is as likely, with one fewer free parameter.
         if self.errors(1.0)[0][delay] <= (1 + 1 / len(self.output)) * self.errors(pole)[0][delay]:
             pole = 1.0
         rest, gain, power = (float(one[delay]) for one in self.errors(pole))
@@ -54,13 +54,13 @@ class LagSearch:
         return pole, int(delay), gain, float(deviation / abs(gain)) if gain else np.inf
 
     def error(self, pole: float, delay: int, gain: float) -> float:
-        """Root mean square of what a given model leaves: its error one period ahead."""
+        """Root mean square of a given model's residual, which is its one-step error."""
         rest, best, power = (one[delay] for one in self.errors(pole))
         squares = rest + (gain - best) ** 2 * power
         return float(np.sqrt(max(squares, 0.0) / len(self.output)))
 
     def errors(self, pole: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sum of squares, best gain, and power of the input, for every dead time."""
+        """Residual sum of squares, best gain, and power of the input, for every dead time."""
         rest, ramp = self._rest_and_ramp(pole)
         output = _without(self._within(self.output, rest), ramp)
         moved = _without(self._within(self._moved(pole)[self.lags], rest), ramp)
@@ -78,7 +78,7 @@ class LagSearch:
         return moved
 
     def _rest_and_ramp(self, pole: float) -> tuple[np.ndarray, np.ndarray]:
-        """What a state before each piece and a constant load leave, as columns of length one."""
+        """Effects of a state before each piece and of a constant load, as columns of length one."""
         rest = pole**self.since
         rest = rest / np.repeat(np.sqrt(np.add.reduceat(rest**2, self.first)), self._sizes())
         ramp = self.since if pole >= 1 else (1 - pole**self.since) / (1 - pole)
@@ -87,7 +87,7 @@ class LagSearch:
         return rest, ramp / length if length > 1e-9 * np.sqrt(len(ramp)) else 0 * ramp
 
     def _within(self, columns: np.ndarray, rest: np.ndarray) -> np.ndarray:
-        """Columns without their part along ``rest`` in each piece."""
+        """Columns without their component along ``rest`` in each piece."""
         parts = np.add.reduceat(columns * rest, self.first, axis=-1)
         return columns - rest * np.repeat(parts, self._sizes(), axis=-1)
 
@@ -103,7 +103,7 @@ def whitening_filter(log: Log, output: int, act: int, *, order: int, longest: in
         output: Index of the controlled observation.
         act: Index of the manipulated action.
         order: Number of past outputs.
-        longest: Longest dead time in periods; the model has every input up to it.
+        longest: Longest dead time in periods; the model includes every input up to it.
     """
     past = regress_on_lags(log, output, act, outputs=order, inputs=longest + 1).a
     return np.append(1.0, -past)
@@ -112,15 +112,15 @@ def whitening_filter(log: Log, output: int, act: int, *, order: int, longest: in
 def lag_search(
     log: Log, output: int, act: int, whitening: np.ndarray, *, longest: int
 ) -> LagSearch:
-    """A loop's output and input behind a whitening filter.
+    """A loop's output and input after a whitening filter.
 
     Args:
         log: The log.
         output: Index of the controlled observation.
         act: Index of the manipulated action.
         whitening: Result of :func:`whitening_filter`.
-        longest: Longest dead time in periods; a piece counts from as many rows on as it and the
-            filter reach back.
+        longest: Longest dead time in periods; rows at the start of a piece, within reach of it
+            and of the filter, are not used.
 
     Returns:
         The search over poles and dead times.
@@ -140,13 +140,13 @@ def lag_search(
 
 
 def _without(columns: np.ndarray, along: np.ndarray) -> np.ndarray:
-    """Columns without their part along one of length one."""
+    """Columns without their component along a column of length one."""
     return columns - np.multiply.outer(columns @ along, along)
 
 
 def _refined(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function of one number is least in an interval."""
-    from scipy.optimize import minimize_scalar  # slow, and of fitting alone
+    """The minimiser of a scalar function in an interval."""
+    from scipy.optimize import minimize_scalar  # Imported here: slow, and only needed for fits.
 
     minimum: Any = minimize_scalar(
         function, bounds=(low, high), method="bounded", options={"xatol": POLE_TOLERANCE}
