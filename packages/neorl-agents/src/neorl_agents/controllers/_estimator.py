@@ -101,9 +101,9 @@ class SteadyTarget(eqx.Module):
         input_setpoint: Shape ``(act, loop)``.
         input_disturbance: Shape ``(act, output)``.
         input: Shape ``(act,)``.
-        reach: Set-points that a change of the input holds, shape ``(loop, act)``.
-        low: Lower ends of the actions, scaled, shape ``(act,)``.
         reach: Change of the set-points held per change of the input, shape ``(loop, act)``.
+        low: Lower ends of the actions, scaled, shape ``(act,)``.
+        high: Upper ends.
         source: Index of the observation that carries each set-point, or -1; static.
     """
 

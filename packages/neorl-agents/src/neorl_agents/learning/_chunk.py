@@ -34,8 +34,8 @@ def begin_training(
     Args:
         learner: Learner with array leaves (``neorl_core.as_arrays``).
         source: Source of its batches.
+        state: State of ``learner.init``, or of an earlier training.
         tables: Device tables that the source samples from.
-        tables: What the source draws from, on the device.
         key: Key of the run's chunks.
     """
     return Training(state, source.begin(learner, state, tables, training_keys(key)))

@@ -40,7 +40,6 @@ class MultiplierSettings(eqx.Module):
     """The controller of the multipliers, one for every cost limit.
 
     Attributes:
-        kp: Proportional gain: multiplier per unit of the cost critic above its limit.
         kp: Proportional gain: multiplier per unit by which the cost critic exceeds its limit.
         ki: Integral gain, per update.
         kd: Derivative gain, on a rising cost only.
