@@ -24,7 +24,8 @@ class FineTuningConfig:
         share: Fraction of every batch that comes from the log, in [0, 1]; one half is the symmetric
             sampling of RLPD. The rest comes from the rows collected online.
         warm_up: Steps of the plant before the first update, with the offline policy.
-        capacity: Rows that the online buffer holds; beyond, the oldest are forgotten.
+        capacity: Number of rows that the online buffer can store; beyond it, the oldest are
+            overwritten.
     """
 
     run: str = ""
@@ -40,7 +41,7 @@ class FineTuningConfig:
 def check_fine_tuning(
     settings: FineTuningConfig, algorithm: Any, *, chunk: int, where: str = "finetune"
 ) -> None:
-    """Refuses settings that no learner, or not this one, can be fine-tuned with.
+    """Refuses settings with which no learner, or not this one, can be fine-tuned.
 
     Args:
         settings: Section of the configuration.
@@ -49,7 +50,7 @@ def check_fine_tuning(
         where: Name of the section, for messages.
 
     Raises:
-        InputError: Naming the first bad value, what it is and what it must be.
+        InputError: Names the first invalid value, what it is and what it must be.
     """
     require_fine_tunable(algorithm)
     _require(0 <= settings.share <= 1, f"{where}.share must be in [0, 1], got {settings.share}")

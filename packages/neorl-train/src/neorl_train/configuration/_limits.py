@@ -1,4 +1,4 @@
-"""Limits of a run: the source's own, unless the run declares others."""
+"""Limits of a run: those of the source, unless the run declares others."""
 
 import dataclasses
 import math
@@ -13,18 +13,19 @@ from neorl_safety.constraints import channel_limits, spec_channels
 
 @dataclasses.dataclass(frozen=True)
 class LimitsConfig:
-    """What a policy is judged by and acts within; what is not named is the source's own.
+    """Limits for acting and judging; those that are not given are the source's own.
 
     Attributes:
-        cost: Largest admissible cost by name of the cost, in its unit, over a step or an episode
-            as the source declares it.
-        low: Smallest action by name of the channel, in its unit; not below the channel's range.
-        high: Largest action by name of the channel, in its unit; not above the channel's range.
-        rate_up: Largest rise of an action by name of the channel, in its unit per second; ``inf``
-            for no limit.
+        cost: Largest admissible cost by name of the cost, in its unit, per step or per episode as
+            the source declares it.
+        low: Smallest action by channel name, in its unit; not below the channel's range.
+        high: Largest action by channel name, in its unit; not above the channel's range.
+        rate_up: Largest rise of an action by channel name, in its unit per second; ``inf`` for no
+            limit.
         rate_down: Largest fall of an action as a positive number, in its unit per second.
-        further: Constraints, each with its ``kind`` and that kind's fields; in a file, tables
-            ``[[constraint]]`` at its top. Ranges and rates are taken into the tables above.
+        further: Constraints, each with its ``kind`` and the fields of that kind; in a file,
+            top-level tables ``[[constraint]]``. Ranges and rates among them are merged into the
+            tables above.
     """
 
     cost: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -40,19 +41,19 @@ def declared_limits(
     rates: Sequence[float] | None,
     constraints: Sequence[Mapping[str, Any]] = (),
 ) -> LimitsConfig:
-    """The limits that a source has by itself.
+    """The limits that a source declares.
 
     Args:
         spec: Cost channels, and actions with their ranges.
-        rates: Largest change of every action per second, infinite for no limit; ``None`` where
-            nothing is known of them, as for a log.
-        constraints: Constraints that the plant.toml of a log declares.
+        rates: Largest change of every action per second, infinite for no limit; ``None`` if nothing
+            is known about them, as for a log.
+        constraints: Constraints that the ``plant.toml`` of a log declares.
 
     Returns:
         A value for every cost and every action channel.
 
     Raises:
-        InputError: If a constraint is bad.
+        InputError: If a constraint is invalid.
     """
     names = [channel.name for channel in spec.action]
     known = [math.inf] * spec.n_action if rates is None else [float(rate) for rate in rates]
@@ -68,7 +69,7 @@ def declared_limits(
 
 
 def resolved_limits(limits: LimitsConfig, declared: LimitsConfig, spec: Spec) -> LimitsConfig:
-    """Every limit written out: the run's where it has one, else the declared one.
+    """All limits written out: the run's own if it has one, else the declared one.
 
     Args:
         limits: Limits as configured.
@@ -153,10 +154,10 @@ def _check_rates(channel: Channel, limits: LimitsConfig, declared: LimitsConfig)
 
 
 def require_known(kind: str, used: Iterable[str], known: Iterable[str]) -> None:
-    """Refuses a name that is not known.
+    """Refuses an unknown name.
 
     Raises:
-        InputError: With the nearest name.
+        InputError: Suggests the closest name.
     """
     names = list(known)
     for name in used:
@@ -165,11 +166,11 @@ def require_known(kind: str, used: Iterable[str], known: Iterable[str]) -> None:
 
 
 def limited_spec(spec: Spec, cost: Mapping[str, float]) -> Spec:
-    """A specification with other limits of its costs.
+    """A specification with other limits for its costs.
 
     Args:
         spec: Specification of the source.
-        cost: Limits by name of the cost, each in its unit; a cost that is not named keeps its own.
+        cost: Limits by name of the cost, each in its unit; an unnamed cost keeps its own.
 
     Returns:
         The same channels.
@@ -193,14 +194,14 @@ def limited_spec(spec: Spec, cost: Mapping[str, float]) -> Spec:
 
 
 def cost_sentences(limits: LimitsConfig, spec: Spec) -> list[str]:
-    """The limits of the costs in words.
+    """Describes the limits of the costs in words.
 
     Args:
-        limits: Resolved.
-        spec: Specification that gives units and what a limit is of.
+        limits: Resolved limits.
+        spec: Specification that gives the units, and whether a limit is per step or per episode.
 
     Returns:
-        Such as ``"cost heat at most 20 K min per episode"``, one for each cost.
+        Sentences such as ``"cost heat at most 20 K min per episode"``, one for each cost.
     """
     return [
         f"cost {channel.name} at most "

@@ -1,4 +1,4 @@
-"""Memory that a log may take, and the choice to leave it on the disk instead."""
+"""The memory that a log may take, and the decision to leave it on disk instead."""
 
 import math
 import re
@@ -6,9 +6,9 @@ import re
 from neorl_core import InputError
 
 PEAK = 5
-"""Times its file that a log takes when it is trained on in memory, at the peak."""
+"""Peak memory of a log that is trained on in memory, as a multiple of its file size."""
 SAMPLE = 20
-"""Part of the memory, one in so many, for a sample of episodes where not all of them fit."""
+"""Divisor of the memory: this part may hold a sample of episodes if not all of them fit."""
 _UNITS = {"": 1, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 _AMOUNT = re.compile(rf"\s*(\d+(?:\.\d+)?|\.\d+)\s*({'|'.join(_UNITS)})\s*")
 
@@ -21,7 +21,7 @@ def memory_bytes(text: str, name: str = "data.memory") -> float:
         name: Name of the setting, for messages.
 
     Raises:
-        InputError: If it is none.
+        InputError: If it is not an amount of memory.
 
     Example:
         >>> memory_bytes("1.5 GB")
@@ -35,10 +35,10 @@ def memory_bytes(text: str, name: str = "data.memory") -> float:
 
 
 def most_memory(text: str) -> float:
-    """Bytes that training may take by ``devices.memory``; infinite where it is empty.
+    """Bytes that training may take according to ``devices.memory``; infinite if it is empty.
 
     Raises:
-        InputError: If it is no amount, or none at all.
+        InputError: If it is not an amount, or is zero.
     """
     if not text.strip():
         return math.inf
@@ -49,5 +49,5 @@ def most_memory(text: str) -> float:
 
 
 def stays_on_disk(memory: str, n_bytes: int) -> bool:
-    """Whether a log file of some bytes would take more than an amount of memory."""
+    """Whether a log file of a given size would take more than a given amount of memory."""
     return PEAK * n_bytes > memory_bytes(memory)

@@ -1,4 +1,4 @@
-"""The monitors and the supervisor of a run: what watches, and when the fallback takes over."""
+"""The monitors and the supervisor of a run: what is watched, and when the fallback takes over."""
 
 import dataclasses
 import math
@@ -19,27 +19,27 @@ Novelty = Literal["mahalanobis", "neighbours"]
 RANGE, FROZEN, DRIFT, DISAGREEMENT = "range", "frozen", "drift", "disagreement"
 OWN_NAMES = (RANGE, FROZEN, *get_args(Novelty), DRIFT, DISAGREEMENT)
 PERIODS = 10
-"""Control periods in which the offset of a hand-over decays, where the run does not say."""
+"""Default number of control periods in which the offset of a hand-over decays."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MonitorsConfig:
-    """What watches the plant while a policy acts; an alarm calls for the fallback.
+    """Monitors that watch the plant while a policy acts; an alarm activates the fallback.
 
     Attributes:
-        range: Part of its measuring range by which an observation may lie beyond it; ``inf`` for
-            no such monitor.
-        frozen: Seconds for which a measurement may stand still, by name of the channel.
-        max_age: Seconds after which a measurement counts as lost, by name of the channel; the
-            bundle then asks for the ages.
-        formulas: Formulas of signal temporal logic that must hold, by a name for each, such as
+        range: Fraction of its measuring range by which an observation may lie outside that range;
+            ``inf`` for no such monitor.
+        frozen: Seconds for which a measurement may stay unchanged, by channel name.
+        max_age: Seconds after which a measurement counts as lost, by channel name; the bundle then
+            requires the ages.
+        formulas: Formulas of signal temporal logic that must hold, each under a name, such as
             ``"always[0 s, 600 s] (T_R <= 385 K)"``.
-        novelty: Distances from the log: ``"mahalanobis"``, ``"neighbours"`` or both.
-        neighbours: Which nearest neighbour's distance counts.
-        rows: Rows of the log that stand for all of it among the neighbours.
-        drift: Whether moving means of the inputs are compared with the log's.
+        novelty: Measures of distance from the log: ``"mahalanobis"``, ``"neighbours"`` or both.
+        neighbours: Which nearest neighbour's distance is used.
+        rows: Number of rows of the log among which neighbours are searched.
+        drift: Whether moving means of the inputs are compared with those of the log.
         disagreement: Whether the seeds of the candidate's learner are compared with one another.
-        false_alarms: Promised part of the episodes, like the held-out ones, in which any of the
+        false_alarms: Promised fraction of episodes similar to the held-out ones in which any of the
             calibrated monitors (novelty, drift, disagreement) raises a false alarm.
     """
 
@@ -62,20 +62,22 @@ class MonitorsConfig:
 
     @property
     def share(self) -> float:
-        """The part of ``false_alarms`` that each calibrated monitor may use."""
+        """The share of ``false_alarms`` that each calibrated monitor may use."""
         return self.false_alarms / max(len(self.calibrated), 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class SupervisorConfig:
-    """When the fallback takes over and when it hands back, in control periods.
+    """Conditions under which the fallback takes over and hands back, in control periods.
 
     Attributes:
-        trip_after: Steps in a row with an alarm before the fallback takes over.
-        reset_after: Steps in a row without fault and alarm before the policy may act again.
-        dwell: Steps that the fallback stays in charge at least.
-        latch_after: Take-overs after which it stays until a person releases it; zero for never.
-        assume_for: Steps for which the last own action counts as received, where nobody says.
+        trip_after: Consecutive steps with an alarm before the fallback takes over.
+        reset_after: Consecutive steps without a fault or an alarm before the policy may act again.
+        dwell: Smallest number of steps for which the fallback stays in charge.
+        latch_after: Number of take-overs after which the fallback stays in charge until a person
+            releases it; zero for never.
+        assume_for: Steps for which the policy's last action counts as received if no read-back is
+            available.
         settle: Seconds in which the offset of a hand-over decays to 37 %; zero for no offset, -1
             for ten control periods.
     """
@@ -89,10 +91,10 @@ class SupervisorConfig:
 
 
 def supervision_of(supervisor: SupervisorConfig, dt: float) -> Supervision:
-    """The settings of the supervisor for a period in seconds.
+    """The settings of the supervisor for a control period in seconds.
 
     Raises:
-        InputError: If a number is out of range; it is named.
+        InputError: If a number is out of range; the message names it.
     """
     settings = dataclasses.asdict(supervisor)
     if settings["settle"] == -1:
@@ -104,11 +106,11 @@ def supervision_of(supervisor: SupervisorConfig, dt: float) -> Supervision:
 
 
 def check_monitors(monitors: MonitorsConfig, *, algorithms: tuple[str, ...], seeds: int) -> None:
-    """Refuses what can be refused before any data is read.
+    """Refuses invalid settings before any data is read.
 
     Raises:
         InputError: If a number is out of range, a formula has the name of another monitor, or
-            disagreement is asked of a single seed.
+            disagreement is requested for a single seed.
     """
     _require(monitors.range >= 0, f"monitors.range must be zero or more, got {monitors.range}")
     _require(
@@ -142,15 +144,15 @@ def given_watches(monitors: MonitorsConfig, spec: Spec) -> list[Watch]:
     """The monitors that need no log: ranges, standstill and formulas.
 
     Args:
-        monitors: Configuration, checked.
-        spec: Channels, units and the period.
+        monitors: A checked configuration.
+        spec: Channels, units and the control period.
 
     Returns:
-        In the order of their names in the configuration.
+        The monitors, in the order of their names in the configuration.
 
     Raises:
-        InputError: If a channel is unknown, a time is no period or a formula cannot be read; the
-            field is named.
+        InputError: If a channel is unknown, a time is shorter than a period or a formula cannot be
+            parsed; the message names the field.
     """
     usable_ages(monitors.max_age, spec, "monitors.max_age")
     watches = []

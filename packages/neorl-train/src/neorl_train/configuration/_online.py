@@ -1,4 +1,4 @@
-"""Training on a simulated plant from nothing: its section, and what is checked of collecting."""
+"""Training from scratch on a simulated plant: its section, and checks of data collection."""
 
 import dataclasses
 from typing import Any, Protocol
@@ -10,18 +10,18 @@ from neorl_core import InputError
 
 @dataclasses.dataclass(frozen=True)
 class OnlineConfig:
-    """How experience is collected where learners are trained on the plant itself.
+    """How experience is collected if learners are trained on the plant itself.
 
-    Of effect with ``training.on = "plant"``. A learner that learns from fresh rollouts of its own
-    policy takes ``environments`` alone.
+    Used with ``training.on = "plant"``. A learner that learns from fresh rollouts of its own policy
+    uses only ``environments``.
 
     Attributes:
-        environments: Number of episodes side by side; times ``updates_per_step`` a divisor of
-            ``training.chunk`` for a learner that draws its batches from the buffer.
+        environments: Number of parallel episodes; multiplied by ``updates_per_step`` it must divide
+            ``training.chunk`` for a learner that samples its batches from the buffer.
         updates_per_step: Critic gradient steps for every step of the plant.
-        warm_up: Steps of the plant before the first update, with the untrained policy; at least a
+        warm_up: Steps of the plant before the first update, with the untrained policy; at least one
             batch.
-        capacity: Rows that the buffer holds; beyond, the oldest are forgotten.
+        capacity: Number of rows that the buffer can store; beyond it, the oldest are overwritten.
     """
 
     environments: int = 10
@@ -31,11 +31,11 @@ class OnlineConfig:
 
 
 class Collecting(Protocol):
-    """The numbers that say how experience is collected on a plant."""
+    """Protocol of the settings for collecting experience on a plant."""
 
     @property
     def environments(self) -> int:
-        """Episodes side by side."""
+        """Number of parallel episodes."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class Collecting(Protocol):
 
     @property
     def capacity(self) -> int:
-        """Rows that the buffer holds."""
+        """Number of rows that the buffer can store."""
         ...
 
 
@@ -64,20 +64,20 @@ def check_collection(
     by_priority: bool = False,
     share: float = 0.0,
 ) -> None:
-    """Refuses numbers with which a learner cannot collect on a plant and learn meanwhile.
+    """Refuses settings with which a learner cannot collect on a plant and learn at the same time.
 
     Args:
         settings: Section of the configuration, or another one with the same four numbers.
         algorithm: Learner with plain numbers.
         chunk: Critic gradient steps in one call of the compiled program.
         where: Name of the section, for messages.
-        buffered: Whether the learner draws its batches from the buffer. One that learns from fresh
-            rollouts takes ``environments`` alone.
-        by_priority: Whether it says itself how many steps come before an update.
-        share: Share of every batch that comes from a log.
+        buffered: Whether the learner samples its batches from the buffer. One that learns from
+            fresh rollouts uses only ``environments``.
+        by_priority: Whether the learner itself determines how many steps precede an update.
+        share: Fraction of every batch that comes from a log.
 
     Raises:
-        InputError: If the learner does not explore; else naming the first bad value.
+        InputError: If the learner does not explore, or for the first invalid value.
     """
     name = type(algorithm).__name__
     if not isinstance(algorithm, Explorer):

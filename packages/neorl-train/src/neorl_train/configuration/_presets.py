@@ -1,4 +1,4 @@
-"""The values with which the demo runs, where they differ from the algorithms' own."""
+"""Default hyperparameters of a run that differ from those of the algorithms."""
 
 from typing import Any
 
@@ -21,4 +21,4 @@ DEMO_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "decay_updates": -1,
     },
 }
-"""Where the defaults of a run differ from those of the algorithms, which are the papers'."""
+"""The defaults of a run that differ from those of the algorithms, which follow the papers."""

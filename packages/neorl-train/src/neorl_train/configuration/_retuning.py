@@ -10,11 +10,11 @@ from neorl_core import InputError
 RETUNED = "retuned"
 """Name of the retuned controller among the candidates."""
 INCUMBENT = "incumbent"
-"""Whatever runs on the plant today, as the controller that is retuned."""
+"""Refers to the controller that runs on the plant today, as the one to retune."""
 RESIDUAL = "residual"
 """Name of the retuned controller with a network on top."""
 BEST = "best"
-"""The candidate that is chosen from the pool without the plant."""
+"""Requests that the candidate be chosen from the pool without the plant."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,8 @@ class RetuningConfig:
 
     Attributes:
         controller: Name of a tuning of the plant, or one of ``classical.controllers``;
-            ``"incumbent"`` is what runs on the plant today. Empty retunes none.
+            ``"incumbent"`` is the controller that runs on the plant today. If empty, none is
+            retuned.
         exogenous: Observations that no controller influences, such as weather, demand or
             set-points; a plant declares its own.
         updates: Gradient steps of each network of the model.
@@ -42,10 +43,10 @@ class RetuningConfig:
 
 
 def check_candidate(candidate: str, retuning: RetuningConfig, algorithms: Sequence[str]) -> None:
-    """Refuses a candidate that the run does not make.
+    """Refuses a candidate that the run does not produce.
 
     Raises:
-        InputError: Naming those that it makes.
+        InputError: Names those that it produces.
     """
     if candidate == RESIDUAL and RESIDUAL not in algorithms and not retuning.residual:
         raise InputError(
@@ -69,15 +70,15 @@ def check_candidate(candidate: str, retuning: RetuningConfig, algorithms: Sequen
 def check_retuning(
     retuning: RetuningConfig, tunings: Sequence[str], controllers: Sequence[str]
 ) -> None:
-    """Refuses counts below one, and a controller that is no tuning and not fitted on the log.
+    """Refuses counts below one, and a controller that is neither a tuning nor fitted to the log.
 
     Args:
-        retuning: Its configuration.
-        tunings: Names of the plant's tunings; none where there is only a log.
+        retuning: Section to check.
+        tunings: Names of the plant's tunings; none if there is only a log.
         controllers: Names of the classical controllers that the run fits.
 
     Raises:
-        InputError: Naming those that can be retuned.
+        InputError: Names the controllers that can be retuned.
     """
     for name in ("updates", "generations"):
         if getattr(retuning, name) < 1:

@@ -20,33 +20,33 @@ from neorl_train.configuration._retuning import RetuningConfig
 from neorl_train.configuration._toml import updated
 
 USUAL_STEPS = 120_000
-"""Steps of a log that is collected, where nothing else is said."""
+"""Default number of steps of a collected log."""
 MIXED = "mixed"
-"""Quality of a log that is collected, where nothing else is said."""
+"""Default quality of a collected log."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """Where the experience comes from.
+    """Source of the experience.
 
     Attributes:
         source: Name of an environment, whose log is collected, or the path of a dataset file.
-        steps: Least number of steps to collect under the plant's own controllers. The log may hold
-            some more rows, because episodes are complete and each controller acts in equally many.
-            Of no effect for a file. By default (-1) 120,000, or none where learners are trained on
-            the plant itself.
-        quality: Behaviour that fills the collected log: ``random`` (uniform actions), ``medium``
-            (the plant's first tuning), ``mixed`` (all tunings) or ``expert`` (its reference,
-            without operators). Of no effect for a file.
+        steps: Least number of steps to collect under the plant's own controllers. The log may
+            contain a few more rows, because episodes are complete and each controller acts in the
+            same number of them. No effect for a file. The default (-1) means 120,000, or none if
+            learners are trained on the plant itself.
+        quality: Behaviour that generates the collected log: ``random`` (uniform actions),
+            ``medium`` (the plant's first tuning), ``mixed`` (all tunings) or ``expert`` (its
+            reference, without operators). No effect for a file.
         held_out: Fraction of the episodes that training does not see.
         seed: Seed of the collection and of the split.
-        memory: Most memory that the log may take, as ``"2GB"``. One that needs more, about five
-            times its file, stays on the disk: batches are read ahead, shuffled by blocks.
-        readers: Number of stretches in which a log on the disk is read, each for an equal part of
-            every batch. Of several processes, each reads its own stretches where their number
-            divides this one.
-        constants: Factors on declared constants of a simulated plant, by name, for the same plant
-            at another place; its controllers stay as they are.
+        memory: Most memory that the log may take, such as ``"2GB"``. A log that needs more, about
+            five times its file size, stays on disk: batches are read ahead and shuffled by blocks.
+        readers: Number of sections in which a log on disk is read, each supplying an equal part of
+            every batch. With several processes, each reads its own sections if the number of
+            processes divides this number.
+        constants: Factors on declared constants of a simulated plant, by name, to model the same
+            plant at another site; its controllers are unchanged.
     """
 
     source: str = "ChemicalReactor-v0"
@@ -66,12 +66,12 @@ class DataConfig:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """What is trained, and for how long.
+    """Which learners are trained, and for how long.
 
     Attributes:
-        algorithms: Names of the learners, trained one after the other.
-        on: What they are trained on: ``"log"``, or ``"plant"`` for the simulated plant itself, from
-            nothing. A log is then for monitors, comparison and replay alone.
+        algorithms: Names of the learners, trained one after another.
+        on: What they are trained on: ``"log"``, or ``"plant"`` to train from scratch on the
+            simulated plant itself. A log is then used only for monitors, comparison and replay.
         seeds: Seeds of the training runs, which are spread over the cores.
         updates: Number of gradient steps per seed: of the critic, or of the policy for behaviour
             cloning.
@@ -86,27 +86,29 @@ class TrainingConfig:
 
 
 COMMON_STARTS = 1
-"""Seed of the starts of what is compared across runs: the cells of a sweep or a benchmark."""
+"""Seed of the starts for comparisons across runs: the cells of a sweep or a benchmark."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationConfig:
-    """Evaluation in the simulator, where there is one.
+    """Evaluation in the simulator, if there is one.
 
     Attributes:
-        starts: Number of paired episodes (common random numbers) that every policy is evaluated in.
+        starts: Number of paired episodes (common random numbers) in which every policy is
+            evaluated.
         seed: Seed of the starts; -1 derives it from all other settings of the run, so that runs
-            with other settings meet other starts and equal runs meet the same.
-        curve_starts: Number of other starts on which policies are followed while they train; zero
-            follows them on held-out rows alone.
-        candidate: What is handed over: an algorithm, of which it is the first seed; ``"retuned"``,
-            the retuned controller; or ``"best"``, chosen from all of them without the plant. Empty
-            takes the best where a controller is retuned, else the last of the trained algorithms.
-        incumbent: Tuning of the plant that runs today, which the candidate must beat; empty takes
-            the retuned controller, else the first tuning of the plant.
-        level: Confidence level of every interval, whose ends the verdict compares; in (0.5, 1).
-        episode_margin: Largest part of the episodes by which the upper bound of those over a cost's
-            limit may exceed the part of the incumbent; ``inf`` demands nothing of single episodes.
+            with different settings use different starts, and equal runs use the same.
+        curve_starts: Number of separate starts on which policies are evaluated during training;
+            with zero they are evaluated only on held-out rows.
+        candidate: Policy to deliver: an algorithm, represented by its first seed; ``"retuned"``,
+            the retuned controller; or ``"best"``, chosen from all of them without the plant. If
+            empty, the best one if a controller is retuned, else the last of the trained algorithms.
+        incumbent: Tuning that runs on the plant today, which the candidate must beat; if empty, the
+            retuned controller, else the plant's first tuning.
+        level: Confidence level of every interval used by the verdict; in (0.5, 1).
+        episode_margin: Margin for the fraction of episodes over a cost's limit: its upper bound may
+            exceed the incumbent's fraction by at most this; ``inf`` sets no requirement on single
+            episodes.
     """
 
     starts: int = 128
@@ -120,11 +122,11 @@ class EvaluationConfig:
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointConfig:
-    """How often the training state is written, and how much of it is kept.
+    """How often the training state is written, and how many of its checkpoints are kept.
 
     Attributes:
-        interval: Number of updates between two checkpoints, a multiple of the chunk; the policies
-            are validated as often.
+        interval: Number of updates between two checkpoints, a multiple of the chunk; policies are
+            validated at the same times.
         keep: Number of checkpoints kept for each algorithm.
     """
 
@@ -134,13 +136,14 @@ class CheckpointConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DevicesConfig:
-    """Devices that train. Nothing here changes a result, but for rounding.
+    """Devices used for training. No setting here changes a result, except for rounding.
 
     Attributes:
-        batch: Number of devices that share every batch of a training on a log. 0 takes one device
-            for each seed, or all devices of all processes where several processes train.
-        memory: Most memory that a training may take, as ``"16GB"``; one that needs more is refused
-            before it begins. Empty takes what the machine, its container or the device has.
+        batch: Number of devices that share every batch of a training on a log. With 0 each seed
+            uses one device, or all devices of all processes if several processes train.
+        memory: Most memory that a training may take, such as ``"16GB"``; one that needs more is
+            refused before it begins. If empty, all memory of the machine, its container or the
+            device.
     """
 
     batch: int = 0
@@ -149,11 +152,11 @@ class DevicesConfig:
 
 @dataclasses.dataclass(frozen=True)
 class OutputConfig:
-    """Where results go. Nothing here changes a result.
+    """Destination of the results. No setting here changes a result.
 
     Attributes:
         directory: Folder of the numbered run directories.
-        tracking: Whether the runs are also written to the MLflow database of that folder.
+        tracking: Whether the runs are also written to the MLflow database in that folder.
     """
 
     directory: str = "runs"
@@ -162,23 +165,24 @@ class OutputConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """All that a run is a function of, besides the code.
+    """All inputs of a run except the code.
 
     Attributes:
         data: Source of the experience.
-        penalty: Reward taken off per unit of each cost, by name of the cost, in training only.
-            Empty takes the plant's own, which ChemicalReactor-v0 has; a file with costs needs it.
-        limits: Limits of the costs and of the actions, where they are not the source's own.
-        fallback: Controller that acts where the policy cannot.
+        penalty: Reward subtracted per unit of each cost, by name of the cost, in training only. If
+            empty, the plant's own penalties, which ChemicalReactor-v0 has; required for a file with
+            costs.
+        limits: Limits of the costs and of the actions that differ from the source's own.
+        fallback: Controller that acts if the policy cannot.
         training: Learners to train, and for how long.
         evaluation: Evaluation in the simulator.
         monitors: Monitors that watch while the policy acts.
-        supervisor: When the fallback takes over, and when it hands back.
-        classical: Classical controllers that are fitted on the log and compared.
+        supervisor: Conditions under which the fallback takes over and hands back.
+        classical: Classical controllers that are fitted to the log and compared.
         retuning: The controller that is retuned in a plant model learned from the log.
-        finetune: Training that goes on online, of the learners of a finished run.
-        online: How experience is collected where learners are trained on the plant itself.
-        devices: Devices that train.
+        finetune: Online training that continues the learners of a finished run.
+        online: How experience is collected if learners are trained on the plant itself.
+        devices: Devices used for training.
         checkpoints: How often the state is written.
         output: Destination of the results.
         algorithms: Hyperparameters of every learner, by name.
@@ -209,7 +213,7 @@ def config_type(table: Mapping[str, type]) -> type[Config]:
         table: Class of every algorithm by name, such as ``neorl_agents.ALGORITHMS``.
 
     Returns:
-        A subclass whose instances have the demo's values unless told otherwise.
+        A subclass whose instances have the demo's values by default.
     """
     sections = [
         (
@@ -228,7 +232,7 @@ def config_type(table: Mapping[str, type]) -> type[Config]:
 
 
 def _importable(table: Mapping[str, type]) -> Iterator[tuple[str, type]]:
-    """The entries without those of a broken distribution, which harms only who asks for it."""
+    """The entries without those of a broken distribution, which affects only its own users."""
     for name in table:
         with contextlib.suppress(InputError):
             yield name, table[name]
@@ -249,15 +253,15 @@ def hyperparameters(config: Config, name: str) -> Any:
 
 
 def batch_sizes(config: Config) -> dict[str, int]:
-    """Rows of a batch of every learner that is trained, by its name."""
+    """Batch size of every learner that is trained, by its name."""
     return {name: hyperparameters(config, name).batch_size for name in config.training.algorithms}
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
-    """Plain nested dictionaries, ready for TOML or JSON; only the algorithms that are trained.
+    """Nested plain dictionaries, ready for TOML or JSON; only for the algorithms that are trained.
 
     Args:
-        config: Validated.
+        config: A validated configuration.
 
     Returns:
         One dictionary for each section.
@@ -286,21 +290,21 @@ def _plain_fields(settings: Any) -> dict[str, Any]:
 
 
 UNDECISIVE = ("output", "checkpoints", "devices")
-"""Sections that decide no result; devices round otherwise where they share a batch."""
+"""Sections that do not influence results; devices that share a batch only change rounding."""
 
 
 def config_hash(config: Config) -> str:
-    """SHA-256 over all that decides a result: not ``output``, ``checkpoints`` and ``devices``.
+    """SHA-256 of all settings that decide a result: not ``output``, ``checkpoints``, ``devices``.
 
     Args:
-        config: Validated.
+        config: A validated configuration.
 
     Returns:
         ``"sha256:..."``.
     """
     plain = config_to_dict(config)
     decisive = {name: plain[name] for name in plain if name not in UNDECISIVE}
-    # Runs of before there was a choice keep their hash.
+    # Runs from before these options existed keep their hash.
     usual = {"quality": MIXED, "readers": 1}
     decisive["data"] = {
         name: v for name, v in plain["data"].items() if name not in usual or usual[name] != v

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def load_toml(path: Path, default: T) -> T:
-    """Reads a configuration; what the file does not say keeps its default.
+    """Reads a configuration; keys that the file omits keep their defaults.
 
     Args:
         path: The file.
@@ -23,8 +23,8 @@ def load_toml(path: Path, default: T) -> T:
         The same type as ``default``.
 
     Raises:
-        InputError: If the file is missing or no TOML, a key is unknown (with the nearest name)
-            or a value is of another type than its field; file and key are named.
+        InputError: If the file is missing or not TOML, a key is unknown (the closest name is
+            suggested) or a value has another type than its field; the message names file and key.
     """
     try:
         with path.open("rb") as file:
@@ -44,7 +44,7 @@ def load_toml(path: Path, default: T) -> T:
 
 
 def _with_constraints(data: dict[str, Any]) -> dict[str, Any]:
-    """Tables ``[[constraint]]``, as documents and plant.toml have them, where the limits lie."""
+    """Moves tables ``[[constraint]]``, as in documents and plant.toml, into the limits."""
     if "constraint" not in data:
         return data
     listed, limits = data["constraint"], data.get("limits", {})
@@ -55,14 +55,14 @@ def _with_constraints(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def dump_toml(data: Mapping[str, Any]) -> str:
-    """The inverse: nested plain dictionaries as TOML text."""
+    """Nested plain dictionaries as TOML text; the inverse of reading."""
     import tomli_w
 
     return tomli_w.dumps(data)
 
 
 def updated(default: T, data: Mapping[str, Any]) -> T:
-    """A dataclass with the values of ``data`` in place of its own.
+    """A dataclass in which the values in ``data`` replace its own.
 
     Args:
         default: A frozen dataclass, possibly nested.
@@ -78,7 +78,7 @@ def updated(default: T, data: Mapping[str, Any]) -> T:
 
 
 def _why_no_section(where: str, key: str) -> None:
-    """Says of a learner that cannot be imported why it has no section."""
+    """Explains why a learner that cannot be imported has no section."""
     if where == "algorithms" and key in ALGORITHMS:
         ALGORITHMS.find(key)
 

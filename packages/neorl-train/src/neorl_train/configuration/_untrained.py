@@ -1,4 +1,4 @@
-"""Options of learners that a run does not train, or that cannot be imported."""
+"""Options of learners that a run does not train or that cannot be imported."""
 
 import dataclasses
 import re
@@ -10,18 +10,18 @@ from neorl_core import InputError
 from neorl_train.configuration._sections import Config, hyperparameters
 
 OPTION = re.compile(r"--algorithms\.([^.=]+)\.[^=]+")
-"""An option of a learner as it is typed."""
+"""Pattern of a learner's option as typed."""
 
 
 def require_importable(config: Config, words: Iterable[str]) -> None:
-    """Says why a learner that options are typed for has no section: its distribution is broken.
+    """Raises if options are given for a learner that has no section: its distribution is broken.
 
     Args:
         config: Defaults, with a section for every learner that could be imported.
-        words: The words that were typed.
+        words: The arguments as typed.
 
     Raises:
-        InputError: With what keeps the learner from being imported or used.
+        InputError: With the reason why the learner cannot be imported or used.
     """
     sections = set(_names(config.algorithms))
     for word in words:
@@ -34,16 +34,16 @@ def require_importable(config: Config, words: Iterable[str]) -> None:
 def refuse_untrained(config: Config, words: Iterable[str]) -> None:
     """Refuses an option that was typed for a learner that is not trained.
 
-    A file may serve several runs, so its sections are no fault (:func:`untrained_notes`); what is
-    typed for this one run is.
+    A file may serve several runs, so unused sections in it are allowed (:func:`untrained_notes`);
+    an option typed for this one run is not.
 
     Args:
-        config: What the words made; an unknown learner among the trained ones is left to
-            :func:`validate`.
-        words: The words that were typed.
+        config: Configuration made from the arguments; an unknown name among the trained learners is
+            left to :func:`validate`.
+        words: The arguments as typed.
 
     Raises:
-        InputError: Naming the option, what is trained, and both ways out.
+        InputError: Names the option, the trained learners, and the two possible corrections.
     """
     trained = config.training.algorithms
     if not set(trained) <= set(_names(config.algorithms)):
@@ -60,15 +60,15 @@ def refuse_untrained(config: Config, words: Iterable[str]) -> None:
 
 
 def untrained_notes(config: Config, usual: Any) -> list[str]:
-    """The learners that are configured but not trained, each in words.
+    """Notes about learners that are configured but not trained.
 
     Args:
-        config: Validated.
-        usual: Sections of all learners with nothing configured: the defaults, or for a fine-tuning
+        config: A validated configuration.
+        usual: Sections of all learners if nothing is configured: the defaults, or for a fine-tuning
             those of its run.
 
     Returns:
-        One sentence for every learner that is not trained and has other values than ``usual``.
+        One sentence for every learner that is not trained but differs from ``usual``.
     """
     notes = []
     for name in _names(config.algorithms):
@@ -83,7 +83,7 @@ def untrained_notes(config: Config, usual: Any) -> list[str]:
 
 
 def changed_fields(ours: Any, theirs: Any, where: str = "") -> list[str]:
-    """Dotted names of the fields that differ, those of nested settings one by one."""
+    """Dotted names of the fields that differ; nested settings are compared field by field."""
     changed = []
     for field in _names(ours):
         mine, its = getattr(ours, field), getattr(theirs, field)

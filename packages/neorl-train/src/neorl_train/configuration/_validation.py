@@ -18,9 +18,9 @@ from neorl_train.configuration._sections import Config, TrainingConfig, hyperpar
 from neorl_train.configuration._untrained import changed_fields
 
 MOST_STARTS = 100_000
-"""More episodes are a slip of the hand: an evaluation keeps them all in memory."""
+"""More episodes are surely a typing error: an evaluation keeps them all in memory."""
 MOST_STEPS = 10_000_000_000
-"""More steps are a slip of the hand: no disk holds them."""
+"""More steps are surely a typing error: no disk could store them."""
 
 
 def validate(config: Config) -> None:
@@ -30,7 +30,7 @@ def validate(config: Config) -> None:
         config: Configuration as loaded.
 
     Raises:
-        InputError: Naming the first bad field, what it is and what it must be.
+        InputError: Names the first invalid field, what it is and what it must be.
     """
     training, data = config.training, config.data
     known = [field.name for field in dataclasses.fields(config.algorithms)]
@@ -49,7 +49,7 @@ def validate(config: Config) -> None:
     _require(bool(training.algorithms), f"training.algorithms is empty; known: {', '.join(known)}")
     for name in training.algorithms:
         if name not in known:
-            ALGORITHMS.find(name)  # raises with the reason where a distribution is broken
+            ALGORITHMS.find(name)  # raises with the reason if a distribution is broken
             raise unknown_name("algorithm", name, known)
     _require_distinct("training.algorithms", training.algorithms)
     _require(bool(training.seeds), "training.seeds is empty; give at least one whole number")
@@ -88,7 +88,7 @@ def validate(config: Config) -> None:
 
 
 def _validate_hyperparameters(name: str, algorithm: Any) -> None:
-    """Also of a learner that is configured and not trained: a file serves more than one run."""
+    """Also checks learners that are not trained, because a file may serve several runs."""
     try:
         algorithm.validate()
     except ValueError as error:
