@@ -1,4 +1,4 @@
-"""A safety critic and an ensemble of one log, tried on episodes that neither saw."""
+"""Fits a safety critic and an ensemble to a log and tests them on episodes that neither saw."""
 
 import dataclasses
 import math
@@ -43,17 +43,18 @@ from neorl_train.training._plan import plan_in_chunks
 
 @dataclasses.dataclass(frozen=True)
 class CriticOptions:
-    """What the critics of a log are fitted with; the rest are the defaults of their learners.
+    """Options for fitting the critics of a log; all other settings are their learners' defaults.
 
     Attributes:
-        horizon: Steps ahead that the safety critic looks.
+        horizon: Number of steps that the safety critic looks ahead.
         updates: Gradient steps of the safety critic.
         ensemble_updates: Gradient steps of the ensemble.
-        members: Members of the ensemble.
+        members: Number of members of the ensemble.
         hidden: Widths of the hidden layers of both.
-        coverage: Stated coverage of the ensemble's intervals.
-        false_alarms: Promised part of the episodes that keep their limits and raise an alarm.
-        seed: Decides splits, weights and draws.
+        coverage: Nominal coverage of the ensemble's intervals.
+        false_alarms: Promised fraction of the episodes within limits that nevertheless raise an
+            alarm.
+        seed: Seed of splits, weights and random samples.
     """
 
     horizon: int = 20
@@ -66,10 +67,10 @@ class CriticOptions:
     seed: int = 0
 
     def validate(self) -> None:
-        """Refuses bad values.
+        """Refuses invalid values.
 
         Raises:
-            InputError: Naming the first.
+            InputError: Names the first one.
         """
         if not 0 < self.false_alarms < 1:
             raise InputError(f"false_alarms must lie in (0, 1), got {self.false_alarms}")
@@ -97,12 +98,13 @@ class CriticOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Followed:
-    """What the trainings of the critics continue from, and what follows them.
+    """Checkpoints from which the critics' trainings continue, and their observers.
 
     Attributes:
-        checkpoints: Checkpoints of the critic of that name, where there are any.
-        watcher: Observer of its training.
-        recorded: The metrics of its last chunk, where an earlier process trained it to the end.
+        checkpoints: Returns the checkpoints of the named critic, if there are any.
+        watcher: Returns the observer of the named critic's training.
+        recorded: Returns the metrics of the last chunk if an earlier process completed the
+            training.
     """
 
     checkpoints: Callable[[str], Checkpoints | None]
@@ -111,11 +113,11 @@ class Followed:
 
 
 ALONE = Followed(lambda name: None, lambda name: UNWATCHED, lambda name: {})
-"""From beginning to end, without checkpoints."""
+"""Trains from beginning to end, without checkpoints."""
 
 
 class _LastMetrics(Watcher):
-    """Passes everything on, and remembers the metrics of the last chunk."""
+    """Passes all events on, and stores the metrics of the last chunk."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
@@ -145,9 +147,9 @@ class Critics(NamedTuple):
     """Critics fitted on a log.
 
     Attributes:
-        safety_critic: ``None`` where the log has no costs, or nothing varies in any of them.
+        safety_critic: ``None`` if the log has no costs, or all of them are constant.
         ensemble: Ensemble of the plant's dynamics.
-        monitors: A monitor of each by name, with its threshold, for a guard.
+        monitors: One monitor for each critic by name, with its threshold, for a guard.
         report: Fits, assessments and monitors, ready for JSON.
     """
 
@@ -164,24 +166,24 @@ def fit_critics(
     options: CriticOptions | None = None,
     followed: Followed = ALONE,
 ) -> Critics:
-    """Fits both on one part of a log and tries them on the other.
+    """Fits both critics on one part of a log and tests them on the other.
 
-    Half of the held-out episodes set the thresholds of the monitors, the other half count alarms,
-    risks and coverage. A threshold is set on episodes that keep their limits: an alarm in one that
-    breaks a limit is no false one.
+    Half of the held-out episodes set the thresholds of the monitors, the other half measure alarms,
+    risks and coverage. A threshold is set on episodes within limits, because an alarm in an episode
+    that breaks a limit is not a false one.
 
     Args:
-        training: Episodes to fit on; calibration holds out some of them again.
-        held_out: Episodes that training does not see.
-        options: Sizes and promises; the default ones by default.
+        training: Episodes to fit on; calibration holds out some of them.
+        held_out: Episodes that are not used for training.
+        options: Sizes and error rates.
         followed: Checkpoints and observers of the trainings; none by default.
 
     Returns:
-        The critics, their monitors and what was measured.
+        The critics, their monitors and the measured results.
 
     Raises:
-        InputError: If an option is out of range, or there are too few episodes to calibrate or to
-            promise so few false alarms.
+        InputError: If an option is out of range, or there are too few episodes for calibration or
+            for the promised rate of false alarms.
     """
     options = CriticOptions() if options is None else options
     options.validate()
@@ -235,7 +237,7 @@ def _fit_safety(
     options: CriticOptions,
     followed: Followed,
 ) -> tuple[SafetyCritic | None, dict[str, Any]]:
-    """The critic and what was measured, or why there is none."""
+    """The critic and its measured results, or the reason why there is none."""
     spec = training.spec
     try:
         fitted = fit_safety_critic(
@@ -263,7 +265,7 @@ def _trained(
     updates: int,
     key: PRNGKeyArray,
 ) -> tuple[LearnerState, dict[str, float]]:
-    """A training by the loop of every learner, whose keys are those of the seed."""
+    """Trains with the loop that all learners use, with keys derived from the seed."""
     del key
     last = _LastMetrics(followed.watcher(name))
     plan = plan_in_chunks(updates, checkpoints=True)
@@ -273,7 +275,7 @@ def _trained(
 
 
 def _require_enough(for_threshold: Dataset, held_out: int, false_alarms: float) -> None:
-    """Before anything is fitted: can a threshold promise so few false alarms?"""
+    """Checks, before fitting, that a threshold can promise this rate of false alarms."""
     quiet = int((~broken(for_threshold)).sum())
     needed = conformal_sample_size(false_alarms)
     if quiet < needed:
@@ -295,7 +297,8 @@ def _monitored(
     scores = np.asarray(episode_scores(monitor, *padded_episodes(fresh)))
     alarmed = scores > float(monitor.threshold)
     violated, n = broken(fresh), int(quiet.sum())
-    # Episodes above the threshold by design; the rate of the next ones is then a Beta variate.
+    # This many calibration episodes exceed the threshold by design; the rate is then
+    # Beta-distributed.
     above = int(false_alarms * (n + 1) + 1e-9)
     worst = clopper_pearson_interval(above - 1, n, level=0.9).high
     return monitor, {
@@ -314,7 +317,7 @@ def broken(dataset: Dataset) -> np.ndarray:
 
 
 def _share(hits: np.ndarray, of: np.ndarray) -> list[float] | None:
-    """Count, total and the 95 % interval of the share; ``None`` of nothing."""
+    """Count, total and the 95 % interval of the fraction; ``None`` if there are no episodes."""
     if not of.any():
         return None
     interval = clopper_pearson_interval(int(hits.sum()), int(of.sum()))

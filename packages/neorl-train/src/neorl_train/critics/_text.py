@@ -1,4 +1,4 @@
-"""Measurements of critics, as lines for people."""
+"""Formats the measured results of critics as text."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ def critics_text(report: dict[str, Any]) -> str:
     """The report of :func:`fit_critics` as text.
 
     Args:
-        report: Report of the fit, or what its JSON file holds.
+        report: Report of the fit, or the content of its JSON file.
 
     Returns:
         Lines for a terminal.
