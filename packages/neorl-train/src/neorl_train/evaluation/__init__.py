@@ -1,4 +1,4 @@
-"""Running policies: on the plant, on a log, while training."""
+"""Runs policies: on the plant, on a log, and during training."""
 
 from neorl_train.evaluation._episodes import episodes_of as episodes_of
 from neorl_train.evaluation._episodes import recorded_episodes as recorded_episodes

@@ -1,4 +1,4 @@
-"""Normalised scores of published benchmarks, by the formula and references of their authors."""
+"""Normalised scores of published benchmarks, with their authors' formula and reference returns."""
 
 from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset
@@ -15,14 +15,14 @@ NEORL2_RETURNS = {
     "SafetyHalfCheetah": (-283.0, 2507.0),
     "Salespromotion": (357.62, 602.21),
 }
-"""Return of the poor and of the good reference, as in ``neorl2/envs/info.py`` of polixir/NeoRL2."""
+"""Returns of the poor and the good reference, from ``neorl2/envs/info.py`` in polixir/NeoRL2."""
 
 
 def score_of(dataset: Dataset, log: PolicyRow) -> Score | None:
-    """The score of a log of NeoRL-2; ``None`` for any other, whose references are not known.
+    """The score of a NeoRL-2 log; ``None`` for any other, because its references are not known.
 
     Args:
-        dataset: Log as read; its provenance says what it is.
+        dataset: The log; its provenance identifies it.
         log: Row of its recorded episodes.
 
     Returns:

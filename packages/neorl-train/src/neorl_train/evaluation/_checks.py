@@ -1,4 +1,4 @@
-"""Refusals before anything is run."""
+"""Checks that refuse an evaluation before anything is run."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from neorl_core import Channel, InputError, Spec
 
 
 def check_names(names: Sequence[str], *, candidate: str, taken: Sequence[str]) -> None:
-    """Refuses a candidate that is not there and a policy that bears the name of another.
+    """Refuses an unknown candidate and a policy that has the name of another.
 
     Raises:
-        ValueError: With the known names.
+        ValueError: Lists the known names.
     """
     if candidate not in names:
         raise ValueError(
@@ -21,10 +21,10 @@ def check_names(names: Sequence[str], *, candidate: str, taken: Sequence[str]) -
 
 
 def check_spec(spec: Spec, dataset_spec: Spec, environment: str) -> None:
-    """Refuses a log of another plant than the simulator's.
+    """Refuses a log of another plant than the simulated one.
 
     Raises:
-        ValueError: Naming what differs.
+        ValueError: Names the differences.
     """
     for field in ("obs", "action", "cost", "dt"):
         ours, theirs = getattr(spec, field), getattr(dataset_spec, field)
@@ -36,12 +36,12 @@ def check_spec(spec: Spec, dataset_spec: Spec, environment: str) -> None:
 
 
 def require_same_channels(simulator: Spec, log: Spec, environment: str) -> None:
-    """Refuses a simulated plant whose channels are not those of a log and its policies.
+    """Refuses a simulated plant whose channels differ from those of a log and its policies.
 
-    Limits of costs may differ: they are the run's own.
+    Cost limits may differ, because they belong to the run.
 
     Raises:
-        InputError: Naming the first channel that differs, or what else does.
+        InputError: Names the first channel that differs, or the other difference.
     """
     for field, kind in (("obs", "observed"), ("action", "action"), ("cost", "cost")):
         ours, theirs = getattr(simulator, field), getattr(log, field)
@@ -67,7 +67,7 @@ def require_same_channels(simulator: Spec, log: Spec, environment: str) -> None:
 
 
 def _described(channel: Channel | tuple[str, str, str]) -> str:
-    """A channel with its range, or a cost with what it counts, for people."""
+    """Describes a channel with its range, or a cost with what it counts."""
     if isinstance(channel, Channel):
         return f"{channel.name} ({channel.low:g} to {channel.high:g} {channel.unit})"
     name, unit, per = channel

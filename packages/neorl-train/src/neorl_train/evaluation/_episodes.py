@@ -1,4 +1,4 @@
-"""Sums of an episode: return, costs, violations, interventions, on the host in float64."""
+"""Sums over an episode: return, costs, violations, interventions, on the host in float64."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,14 +20,14 @@ ACTED = int(
 
 
 def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
-    """Summarises padded rows; every row inside the mask is counted, the terminal one included.
+    """Summarises padded rows; every row inside the mask is counted, including the terminal one.
 
     Args:
         rollout: Rows with the start as leading axis, on the host.
         spec: Cost channels with their limits.
 
     Returns:
-        One entry a start.
+        One entry per start.
     """
     rows: Any = jax.tree.map(np.asarray, rollout)
     mask = rows.mask
@@ -43,7 +43,7 @@ def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
         cost_sum=cost_sum,
         cost_worst=cost_worst,
         steps_over=steps_over,
-        # A trip keeps no limit: what would have been charged after it is not in its costs.
+        # A trip counts as a violation: costs that would have followed it are missing from the sum.
         violated=violated | trip[:, None],
         success=success,
         trip=trip,
@@ -56,17 +56,17 @@ def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
 
 
 def recorded_episodes(dataset: Dataset, spec: Spec | None = None) -> Episodes:
-    """What the episodes of a log came to; how they ended is not part of a log.
+    """Summarises the episodes of a log, which does not record how they ended.
 
     Args:
         dataset: The log.
-        spec: Cost channels with their limits; those of the log by default.
+        spec: Cost channels with their limits; by default those of the log.
 
     Returns:
         One entry for each episode.
     """
     spec = dataset.spec if spec is None else spec
-    # Some episodes at a time: all of them, padded to the longest, may be far more than the log.
+    # A few episodes at a time: padded to the longest, all together may far exceed the log.
     at_once = max(1, ROWS_AT_ONCE // int(dataset.episode_lengths.max()))
     groups = range(0, dataset.n_episodes, at_once)
     returns = dataset.episode_returns()
@@ -96,7 +96,7 @@ def _recorded(dataset: Dataset, spec: Spec, returns: np.ndarray, some: slice) ->
 
 
 def _summed(amounts: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Sums over the rows of every episode; an amount that is unknown adds nothing."""
+    """Sums over the rows of every episode; an unknown amount adds nothing."""
     inside = mask[..., None] & np.isfinite(amounts)
     return np.where(inside, amounts, 0.0).sum(axis=1, dtype=np.float64)
 
@@ -108,7 +108,7 @@ def _movement(action: np.ndarray, mask: np.ndarray, spec: Spec) -> dict[str, np.
     least = SMALLEST * (np.asarray(highs(spec.action)) - np.asarray(lows(spec.action)))
     signs = np.where(np.abs(moves) > least, np.sign(moves), 0.0)
     time = np.arange(signs.shape[1])[:, None]
-    # The last move of more than `least` before each one: what a turn turns back from.
+    # The last move of more than `least` before each one, which a reversal is relative to.
     latest = np.maximum.accumulate(np.where(signs != 0, time, -1), axis=1)
     before = np.concatenate([np.full_like(latest[:, :1], -1), latest[:, :-1]], axis=1)
     earlier = np.take_along_axis(signs, np.maximum(before, 0), axis=1)
@@ -123,7 +123,7 @@ def _costs(cost: np.ndarray, mask: np.ndarray, spec: Spec) -> tuple[np.ndarray, 
     for j, channel in enumerate(spec.cost):
         kind = limit_kind(channel)
         threshold = kind.row_threshold(channel.limit)
-        # Not `inside > threshold`: a cost that is not a number counts as over the limit.
+        # Not `inside > threshold`: a NaN cost counts as over the limit.
         steps_over[:, j] = (~(inside[..., j] <= threshold)).sum(axis=1)
         quantity = kind.of_episode(total=total, worst=worst)[:, j]
         violated[:, j] = kind.exceeded(quantity, channel.limit)
@@ -131,7 +131,7 @@ def _costs(cost: np.ndarray, mask: np.ndarray, spec: Spec) -> tuple[np.ndarray, 
 
 
 def joined(parts: Sequence[Episodes]) -> Episodes:
-    """The episodes of several chunks, one after the other."""
+    """Concatenates the episodes of several chunks."""
     columns = {name: [getattr(part, name) for part in parts] for name in vars(parts[0])}
     joined_columns: dict[str, Any] = {
         name: None if any(column is None for column in of) else np.concatenate(of)

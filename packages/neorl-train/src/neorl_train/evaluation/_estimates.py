@@ -1,7 +1,7 @@
 """Means and fractions with their intervals, many at once, in float64.
 
-The resampling unit is the episode, that is the start: whatever belongs to one start (all
-policies, all seeds, all costs) is drawn together, so differences stay paired.
+The resampling unit is the episode, that is the start: everything that belongs to one start (all
+policies, all seeds, all costs) is resampled together, so differences stay paired.
 """
 
 import jax
@@ -17,22 +17,22 @@ from neorl_core.statistics import (
 from neorl_train.results._tables import Estimate
 
 RESAMPLES = 16_000
-"""Where few episodes lose much, BCa takes a far quantile: of 4,000 draws the eighth smallest."""
-COLUMNS_AT_ONCE = 16  # tables of any width run the same two programs
+"""For rare large losses BCa uses an extreme quantile: of 4,000 resamples the eighth smallest."""
+COLUMNS_AT_ONCE = 16  # tables of any width use the same two programs
 _SEED = 20_260_101
 
 
 def mean_estimates(
     samples: Float[np.ndarray, "episode quantity"], *, level: float
 ) -> list[Estimate]:
-    """Bootstrap intervals (BCa) of the mean of every column; rows are drawn together.
+    """Bootstrap intervals (BCa) of the mean of every column; rows are resampled together.
 
     Args:
-        samples: Rows of two episodes or more, one column for each quantity.
+        samples: At least two episodes as rows, one column for each quantity.
         level: Confidence level of every interval, in (0, 1).
 
     Returns:
-        One estimate a column. A column with a NaN gets NaN, which fails every clause.
+        One estimate per column. A column with a NaN gets NaN, which fails every clause.
 
     Raises:
         ValueError: If there are fewer than two episodes.
@@ -54,7 +54,7 @@ def mean_estimates(
 def fraction_estimates(
     happened: Bool[np.ndarray, "episode event"], *, level: float
 ) -> list[Estimate]:
-    """Fractions of episodes with exact intervals (Clopper-Pearson), one for each column."""
+    """Fractions of episodes with exact intervals (Clopper-Pearson), one per column."""
     happened = np.asarray(happened, np.bool_)
     estimates: list[Estimate] = []
     for begin in range(0, happened.shape[1], COLUMNS_AT_ONCE):
@@ -69,7 +69,7 @@ def fraction_estimates(
 
 
 def crossed_estimate(samples: Float[np.ndarray, "seed episode"], *, level: float) -> Estimate:
-    """Interval of the grand mean with seeds and starts both taken as drawn at random."""
+    """Interval of the grand mean with both seeds and starts treated as random."""
     with jax.enable_x64(True):
         interval = crossed_interval(np.asarray(samples, np.float64), level=level)
         return Estimate(*(float(end) for end in interval))

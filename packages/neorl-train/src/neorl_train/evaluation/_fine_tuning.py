@@ -1,4 +1,4 @@
-"""A learner before and after its fine-tuning, from the paired episodes of an evaluation."""
+"""Compares a learner before and after its fine-tuning in an evaluation's paired episodes."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def fine_tuned(
     collected: tuple[Collected, ...],
     regret: tuple[float, ...] | None,
 ) -> FineTuned:
-    """Effect of the fine-tuning of one learner, start by start, behind the guard.
+    """Effect of fine-tuning one learner, paired by start, with the policies behind the guard.
 
     Args:
         evaluation: Evaluation of the policies before and after.
@@ -27,7 +27,7 @@ def fine_tuned(
         before: Group of the offline ones, such as ``"iql_offline"``.
         seeds: Seeds of both.
         collected: Record of every seed's collection on the plant.
-        regret: Shortfall while it learned, of every seed.
+        regret: Shortfall of every seed during learning.
 
     Returns:
         Means with intervals at the level of the evaluation.
@@ -50,7 +50,7 @@ def fine_tuned(
 
 
 def _estimate(samples: np.ndarray, level: float) -> Estimate:
-    """Of a mean over seeds and starts; of one seed over the starts."""
+    """Estimates the mean over seeds and starts; with one seed, the mean over the starts."""
     if len(samples) > 1:
         return crossed_estimate(samples, level=level)
     return mean_estimates(samples.T, level=level)[0]

@@ -1,4 +1,4 @@
-"""Evaluation where there is no simulator: the log's own results, and the distance to them."""
+"""Evaluation without a simulator: the log's own results, and the distance of policies to it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -32,10 +32,10 @@ ROWS_AT_ONCE = 65_536
 
 
 class LoggedActions(Protocol):
-    """Rows in memory or in a file, of which observations and actions are wanted."""
+    """Rows in memory or in a file, read for their observations and actions."""
 
     def actions(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Observations and actions, a block at a time."""
+        """Observations and actions, one block at a time."""
         ...
 
 
@@ -57,27 +57,28 @@ def evaluate_offline(
     level: float = EvaluationConfig.level,
     episode_margin: float = EvaluationConfig.episode_margin,
 ) -> Evaluation:
-    """Evaluation without running a policy: statistics of the log, and shadow actions.
+    """Evaluates without running a policy on a plant: statistics of the log, and shadow actions.
 
     Args:
-        policies: Learned policies by name; none compares the controllers alone.
+        policies: Learned policies by name; may be empty to compare only the controllers.
         dataset: Complete log.
-        held_out: Episodes of it that no policy was trained on.
-        training: Data of the training; classical imitators are fitted to
-            them and stand beside the learned policies.
-        candidate: Name of the policy that would be exported; the first of ``policies`` by default.
-        spec: Channels with the cost limits of the run; those of the log by default.
-        controllers: Classical controllers that were fitted on the log, by name; their actions stand
-            beside the imitators'.
-        held_out_episodes: Numbers of the episodes in ``held_out``, to be told apart in trends.
-        loops: Controlled variables that the trends show.
-        guard: Puts the candidate behind its guard for the trends; without it, it proposes alone.
+        held_out: Those of its episodes on which no policy was trained.
+        training: Training data; classical imitators are fitted to them and compared with the
+            learned policies.
+        candidate: Name of the policy that would be exported; by default the first of ``policies``.
+        spec: Channels with the cost limits of the run; by default those of the log.
+        controllers: Classical controllers fitted to the log, by name; their actions are listed with
+            those of the imitators.
+        held_out_episodes: Numbers of the episodes in ``held_out``, to mark them in trends.
+        loops: Controlled variables to show in the trends.
+        guard: Wraps the candidate in its guard for the trends; without it, they show the policy's
+            own proposals.
         level: Confidence level of all intervals.
-        episode_margin: Margin of single episodes that the rule would apply with a simulator.
+        episode_margin: Margin for single episodes that the rule would apply with a simulator.
 
     Returns:
-        Tables with the log as only row, how far each policy's actions are from the log's, and the
-        proposals of the candidate in the best, the median and the worst stretch of the log.
+        Tables with the log as the only row, the distance of each policy's actions from the log's,
+        and the proposals of the candidate in the best, the median and the worst section of the log.
 
     Raises:
         ValueError: If the candidate is unknown or the log has fewer than two episodes.
@@ -131,7 +132,7 @@ def evaluate_offline(
 
 
 def logged_terms(dataset: Dataset) -> tuple[Term, ...]:
-    """What the reward of a log is made of, as its ``plant.toml`` says; none where it does not."""
+    """The terms of a log's reward according to its ``plant.toml``; none if it lists none."""
     if dataset.term is None:
         return ()
     named = dataset.attributes.get("terms", ())
@@ -141,7 +142,7 @@ def logged_terms(dataset: Dataset) -> tuple[Term, ...]:
 
 
 def reward_unit(dataset: Dataset) -> str:
-    """The unit of the reward, where the log says one."""
+    """The unit of the reward, if the log states one."""
     reward = dataset.attributes.get("reward")
     return str(reward.get("unit", "")) or "reward" if isinstance(reward, dict) else "reward"
 
@@ -150,7 +151,7 @@ def classical_imitators(training: Training, spec: Spec) -> dict[str, Policy]:
     """Baselines without learning: the mean logged action, and the best linear feedback.
 
     Args:
-        training: Logged rows on the host, or in their file; a block of them at a time.
+        training: Logged rows on the host, or in their file; read one block at a time.
         spec: Action channels with their ranges.
 
     Returns:
@@ -167,7 +168,7 @@ def classical_imitators(training: Training, spec: Spec) -> dict[str, Policy]:
 
 
 def _least_squares(training: Training) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean observation and action, and the slope between them: QR of blocks, one upon the other."""
+    """Mean observation, mean action and the slope between them, by QR block after block."""
     count, sums = 0, []
     for obs, action in _actions(training):
         count += len(obs)
@@ -177,7 +178,7 @@ def _least_squares(training: Training) -> tuple[np.ndarray, np.ndarray, np.ndarr
     for obs, action in _actions(training):
         block = np.concatenate([obs - middle, action - mean], axis=1)
         upper = np.linalg.qr(np.concatenate([upper, block]), mode="r")
-    # The cut of lstsq for the rows themselves, not for the few of the factor.
+    # The cut-off of lstsq for all rows, not just for the few rows of the factor.
     cut = np.finfo(np.float64).eps * max(count, len(middle))
     left, right = upper[:, : len(middle)], upper[:, len(middle) :]
     return middle, mean, np.linalg.lstsq(left, right, rcond=cut)[0]

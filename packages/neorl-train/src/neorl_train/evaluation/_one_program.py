@@ -1,4 +1,4 @@
-"""Policies of different kinds as one kind, so that the plant is compiled once for all of them."""
+"""Wraps policies of different kinds as one kind, so that the plant is compiled only once."""
 
 import functools
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ class SwitchedCarry(NamedTuple):
     """Carry of a :class:`SwitchedPolicy`.
 
     Attributes:
-        members: Carry of every member; only that of the chosen one changes.
-        report: Report of the chosen member's guard; empty where it has none.
+        members: Carry of every member; only that of the selected one changes.
+        report: Report of the selected member's guard; empty if it has none.
     """
 
     members: tuple[Any, ...]
@@ -26,9 +26,9 @@ class SwitchedCarry(NamedTuple):
 
 
 class SwitchedPolicy(eqx.Module):
-    """One member of a fixed list of kinds acts; which one is data.
+    """A fixed list of policies of different kinds, of which an index selects the one that acts.
 
-    The other members only give the compiler their shape: they are not run, unless the choice
+    The other members only define shapes for the compiler: they are not executed, unless the index
     itself is batched.
 
     Attributes:
@@ -42,19 +42,19 @@ class SwitchedPolicy(eqx.Module):
     n_action: int = eqx.field(static=True)
 
     def initial_carry(self) -> SwitchedCarry:
-        """Fresh carries."""
+        """Fresh carries of all members."""
         carries = tuple(member.initial_carry() for member in self.members)
         return SwitchedCarry(carries, empty_report(self.n_action))
 
     def __call__(
         self, carry: SwitchedCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[SwitchedCarry, Float[Array, " act"]]:
-        """One step of the chosen member."""
+        """Runs one step of the selected member."""
         branches = [functools.partial(_act, kind) for kind in range(len(self.members))]
         return jax.lax.switch(self.chosen, branches, self.members, carry, obs, key)
 
     def sent(self, carry: SwitchedCarry, action: Float[Array, " act"]) -> SwitchedCarry:
-        """Tells the chosen member."""
+        """Passes the received action to the selected member."""
         branches = [functools.partial(_sent, kind) for kind in range(len(self.members))]
         return jax.lax.switch(self.chosen, branches, self.members, carry, action)
 
@@ -81,14 +81,14 @@ def _replaced(entries: tuple[Any, ...], position: int, entry: Any) -> tuple[Any,
 
 
 def switched(policies: Sequence[Policy], n_action: int) -> list[SwitchedPolicy]:
-    """Wraps policies so that all of them run through one compiled program.
+    """Wraps policies so that all of them run in one compiled program.
 
     Args:
-        policies: Policies of any kinds; a kind is a structure with the shapes of its leaves.
+        policies: Policies of any kinds; a kind is a tree structure with the shapes of its leaves.
         n_action: Number of action channels.
 
     Returns:
-        One wrapper for each policy, in order, all of one structure.
+        One wrapper for each policy, in order, all with the same structure.
     """
     arrays = [as_arrays(policy) for policy in policies]
     kinds: dict[Any, int] = {}

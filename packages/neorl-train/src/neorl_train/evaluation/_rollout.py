@@ -1,4 +1,4 @@
-"""Paired episodes in the simulator, as one compiled program per kind of policy."""
+"""Paired episodes in the simulator, with one compiled program per kind of policy."""
 
 import operator
 from collections.abc import Iterator
@@ -14,41 +14,41 @@ from neorl_envs import closed_loop
 from neorl_envs.closed_loop import Acted, Start
 from neorl_safety.filters import SafetyReport, empty_report
 
-_OF_STARTS, _OF_CURVES = 0x57A7, 2**31 + 1  # the latter is beyond the number of any start
+_OF_STARTS, _OF_CURVES = 0x57A7, 2**31 + 1  # the latter is larger than the number of any start
 
 
 def starts_key(seed: int) -> PRNGKeyArray:
-    """The key of the starts of an evaluation, which no other purpose with this seed draws from."""
+    """The key of the starts of an evaluation, used for no other purpose with this seed."""
     return jax.random.fold_in(jax.random.key(seed), _OF_STARTS)
 
 
 def curve_key(seed: int) -> PRNGKeyArray:
-    """The key of the starts on which policies are followed while they train."""
+    """The key of the starts on which policies are evaluated during training."""
     return jax.random.fold_in(starts_key(seed), _OF_CURVES)
 
 
 class Rollout(NamedTuple):
-    """Rows of one episode, padded to the horizon; with a leading axis, of many.
+    """Rows of one episode, padded to the horizon; a leading axis holds several episodes.
 
-    Row ``t`` is the transition that starts at time ``t dt``. Rows where ``mask`` is false lie
-    after the end of the episode; that of the last transition, terminal or not, is counted.
+    Row ``t`` is the transition that starts at time ``t dt``. Rows where ``mask`` is false follow
+    the end of the episode; the last transition, terminal or not, is counted.
 
     Attributes:
-        first_obs: Observation of the start, shape ``(obs,)``.
-        obs: Observation that each transition reached, shape ``(time, obs)``.
-        action: Action that the policy (or its guard) asked for, shape ``(time, act)``.
+        first_obs: Initial observation, shape ``(obs,)``.
+        obs: Observation after each transition, shape ``(time, obs)``.
+        action: Action that the policy (or its guard) requested, shape ``(time, act)``.
         applied: Action after the plant's own limits, shape ``(time, act)``.
         reward: Reward of each transition, shape ``(time,)``.
         cost: Costs of each transition, shape ``(time, cost)``.
-        terminated: The plant ended the episode here, shape ``(time,)``.
-        success: It ended as the plant wants it to, shape ``(time,)``: by the clock, where the
-            environment's ``info`` has no field ``success``.
-        mask: The transition belongs to the episode, shape ``(time,)``.
+        terminated: Whether the plant ended the episode in this row, shape ``(time,)``.
+        success: Whether it ended successfully, shape ``(time,)``; if the environment's ``info`` has
+            no field ``success``, this means reaching the time limit.
+        mask: Whether the transition belongs to the episode, shape ``(time,)``.
         flags: Decisions of the guard, bits of ``neorl_safety.filters.Flag``, shape ``(time,)``.
-        intervention: Change the guard made to each channel, shape ``(time, act)``.
+        intervention: Change that the guard made to each channel, shape ``(time, act)``.
         limits: Active limits of each channel, bits of ``neorl_safety.filters.Limit``.
-        alarms: Monitors of the guard that alarm, one bit each, shape ``(time,)``.
-        terms: Amounts that the reward is made of, shape ``(time, term)``.
+        alarms: Monitors of the guard that raise an alarm, one bit each, shape ``(time,)``.
+        terms: Terms of the reward, shape ``(time, term)``.
     """
 
     first_obs: Float[Array, "*start obs"]
@@ -70,11 +70,11 @@ class Rollout(NamedTuple):
 def rollouts(
     environment: Environment, policy: Policy, key: PRNGKeyArray, indices: Int[Array, " start"]
 ) -> Rollout:
-    """Episodes of a policy from given starts, paired with those of every other policy.
+    """Runs episodes of a policy from given starts, paired with those of every other policy.
 
-    Plant parameters, initial state, disturbances and measurement noise of start ``i`` are
-    functions of ``(key, i)`` alone, so every policy meets the same ones: common random numbers.
-    After each step, ``sent`` tells the policy the action that the plant received.
+    Plant parameters, initial state, disturbances and measurement noise of start ``i`` are functions
+    of ``(key, i)`` only, so every policy gets the same ones: common random numbers. After each
+    step, ``sent`` passes the action that the plant received to the policy.
 
     Args:
         environment: A PyTree with ``sample_params(key)``.
@@ -97,13 +97,13 @@ def rollouts_in_chunks(
     *,
     at_once: int,
 ) -> Iterator[Rollout]:
-    """The same, so many starts at a time, on the host.
+    """As :func:`rollouts`, for a limited number of starts at a time, returned on the host.
 
-    Chunks of equal size, the last one padded, bound the memory and keep one program.
+    Chunks of equal size, the last one padded, limit the memory and need only one program.
     """
     for begin in range(0, len(indices), at_once):
         chunk = indices[begin : begin + at_once]
-        # Repeats the chunk's own starts up to the size: another one would be another program.
+        # Repeat the chunk's own starts to fill it, because another size would need another program.
         padded = jnp.asarray(np.resize(chunk, at_once))
         rows = jax.device_get(rollouts(environment, policy, key, padded))
         yield jax.tree.map(operator.itemgetter(slice(len(chunk))), rows)
@@ -156,10 +156,10 @@ def _row(acted: Acted) -> dict[str, Array]:
 
 
 def report_of(carry: Any, action: Float[Array, " act"]) -> SafetyReport:
-    """Report of a guard on the last step; empty if the carry is not a guard's."""
+    """Report of a guard on the last step; empty if the carry does not belong to a guard."""
     return carry.report if is_guarded(carry) else empty_report(action.shape[0], action.dtype)
 
 
 def is_guarded(carry: Any) -> bool:
-    """Whether a carry is that of a guard: it holds a report."""
+    """Whether a carry belongs to a guard: it contains a report."""
     return isinstance(getattr(carry, "report", None), SafetyReport)

@@ -1,4 +1,4 @@
-"""Actions that a policy would have taken on a log; the plant receives the logged actions."""
+"""Actions that a policy would have taken on a log, while the plant receives the logged actions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -30,17 +30,17 @@ def action_fits(
 ) -> tuple[ActionFit, ...]:
     """Runs every policy in shadow on the first episodes of a log.
 
-    In each step the policy proposes an action for the logged observation and follows the logged
-    one, as it would beside a running plant.
+    In each step the policy proposes an action for the logged observation and then receives the
+    logged action, as it would beside a running plant.
 
     Args:
         policies: Policies by name.
-        dataset: Log of episodes that they were not trained on.
+        dataset: Log of episodes on which they were not trained.
         level: Confidence level of the intervals.
 
     Returns:
-        One entry for each policy and action channel. Where one of the policies is the straight
-        line, ``"linear feedback"``, the others are compared with it episode by episode.
+        One entry for each policy and action channel. If one of the policies is ``"linear
+        feedback"``, the others are compared with it episode by episode.
     """
     obs, action, mask = _padded(dataset)
     counts = mask.any(axis=1)
@@ -67,15 +67,15 @@ def action_fits(
 def shadow(
     policy: Policy, obs: Float[Array, "episode time obs"], action: Float[Array, "episode time act"]
 ) -> tuple[Float[Array, "episode time act"], SafetyReport]:
-    """Actions that a policy would have taken in logged episodes, following the logged actions.
+    """Actions that a policy would have taken in logged episodes, given the logged actions.
 
     Args:
-        policy: Guarded or not, with array leaves. One program is compiled for each kind.
+        policy: Policy, guarded or not, with array leaves. One program is compiled for each kind.
         obs: Observations of the log.
         action: Actions that the plant received.
 
     Returns:
-        The actions it asks for, and what its guard did; an empty report where it has none.
+        The actions that it requests, and the report of its guard; an empty report if it has none.
     """
     return jax.vmap(_episode, in_axes=(None, 0, 0))(policy, obs, action)
 
@@ -92,7 +92,7 @@ def _step(now: _Now, row: tuple[Array, Array]) -> tuple[_Now, tuple[Array, Safet
     key, used = jax.random.split(now.key)
     carry, proposed = now.policy(now.carry, obs, used)
     report = report_of(carry, proposed)
-    if is_guarded(carry):  # a guard is told that its own answer became the logged action
+    if is_guarded(carry):  # reported to a guard as if its own proposal had become the logged action
         carry = now.policy.sent(carry, logged)
     else:
         carry = follow(now.policy, carry, logged)
@@ -117,7 +117,7 @@ def _fits(
     logged = logged.astype(np.float64)
     variance = logged.var(axis=0)
     unexplained = ((requested - logged) ** 2).mean(axis=0)
-    # The inner guard keeps NumPy from dividing by zero before the outer one discards the result.
+    # The inner `where` keeps NumPy from dividing by zero before the outer one discards the result.
     explained = np.where(
         variance > 0, 1 - unexplained / np.where(variance > 0, variance, 1), np.nan
     )

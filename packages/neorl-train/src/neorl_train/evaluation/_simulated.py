@@ -1,4 +1,4 @@
-"""Every policy on the same starts, with and without guard, beside the plant's controllers."""
+"""Evaluates every policy on the same starts, with and without guard, with the controllers."""
 
 import dataclasses
 import math
@@ -61,44 +61,45 @@ def evaluate(
     level: float = EvaluationConfig.level,
     episode_margin: float = EvaluationConfig.episode_margin,
 ) -> Evaluation:
-    """Runs everything that can act on the plant in paired episodes (common random numbers).
+    """Runs all policies and controllers in paired episodes (common random numbers).
 
-    On start ``i`` every policy meets the same plant parameters, initial state, disturbances and
-    noise, so differences are paired. Beside the given policies run all tunings of the plant and
-    the behaviour that filled the log (its tunings with its operators, which take turns from start
-    to start as they did in the log); each learner and tuning once plain and once behind the guard.
-    All kinds of policies and all seeds run through one compiled program. A fallback that holds a
-    constant has a row too, since a guarded policy is worth no more than it where it acts alone;
-    fallbacks of every other kind are rows already, as tunings or as ``controllers``.
+    On start ``i`` every policy gets the same plant parameters, initial state, disturbances and
+    noise, so differences are paired. In addition to the given policies, it runs all tunings of the
+    plant and the behaviour that generated the log (its tunings with its operators, which alternate
+    from start to start as they did in the log). Each learner and tuning runs once without and once
+    with the guard. All kinds of policies and all seeds run in one compiled program. A fallback that
+    holds a constant has a row too, because a guarded policy is worth no more than its fallback
+    where only the fallback acts; all other fallbacks already have rows, as tunings or as
+    ``controllers``.
 
     Args:
         environment: A plant, with its controllers, operators and random parameters.
         policies: Learned policies by name; ``"iql-0"`` is a seed of the group ``"iql"``.
-        dataset: The log, whose own episodes get a row beside them; ``None`` for none.
-        candidate: Name of the policy that would be exported; the first of ``policies`` by default.
-        incumbent: Tuning of the plant that runs today, which the verdict compares with; the plant's
-            reference by default.
-        constraints: Hard limits of the guard; the plant's ranges and rates by default.
-        fallbacks: Take over inside the guard, by the names that ``settings`` puts in order; the
-            plant's reference controller as ``fallback`` by default.
-        settings: Monitors and supervisor of the guard; those of
-            :func:`~neorl_safety.guards.guard` by default.
-        spec: Channels with the cost limits of the run; those of the plant by default.
-        controllers: Further classical controllers by name, such as fitted ones.
-        behaviour: What filled the log, in turns; all tunings of the plant with its operators by
-            default.
-        key: Key of starts and noise; take one that nothing was developed on.
+        dataset: The log, whose own episodes get a row as well; ``None`` for none.
+        candidate: Name of the policy that would be exported; by default the first of ``policies``.
+        incumbent: Tuning that runs on the plant today, with which the verdict compares; by default
+            the plant's reference.
+        constraints: Hard limits of the guard; by default the plant's ranges and rates.
+        fallbacks: Controllers that take over inside the guard, by the names that ``settings`` puts
+            in order; by default the plant's reference controller as ``fallback``.
+        settings: Monitors and supervisor of the guard; by default those of
+            :func:`~neorl_safety.guards.guard`.
+        spec: Channels with the cost limits of the run; by default those of the plant.
+        controllers: Additional classical controllers by name, such as fitted ones.
+        behaviour: Policies that generated the log, in turns; by default all tunings of the plant
+            with its operators.
+        key: Key of starts and noise; use one that was not used in development.
         n_starts: Number of paired episodes, two or more; 100 or more for a verdict.
-        level: Confidence level of all intervals, of which the verdict takes the ends.
-        episode_margin: Part of the episodes by which the upper bound of those over a cost's limit
-            may exceed the reference's part; infinite for no such demand.
+        level: Confidence level of all intervals, whose bounds the verdict uses.
+        episode_margin: Margin for the fraction of episodes over a cost's limit: its upper bound may
+            exceed the reference's fraction by at most this; infinite for no such requirement.
 
     Returns:
         The results with their tables.
 
     Raises:
-        ValueError: If the candidate is unknown, a policy bears the name of a controller, the log
-            is of another plant or ``n_starts`` is below two.
+        ValueError: If the candidate is unknown, a policy has the name of a controller, the log is
+            of another plant or ``n_starts`` is below two.
     """
     tunings, reference = environment.tunings(), incumbent or environment.reference
     name = str(getattr(environment, "name", type(environment).__name__))
@@ -159,14 +160,15 @@ def evaluate_controllers(
 ) -> Evaluation:
     """Runs the controllers of a plant as they are, without learners and without guard.
 
-    The starts are those of :func:`evaluate` with the same key, so its rows can be put beside these.
+    The starts are those of :func:`evaluate` with the same key, so that the rows of both can be
+    compared.
 
     Args:
         environment: A plant, with its tunings, operators and random parameters.
-        controllers: Further policies by name, such as controllers that were fitted on a log.
-        dataset: The log, whose own episodes get a row beside them; ``None`` for none.
-        behaviour: What filled the log, in turns; all tunings of the plant with its operators by
-            default.
+        controllers: Additional policies by name, such as controllers fitted to a log.
+        dataset: The log, whose own episodes get a row as well; ``None`` for none.
+        behaviour: Policies that generated the log, in turns; by default all tunings of the plant
+            with its operators.
         key: Key of starts and noise.
         n_starts: Number of paired episodes, two or more.
         level: Confidence level of all intervals.
@@ -175,7 +177,7 @@ def evaluate_controllers(
         The results with their tables; the plant's first tuning is the reference of the gains.
 
     Raises:
-        ValueError: If a policy bears the name of a tuning, the log is of another plant or
+        ValueError: If a policy has the name of a tuning, the log is of another plant or
             ``n_starts`` is below two.
     """
     tunings, fitted = environment.tunings(), controllers or {}
@@ -225,7 +227,7 @@ class Guarding(NamedTuple):
     """Parts of a guard.
 
     Attributes:
-        constraints: Limits that it keeps.
+        constraints: Limits that it enforces.
         fallbacks: Policies that take over, by name.
         settings: Its monitors and supervisor.
     """
@@ -235,7 +237,7 @@ class Guarding(NamedTuple):
     settings: GuardSettings
 
     def guarded(self, policy: Policy, spec: Spec) -> Policy:
-        """A policy behind it."""
+        """A policy wrapped in the guard."""
         return guard_with(self.settings, policy, self.constraints, self.fallbacks, spec)
 
 
@@ -246,7 +248,7 @@ def guarding(
     fallbacks: Mapping[str, Policy] | None,
     settings: GuardSettings | None,
 ) -> Guarding:
-    """The guard of policies on a plant, what is not given taken from the plant."""
+    """The guard for policies on a plant; parts that are not given come from the plant."""
     reference = environment.tunings()[environment.reference]
     return Guarding(
         plant_constraints(environment) if constraints is None else constraints,
@@ -267,7 +269,7 @@ def _one_kind(tested: Sequence[_Tested], spec: Spec) -> list[_Tested]:
 def _result(
     environment: Environment, one: _Tested, key: PRNGKeyArray, n_starts: int, spec: Spec
 ) -> PolicyResult:
-    """Start ``i`` is acted on by policy ``i mod len(policies)``."""
+    """Runs all starts; start ``i`` is assigned to policy ``i mod len(policies)``."""
     turns = len(one.policies)
     parts, order = [], []
     for turn, policy in enumerate(one.policies):
@@ -319,7 +321,7 @@ def _tables(
 
 
 def terms_of(environment: Environment) -> tuple[Term, ...]:
-    """What the return of a plant is made of, as it declares; none where it says nothing."""
+    """The terms of the return that a plant declares; none if it declares none."""
     return tuple(getattr(environment, "terms", ()))
 
 
@@ -338,7 +340,7 @@ def _traces(
     candidate: str,
     reference: str,
 ) -> tuple[Trace, ...]:
-    """The same starts once more, this time keeping the rows: the programs are compiled already."""
+    """Reruns the selected starts and keeps the rows; the programs are already compiled."""
     shown = [(candidate, True), (reference, False)]
     by_name = {(one.name, one.guarded): one for one in tested}
     result_of = {(result.name, result.guarded): result for result in results}

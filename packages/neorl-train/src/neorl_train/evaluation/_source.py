@@ -8,7 +8,7 @@ from neorl_envs import Dataset
 from neorl_train.results._results import Excitation, Source
 
 NO_LOG = Source(name="no log", rows=0, episodes=0, content_hash="", attribution="", excitation=())
-"""Of an evaluation without a log."""
+"""Describes an evaluation without a log."""
 
 
 def source_of(dataset: Dataset | None) -> Source:

@@ -1,4 +1,4 @@
-"""A policy in shadow over the best, the median and the worst stretch of a log."""
+"""Runs a policy in shadow over the best, the median and the worst section of a log."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ from neorl_train.results._results import Band
 from neorl_train.results._stretches import BEST, MEDIAN, WORST, Stretch
 
 LONGEST_S, LONGEST = 86_400.0, 2_000
-"""A stretch is at most a day and at most as many steps as a picture can show."""
+"""A section lasts at most a day and has at most as many steps as a figure can show."""
 ALIKE, LIBRARY, AT_ONCE = 50, 20_000, 200
-"""Similar situations that are looked up, among at most so many rows, for so many rows at once."""
+"""Number of similar situations to find, rows to search, and rows to process at a time."""
 MOST_CHANNELS = 4
 
 
@@ -29,24 +29,25 @@ def stretches(
     channels: Sequence[str],
     held_out: Sequence[int] = (),
 ) -> tuple[Stretch, ...]:
-    """Proposals of a policy in the logged situations of three stretches.
+    """Proposals of a policy in the logged situations of three sections.
 
-    The stretches are those with the largest, the median and the smallest mean reward. Episodes
-    longer than a day are cut. The policy begins one stretch earlier where the episode does, follows
-    the logged action in each step, and brings nothing about: the situations are the logged ones.
+    The sections are those with the largest, the median and the smallest mean reward. Episodes
+    longer than a day are cut. If the episode allows it, the policy starts one section earlier. It
+    receives the logged action in each step and influences nothing: the situations are the logged
+    ones.
 
-    What the log covers is, for each row, the range of the actions in the 50 rows of other
-    stretches whose standardised observations are nearest.
+    For each row, the coverage of the log is the range of the actions in the 50 rows of other
+    sections whose standardised observations are nearest.
 
     Args:
-        policy: Policy, behind its guard where it has one.
+        policy: Policy, wrapped in its guard if it has one.
         dataset: Complete log.
         name: Name of the policy.
         channels: Observations to show.
-        held_out: Episodes that the policy was not trained on.
+        held_out: Numbers of the episodes on which the policy was not trained.
 
     Returns:
-        Best, median and worst; fewer where the log has fewer than three stretches.
+        Best, median and worst; fewer if the log has fewer than three sections.
     """
     length = max(int(min(LONGEST_S / dataset.spec.dt, LONGEST)), 2)
     spans, rewards = _spans(dataset, length)
@@ -56,7 +57,8 @@ def stretches(
     before = np.maximum(spans[:, 0] - length, starts[episodes])
     columns: Any = dataset.transitions
     picked = list(chosen.values())
-    # The first row stands twice: so the policy has followed an action before its first proposal.
+    # The first row is repeated, so that the policy has received an action before its first
+    # proposal.
     count = np.maximum(np.arange(2 * length + 1) - 1, 0)
     rows = np.minimum(before[picked, None] + count, spans[picked, 1:] - 1)
     obs, action = np.asarray(columns.obs)[rows], np.asarray(columns.action)[rows]
@@ -95,10 +97,10 @@ def stretches(
 def _spans(
     dataset: Dataset, length: int
 ) -> tuple[Int[np.ndarray, "stretch 2"], Float[np.ndarray, " stretch"]]:
-    """First row and row after the last of every stretch, and the mean reward of its known rows.
+    """First row and end row of every section, and the mean reward of its known rows.
 
-    Stretches that are much shorter than usual, or mostly unknown, are left out: a mean over a few
-    steps is extreme by chance.
+    Sections that are much shorter than usual, or mostly unknown, are left out, because a mean over
+    a few steps is extreme by chance.
     """
     spans = np.array(
         [
@@ -127,7 +129,7 @@ def _chosen(rewards: Float[np.ndarray, " stretch"]) -> dict[str, int]:
 
 
 def _covered(dataset: Dataset, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest action of the log in situations similar to those of some rows."""
+    """Smallest and largest action of the log in situations similar to those of given rows."""
     columns: Any = dataset.transitions
     usable = np.asarray(columns.mask, bool).copy()
     usable[begin:end] = False
@@ -139,7 +141,7 @@ def _covered(dataset: Dataset, begin: int, end: int) -> tuple[np.ndarray, np.nda
         return np.full(shape, np.nan), np.full(shape, np.nan)
     known = np.asarray(columns.obs)[library].astype(np.float64)
     middle, scale = known.mean(axis=0), known.std(axis=0)
-    moving = scale > 0  # a channel that never changes tells nothing apart
+    moving = scale > 0  # a channel that never changes does not distinguish situations
     known = (known - middle)[:, moving] / scale[moving]
     asked = np.asarray(columns.obs[begin:end], np.float64)
     asked = (asked - middle)[:, moving] / scale[moving]
@@ -149,7 +151,7 @@ def _covered(dataset: Dataset, begin: int, end: int) -> tuple[np.ndarray, np.nda
     low, high = np.empty(shape), np.empty(shape)
     for first in range(0, len(asked), AT_ONCE):
         block = slice(first, first + AT_ONCE)
-        # The square of what is asked is the same for every row of the library.
+        # The squared norm of the query is the same for every row of the library, so it is left out.
         away = squares - 2 * asked[block] @ known.T
         nearest = np.argpartition(away, count - 1, axis=1)[:, :count]
         low[block], high[block] = actions[nearest].min(axis=1), actions[nearest].max(axis=1)
@@ -164,7 +166,7 @@ def declared_bands(dataset: Dataset, spec: Spec) -> tuple[Band, ...]:
     """Limits of observations that the costs of a ``plant.toml`` declare.
 
     A cost per step ``greatest(PRESSURE - 2895, 0)`` with the limit 5 is a limit of 2900 for the
-    pressure. A cost of another form says nothing of a single observation.
+    pressure. A cost of another form gives no limit for a single observation.
 
     Args:
         dataset: The log.
@@ -191,7 +193,7 @@ def declared_bands(dataset: Dataset, spec: Spec) -> tuple[Band, ...]:
 def shown_channels(
     dataset: Dataset, spec: Spec, loops: Sequence[str], bands: Sequence[Band]
 ) -> tuple[str, ...]:
-    """Observations worth a look: what loops control, what is limited, what is rewarded.
+    """Observations of interest: those controlled by loops, limited, or part of the reward.
 
     Args:
         dataset: The log.
@@ -200,7 +202,7 @@ def shown_channels(
         bands: Limits of observations.
 
     Returns:
-        At most four; the first three channels where nothing is declared.
+        At most four; the first three channels if nothing is declared.
     """
     configuration = _configuration(dataset)
     texts = [str(configuration.get("reward", {}).get("expression", ""))]

@@ -1,4 +1,4 @@
-"""Tables from raw results: every mean with its interval, paired where the starts are common."""
+"""Tables from raw results: every mean with its interval, paired if the starts are common."""
 
 import dataclasses
 from collections.abc import Collection, Hashable, Sequence
@@ -31,14 +31,14 @@ def policy_rows(
     detailed: Collection[tuple[str, bool]] = (),
     terms: Sequence[Term] = (),
 ) -> tuple[PolicyRow, ...]:
-    """One row for each result; differences are paired with the unguarded reference.
+    """Computes one row per result; differences are paired with the unguarded reference.
 
     Args:
-        results: Either all paired, or all on starts of their own.
+        results: Either all paired, or each with its own starts.
         spec: Cost channels with their limits.
-        reference: Name of the controller that differences refer to; empty for none.
+        reference: Name of the controller to which differences refer; empty for none.
         level: Confidence level of the intervals.
-        detailed: Names and guards of the policies whose single amounts are estimated too.
+        detailed: Names and guards of the policies for which single amounts are estimated too.
         terms: Terms of the reward, in the order of the episodes' ``terms``.
 
     Returns:
@@ -80,7 +80,7 @@ def policy_rows(
 
 
 class Amount(NamedTuple):
-    """Which amount of an episode is meant; the fields are those of the cells of the tables."""
+    """Identifies one amount of an episode, with the fields that the cells of the tables have."""
 
     kind: AmountKind
     name: str
@@ -115,16 +115,16 @@ def pooled_rows(
     against: Sequence[PolicyResult],
     level: float,
 ) -> tuple[PooledRow, ...]:
-    """All seeds of every learner, guarded and not, against other policies, episode by episode.
+    """Compares each learner's pooled seeds, guarded and not, with other policies per episode.
 
     Args:
         results: Results of paired episodes.
         spec: Cost channels with their limits.
-        against: Results of the other sides, paired with these.
+        against: Results of the policies to compare with, paired with these.
         level: Confidence level of the intervals.
 
     Returns:
-        One row for each group, guard and other side.
+        One row for each group, guard and compared policy.
     """
     groups: dict[tuple[str, bool], list[PolicyResult]] = {}
     for result in results:
@@ -219,7 +219,7 @@ def _cells(
 def _compare(
     columns: dict[Hashable, np.ndarray], i: int, seeds: Sequence[PolicyResult], other: PolicyResult
 ) -> np.ndarray:
-    """Adds what has to be estimated; returns the differences in return, ``(seed, start)``."""
+    """Adds quantities to estimate; returns the differences in return, ``(seed, start)``."""
     differences = np.stack([seed.episodes.returns - other.episodes.returns for seed in seeds])
     columns[i, "return"] = differences.mean(axis=0)
     columns.update({(i, "seed", s): row for s, row in enumerate(differences)})

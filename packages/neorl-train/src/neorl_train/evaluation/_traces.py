@@ -1,4 +1,4 @@
-"""The few episodes that are kept row by row, to be looked at."""
+"""Selects the few episodes that are kept row by row for inspection."""
 
 from collections.abc import Collection
 from typing import Any
@@ -12,19 +12,19 @@ from neorl_train.evaluation._rollout import Rollout
 from neorl_train.results._episodes import HARDEST, LOWEST, TYPICAL, Episodes, Trace, limited
 
 FURTHER, NUMBERS = 8, 200_000
-"""Episodes beside the named ones, and numbers that the file of episodes may hold for them."""
+"""Number of additional episodes, and the most numbers that the trace file may contain for them."""
 
 
 def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:
-    """Which starts to show: the median return, the lowest one, and the one nearest its limits.
+    """Starts to show: the median return, the lowest return, and the one nearest its limits.
 
     Args:
         episodes: Paired episodes of the candidate.
         spec: Cost channels with their limits.
 
     Returns:
-        Label and number of the start. The last label is left out where there is no cost, or it
-        would name a start already chosen.
+        Label and number of each start. The last label is omitted if there is no cost, or its start
+        was already chosen.
     """
     order = np.argsort(episodes.returns, kind="stable")
     chosen = {TYPICAL: int(order[(len(order) - 1) // 2]), LOWEST: int(order[0])}
@@ -38,12 +38,12 @@ def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:
 def further_starts(
     gains: Float[np.ndarray, " episode"], chosen: Collection[int], spec: Spec
 ) -> list[int]:
-    """Starts to keep beside the chosen ones: spread evenly from the largest loss to the best gain.
+    """Additional starts to keep, spread evenly from the largest loss to the largest gain.
 
     Args:
-        gains: Return less that of the reference, one for each paired episode.
-        chosen: Starts that are kept already.
-        spec: Sizes of the rows; as many starts as about 200,000 numbers hold.
+        gains: Return minus that of the reference, one for each paired episode.
+        chosen: Starts that are already kept.
+        spec: Determines the size of a row; the starts are limited to about 200,000 numbers.
 
     Returns:
         Numbers of the starts, at most eight.

@@ -1,4 +1,4 @@
-"""Judging policies while they train: on held-out rows and, where there is one, on the plant."""
+"""Evaluates policies during training: on held-out rows and, if there is one, on the plant."""
 
 from typing import Any, NamedTuple
 
@@ -18,10 +18,10 @@ class PolicyValidation:
     """Distance to the held-out actions, and return and costs on a few starts of the plant.
 
     Args:
-        held_out: Episodes that training does not see; ``None`` judges on the plant alone.
-        environment: The plant; ``None`` where there is only a log.
-        key: Key of the starts. They are for the curves only: another key than the evaluation's.
-        starts: Number of starts; zero judges on the log alone.
+        held_out: Episodes that are not used for training; with ``None``, only the plant is used.
+        environment: The plant; ``None`` if there is only a log.
+        key: Key of the starts. They are only for the curves and differ from the evaluation's.
+        starts: Number of starts; with zero, only the log is used.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class PolicyValidation:
         self._costs = tuple(channel.name for channel in spec.cost)
 
     def __call__(self, policy: Policy) -> dict[str, jax.Array]:
-        """Queues the judgement of one policy and returns at once.
+        """Queues the evaluation of one policy and returns immediately.
 
         Returns:
             ``held_out_distance``, the mean squared distance to the logged action in units of half
@@ -52,7 +52,7 @@ class PolicyValidation:
 
 
 class _Distance:
-    """Distance of a policy's actions to those of held-out episodes."""
+    """Distance between a policy's actions and those of held-out episodes."""
 
     def __init__(self, held_out: Dataset) -> None:
         rows = held_out.transitions
@@ -64,7 +64,7 @@ class _Distance:
         self._half_range = jnp.asarray(action_half_range(held_out.spec))
 
     def __call__(self, policy: Policy) -> jax.Array:
-        """One with memory follows the log row by row."""
+        """Computes the distance; a policy with memory is run along the log row by row."""
         if jax.tree.leaves(policy.initial_carry()):
             return distance_along(policy, self._log, self._half_range)
         return held_out_distance(policy, self._obs, self._action, self._half_range)
@@ -91,8 +91,8 @@ class LogRows(NamedTuple):
     Attributes:
         obs: Physical units, shape ``(row, obs)``.
         action: Physical units, shape ``(row, act)``.
-        starts: Whether an episode begins with the row.
-        mask: Whether the row counts.
+        starts: Whether an episode begins in the row.
+        mask: Whether the row is used.
     """
 
     obs: Float[Array, "row obs"]
@@ -112,7 +112,7 @@ def _first_rows(dataset: Dataset) -> LogRows:
 def distance_along(
     policy: Policy, log: LogRows, half_range: Float[Array, " act"]
 ) -> Float[Array, ""]:
-    """:func:`held_out_distance` of a policy with memory, which follows the log row by row."""
+    """As :func:`held_out_distance`, for a policy with memory, run along the log row by row."""
 
     def step(carry: Any, row: LogRows) -> tuple[Any, Float[Array, ""]]:
         fresh = policy.initial_carry()
