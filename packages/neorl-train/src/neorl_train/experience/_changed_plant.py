@@ -1,4 +1,4 @@
-"""A simulated plant with other constants: the same equipment at another place."""
+"""A simulated plant with other constants: the same equipment at another site."""
 
 import dataclasses
 import functools
@@ -17,18 +17,18 @@ from neorl_envs.plants import Plant, SimulatedPlant
 
 
 def changed_plant(name: str, factors: Mapping[str, float]) -> Plant:
-    """The plant of that name with some of its declared constants multiplied.
+    """The named plant with some of its declared constants multiplied by factors.
 
-    Its controllers stay those of the plant as it was declared, as they would where a design is
-    copied. One object for the same factors, so that programs compiled for it are found again.
+    Its controllers are those of the plant as declared, as if a design had been copied. The same
+    factors give the same object, so that its compiled programs are reused.
 
     Args:
         name: Name of the plant.
-        factors: Factor of every constant that is another one, by name.
+        factors: Factor of every constant that changes, by name.
 
     Raises:
-        InputError: If the plant declares no constants, or none of that name, or a value is outside
-            physics.
+        InputError: If the plant declares no constants, or none of that name, or a value is
+            physically impossible.
     """
     return _changed(name, tuple(sorted(factors.items())))
 

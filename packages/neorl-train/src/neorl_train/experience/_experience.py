@@ -15,13 +15,13 @@ from neorl_train.experience._training_data import TrainingData, training_data
 
 @dataclasses.dataclass(frozen=True)
 class Experience:
-    """The data that a run learns from and is judged on.
+    """The data on which a run is trained and judged.
 
     Attributes:
-        dataset: Complete log, with the plant's own reward; mapped where it stays on the disk.
-        held_out: Episodes of it that training does not see, with the plant's own reward; of a
-            log on the disk as many of them as memory has room for.
-        training: The rest, with the cost limits of the run and the price of every cost.
+        dataset: Complete log, with the plant's own reward; memory-mapped if it stays on disk.
+        held_out: Its episodes that are not used for training, with the plant's own reward; of a log
+            on disk, as many of them as fit into memory.
+        training: The other episodes, with the cost limits of the run and the penalty of every cost.
     """
 
     dataset: Dataset
@@ -32,13 +32,13 @@ class Experience:
 def training_experience(
     config: Config, dataset: Dataset, spec: Spec, path: Path | None = None
 ) -> Experience:
-    """Splits a log; the training part knows the declared penalties.
+    """Splits a log; the training part includes the declared penalties.
 
     Args:
-        config: Configuration, resolved.
+        config: A resolved configuration.
         dataset: Complete log.
         spec: Channels with the cost limits of the run.
-        path: Its file, where it may stay there.
+        path: Its file, if the log may stay there.
 
     Raises:
         InputError: If the log cannot be split, every row of the training part is masked, or a

@@ -1,4 +1,4 @@
-"""Defects of a log: actions that never move, constant rewards, limits that nothing can keep."""
+"""Defects of a log: actions that never move, constant rewards, limits that cannot be kept."""
 
 import math
 from collections.abc import Iterator
@@ -11,21 +11,21 @@ from neorl_core.costs import limit_kind
 from neorl_envs import Dataset
 
 STILL = 1e-6
-"""A channel that moves by no more than this part of its range stands still: rounding, say."""
+"""A channel that moves by at most this fraction of its range counts as constant (rounding)."""
 
 FAR = 3.0
 """A mean reward more standard deviations than this from zero delays value learning."""
 
 
 def still_actions(statistics: DataStatistics, spec: Spec) -> list[str]:
-    """The actions that never move in what is trained on, each in words.
+    """Describes the actions that never move in the training data.
 
     Args:
-        statistics: Statistics of the rows that are trained on.
+        statistics: Statistics of the training rows.
         spec: Channels of the log.
 
     Returns:
-        One sentence for each, with its tag and value; none where all of them move.
+        One sentence for each, with its tag and value; none if all of them move.
     """
     return [
         f"{channel.name} never moves: it is {least:g}{_unit(channel)} in every row that is trained "
@@ -37,7 +37,7 @@ def still_actions(statistics: DataStatistics, spec: Spec) -> list[str]:
 
 
 def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
-    """Defects of the training data that keep learners from learning, each in words.
+    """Describes defects of the training data that keep learners from learning.
 
     Args:
         statistics: Statistics of the training rows; the penalties are subtracted from their reward.
@@ -77,14 +77,14 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
 
 
 def zero_limits(dataset: Dataset, spec: Spec) -> list[str]:
-    """Limits of zero that the log itself exceeds, so that hardly a policy can keep them.
+    """Limits of zero that the log itself exceeds, so that hardly any policy can keep them.
 
     Args:
         dataset: Complete log.
         spec: Its channels, with the cost limits of the run.
 
     Returns:
-        One sentence for each, with a limit to declare in its place; none where the log keeps it.
+        One sentence for each, with a limit to declare instead; none if the log keeps it.
     """
     sentences = []
     columns: Any = dataset.transitions
@@ -109,18 +109,18 @@ def zero_limits(dataset: Dataset, spec: Spec) -> list[str]:
 
 
 def _rounded_up(value: float) -> str:
-    """Two digits that are not less."""
+    """The number rounded up to two digits."""
     step = 10.0 ** (math.floor(math.log10(value)) - 1)
     return f"{math.ceil(value / step - 1e-5) * step:.2g}"
 
 
 def _ends_early(statistics: DataStatistics) -> bool:
-    """Whether the plant ended an episode in a row that is trained on, or that is not known."""
+    """Whether the plant ended an episode in a training row, or in a row where this is unknown."""
     return statistics.terminated is None or float(statistics.terminated.max) > 0
 
 
 def _extremes(statistics: DataStatistics, spec: Spec) -> Iterator[tuple[Channel, float, float]]:
-    """Every action with its least and its largest value."""
+    """Every action with its smallest and its largest value."""
     low, high = (np.asarray(x, np.float64) for x in (statistics.action.min, statistics.action.max))
     return zip(spec.action, low, high, strict=True)
 

@@ -1,4 +1,4 @@
-"""The log of an environment, collected once a user and linked into every run that asks for it."""
+"""The log of an environment, collected once per user and linked into every run that needs it."""
 
 import contextlib
 import hashlib
@@ -23,16 +23,16 @@ from neorl_train.experience._source import data_keys, read_log
 from neorl_train.runs._names import LOG_CACHE
 
 MOST_BYTES = 10e9
-"""Bytes of all logs of a user's cache; the one unused for longest is removed first."""
+"""Bytes of all logs in a user's cache; the least recently used one is removed first."""
 
 
 def collected_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None]) -> None:
     """Puts the environment's log into a run, from the user's cache if it is there.
 
     Args:
-        data: Its source is an environment.
-        run_dataset: Path of the destination; kept if it is there.
-        say: Called with one line that names where the log came from.
+        data: Section whose source is an environment.
+        run_dataset: Path of the destination; an existing file is kept.
+        say: Called with one line that states where the log came from.
 
     Raises:
         OSError: If it cannot be written.
@@ -50,7 +50,7 @@ def collected_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None
         try:
             cached.parent.mkdir(parents=True, exist_ok=True)
             write_dataset(cached, log)
-        except OSError:  # no home, or no space there: the run has its log all the same
+        except OSError:  # without a home folder or space there, the run still has its log
             write_dataset(run_dataset, log)
             return
         _make_room(cached)
@@ -64,7 +64,7 @@ def collected_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None
 
 
 def more_rows(ordered: int, collected: int) -> str:
-    """Why a collected log has more rows than were ordered."""
+    """Explains why a collected log has more rows than requested."""
     return (
         f"{collected} rows for data.steps {ordered}, because every episode is complete and each "
         "controller acts in equally many"
@@ -72,7 +72,7 @@ def more_rows(ordered: int, collected: int) -> str:
 
 
 def _make_room(latest: Path) -> None:
-    """Removes logs that were not used for long, while all of them are too large; links stay."""
+    """Removes the least recently used logs while the cache is too large; linked copies remain."""
     with contextlib.suppress(OSError):
         known = [(path.stat(), path) for path in latest.parent.glob("*.h5") if path != latest]
         total = latest.stat().st_size + sum(stat.st_size for stat, _ in known)
@@ -87,19 +87,19 @@ def complete_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None]
     """Reads the log that was collected for a run; a damaged one is collected again.
 
     Args:
-        data: Its source is an environment.
+        data: Section whose source is an environment.
         run_dataset: Path where :func:`collected_log` put it.
         say: Called with one line if it was damaged.
 
     Raises:
-        InputError: If the new one cannot be read either.
+        InputError: If the new log cannot be read either.
         OSError: If it cannot be written.
     """
     try:
         return read_log(data, run_dataset)
     except InputError as error:
         say(f"{one_line(error)}: collecting it again")
-    # The same file under two names: the next run would meet the damage too.
+    # The same file under two names: the next run would have the damaged log too.
     for damaged in (run_dataset, _cached_log(data)):
         damaged.unlink(missing_ok=True)
     collected_log(data, run_dataset, say)
@@ -107,7 +107,7 @@ def complete_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None]
 
 
 def _cached_log(data: DataConfig) -> Path:
-    """Its name is a digest of all that the log is a function of, the code included."""
+    """The cache path, named by a digest of everything that determines the log, including code."""
     inputs = {
         "steps": data.steps,
         "quality": data.quality,
@@ -118,11 +118,11 @@ def _cached_log(data: DataConfig) -> Path:
 
 
 def plant_digest(source: str, inputs: Mapping[str, Any]) -> str:
-    """A name for what a plant and some inputs decide: equal while code and versions are.
+    """A digest of a plant and given inputs, which changes with code and versions.
 
     Args:
         source: Name of the plant.
-        inputs: What else decides, as plain JSON.
+        inputs: Other inputs that influence the result, as plain JSON.
     """
     module = type(make(source)).__module__
     code = hashlib.sha256()
@@ -140,7 +140,7 @@ def plant_digest(source: str, inputs: Mapping[str, Any]) -> str:
 
 
 def source_files(package: str) -> list[Path]:
-    """The source files of an imported package, or of a module that stands alone."""
+    """The source files of an imported package or of a single-file module."""
     file = getattr(sys.modules[package], "__file__", None)
     if file is None:
         return []

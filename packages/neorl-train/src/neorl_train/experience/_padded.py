@@ -1,4 +1,4 @@
-"""The episodes of a log side by side, as monitors are run over them."""
+"""The episodes of a log as padded arrays, for running monitors over them."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from neorl_envs import Dataset
 
 
 def padded_episodes(dataset: Dataset) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Observations, actions and mask of all episodes, one an episode, padded at its end.
+    """Observations, actions and mask of all episodes, one episode per row, padded at its end.
 
     Args:
         dataset: Any episodes.
 
     Returns:
         Shapes ``(episode, time, obs)``, ``(episode, time, act)`` and ``(episode, time)``; the mask
-        is false for padding, for masked rows and where a reading is lost.
+        is false for padding, for masked rows and for lost readings.
     """
     columns: Any = dataset.transitions
     rows, mask = dataset.padded_rows()

@@ -38,25 +38,25 @@ class PlantSource:
         return changed_plant(self.name, dict(self.constants))
 
     def log_file(self, run_dataset: Path) -> Path:
-        """Path of the log of a run, which lies in the run."""
+        """Path of a run's log, which lies in the run directory."""
         return run_dataset
 
 
 @dataclasses.dataclass(frozen=True)
 class FileSource:
-    """A log in a file, of a plant that cannot be tried.
+    """A log in a file; its plant is not available for trials.
 
     Attributes:
-        path: Dataset file, the manifest of several, or another one that a reader knows.
+        path: Dataset file, the manifest of several files, or a file that a reader supports.
     """
 
     path: Path
 
     def simulator(self) -> None:
-        """There is none."""
+        """Always ``None``."""
 
     def log_file(self, run_dataset: Path) -> Path:
-        """Path of the log of a run, which is the user's file."""
+        """Path of a run's log, which is the user's file."""
         return self.path.absolute()
 
 
@@ -71,8 +71,8 @@ def source_named(name: str, constants: Mapping[str, float] = MappingProxyType({}
         constants: Factors on the declared constants of an environment.
 
     Raises:
-        InputError: If it is neither; the nearest environment is named. Also if constants are given
-            for a log.
+        InputError: If it is neither (the closest environment is suggested), or if constants are
+            given for a log.
     """
     if name in PLANTS:
         return PlantSource(name, tuple(sorted(constants.items())))
@@ -87,18 +87,18 @@ def source_named(name: str, constants: Mapping[str, float] = MappingProxyType({}
 
 
 def is_streamed(data: DataConfig, path: Path) -> bool:
-    """Whether the log of a run stays in its file, since memory is too small for it."""
+    """Whether a run's log stays in its file because memory is too small for it."""
     try:
         return stays_on_disk(data.memory, stored_bytes(path))
-    except OSError:  # a folder of Minari has no size; whoever reads says what is missing
+    except OSError:  # a Minari folder has no size; the reader reports what is missing
         return False
 
 
 def read_log(data: DataConfig, path: Path) -> Dataset:
-    """The log of a run: in memory, or mapped where that is too small; its hash is checked.
+    """Reads the log of a run with its hash checked; it is memory-mapped if it does not fit.
 
     Raises:
-        InputError: If it cannot be read, or is of a format that cannot be mapped.
+        InputError: If it cannot be read, or its format cannot be memory-mapped.
     """
     if not is_streamed(data, path):
         return read_dataset(path)
@@ -114,9 +114,10 @@ def read_log(data: DataConfig, path: Path) -> Dataset:
 
 
 def simulator(config: Config) -> Plant | None:
-    """The plant that policies of a run can act on; ``None`` where there is only a log.
+    """The plant on which policies of a run can act; ``None`` if there is only a log.
 
-    The environment that filled the log, or the one that a fine-tuning names for a log of a file.
+    It is the environment that generated the log, or the one that a fine-tuning names for a log in a
+    file.
 
     Raises:
         InputError: If it is neither an environment nor a file.
@@ -127,14 +128,14 @@ def simulator(config: Config) -> Plant | None:
 
 
 def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]:
-    """Penalty of every cost, by name: as configured, else as the environment declares it.
+    """Penalty of every cost, by name: as configured, otherwise as the environment declares it.
 
     Args:
-        config: Configuration, validated.
+        config: A validated configuration.
         names: Names of the cost channels.
 
     Raises:
-        InputError: If a cost has no penalty, or a penalty no cost.
+        InputError: If a cost has no penalty, or a penalty belongs to no cost.
     """
     environment = source_named(config.data.source).simulator()
     weights = {} if environment is None else environment.penalty_weights()
@@ -152,6 +153,6 @@ def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]
 
 
 def data_keys(data: DataConfig) -> tuple[PRNGKeyArray, PRNGKeyArray]:
-    """The keys of the collection and of the split."""
+    """The keys for the collection and for the split."""
     collect, split = jax.random.split(jax.random.key(data.seed))
     return collect, split

@@ -1,4 +1,4 @@
-"""Which episodes are trained on, and whether they are enough."""
+"""Which episodes are used for training, and whether there are enough."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ from neorl_train.experience._source import data_keys
 
 
 def check_split(data: DataConfig, dataset: Dataset) -> None:
-    """Refuses a log of which fewer than two episodes would be held out, or trained on.
+    """Refuses a log that would leave fewer than two episodes held out or for training.
 
     Raises:
-        InputError: Saying which fraction would do.
+        InputError: States a fraction that would work.
     """
     n = dataset.n_episodes
     held_out = n - min(max(round((1 - data.held_out) * n), 1), n - 1)
@@ -35,20 +35,20 @@ def check_split(data: DataConfig, dataset: Dataset) -> None:
 
 
 def training_rows(data: DataConfig, dataset: Dataset) -> int:
-    """Number of rows that training sees: those of the training part that are not masked."""
+    """Number of training rows: those of the training part that are not masked."""
     used, mask = training_episodes(data, dataset), np.asarray(dataset.transitions.mask)
     return int(np.add.reduceat(mask, dataset.episode_starts, dtype=np.int64)[used].sum())
 
 
 def training_episodes(data: DataConfig, dataset: Dataset) -> Int[np.ndarray, " episode"]:
-    """Numbers of the episodes that are trained on, ascending."""
+    """Numbers of the training episodes, ascending."""
     return both_parts(data, dataset)[0]
 
 
 def both_parts(
     data: DataConfig, dataset: Dataset
 ) -> tuple[Int[np.ndarray, " training"], Int[np.ndarray, " held_out"]]:
-    """Numbers of the episodes that are trained on, and of those that are held out."""
+    """Numbers of the training episodes and of the held-out ones."""
     _, key = data_keys(data)
     return split_indices(dataset.n_episodes, 1 - data.held_out, key)
 
@@ -56,10 +56,10 @@ def both_parts(
 def sample_of(
     data: DataConfig, dataset: Dataset, episodes: Int[np.ndarray, " episode"]
 ) -> Int[np.ndarray, " chosen"]:
-    """Evenly spread episodes, as many as fit into a twentieth of ``data.memory``.
+    """Evenly spaced episodes, as many as fit into a twentieth of ``data.memory``.
 
     Returns:
-        Their numbers, ascending; two at least.
+        Their numbers, ascending; at least two.
     """
     columns = [column for _, column in dataset.columns() if len(column) == dataset.n_rows]
     row = sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in columns)
@@ -74,19 +74,19 @@ def sample_of(
 
 
 def training_sample(data: DataConfig, dataset: Dataset) -> Dataset:
-    """The episodes that are trained on, as many of them as memory has room for."""
+    """The training episodes, as many of them as fit into memory."""
     return dataset.select_episodes(sample_of(data, dataset, training_episodes(data, dataset)))
 
 
 def check_batches(batch_sizes: Mapping[str, int], rows: int) -> None:
-    """Refuses a batch of more rows than there are to train on, long before memory runs out.
+    """Refuses a batch with more rows than the training data, long before memory runs out.
 
     Args:
-        batch_sizes: Rows of a batch of every learner that is trained, by its name.
-        rows: Number of rows that training sees.
+        batch_sizes: Batch size of every learner that is trained, by its name.
+        rows: Number of training rows.
 
     Raises:
-        InputError: Naming the algorithm and both numbers.
+        InputError: Names the algorithm and both numbers.
     """
     for name, size in batch_sizes.items():
         if size > rows:

@@ -29,16 +29,17 @@ from neorl_train.experience._training_data import ROWS_AT_ONCE, both_statistics,
 class StreamedData:
     """Training data of one algorithm, left in its file; batches are shuffled by blocks.
 
-    Build one with :func:`streamed_data`.
+    Create one with :func:`streamed_data`.
 
     Attributes:
-        dataset: The log, its columns mapped.
-        stream: Rows that take part; each seed deals them out in an order of its own.
-        statistics: Those of these rows, as they were logged.
-        spec: Channels with the cost limits of the run, period and horizon.
-        prices: Reward that one unit of each cost takes off for learners that do not read costs.
-        priced_statistics: Statistics with the reward less those prices.
-        readers: Number of stretches that the log is read in; each gives an equal part of every
+        dataset: The log with memory-mapped columns.
+        stream: Training rows; each seed reads them in its own order.
+        statistics: Statistics of these rows as logged.
+        spec: Channels with the cost limits of the run, control period and horizon.
+        prices: Penalty per unit of each cost, subtracted from the reward for learners that do not
+            read costs.
+        priced_statistics: Statistics with these penalties subtracted from the reward.
+        readers: Number of sections in which the log is read; each gives an equal part of every
             batch.
     """
 
@@ -52,11 +53,11 @@ class StreamedData:
 
     @property
     def n_rows(self) -> int:
-        """Rows that are trained on."""
+        """Number of training rows."""
         return self.stream.n_rows
 
     def statistics_for(self, learner: Learner) -> DataStatistics:
-        """Statistics with the reward that a learner is given."""
+        """Statistics with the reward that a learner receives."""
         return chosen_statistics(learner, self.statistics, self.priced_statistics)
 
     def chunks(
@@ -68,20 +69,20 @@ class StreamedData:
         first: int,
         part: tuple[int, int] = (0, 1),
     ) -> Generator[Transition, None, None]:
-        """Batches as a learner is given them, stacked ``n_batches`` at a time.
+        """Batches in the form that a learner receives, stacked ``n_batches`` at a time.
 
         Args:
-            learner: Whose fields and batch size count.
-            seed: Seed of the order of the rows.
-            n_batches: Batches of one stack.
+            learner: Learner that determines fields and batch size.
+            seed: Seed for the order of the rows.
+            n_batches: Number of batches in one stack.
             first: Number of the first batch.
-            part: Which part of the rows of every batch, and of how many equal parts, a divisor of
-                ``readers``; nothing else is read. All by default.
+            part: Index of the part of every batch to read, and the number of equal parts, a divisor
+                of ``readers``; nothing else is read. All by default.
         """
         fields = {*learner.fields}
         if any(self.prices) and "reward" in fields:
-            fields.add("cost")  # for its price
-        # Masked rows are left out, so that there is no mask, as in memory.
+            fields.add("cost")  # needed for its penalty
+        # Masked rows are left out, so there is no mask, as in memory.
         names = [name for name in Transition._fields if name in fields - {"mask"}]
         own = self.readers // part[1]
         sources = [
@@ -98,7 +99,7 @@ class StreamedData:
                 source.close()
 
     def empty(self, learner: Learner, *, n_batches: int) -> Transition:
-        """Zeros of the shapes and types of a stack of batches."""
+        """Zeros with the shapes and types of a stack of batches."""
         rows: Any = self.dataset.transitions
         columns = {
             name: np.zeros((n_batches, learner.batch_size, *column.shape[1:]), column.dtype)
@@ -108,7 +109,7 @@ class StreamedData:
         return Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
 
     def actions(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Observations and actions of the rows, a block at a time, in the order of the log."""
+        """Observations and actions of the rows, one block at a time, in the order of the log."""
         rows: Any = self.dataset.transitions
         for start in range(0, self.dataset.n_rows, ROWS_AT_ONCE):
             block = slice(start, start + ROWS_AT_ONCE)
@@ -118,7 +119,7 @@ class StreamedData:
 
 
 def _side_by_side(parts: Sequence[Transition]) -> Transition:
-    """The rows of every batch put together; the first axis counts batches."""
+    """Concatenates the rows of every batch; the first axis counts batches."""
     if len(parts) == 1:
         return parts[0]
     return jax.tree.map(lambda *columns: np.concatenate(columns, axis=1), *parts)
@@ -133,24 +134,25 @@ def streamed_data(
     spec: Spec | None = None,
     readers: int = 1,
 ) -> StreamedData:
-    """A dataset file to be trained on without being read into memory.
+    """Prepares a dataset file for training without reading it into memory.
 
     Args:
         path: A dataset file, or the manifest of several.
-        dataset: The same file, mapped and checked; by default it is, content hash included.
-        episodes: Numbers of those that are trained on; all by default.
-        prices: Reward that one unit of each cost takes off for learners that do not read costs;
-            none by default.
-        spec: Specification with the cost limits of the run; that of the file by default.
-        readers: Number of stretches that the log is read in, each giving an equal part of every
-            batch. Batches are a function of the seed and of this number. Where several processes
-            train together and their number divides it, each reads stretches of its own alone.
+        dataset: The same file, memory-mapped and verified; by default this is done here, including
+            the content hash.
+        episodes: Numbers of the training episodes; all by default.
+        prices: Penalty per unit of each cost, subtracted from the reward for learners that do not
+            read costs; none by default.
+        spec: Specification with the cost limits of the run; by default that of the file.
+        readers: Number of sections in which the log is read, each giving an equal part of every
+            batch. Batches depend on the seed and on this number. If several processes train
+            together and their number divides it, each reads only its own sections.
 
     Returns:
-        What :func:`neorl_train.train` takes.
+        Data for :func:`neorl_train.train`.
 
     Raises:
-        DatasetError: If the file cannot be read or mapped, or was changed.
+        DatasetError: If the file cannot be read or memory-mapped, or was changed.
         ValueError: If every row is masked.
     """
     if dataset is None:
@@ -175,7 +177,7 @@ def streamed_data(
 
 
 def streamed_sentence(path: Path, memory: str, data: StreamedData) -> str:
-    """Why a log stays on the disk, and what that means for its batches."""
+    """Explains why a log stays on disk, and the consequence for its batches."""
     needed, stream = PEAK * stored_bytes(path) / 1e9, data.stream
     return (
         f"{path.name}: in memory it would take about {needed:.3g} GB, more than data.memory = "
@@ -186,15 +188,15 @@ def streamed_sentence(path: Path, memory: str, data: StreamedData) -> str:
 
 
 def require_streamable(name: str, learner: Learner, readers: int) -> None:
-    """Raises unless a stream of batches gives what a learner draws.
+    """Raises unless a stream of batches can supply what a learner samples.
 
     Args:
         name: Name of the learner.
-        learner: Draws single rows, in batches of which every reader gives an equal part.
+        learner: Must sample single rows, in batches that the number of readers divides.
         readers: Number of readers of the log.
 
     Raises:
-        InputError: Saying what to do.
+        InputError: States what to do.
     """
     if type(learner.sampler) is not Rows:
         raise InputError(

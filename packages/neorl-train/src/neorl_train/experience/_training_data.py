@@ -20,18 +20,17 @@ ROWS_AT_ONCE = 65_536
 
 @dataclasses.dataclass(frozen=True)
 class TrainingData:
-    """Training data as it was logged, and the penalties on the costs beside it.
+    """Training data as logged, and the penalties on the costs.
 
     Attributes:
-        rows: The training split as host arrays, physical units, with reward and cost as they were
-            logged; without masked rows, so its own ``mask`` is ``None``, and truncated before each
-            gap.
+        rows: The training split as host arrays, physical units, with reward and cost as logged;
+            without masked rows, so its own ``mask`` is ``None``, and truncated before each gap.
         statistics: Statistics of these rows.
-        spec: Channels with the cost limits of the run, period and horizon.
-        prices: Reward that one unit of each cost takes off for learners that do not read costs;
-            none for no prices.
-        priced_statistics: Statistics with the reward less those prices; the same where there are
-            none.
+        spec: Channels with the cost limits of the run, control period and horizon.
+        prices: Penalty per unit of each cost, subtracted from the reward for learners that do not
+            read costs; empty for none.
+        priced_statistics: Statistics with these penalties subtracted from the reward; the same
+            statistics if there are none.
     """
 
     rows: Transition
@@ -42,26 +41,26 @@ class TrainingData:
 
     @property
     def n_rows(self) -> int:
-        """Rows that are trained on."""
+        """Number of training rows."""
         return len(self.rows.obs)
 
     def rows_for(self, learner: Learner) -> Transition:
-        """The rows as a learner is given them; see :func:`neorl_agents.learning.rows_for`."""
+        """The rows as a learner receives them; see :func:`neorl_agents.learning.rows_for`."""
         return rows_for(learner, self.rows, self.prices)
 
     def statistics_for(self, learner: Learner) -> DataStatistics:
-        """Statistics with the reward that a learner is given."""
+        """Statistics with the reward that a learner receives."""
         return chosen_statistics(learner, self.statistics, self.priced_statistics)
 
     def mean_reward(self, learner: Learner) -> float:
-        """Mean of the reward that a learner is given."""
+        """Mean of the reward that a learner receives."""
         reward = self.rows.reward
         if any(self.prices) and not reads_costs(learner):
             reward = priced_reward(reward, self.rows.cost, self.prices)
         return float(np.asarray(reward, np.float64).mean())
 
     def actions(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Observations and actions of the rows, a block at a time, in the order of the log."""
+        """Observations and actions of the rows, one block at a time, in the order of the log."""
         rows: Any = self.rows
         for start in range(0, self.n_rows, ROWS_AT_ONCE):
             block = slice(start, start + ROWS_AT_ONCE)
@@ -71,13 +70,13 @@ class TrainingData:
 def training_data(
     dataset: Dataset, *, prices: Sequence[float] = (), spec: Spec | None = None
 ) -> TrainingData:
-    """A complete log to be trained on: every row that is not masked.
+    """Prepares a complete log for training: every row that is not masked.
 
     Args:
         dataset: The log.
-        prices: Reward that one unit of each cost takes off for learners that do not read costs;
-            none by default.
-        spec: Specification with the cost limits of the run; that of the log by default.
+        prices: Penalty per unit of each cost, subtracted from the reward for learners that do not
+            read costs; none by default.
+        spec: Specification with the cost limits of the run; by default that of the log.
 
     Returns:
         Its rows and their statistics.
@@ -98,7 +97,7 @@ def both_statistics(
     prices: Sequence[float],
     episodes: Int[np.ndarray, " chosen"] | None = None,
 ) -> tuple[DataStatistics, DataStatistics]:
-    """Statistics with the reward as it was logged, and with that less the price of the costs."""
+    """Statistics with the reward as logged, and with the cost penalties subtracted from it."""
     own = data_statistics(dataset, episodes=episodes)
     if not any(prices):
         return own, own
@@ -112,21 +111,22 @@ def both_statistics(
 def chosen_statistics(
     learner: Learner, own: DataStatistics, priced: DataStatistics | None
 ) -> DataStatistics:
-    """The statistics with those of the reward that a learner is given."""
+    """The statistics with those of the reward that a learner receives."""
     return own if priced is None or reads_costs(learner) else priced
 
 
 def cut_at_gaps(rows: Transition) -> Transition:
-    """The rows without their mask, truncated where it leaves the next one out.
+    """Removes masked rows, and truncates each row that precedes one.
 
-    What follows a row must be known by its flags alone once masked rows are gone: windows, returns
-    over several steps and returns to go would join what was apart otherwise.
+    Once masked rows are gone, only the flags show which rows are consecutive: otherwise windows,
+    n-step returns and returns-to-go would join rows that do not belong together.
 
     Args:
-        rows: A log in order, host arrays.
+        rows: A log in order, as host arrays.
 
     Returns:
-        The same rows; ``truncated`` also where the next row is masked and nothing terminated.
+        The same rows, with ``truncated`` also true if the next row is masked and the row is not
+        terminal.
     """
     mask = np.asarray(rows.mask)
     if mask.all():
@@ -138,5 +138,5 @@ def cut_at_gaps(rows: Transition) -> Transition:
 
 
 def unmasked(mask: Bool[np.ndarray, " row"], column: np.ndarray) -> np.ndarray:
-    """The rows of a column that count; no copy where all of them do."""
+    """The rows of a column that are not masked; without a copy if there are none."""
     return np.asarray(column) if mask.all() else np.asarray(column)[mask]
