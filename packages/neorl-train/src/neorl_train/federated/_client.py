@@ -1,4 +1,4 @@
-"""One site: it keeps its data, trains on them, and answers with the change of its parameters."""
+"""One site: it keeps its data, trains on them, and answers with the change in its parameters."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,12 +32,12 @@ class Proximal(eqx.Module):
 
     After a gradient step ``w`` becomes ``(w + eta mu centre) / (1 + eta mu)``, with the learning
     rate ``eta`` of the parameter: the exact step for FedProx's term ``mu / 2 |w - centre|^2``. It
-    is taken after the step for the learner's own loss (forward-backward splitting), so that no
-    optimiser's statistics mix the two.
+    follows the step for the learner's own loss (forward-backward splitting), so that the
+    optimiser's statistics do not mix the two.
 
     Attributes:
         learner: The learner itself, with array leaves.
-        centre: Parameters of the beginning of the round.
+        centre: Parameters at the beginning of the round.
         strength: ``eta mu`` of every parameter, by name.
 
     Source: Li et al., Federated optimization in heterogeneous networks, arXiv 1812.06127.
@@ -63,7 +63,7 @@ class Proximal(eqx.Module):
         return self.learner.sampler
 
     def update(self, state: LearnerState, batch: Any, key: Any) -> Any:
-        """One update of the learner, then the pull."""
+        """One update of the learner, followed by the pull."""
         state, metrics = self.learner.update(state, batch, key)
         pulled = {
             name: jax.tree.map(
@@ -77,7 +77,7 @@ class Proximal(eqx.Module):
 
 
 def federated_learner(learner: Learner) -> Learner:
-    """The learner, if sites can train it together.
+    """Returns the learner if sites can train it together.
 
     Raises:
         InputError: If it needs a fit beforehand, or rollouts.
@@ -94,16 +94,16 @@ def federated_learner(learner: Learner) -> Learner:
 
 
 class Client:
-    """A site of a federation. Its data are known to this object alone; messages leave it.
+    """A site of a federation. Only this object can access its data; messages leave it.
 
     Args:
         name: Name of the site.
-        number: Its number among all sites, from 0, which its draws are made with.
-        learner: Learner with plain numbers, schedules settled.
-        data: Data of its training.
+        number: Its number among all sites, from 0, which determines its random numbers.
+        learner: Learner with plain numbers and resolved schedules.
+        data: Its training data.
         settings: Settings of the federation.
-        seed: Seed of the federation; all sites share it.
-        device: Device of its work.
+        seed: Seed of the federation; the same for all sites.
+        device: Device that trains.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Client:
         self.pairings = Pairings(name) if settings.messages.secure_sum else None
         self._pending: tuple[int, Vector] | None = None
         self.last_error = (0.0, 0.0)
-        """Length of what compression left out of the last update, and of the update."""
+        """Norms of what compression removed from the last update, and of the update itself."""
 
     def introduce(self) -> Introduction:
         """Everything that the server must know before the first round."""
@@ -143,10 +143,10 @@ class Client:
         return Introduction(self.name, self._data.n_rows, self._data.spec, statistics)
 
     def begin(self, merged: DataStatistics | None) -> Vector:
-        """Makes the state that all sites begin with; the same bits at every one of them.
+        """Creates the initial state of all sites, with the same bits at every site.
 
         Args:
-            merged: Statistics of all sites together; ``None`` for declared ranges.
+            merged: Statistics of all sites together; ``None`` to use declared ranges.
 
         Returns:
             The initial parameters.
@@ -160,22 +160,22 @@ class Client:
         return flat(parameters)
 
     def restart(self, rounds: int) -> None:
-        """Begins anew after a failure, with the counters that the others have by now.
+        """Starts again after a failure, with the present counters of the other sites.
 
-        Optimisers and what was kept of updates that were not sent are lost; parameters come with
-        the next round.
+        Optimiser states and the unsent parts of updates are lost; parameters arrive with the next
+        round.
         """
         self._fresh(rounds * self.per_round)
         self._residual = np.zeros_like(self._residual)
 
     def work(self, start: RoundStart) -> Callable[[], Update]:
-        """Takes the local updates of a round; they run on the device while others begin theirs.
+        """Starts the local updates of a round; they run on the device while other sites start.
 
         Args:
             start: Number of the round and the common parameters.
 
         Returns:
-            Waits, and gives the answer.
+            A function that waits for the updates and returns the answer.
         """
         self.adopt(start.parameters)
         assert self._training is not None
@@ -201,18 +201,18 @@ class Client:
             self.last_error = tuple(float(np.linalg.norm(x)) for x in (small.residual, whole))
             arrays = small.arrays
         if messages.secure_sum:
-            arrays = ()  # the change itself leaves the site masked alone
+            arrays = ()  # the change itself leaves the site only with a mask
         self._pending = (start.round, change)
         return Update(self.name, start.round, self._data.n_rows, arrays)
 
     def masked(self, start: RoundStart, *, share: float, largest: float, scale: float) -> Update:
-        """The answer to a round once more, times a share, behind the masks of those present.
+        """The masked answer to a round, multiplied by the site's share, for the sites present.
 
         Args:
-            start: The round, with those present and the attempt.
+            start: The round, with the sites present and the attempt.
             share: Weight of this site in the sum.
             largest: Largest magnitude of a coordinate.
-            scale: Whole numbers in one.
+            scale: Integer steps per unit.
         """
         assert self.pairings is not None
         assert self._pending is not None
@@ -223,7 +223,7 @@ class Client:
         return Update(self.name, start.round, self._data.n_rows, (whole + mask,))
 
     def adopt(self, vector: Vector) -> None:
-        """Takes the common parameters over; targets move by as much as their parameters did."""
+        """Adopts the common parameters; targets move by the same amount as their parameters."""
         state, received = self._state, self._layout.tree(vector)
         moved = {}
         for name, target in state.targets.items():
@@ -245,7 +245,7 @@ class Client:
 
     @property
     def learner(self) -> Learner:
-        """The learner that it trains."""
+        """The learner that the site trains."""
         return self._learner
 
     @property
@@ -255,22 +255,22 @@ class Client:
 
     @property
     def parameters(self) -> Vector:
-        """The parameters as they are now."""
+        """The present parameters as one vector."""
         return flat(self._state.parameters)
 
     @property
     def policy(self) -> Policy:
-        """The policy of the parameters as they are now, with host arrays."""
+        """The policy with the present parameters, as host arrays."""
         learner: Any = self._learner
         return learner.policy(jax.device_get(self._state))
 
     def snapshot(self) -> dict[str, Any]:
-        """All that a checkpoint needs, on the host; the data are not in it."""
+        """The state for a checkpoint, on the host; the data are not included."""
         return {"state": jax.tree.map(np.array, jax.device_get(self._state)),
                 "residual": self._residual.copy()}  # fmt: skip
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Puts back what :meth:`snapshot` gave."""
+        """Restores the result of :meth:`snapshot`."""
         self._put(snapshot["state"])
         self._residual = np.asarray(snapshot["residual"])
 
@@ -287,7 +287,7 @@ class Client:
         self._put(state.with_counters(updates=jnp.full_like(state.updates, updates)))
 
     def _put(self, state: LearnerState) -> None:
-        # A chunk takes its training's buffers, so that no two leaves may share one.
+        # A chunk donates its training's buffers, so no two leaves may share one.
         self._training = Training(jax.device_put(state, self._device, may_alias=False), ())
 
     def _learner_of(self, centre: Vector) -> Any:
@@ -302,7 +302,7 @@ def proximal_strength(learner: Any, parameters: Mapping[str, Any], mu: float) ->
     """Learning rate times ``mu`` of every parameter, by name.
 
     Raises:
-        InputError: If the learner does not say which field is the rate of a parameter.
+        InputError: If the learner does not define which field is the learning rate of a parameter.
     """
     rates = getattr(learner, "rates", {})
     missing = [name for name in parameters if name not in rates]
@@ -317,7 +317,7 @@ def proximal_strength(learner: Any, parameters: Mapping[str, Any], mu: float) ->
 def named_clients(
     learner: Learner, sites: Mapping[str, TrainingData], settings: Federation, *, seed: int
 ) -> list[Client]:
-    """One client a site, dealt to the devices in turn."""
+    """One client per site, assigned to the devices in turn."""
     devices = jax.local_devices()
     return [
         Client(name, i, learner, data, settings, seed=seed, device=devices[i % len(devices)])

@@ -1,4 +1,4 @@
-"""Smaller messages: the largest coordinates, rounded; what is not sent is added to the next."""
+"""Compresses messages to the largest coordinates, rounded; the rest is added to the next one."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,14 +9,14 @@ from jaxtyping import Float
 from neorl_core import InputError
 
 BLOCK = 256
-"""Coordinates that share one scale."""
+"""Number of coordinates that share one scale."""
 
 
 class Compressed(NamedTuple):
-    """An update as it is sent, and what that leaves out.
+    """An update in compressed form, and the part left out.
 
     Attributes:
-        arrays: Arrays that are sent.
+        arrays: Arrays to send.
         received: The update as the server decodes it.
         residual: The part that was not sent: the update minus ``received``.
     """
@@ -29,20 +29,20 @@ class Compressed(NamedTuple):
 def compressed(
     update: Float[np.ndarray, " parameter"], *, bits: int, fraction: float
 ) -> Compressed:
-    """Keeps the largest coordinates of an update and rounds them to whole multiples of a scale.
+    """Keeps the largest coordinates of an update and rounds them to multiples of a scale.
 
-    Of ``d`` coordinates the ``k = ceil(fraction d)`` of the largest magnitude are sent, so that
-    ``|u - sparse(u)|^2 <= (1 - k / d) |u|^2``. Every block of 256 of them has the scale
-    ``max |u| / (2^(bits - 1) - 1)``, to whose multiples its numbers are rounded: each is off by at
-    most half a scale.
+    Of ``d`` coordinates, the ``k = ceil(fraction d)`` with the largest magnitude are sent, so that
+    ``|u - sparse(u)|^2 <= (1 - k / d) |u|^2``. Every block of 256 of them has the scale ``max |u| /
+    (2^(bits - 1) - 1)``, and its numbers are rounded to multiples of that scale: the error of each
+    is at most half a scale.
 
     Args:
         update: Float32, shape ``(parameter,)``.
         bits: 8, 16, or 32 for no rounding.
-        fraction: Part of the coordinates that are sent, in (0, 1].
+        fraction: Fraction of the coordinates that are sent, in (0, 1].
 
     Returns:
-        The arrays to send, what they decode to, and the rest.
+        The arrays to send, the update that they decode to, and the remainder.
 
     Source: Alistarh et al., The convergence of sparsified gradient methods, NeurIPS 2018;
     Dettmers et al., 8-bit optimizers via block-wise quantization, arXiv 2110.02861.
@@ -50,7 +50,7 @@ def compressed(
     size, arrays, values = len(update), (), update
     if fraction < 1:
         count = max(1, int(np.ceil(fraction * size)))
-        # The earlier of two equal ones, so that the choice is one and the same everywhere.
+        # Of two equal coordinates the earlier one, so that the choice is the same everywhere.
         order = np.argsort(-np.abs(update), kind="stable")[:count]
         places = np.sort(order).astype(np.uint32)
         arrays, values = (places,), update[places]
@@ -63,10 +63,10 @@ def compressed(
 def decompressed(
     arrays: Sequence[np.ndarray], *, size: int, bits: int, fraction: float
 ) -> Float[np.ndarray, " parameter"]:
-    """The update that the arrays of a message hold; zero where nothing was sent.
+    """The update that a message's arrays encode; zero where nothing was sent.
 
     Raises:
-        InputError: If they are not what :func:`compressed` sends of so many coordinates.
+        InputError: If they are not what :func:`compressed` sends for this number of coordinates.
     """
     parts = list(arrays)
     count = size if fraction >= 1 else max(1, int(np.ceil(fraction * size)))
@@ -106,7 +106,7 @@ def _rounded(values: np.ndarray, bits: int) -> tuple[np.ndarray, ...]:
         scales = (top / np.float32(largest)).astype(np.float32)
         safe = np.where(scales > 0, scales, np.float32(1))[:, None]
         whole = np.clip(np.rint(blocks / safe), -largest, largest)
-        # What is not finite has a scale that is not, which the receiver sees.
+        # A block with non-finite numbers has a non-finite scale, which the receiver detects.
         whole = np.where(np.isfinite(whole), whole, 1)
     return whole.ravel()[: len(values)].astype(_whole(bits)), scales
 

@@ -1,4 +1,4 @@
-"""One round inside one process: which sites take part, which answer, and the result."""
+"""One in-process round: the sites that take part, those that answer, and the result."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,10 +25,10 @@ class Exchange:
     """The rounds of a federation.
 
     Args:
-        coordinator: The server; without one, it only knows who the sites are.
+        coordinator: The server; without a server, it only supplies the list of sites.
         clients: The sites.
-        faults: Their faults.
-        matrices: Mixing of a round without a server; ``None`` with one.
+        faults: Simulated faults of the sites.
+        matrices: Mixing matrices of a round without a server; ``None`` with one.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Exchange:
             vectors: The common parameters; without a server those of every site.
 
         Returns:
-            The same after the round, and what happened.
+            The parameters after the round, and its record.
         """
         outcomes, updates, down = self._worked(number, vectors)
         up = sum(n_bytes(update) for update in updates.values())
@@ -87,7 +87,7 @@ class Exchange:
     def _worked(
         self, number: int, vectors: list[Vector]
     ) -> tuple[dict[str, str], dict[str, Update], int]:
-        """Lets all who take part train side by side; what became of each, and what they sent."""
+        """Trains all participating sites in parallel; returns their outcomes and answers."""
         outcomes, running, down = {}, {}, 0
         drawn = self._coordinator.drawn(number)
         size = len(vectors[0])
@@ -120,7 +120,7 @@ class Exchange:
         return outcomes, updates, down
 
     def _left_out(self, names: Sequence[str]) -> float:
-        """What compression left out of the updates of a round, relative to their length."""
+        """The part of a round's updates that compression removed, relative to their norm."""
         kept = [one.last_error for one in self._clients if one.name in names]
         whole = np.sqrt(sum(length**2 for _, length in kept))
         return float(np.sqrt(sum(error**2 for error, _ in kept)) / whole) if whole else 0.0
@@ -144,7 +144,7 @@ class Exchange:
         for name in lost:
             outcomes[name] = NOT_FINITE
         moved: list[Any] = [after.get(name, old) for name, old in zip(names, vectors, strict=True)]
-        # Whoever has heard of nothing finite keeps what it had.
+        # A site that received nothing finite keeps its parameters.
         moved = [
             new if np.isfinite(new).all() else old for new, old in zip(moved, vectors, strict=True)
         ]
@@ -160,7 +160,7 @@ class Exchange:
     def _masked(
         self, number: int, vector: Vector, updates: Mapping[str, Update], record: RoundRecord
     ) -> tuple[list[Vector], RoundRecord]:
-        """The sum behind masks; begun again without whoever falls silent before it is there."""
+        """The masked sum; restarted without any site that stops answering before it is complete."""
         present, attempt, up = list(updates), 0, 0
         while True:
             shares, largest, scale = self._coordinator.masking(present)

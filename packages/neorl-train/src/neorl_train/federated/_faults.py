@@ -1,4 +1,4 @@
-"""Faults of sites, to rehearse what a federation does when one fails or reports false counts."""
+"""Simulated faults of sites, to test how a federation reacts to failures and false counts."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ FaultKind = Literal["dead", "late", "scaled", "flipped", "nan", "miscounts"]
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """A fault of a site in some rounds.
+    """A fault of a site in a range of rounds.
 
     Attributes:
         site: Name of the site.
-        kind: ``"dead"`` loses its state and does not answer; ``"late"`` answers when the round is
-            over; ``"scaled"`` sends its update ``factor`` times, ``"flipped"`` that with the sign
-            turned, ``"nan"`` a NaN in every coordinate; ``"miscounts"`` claims ``factor`` times its
-            rows.
+        kind: ``"dead"`` loses its state and does not answer; ``"late"`` answers after the end of
+            the round; ``"scaled"`` multiplies its update by ``factor``, ``"flipped"`` also reverses
+            its sign, ``"nan"`` sends a NaN in every coordinate; ``"miscounts"`` claims ``factor``
+            times its rows.
         first: First round with the fault, from 0.
-        last: Last round with it; -1 for all that follow.
+        last: Last round with the fault; -1 for all remaining rounds.
         factor: See ``kind``.
     """
 
@@ -35,17 +35,17 @@ class Fault:
     factor: float = 10.0
 
     def at(self, round_: int) -> bool:
-        """Whether the fault is there in a round."""
+        """Whether the fault is active in a round."""
         return self.first <= round_ and (self.last < 0 or round_ <= self.last)
 
 
 def check_faults(
     faults: Sequence[Fault], names: Sequence[str], *, secure_sum: bool = False
 ) -> None:
-    """Refuses faults of sites that are not there, and those that masks would hide.
+    """Refuses faults of unknown sites, and those that masks would hide.
 
     Raises:
-        InputError: Naming the nearest site.
+        InputError: Suggests the closest site.
     """
     for fault in faults:
         if fault.site not in names:
@@ -65,7 +65,7 @@ def is_fault(faults: Sequence[Fault], site: str, kind: FaultKind, round_: int) -
 
 
 def altered(faults: Sequence[Fault], update: Update) -> Update:
-    """The update that a site with these faults sends in place of an honest one."""
+    """The update that a site with these faults sends instead of an honest one."""
     for fault in faults:
         if fault.site != update.site or not fault.at(update.round):
             continue

@@ -1,7 +1,7 @@
-"""Sites as processes on a network, over Flower: the same rounds with the same arithmetic.
+"""Sites as networked processes with Flower: the same rounds with the same arithmetic.
 
-Flower is no dependency: its pins are narrower than ours, so that a site that wants it has an
-environment for it (``pip install neorl-train "flwr>=1.42,<1.43"``).
+Flower is not a dependency: its version pins are narrower than ours, so a site that uses it needs a
+separate environment (``pip install neorl-train "flwr>=1.42,<1.43"``).
 """
 
 import dataclasses
@@ -56,31 +56,32 @@ def serve_federation(
     watch: Callable[[RoundRecord], None] = lambda record: None,
     say: Callable[[str], None] = print,
 ) -> Vector:
-    """Serves all rounds of a federation, and returns the common parameters.
+    """Serves all rounds of a federation and returns the common parameters.
 
-    Waits until every named site has joined. A site that fails or does not answer within the timeout
-    is left out of that round, as in the engine inside one process, whose sums these are. One that
-    joins again under its name goes on with the rounds that are left.
+    Waits until every named site has joined. A site that fails or exceeds the timeout is left out of
+    that round, as in the in-process engine, which computes the same sums. A site that joins again
+    under its name takes part in the remaining rounds.
 
     Args:
-        settings: Settings of the federation; those of the sites must equal them.
+        settings: Settings of the federation; the sites must have the same ones.
         names: Names of the sites, in the order of their numbers.
         address: Address to listen on, such as ``"127.0.0.1:8080"``.
         seed: Seed of the federation.
-        round_timeout: Seconds that a round waits for its answers; for ever by default.
-        certificates: Certificate of the authority, of the server, and its key, for encryption.
+        round_timeout: Seconds that a round waits for its answers; unlimited by default.
+        certificates: Certificate of the authority, certificate of the server, and its key, for
+            encryption.
         watch: Called after every round with its record.
-        say: Called with lines that a person should read.
+        say: Called with messages for the user.
 
     Raises:
-        InputError: If Flower is missing, settings need another engine, sites do not fit each
-            other, or too few of them answer in several rounds in a row.
+        InputError: If Flower is missing, settings need another engine, sites do not fit together,
+            or too few of them answer in several consecutive rounds.
     """
     flower = _flower()
     check_federation(settings, list(names))
     _require_served(settings)
     strategy = Rounds(flower, settings, names, seed, watch, say)
-    # Flower logs what a strategy raises and goes on; it is raised where the caller sees it.
+    # Flower logs a strategy's exceptions and continues; they are raised where the caller sees them.
     flower.start_server(
         server_address=address,
         config=flower.ServerConfig(
@@ -100,13 +101,13 @@ def join_federation(
 ) -> None:
     """Joins a federation as one site, and returns when its rounds are over.
 
-    The parameters are then those of the last round that the server sent to this site.
+    The client then has the parameters of the last round that the server sent to it.
 
     Args:
         client: The site, whose data stay in this process.
         address: Address of the server.
-        root_certificates: Certificate of the authority, for encryption; without one the messages
-            travel as they are.
+        root_certificates: Certificate of the authority, for encryption; without one, messages are
+            not encrypted.
 
     Raises:
         InputError: If Flower is missing, or the server has other settings than this site.
@@ -123,7 +124,7 @@ def join_federation(
 
 
 def _flower() -> Any:
-    """Flower's names that are used, imported when they are."""
+    """The names used from Flower, imported on demand."""
     try:
         client, common, server = (
             importlib.import_module(f"flwr.{part}") for part in ("client", "common", "server")
@@ -159,7 +160,7 @@ def _require_served(settings: Federation) -> None:
 
 
 def _answers(flower: Any) -> type:
-    """The site's side of Flower's protocol."""
+    """The client side of Flower's protocol."""
 
     class Answers(flower.NumPyClient):
         def __init__(self, client: Client) -> None:
@@ -196,7 +197,7 @@ def _answers(flower: Any) -> type:
 
 
 class Rounds:
-    """The server's side, as Flower asks a strategy: every sum is the coordinator's."""
+    """The server side in the form of a Flower strategy: the coordinator computes every sum."""
 
     def __init__(
         self,
@@ -216,7 +217,7 @@ class Rounds:
         self.failed, self.config, self.by_proxy = 0, {}, {}
 
     def initialize_parameters(self, client_manager: Any) -> Any:
-        """Waits for all sites, merges their statistics and asks one for the beginning."""
+        """Waits for all sites, merges their statistics and asks one for the initial parameters."""
         client_manager.wait_for(len(self.names))
         try:
             introductions = self._introductions(client_manager)
@@ -249,7 +250,7 @@ class Rounds:
         return [by_site[name] for name in self.names]
 
     def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> Any:
-        """Tells the sites that are drawn the number of the round and the parameters."""
+        """Sends the number of the round and the parameters to the participating sites."""
         if self.fault is not None:
             return []
         drawn = set(self.coordinator.drawn(server_round - 1))
@@ -258,12 +259,12 @@ class Rounds:
         return [
             (proxy, instruction)
             for key, proxy in client_manager.all().items()
-            # One that joined again is known by its name when it answers.
+            # A site that joined again is identified by its name when it answers.
             if self.by_proxy.get(key) is None or self.by_proxy[key] in drawn
         ]
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Combines what they answered."""
+        """Combines the answers."""
         del failures
         try:
             self._combine(server_round - 1, results)
@@ -284,7 +285,8 @@ class Rounds:
             outcomes[update.site] = f"refused: {refused}" if refused else ANSWERED
             if not refused:
                 updates[update.site] = update
-        # In the order of the names, whoever answered first: sums of floats depend on it.
+        # In the order of the names, not of arrival, because floating-point sums depend on the
+        # order.
         updates = {name: updates[name] for name in self.names if name in updates}
         record = RoundRecord(
             round_, outcomes, {}, False,
@@ -310,15 +312,15 @@ class Rounds:
             )
 
     def evaluate(self, server_round: int, parameters: Any) -> None:
-        """Nothing: policies are judged by the sites."""
+        """Does nothing: the sites evaluate policies."""
         return None
 
     def configure_evaluate(self, server_round: int, parameters: Any, client_manager: Any) -> Any:
-        """Nobody."""
+        """Selects no site."""
         return []
 
     def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Nothing."""
+        """Does nothing."""
         return None, {}
 
 

@@ -1,4 +1,4 @@
-"""Rounds without a server: every site mixes its parameters with those of its neighbours."""
+"""Rounds without a server: every site averages its parameters with those of its neighbours."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,15 +26,15 @@ _STEP = jax.jit(gossip_step)
 
 
 def mixings(gossip: GossipConfig, names: Sequence[str]) -> Float[np.ndarray, "step site site"]:
-    """The mixing matrices of one round in the order of use.
+    """The mixing matrices of one round, in the order of use.
 
     Args:
         gossip: Graph and number of steps.
         names: Names of the sites, in order.
 
     Raises:
-        InputError: If a link names a site that is not there, the links leave a site unreached, or
-            the groups of a hierarchy do not hold all sites.
+        InputError: If a link names an unknown site, the links leave a site unconnected, or the
+            groups of a hierarchy do not cover all sites.
     """
     count = len(names)
     match gossip.graph:
@@ -59,7 +59,7 @@ def mixings(gossip: GossipConfig, names: Sequence[str]) -> Float[np.ndarray, "st
 
 
 def _levels(groups: Sequence[int], count: int) -> Float[np.ndarray, "step site site"]:
-    """One exact average a level, after the last of which all sites agree."""
+    """One exact average per level; after the last one all sites agree."""
     if not groups or min(groups) < 1 or math.prod(groups) != count:
         raise InputError(
             f'gossip.graph is "hierarchical" and gossip.groups is {list(groups)}; give the members '
@@ -88,19 +88,19 @@ def mixed(
     names: Sequence[str],
     matrices: Float[np.ndarray, "step site site"],
 ) -> tuple[dict[str, Vector], list[str], int]:
-    """The parameters of every site that is present after one round of mixing.
+    """The parameters of every present site after one round of mixing.
 
-    What an absent site would send stays with each receiver, and so does what is not finite; the
-    mean over the sites that are present is kept. A site whose own parameters are not finite takes
-    the mean of its neighbours'.
+    The weight of an absent site's contribution, or of one that is not finite, stays with each
+    receiver; the mean over the present sites is preserved. A site whose own parameters are not
+    finite takes the mean of its neighbours'.
 
     Args:
-        present: Parameters of the sites that are present.
+        present: Parameters of the present sites.
         names: Names of all sites, in order.
         matrices: Result of :func:`mixings`.
 
     Returns:
-        Their new parameters, the sites whose parameters were not finite, and bytes sent.
+        Their new parameters, the sites whose parameters were not finite, and the bytes sent.
     """
     size = len(next(iter(present.values())))
     nothing = np.full(size, np.nan, np.float32)

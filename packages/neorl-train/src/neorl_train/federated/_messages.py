@@ -1,4 +1,4 @@
-"""Everything that ever leaves a site, and nothing else does."""
+"""The messages: everything that leaves a site, and nothing else does."""
 
 from typing import Any, NamedTuple
 
@@ -13,10 +13,10 @@ class Introduction(NamedTuple):
 
     Attributes:
         site: Name of the site.
-        rows: Number of rows that it trains on.
+        rows: Number of rows on which it trains.
         spec: Channels of its plant.
-        statistics: Counts, means, deviations and ranges of its training rows, one number a channel;
-            ``None`` where networks are scaled by declared ranges.
+        statistics: Counts, means, standard deviations and ranges of its training rows, one number
+            per channel; ``None`` if networks are scaled by declared ranges.
     """
 
     site: str
@@ -31,8 +31,8 @@ class RoundStart(NamedTuple):
     Attributes:
         round: Number of the round, from 0.
         parameters: The common parameters, float32, shape ``(parameter,)``.
-        present: Names of the sites that take part, where their masks must cancel.
-        attempt: How often the sum of this round was begun before.
+        present: Names of the participating sites, among which masks must cancel.
+        attempt: Number of earlier attempts at the sum of this round.
     """
 
     round: int
@@ -47,8 +47,8 @@ class Update(NamedTuple):
     Attributes:
         site: Name of the site.
         round: Number of the round.
-        rows: Number of rows that it trains on, as in its introduction.
-        arrays: The change of its parameters, as it is (one float32 vector) or encoded.
+        rows: Number of rows on which it trains, as in its introduction.
+        arrays: The change of its parameters, either unencoded (one float32 vector) or encoded.
     """
 
     site: str
@@ -58,7 +58,7 @@ class Update(NamedTuple):
 
 
 def n_bytes(message: Any) -> int:
-    """Bytes of the arrays of a message."""
+    """Size of a message's arrays in bytes."""
     return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(message) if _is_array(leaf))
 
 
@@ -67,10 +67,10 @@ def _is_array(leaf: Any) -> bool:
 
 
 def check_introductions(introductions: list[Introduction]) -> None:
-    """Refuses sites that are not of one plant, or whose numbers cannot be.
+    """Refuses sites that do not have the same plant, or whose numbers are impossible.
 
     Raises:
-        InputError: Naming the site, the channel, what was expected and what came.
+        InputError: Names the site, the channel, the expected value and the actual one.
     """
     first = introductions[0]
     for one in introductions:
@@ -112,7 +112,7 @@ def _described(channel: Channel | CostChannel) -> str:
 
 
 def _check_counts(one: Introduction) -> None:
-    """A count must be one, and statistics must belong to as many rows as are claimed."""
+    """Requires rows, and statistics over the claimed number of rows."""
     if one.rows < 1:
         raise InputError(f"site {one.site} claims {one.rows} rows; it needs rows to train on")
     if one.statistics is None:

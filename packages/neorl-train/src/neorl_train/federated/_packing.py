@@ -1,4 +1,4 @@
-"""Introductions and statistics as bytes: JSON in front, numbers behind."""
+"""Introductions and statistics as bytes: first JSON, then numbers."""
 
 import io
 import json
@@ -11,14 +11,14 @@ from neorl_train.federated._messages import Introduction
 
 
 def packed_introduction(one: Introduction) -> bytes:
-    """An introduction as bytes: JSON in front, numbers behind."""
+    """An introduction as bytes: first JSON, then numbers."""
     head = {"site": one.site, "rows": one.rows, "spec": spec_to_dict(one.spec)}
     text = json.dumps(head).encode()
     return len(text).to_bytes(8, "big") + text + packed_statistics(one.statistics)
 
 
 def unpacked_introduction(data: bytes) -> Introduction:
-    """The introduction of :func:`packed_introduction`."""
+    """The inverse of :func:`packed_introduction`."""
     length = int.from_bytes(data[:8], "big")
     head = json.loads(data[8 : 8 + length])
     statistics = unpacked_statistics(data[8 + length :])
@@ -41,7 +41,7 @@ def packed_statistics(statistics: DataStatistics | None) -> bytes:
 
 
 def unpacked_statistics(data: bytes) -> DataStatistics | None:
-    """The statistics of :func:`packed_statistics`."""
+    """The inverse of :func:`packed_statistics`."""
     if not data:
         return None
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:

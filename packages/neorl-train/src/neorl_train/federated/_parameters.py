@@ -1,4 +1,4 @@
-"""Parameters as one vector: what travels between sites."""
+"""Parameters as one vector, the form that is exchanged between sites."""
 
 import math
 from typing import Any, NamedTuple
@@ -16,8 +16,8 @@ class Layout(NamedTuple):
     """Position of every parameter in the vector.
 
     Attributes:
-        structure: Structure of the tree of parameters.
-        shapes: Shape of every leaf, in its order.
+        structure: Structure of the parameter tree.
+        shapes: Shape of every leaf, in tree order.
     """
 
     structure: Any
@@ -29,7 +29,7 @@ class Layout(NamedTuple):
         return sum(math.prod(shape) for shape in self.shapes)
 
     def tree(self, vector: Vector) -> Any:
-        """The parameters of a vector."""
+        """The parameter tree of a vector."""
         leaves, start = [], 0
         for shape in self.shapes:
             stop = start + math.prod(shape)
@@ -46,7 +46,7 @@ def layout_of(parameters: Any, learner: str) -> Layout:
         learner: Name of the learner, for messages.
 
     Raises:
-        InputError: If a leaf is of another type, which a mean would not make sense of.
+        InputError: If a leaf has another type, for which a mean would be meaningless.
     """
     leaves, structure = jax.tree.flatten(parameters)
     for leaf in leaves:

@@ -9,36 +9,36 @@ from scipy.special import gammaln, log_ndtr, logsumexp
 from neorl_core import InputError
 
 ORDERS = np.arange(2, 513)
-"""Orders of the Renyi divergence that are tried where sites are drawn."""
+"""Orders of the Renyi divergence that are tried if sites are sampled."""
 
 
 def epsilon(*, rounds: int, noise_multiplier: float, participation: float, delta: float) -> float:
-    """The epsilon of so many rounds, at a delta.
+    """The epsilon of a number of rounds at a given delta.
 
-    Whether one site takes part at all changes the probability of no outcome by more than a factor
-    of ``exp(epsilon)``, but for a probability of ``delta``. Each round is the Gaussian mechanism on
-    a sum that one site moves by at most the clipping length ``C``, with noise of deviation
+    Whether one site takes part at all changes the probability of any outcome by at most a factor of
+    ``exp(epsilon)``, except with probability ``delta``. Each round is the Gaussian mechanism on a
+    sum that one site changes by at most the clipping length ``C``, with noise of standard deviation
     ``noise_multiplier C``.
 
-    Where all sites take part in all rounds, these are one Gaussian mechanism with
-    ``mu = sqrt(rounds) / noise_multiplier``, whose epsilon solves
-    ``Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu) = delta`` exactly. Where
-    each takes part with the chance ``q``, the Renyi divergences of whole orders ``a`` add up over
-    rounds, each
-    ``log(sum_k binom(a, k) (1 - q)^(a - k) q^k exp((k^2 - k) / (2 sigma^2))) / (a - 1)``, and the
-    smallest bound of all orders counts.
+    If all sites take part in all rounds, these are one Gaussian mechanism with ``mu = sqrt(rounds)
+    / noise_multiplier``, whose epsilon solves ``Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu /
+    2 - epsilon / mu) = delta`` exactly. If each takes part with probability ``q``, the Renyi
+    divergences of integer orders ``a`` add up over rounds, each ``log(sum_k binom(a, k) (1 - q)^(a
+    - k) q^k exp((k^2 - k) / (2 sigma^2))) / (a - 1)``, and the smallest bound over all orders is
+    used.
 
     Args:
-        rounds: Rounds that were carried out.
-        noise_multiplier: Deviation of the noise in multiples of the clipping length, positive.
-        participation: Chance of a site to take part in a round, in (0, 1].
+        rounds: Number of completed rounds.
+        noise_multiplier: Standard deviation of the noise in multiples of the clipping length,
+            positive.
+        participation: Probability that a site takes part in a round, in (0, 1].
         delta: Delta in (0, 1).
 
     Returns:
-        The epsilon; zero without a round.
+        The epsilon; zero if there are no rounds.
 
     Raises:
-        InputError: If a number is out of its range.
+        InputError: If a number is out of range.
 
     Example:
         >>> round(epsilon(rounds=1, noise_multiplier=3.730632, participation=1.0, delta=1e-5), 4)
@@ -65,12 +65,12 @@ def epsilon(*, rounds: int, noise_multiplier: float, participation: float, delta
 
 
 def _exact(mu: float, delta: float) -> float:
-    """Of one Gaussian mechanism whose sensitivity is ``mu`` deviations."""
+    """Epsilon of one Gaussian mechanism whose sensitivity is ``mu`` standard deviations."""
 
     def excess(value: float) -> float:
         first = float(log_ndtr(mu / 2 - value / mu))
         second = value + float(log_ndtr(-mu / 2 - value / mu))
-        # The second is the smaller one; where rounding makes them equal, nothing is left.
+        # The second term is smaller; if rounding makes them equal, the difference is zero.
         return (
             first + math.log(max(-math.expm1(min(second - first, 0.0)), 1e-300)) - math.log(delta)
         )

@@ -8,17 +8,17 @@ class RoundRecord(NamedTuple):
 
     Attributes:
         round: Its number, from 0.
-        outcomes: What became of every site, by its name: ``"answered"``, ``"not drawn"``,
-            ``"dead"``, ``"late"``, ``"not finite"``, or ``"refused: ..."`` with the reason.
-        shares: Weight of every site that answered, where the rule weighs them.
-        counted: Whether the round changed the parameters; false where too few answered.
-        change: Euclidean length of the change of the common parameters; of their mean without a
-            server.
+        outcomes: What happened to every site, by name: ``"answered"``, ``"not drawn"``, ``"dead"``,
+            ``"late"``, ``"not finite"``, or ``"refused: ..."`` with the reason.
+        shares: Weight of every site that answered, if the rule uses weights.
+        counted: Whether the round changed the parameters; false if too few sites answered.
+        change: Euclidean norm of the change of the common parameters; without a server, of their
+            mean.
         disagreement: Largest distance of a site's parameters from their mean; 0 with a server.
-        bytes_up: Bytes of what the sites sent.
-        bytes_down: Bytes of what the server sent to them.
+        bytes_up: Bytes that the sites sent.
+        bytes_down: Bytes that the server sent to them.
         bytes_plain: Bytes that the sites would have sent uncompressed.
-        error: Euclidean length of what compression left out of all updates, relative to them.
+        error: Euclidean norm of what compression removed from all updates, relative to them.
     """
 
     round: int
@@ -38,7 +38,7 @@ class RoundRecord(NamedTuple):
 
     @property
     def answered(self) -> list[str]:
-        """Names of the sites whose updates entered."""
+        """Names of the sites whose updates were used."""
         return [name for name, outcome in self.outcomes.items() if outcome == ANSWERED]
 
 
@@ -46,7 +46,7 @@ ANSWERED, NOT_DRAWN, DEAD, LATE, NOT_FINITE = "answered", "not drawn", "dead", "
 
 
 def worst_words(record: RoundRecord) -> str:
-    """The outcomes of the sites that did not answer, in words."""
+    """Describes the outcomes of the sites that did not answer."""
     return "; ".join(
         f"{name}: {outcome}" for name, outcome in record.outcomes.items() if outcome != ANSWERED
     )

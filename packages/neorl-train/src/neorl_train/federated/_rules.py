@@ -1,4 +1,4 @@
-"""Aggregation of the sites' updates to one change of the common parameters."""
+"""Aggregates the sites' updates into one change of the common parameters."""
 
 import functools
 from typing import Any
@@ -25,17 +25,17 @@ from neorl_train.federated._settings import FederationConfig
 def limited_shares(
     rows: Float[np.ndarray, " site"], largest: float
 ) -> tuple[Float[np.ndarray, " site"], Bool[np.ndarray, " site"]]:
-    """The share of every site in a mean, by its rows but never above ``largest``.
+    """The share of every site in a mean, proportional to its rows but never above ``largest``.
 
-    What is cut off a share is divided among the sites below the limit, by their rows. Where there
-    are so few sites that all would be at the limit, they share equally.
+    The part that is cut off a share is divided among the sites below the limit, in proportion to
+    their rows. If there are so few sites that all would be at the limit, they share equally.
 
     Args:
         rows: Rows of every site, positive.
         largest: Largest share, in (0, 1].
 
     Returns:
-        Shares that sum to one, and which were cut.
+        Shares that sum to one, and which of them were cut.
     """
     rows = np.asarray(rows, np.float64)
     cut = np.zeros(len(rows), bool)
@@ -56,11 +56,11 @@ def combined(
     updates: Float[np.ndarray, "site parameter"],
     shares: Float[np.ndarray, " site"],
 ) -> tuple[Float[np.ndarray, " parameter"], Bool[np.ndarray, " site"]]:
-    """The change that a rule makes of the updates of the sites that answered.
+    """The change that a rule computes from the updates of the sites that answered.
 
     Args:
-        federation: Rule and what it needs; not ``"gossip"``.
-        updates: One row a site; those with a number that is not finite are left out.
+        federation: Rule and its settings; not ``"gossip"``.
+        updates: One row per site; rows with a non-finite number are left out.
         shares: Weight of every site in a mean.
 
     Returns:

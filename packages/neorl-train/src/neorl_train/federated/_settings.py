@@ -27,7 +27,7 @@ ROBUST: dict[str, tuple[int, int]] = {
     "geometric-median": (2, 1),
     "centred-clipping": (2, 1),
 }
-"""``(a, b)`` of every robust rule: against ``f`` faulty sites it needs ``a f + b``."""
+"""``(a, b)`` of every robust rule: to withstand ``f`` faulty sites it needs ``a f + b`` sites."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,18 +39,18 @@ class FederationConfig:
         local_updates: Gradient steps that every site takes between two exchanges.
         rule: How updates are combined: ``"mean"`` is federated averaging, ``"gossip"`` exchanges
             with neighbours and has no server, the others withstand faulty sites.
-        byzantine: Number of sites that may send anything at all; robust rules need it.
+        byzantine: Number of sites that may send arbitrary updates; required by robust rules.
         proximal: Strength of FedProx's pull of every site towards the common parameters; 0 for
             none.
-        weights: Whether a site counts by its rows or as one; robust rules always count it as one.
-        largest_share: Largest part of a mean that one site may have, whatever number of rows it
-            claims.
-        participation: Chance that a site takes part in a round, drawn anew for every round.
-        least_sites: Fewest sites that must answer for a round to count.
-        patience: Number of rounds in a row that may fail before training stops.
-        radius: Length at which ``"centred-clipping"`` cuts updates.
+        weights: Whether sites are weighted by their rows or equally; robust rules always weight
+            them equally.
+        largest_share: Largest share of a mean that one site may have, however many rows it claims.
+        participation: Probability that a site takes part in a round, independently in every round.
+        least_sites: Smallest number of sites that must answer for a round to count.
+        patience: Number of consecutive rounds that may fail before training stops.
+        radius: Norm to which ``"centred-clipping"`` clips updates.
         scaling: Whether networks are scaled by the merged statistics of all sites, or by the
-            declared ranges of the channels, for which no statistic is sent.
+            declared ranges of the channels, for which no statistics are sent.
     """
 
     rounds: int = 40
@@ -69,18 +69,18 @@ class FederationConfig:
 
 @dataclasses.dataclass(frozen=True)
 class GossipConfig:
-    """Who talks to whom where there is no server; read with ``rule = "gossip"`` alone.
+    """Which sites exchange parameters without a server; used only with ``rule = "gossip"``.
 
     Attributes:
-        graph: A ring in the order of the sites, a star around the first, all with all, a hierarchy
-            of ``groups``, or the declared ``links``.
+        graph: A ring in the order of the sites, a star around the first, all pairs, a hierarchy of
+            ``groups``, or the declared ``links``.
         links: Pairs of names of sites, each an undirected link.
-        groups: Members of a group at each level of a hierarchy, lowest level first: ``(4, 3)`` is
-            three groups of four sites, in the order of the sites. Every level averages once, and
-            after the last one all sites hold the exact mean, where none of them is absent.
-        steps: Times that every site mixes with its neighbours in a round.
-        exact: Whether a round mixes until all hold the exact mean, in as many steps as the graph
-            needs, instead of ``steps``.
+        groups: Members of a group at each level of a hierarchy, lowest level first: ``(4, 3)``
+            means three groups of four sites, in the order of the sites. Every level averages once,
+            and after the last one all sites have the exact mean, if none is absent.
+        steps: Number of times that every site mixes with its neighbours in a round.
+        exact: Whether a round mixes until all sites have the exact mean, in as many steps as the
+            graph needs, instead of ``steps``.
     """
 
     graph: Literal["ring", "star", "complete", "hierarchical", "links"] = "ring"
@@ -92,12 +92,14 @@ class GossipConfig:
 
 @dataclasses.dataclass(frozen=True)
 class PrivacyConfig:
-    """Differential privacy of the sites; on where ``noise_multiplier`` is positive.
+    """Differential privacy of the sites; active if ``noise_multiplier`` is positive.
 
     Attributes:
-        noise_multiplier: Deviation of the noise in multiples of ``clip_norm``; 0 for no privacy.
-        clip_norm: Largest Euclidean length of a site's update in a round.
-        delta: Probability with which the promise may fail; well below one over the number of sites.
+        noise_multiplier: Standard deviation of the noise in multiples of ``clip_norm``; 0 for no
+            privacy.
+        clip_norm: Largest Euclidean norm of a site's update in a round.
+        delta: Probability with which the privacy guarantee may fail; well below one over the number
+            of sites.
     """
 
     noise_multiplier: float = 0.0
@@ -110,12 +112,12 @@ class MessagesConfig:
     """How updates are sent.
 
     Attributes:
-        secure_sum: Whether the server sees only the sum of all updates, by masks that cancel in
-            pairs.
+        secure_sum: Whether masks that cancel in pairs hide all but the sum of the updates from the
+            server.
         largest: Largest magnitude of a coordinate in a masked sum; larger ones are cut to it.
-        bits: Bits of a number in an update: 32 as it is, 16 or 8 rounded.
-        fraction: Part of the coordinates that are sent, the largest ones; the rest is added to the
-            next update.
+        bits: Bits of a number in an update: 32 unrounded, 16 or 8 rounded.
+        fraction: Fraction of the coordinates that are sent, the largest ones; the rest is added to
+            the next update.
     """
 
     secure_sum: bool = False
@@ -130,8 +132,8 @@ class Federation:
 
     Attributes:
         federation: Rounds, rule and weights.
-        gossip: Links without a server.
-        privacy: Noise.
+        gossip: Graph without a server.
+        privacy: Noise and clipping.
         messages: Form of the messages.
     """
 
@@ -147,27 +149,27 @@ class Federation:
 
     @property
     def compressed(self) -> bool:
-        """Whether a message holds less than the update."""
+        """Whether a message contains less than the update."""
         return self.messages.bits < 32 or self.messages.fraction < 1
 
 
 def sites_needed(rule: str, byzantine: int) -> int:
-    """The fewest sites with which a rule withstands so many faulty ones."""
+    """The smallest number of sites with which a rule withstands this many faulty ones."""
     slope, least = ROBUST.get(rule, (0, 1))
     return slope * byzantine + least
 
 
 def most_byzantine(rule: str, sites: int) -> int:
-    """The largest number of faulty sites that a rule withstands among so many; -1 where none."""
+    """The largest number of faulty sites that a rule withstands among these; -1 if none."""
     slope, least = ROBUST.get(rule, (0, 1))
     return (sites - least) // slope if slope else 0
 
 
 def check_federation(settings: Federation, names: list[str]) -> None:
-    """Refuses settings that do not fit each other or the sites, before anything is trained.
+    """Refuses settings that do not fit together or do not fit the sites, before any training.
 
     Raises:
-        InputError: In one line, with what to change.
+        InputError: In one line that states what to change.
     """
     federation = settings.federation
     if len(names) < 2:

@@ -1,4 +1,4 @@
-"""The sites of a federation as its file names them: each a log or a plant with own settings."""
+"""The sites of a federation as its file names them: each a log or plant with its own settings."""
 
 import dataclasses
 import re
@@ -25,18 +25,18 @@ SECTIONS = {
     "privacy": PrivacyConfig,
     "messages": MessagesConfig,
 }
-"""Sections of a federation's file besides those of a run, ``sites`` and ``faults``."""
+"""Sections of a federation's file in addition to those of a run, ``sites`` and ``faults``."""
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclasses.dataclass(frozen=True)
 class FederationPlan:
-    """A federation with nothing left open but the data.
+    """A federation plan in which only the data are missing.
 
     Attributes:
         settings: Rounds, rule and messages.
         sites: Configuration of every site's run, by its name.
-        faults: Faults to rehearse.
+        faults: Faults to simulate.
         directory: Folder of the numbered federations.
     """
 
@@ -56,7 +56,7 @@ class FederationPlan:
         return next(iter(self.sites.values())).training.algorithms[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain nested dictionaries: what decides the result."""
+        """Nested plain dictionaries with everything that influences the result."""
         plain = {name: dataclasses.asdict(getattr(self.settings, name)) for name in SECTIONS}
         return {
             **plain,
@@ -71,16 +71,16 @@ def federation_plan(
     sites: Mapping[str, Mapping[str, Any]],
     faults: tuple[Fault, ...] = (),
 ) -> FederationPlan:
-    """The run of every site: the shared sections, then its own.
+    """Makes the plan from sections that all sites share and sections of each site.
 
     Args:
         shared: Sections of a run that all sites share.
         settings: Settings of the federation.
         sites: Settings of each site, by its name, as sections of a run.
-        faults: Faults to rehearse.
+        faults: Faults to simulate.
 
     Raises:
-        InputError: If a site has a name that is no plain word, an unknown section, or other
+        InputError: If a site's name is not a plain word, or it has an unknown section or other
             learners, seeds or lengths than the rest; or if the settings do not fit the sites.
     """
     for name in sites:
