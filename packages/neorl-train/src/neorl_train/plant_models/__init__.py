@@ -1,4 +1,4 @@
-"""A plant model learned from a log, checked on episodes that it was not fitted to, on one page."""
+"""Learns a plant model from a log and checks it on held-out episodes; the result is one page."""
 
 from neorl_train.plant_models._check import ModelOptions as ModelOptions
 from neorl_train.plant_models._check import PlantModelCheck as PlantModelCheck

@@ -1,4 +1,4 @@
-"""Fits a plant model to a log and says whether a choice may rest on it."""
+"""Fits a plant model to a log and decides whether it may be used for choosing controllers."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ from neorl_train.results._wording import number, percent, quantity
 from neorl_train.verdicts._trial import Repetition
 
 BIAS = 0.25
-"""Largest mean error of predicted returns, in spreads of returns in the log."""
+"""Largest mean error of predicted returns, relative to the spread of returns in the log."""
 USEFUL = 0.8
-"""The error one step ahead must be below this part of that of the last value or of the mean."""
+"""Largest one-step error, relative to that of repeating the last value or using the mean."""
 
 WANTED = {
     "model": "the channels that no controller influences, named with --exogenous, or a controller "
@@ -43,20 +43,20 @@ WANTED = {
     "return": "more episodes, every channel that no controller influences declared as one "
     "(--exogenous), and a reward that does not come from noise alone",
 }
-"""What a log lacks where a check fails."""
+"""What a log lacks if a check fails."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions:
-    """How a plant model is learned from a log.
+    """Options for learning a plant model from a log.
 
     Attributes:
         exogenous: Observations that no controller influences, such as weather, demand or
             set-points.
         updates: Gradient steps of each network.
-        episodes: Most episodes that check the model; it is not fitted to them.
-        seed: Decides the split, the weights and the draws.
-        output: Page that is written.
+        episodes: Largest number of episodes for checking the model, which is not fitted to them.
+        seed: Seed of the split, the weights and the random samples.
+        output: Page to write.
     """
 
     exogenous: tuple[str, ...] = ()
@@ -67,13 +67,13 @@ class ModelOptions:
 
 
 class Check(NamedTuple):
-    """One thing that was checked.
+    """One check of the model.
 
     Attributes:
         name: Name of the check.
         holds: Whether the model passed.
-        sentence: The result, in units.
-        decides: Whether the model may not be used where it fails.
+        sentence: The result, with units.
+        decides: Whether the model may not be used if it fails.
     """
 
     name: str
@@ -83,13 +83,13 @@ class Check(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """A controller that filled a part of the log, replayed in its own episodes.
+    """A controller that generated part of the log, replayed in its own episodes.
 
     Attributes:
         name: Name of the controller.
-        episodes: Number of its episodes among those that were left out.
+        episodes: Number of its held-out episodes.
         logged: Mean logged sums of reward and costs, shape ``(1 + cost,)``.
-        predicted: Those that the model predicts when the controller acts alone.
+        predicted: The sums that the model predicts if only this controller acts.
     """
 
     name: str
@@ -106,13 +106,13 @@ class PlantModelCheck:
         source: Name of the log.
         spec: Channels of the log.
         reward_unit: Unit of the reward.
-        history: Past steps that the model reads.
-        fitted: Episodes that it was fitted to.
+        history: Number of past steps that the model reads.
+        fitted: Number of episodes to which it was fitted.
         predicted: Names of the observations that it predicts.
-        exogenous: Names of those that it takes from the log.
-        ahead: Errors some steps ahead.
-        free: Whole episodes with their logged actions.
-        replayed: Controllers that filled the log, where they are known.
+        exogenous: Names of the observations that it takes from the log.
+        ahead: Errors of predictions several steps ahead.
+        free: Predictions of whole episodes from their logged actions.
+        replayed: Controllers that generated the log, if they are known.
         checks: The checks.
     """
 
@@ -130,12 +130,12 @@ class PlantModelCheck:
 
     @property
     def usable(self) -> bool:
-        """Whether every check that decides holds."""
+        """Whether every decisive check holds."""
         return all(check.holds for check in self.checks if check.decides)
 
     @property
     def sentence(self) -> str:
-        """The answer in one sentence."""
+        """The conclusion in one sentence."""
         judged = len(self.free.lengths)
         if self.usable:
             return f"The model repeats {judged} episodes that it was not fitted to."
@@ -153,26 +153,26 @@ def check_plant_model(
     controllers: Mapping[str, Policy] | None = None,
     today: str = "",
 ) -> PlantModelCheck:
-    """Fits a plant model to a log and checks it on the episodes that were left out.
+    """Fits a plant model to a log and checks it on held-out episodes.
 
-    Where it is known what runs today, the check *model* decides, as in the answer of a run: the
-    model must repeat its return where logged episodes are replayed. What the model predicts from
-    the logged actions alone, without replaying what it left of the log, is then only to be looked
-    at. Otherwise that decides.
+    If the controller that runs today is known, the check *model* decides, as in the verdict of a
+    run: the model must reproduce its return when logged episodes are replayed. The model's
+    prediction from the logged actions alone, without replaying its residuals of the log, is then
+    only informative. Otherwise that prediction decides.
 
     Args:
         dataset: Log with costs and rewards.
         source: Name of the log, for messages and the page.
         options: How the model is learned.
         facts: Declared facts about the plant; none by default.
-        controllers: Controllers by the name under which they filled the log; none by default.
-        today: Which of them runs today; not known by default.
+        controllers: Controllers by the name under which they generated the log; none by default.
+        today: Name of the controller that runs today; unknown by default.
 
     Returns:
-        What is known of the model.
+        The results of the checks.
 
     Raises:
-        InputError: If the log does not suffice, or a name is no observation.
+        InputError: If the log does not suffice, or a name is not an observation.
     """
     spec = dataset.spec
     names = [channel.name for channel in spec.obs]
@@ -231,7 +231,7 @@ def _replayed(
         own = np.flatnonzero(acted == index)
         if name not in controllers or not len(own):
             continue
-        # All episodes at once, so that one program serves controllers of one kind.
+        # All episodes in one call, so that one program serves controllers of one kind.
         predicted = replayed(plants.judging, controllers[name])
         both = np.concatenate([predicted.returns[..., None], predicted.cost_sum], axis=-1)
         mean = both[:-1, own].mean(axis=(0, 1))  # of the networks, without the linear part
@@ -240,12 +240,12 @@ def _replayed(
 
 
 def predicted_sums(free: FreeEpisodes) -> Float[np.ndarray, "episode outcome"]:
-    """The networks' mean of predicted sums of reward and costs."""
+    """Predicted sums of reward and costs, averaged over the networks."""
     return free.outcome[:-1].mean(axis=0)
 
 
 def _repetition_check(plants: LearnedPlants, policy: Policy, name: str, unit: str) -> Check:
-    """The clause *model* of a run."""
+    """The check *model*, as in the verdict of a run."""
     returns = float(replayed(plants.judging, policy).returns[:-1].mean())
     repeated = Repetition(name, returns, float(plants.logged.mean()), plants.scale, unit)
     return Check("model", repeated.holds, repeated.sentence)
@@ -262,7 +262,7 @@ def _excitation_check(moved: Excitation) -> Check:
 
 
 def _steps_check(ahead: ErrorsAhead, predicted: tuple[str, ...]) -> Check:
-    # Of pure noise the mean, whose error is one deviation, is a better guess than the last value.
+    # For pure noise the mean, whose error is one standard deviation, beats the last value.
     simple = np.minimum(ahead.unchanged[0], 1.0)
     part = np.where(simple > 1e-6, ahead.networks[0] / np.maximum(simple, 1e-6), 0.0)
     bad = [name for name, one in zip(predicted, part, strict=True) if one > USEFUL]
@@ -300,7 +300,8 @@ def _outcome_checks(free: FreeEpisodes, spec: Spec, unit: str, *, decides: bool)
                 f"{quantity(float(np.mean(free.outcome_logged[:, j])), own)}, a difference of "
                 f"{number(error)} where {number(BIAS * spread)} is allowed "
                 f"({percent(BIAS)} of the spread between episodes)",
-                # A cost that only noise makes is not in a smooth prediction; a replay brings it.
+                # A cost due only to noise is absent from a smooth prediction; a replay adds the
+                # noise.
                 decides=decides and j == 0,
             )
         )
