@@ -64,7 +64,7 @@ PUBLISHED["bcq_lag"] = {
 }  # fmt: skip
 PUBLISHED["fisor"] = {
     "cost_expectile": 0.9, "expectile": 0.9, "inverse_temperature": 3.0, "max_weight": 100.0,
-    "cost_inverse_temperature": 5.0, "max_cost_weight": 150.0, "violation": 25.0, "tau": 0.001,
+    "cost_inverse_temperature": 5.0, "max_cost_weight": 150.0, "violation": 25.0, "tau": 0.005,
 }  # fmt: skip
 PUBLISHED["coptidice"] = {"alpha": 0.5, "discount": 0.99}
 # Of OfflineRL-Kit; widths and batches are those of all learners here.

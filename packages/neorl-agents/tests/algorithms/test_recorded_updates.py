@@ -1,8 +1,9 @@
 """A hundred updates in float64 equal those of the code that published results came from.
 
 The numbers are of CORL's classes (``tools/oracles/corl_updates.py``), of published JAX code
-(``tools/oracles/published_jax_updates.py``, ``tools/oracles/flow_updates.py``), and of OSRL and
-CAPS (``tools/oracles/constrained_updates.py``), on the same rows, batches and noise. What those
+(``tools/oracles/published_jax_updates.py``, ``tools/oracles/flow_updates.py``), and of OSRL, CAPS
+and FISOR (``tools/oracles/constrained_updates.py``, ``tools/oracles/safe_updates.py``), on the same
+rows, batches and noise. What those
 scripts take out of them is in their docstrings and in those of the learners; besides, the test
 gives our learners CORL's scale of the observations (``std + 1e-3``), for ours is at least a
 thousandth of the measuring range.
@@ -23,8 +24,10 @@ from neorl_agents import (
     AWAC,
     BC,
     CAPS,
+    CPQ,
     CQL,
     EDAC,
+    FISOR,
     FQL,
     IQL,
     SACN,
@@ -32,6 +35,7 @@ from neorl_agents import (
     XQL,
     BCQLag,
     CalQL,
+    COptiDICE,
     ReBRAC,
 )  # fmt: skip
 from neorl_agents.policies import Preparation, prepare
@@ -66,6 +70,10 @@ FLOW = (PLAIN, ("normal", 1, (ACT,)), ("uniform", 3, (1,)), ("normal", 2, (ACT,)
 LATENT, LATENTS = (2 * ACT,), (4, 2 * ACT)
 BATCH_CONSTRAINED = (
     ("normal", 0, LATENT), ("normal", 1, LATENTS), ("normal", 2, LATENTS), ("normal", 3, LATENT),
+)  # fmt: skip
+PENALISED = (
+    ("normal", 0, LATENT), ("normal", 1, (4, ACT)),
+    *(("normal", number, (ACT,)) for number in (2, 3, 4)),
 )  # fmt: skip
 OF_BCQ = {"model_loss": "loss_vae", "critic_loss": "critic_loss", "cost_loss": "cost_critic_loss"}
 OF_BCQ |= {"multiplier": "lagrangian"}
@@ -142,11 +150,31 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
         {"value_loss": "reward_value_loss", "cost_value_loss": "cost_value_loss"}
         | {"actor_loss": "actor_loss"},
     ),
+    "cpq": (
+        sized(CPQ(), n_samples=4, **TWO),
+        PENALISED,
+        {"model_loss": "loss_vae"}
+        | {name: name for name in ("cost_loss", "critic_loss", "actor_loss")},
+    ),
+    "coptidice": (
+        sized(COptiDICE(), **TWO),
+        (),
+        {"nu_loss": "nu_loss", "actor_loss": "actor_loss"},
+    ),
+    "fisor": (
+        sized(FISOR(), **TWO),
+        (),
+        {"cost_value_loss": "safe_value_loss", "cost_loss": "safe_critic_loss"}
+        | {name: name for name in ("value_loss", "critic_loss", "actor_loss", "weighted_rows")},
+    ),
 }  # fmt: skip
 FILES = dict.fromkeys(("rebrac", "iql_original", "xql"), "published_jax_updates")
 FILES |= dict.fromkeys(("fql", "fql_normalised"), "flow_updates")
 FILES |= dict.fromkeys(("bcq_lag", "bcq_lag_osrl", "caps"), "constrained_updates")
+FILES |= dict.fromkeys(("cpq", "coptidice", "fisor"), "safe_updates")
 LIMIT = CostChannel("c", "1", 0.03125, "episode")
+# Actions are safe by it at first, then some of them, and none in the end.
+WIDE_LIMIT = replace(LIMIT, limit=0.5)
 
 
 @cache
@@ -198,7 +226,8 @@ def prepared_as_there(
 
 def started(learner: Any, before: dict[str, np.ndarray]) -> Any:
     """A float64 state with the recorded weights, each in its place; moments of zero."""
-    spec, statistics, preparation = prepared_as_there((LIMIT,) if learner.keeps_limits else ())
+    limit = WIDE_LIMIT if isinstance(learner, CPQ) else LIMIT
+    spec, statistics, preparation = prepared_as_there((limit,) if learner.keeps_limits else ())
     state = jax.eval_shape(lambda key: learner.init(spec, statistics, key), jax.random.key(0))
     zero = jax.tree.map(lambda leaf: wide(np.zeros(leaf.shape, leaf.dtype)), state)
     leaves = named_leaves(replace(zero, targets={}))
@@ -255,9 +284,8 @@ def run(learner: Any, state: Any, order: tuple[Any, ...]) -> Any:
         left = iter(noise)
 
         def drawn(key: Any, shape: tuple[int, ...], *_: Any) -> Any:
-            values = next(left)
-            assert values.shape == shape
-            return jnp.asarray(values)
+            values = jnp.asarray(next(left))
+            return values if values.shape == shape else one_a_sample(values, shape)(key)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(jax.random, "normal", drawn)
@@ -270,6 +298,22 @@ def run(learner: Any, state: Any, order: tuple[Any, ...]) -> Any:
         learner = jax.tree.map(wide, learner)
         inputs = (batches(learner), draws(learner, order))
         return jax.device_get(jax.jit(lambda s, i: jax.lax.scan(update, s, i))(state, inputs))
+
+
+def one_a_sample(values: Any, shape: tuple[int, ...]) -> Any:
+    """The draws of a learner that maps over keys: those of one sample for each key."""
+
+    @jax.custom_batching.custom_vmap
+    def draw(key: Any) -> Any:
+        # Traced for its shape alone.
+        return jnp.zeros(shape)
+
+    @draw.def_vmap
+    def all_draws(size: int, batched: Any, key: Any) -> Any:
+        assert values.shape == (shape[0], size, *shape[1:])
+        return jnp.swapaxes(values, 0, 1), True
+
+    return draw
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -51,7 +51,9 @@ class COptiDICE(BaseLearner):
     Deviations: episodes begin in any state of the log (the paper: in the logged first states),
     because a policy takes over a plant in whatever state it is; no upper bound on the cost (the
     paper's ``epsilon`` of 0.01 bounds the cost that a finite log does not show); no noise on the
-    rows of the regression (OSRL: 10 %); an actor like that of IQL.
+    rows of the regression (OSRL: 10 %); one ``nu`` (OSRL: the smaller of two); multipliers that are
+    clipped at zero (OSRL: the soft-plus of a number); an actor like that of IQL (OSRL scores logged
+    actions before the tanh by which its policy acts).
 
     Attributes:
         alpha: Weight of the distance to the log's distribution, positive.

@@ -70,8 +70,10 @@ class CPQ(BaseLearner):
     Deviations: an unsafe action has the smallest value that the log's rewards admit, where the
     paper has zero, which is the same if no reward is negative (with negative ones zero would be the
     best value); a termination ends the costs too (OSRL bootstraps past it); every cost has two
-    critics instead of one, and the larger is used; the mean over actions out of distribution is
-    over those only; the autoencoder has the widths of all networks (OSRL: 400).
+    critics, and the larger is used (paper: one, OSRL: the smaller of two); the mean over actions
+    out of distribution is over those only, and its gradient reaches the critics, as in the paper
+    (in OSRL it does not, because the values are those of the targets); the autoencoder has the
+    widths of all networks (OSRL: 400).
 
     Attributes:
         discount: Discount of rewards and costs per step, in [0, 1].

@@ -51,7 +51,8 @@ class FISOR(BaseLearner):
     The actor is a Gaussian, like that of IQL, and acts by its mean: one pass of a network, which
     fits a control period. The paper's actor is a diffusion model of five steps and 16 samples,
     which can represent several good actions in one state; a Gaussian takes their mean. Further
-    deviations: a truncated step bootstraps (the code ends there); the actor's rate is constant; all
+    deviations: a truncated step bootstraps (the code ends there); the actor's rate is constant, and
+    its step comes last, with the new values (in the code it comes first, with the old ones); all
     costs share one ``h``.
 
     Attributes:
@@ -81,7 +82,7 @@ class FISOR(BaseLearner):
     max_cost_weight: float = 150.0
     violation: float = 25.0
     discount: float = 0.99
-    tau: float = 0.001
+    tau: float = 0.005
     value_learning_rate: float = 3e-4
     critic_learning_rate: float = 3e-4
     actor_learning_rate: float = 3e-4
