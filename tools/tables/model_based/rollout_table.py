@@ -158,24 +158,52 @@ def current(text: str) -> str:
 
 
 def _page_rows() -> list[str]:
-    tables = {plant: read_table(OUT / f"{plant}.jsonl").cells for plant in EXOGENOUS}
-    heads = [f"{plant}: seeds | other settings" for plant in tables]
-    rows = [f"| learner | {' | '.join(heads)} | seconds |", "|---|---|---|---|---|---|"]
-    for name in LEARNERS:
-        words, seconds = [], []
-        for cells in tables.values():
+    """One row for each learner and plant; a setting is the mean of its seeds."""
+    settings = " | ".join(SETTINGS[1:])
+    rows = [f"| learner | plant | default, by seed | {settings} | best less worst | seconds |"]
+    rows.append("|---" * (len(SETTINGS) + 4) + "|")
+    for plant in EXOGENOUS:
+        cells = read_table(OUT / f"{plant}.jsonl").cells
+        for name in LEARNERS:
             mine = [one for one in cells if one["learner"] == name]
-            usual = [one for one in mine if one["setting"] == "default"]
-            others = [one for one in mine if one["setting"] != "default"]
-            words.append(", ".join(_text(one) for one in usual))
-            words.append(", ".join(f"{one['setting']}: {_text(one)}" for one in others))
-            seconds += [one["seconds"] for one in usual]
-        rows.append(f"| `{name}` | {' | '.join(words)} | {np.mean(seconds):.0f} |")
+            by_setting = {
+                setting: [one["score"] for one in mine if one["setting"] == setting]
+                for setting in SETTINGS
+            }
+            words = [f"`{name}`", plant, ", ".join(map(_text, by_setting["default"]))]
+            words += [_mean_words(by_setting[setting]) for setting in SETTINGS[1:]]
+            words.append(_spread_words(by_setting))
+            usual = [one["seconds"] for one in mine if one["setting"] == "default"]
+            words.append(f"{np.mean(usual):.0f}" if usual else "")
+            rows.append(f"| {' | '.join(words)} |")
     return rows
 
 
-def _text(cell: dict[str, Any]) -> str:
-    return "failed" if cell["score"] is None else f"{cell['score']:.1f}"
+def _mean_words(found: list[float | None]) -> str:
+    """The mean of a setting's seeds, and how many they are; failures are counted, not averaged."""
+    if not found:
+        return ""
+    scores = [score for score in found if score is not None]
+    if not scores:
+        return "failed"
+    lost = f", {len(found) - len(scores)} failed" if len(scores) < len(found) else ""
+    return f"{np.mean(scores):.1f} ({len(scores)}{lost})"
+
+
+def _spread_words(by_setting: dict[str, list[float | None]]) -> str:
+    """The largest mean of a setting less the smallest, where more than one was measured."""
+    measured = {
+        setting: np.mean([score for score in found if score is not None])
+        for setting, found in by_setting.items()
+        if any(score is not None for score in found)
+    }
+    if len(measured) < 2:
+        return ""
+    return f"{max(measured.values()) - min(measured.values()):.1f} ({len(measured)} settings)"
+
+
+def _text(score: float | None) -> str:
+    return "failed" if score is None else f"{score:.1f}"
 
 
 def main() -> None:
