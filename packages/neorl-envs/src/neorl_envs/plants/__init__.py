@@ -1,4 +1,4 @@
-"""The simulated plants, a folder each, what a plant must bring, and the table of their names."""
+"""The simulated plants, one folder each, the protocol of a plant, and the table of plant names."""
 
 from neorl_envs.plants._protocol import Plant as Plant
 from neorl_envs.plants._protocol import PlantDefaults as PlantDefaults

@@ -1,4 +1,4 @@
-"""What a plant must bring, what it may bring, and the check of both."""
+"""The protocol of a plant, defaults for its optional members, and the check of both."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -12,30 +12,31 @@ from neorl_envs.recording._operators import OperatorPlan, excitation_plan
 from neorl_envs.recording._recordable import Recordable
 
 EXCITATION = 0.05
-"""Amplitude of the test signals of a plant without a plan of its own, as part of every range."""
+"""Default amplitude of test signals, as a fraction of each actuator's range."""
 
 
 @runtime_checkable
 class Plant(Recordable, Protocol):
-    """A recordable environment with what training, judging and reporting ask of a plant.
+    """A recordable environment with the members that training, evaluation and reports need.
 
     A plant is immutable, hashable and a PyTree without array leaves (a frozen
-    ``equinox.Module`` of static fields): compiled functions take it as a static argument and as a
-    traced one. :class:`PlantDefaults` brings the members that a plant may leave out; the rest is
-    required. Where ``Step.info`` has the fields ``success`` and ``trip``, results count them.
+    ``equinox.Module`` of static fields), so compiled functions accept it both as a static and as a
+    traced argument. :class:`PlantDefaults` provides the optional members; all others are required.
+    If ``Step.info`` has the fields ``success`` and ``trip``, results count them.
 
     Attributes:
-        reward_unit: Unit of the reward, as printed to people.
-        reference: Name of the tuning that learned policies are measured against.
-        glossary: What a return is made of and what the controllers are called after; a sentence.
-        channel_descriptions: What the channels measure and move; a sentence.
-        tracked: Measured channels with the name of the channel that shows their set point.
+        reward_unit: Unit of the reward, as shown to users.
+        reference: Name of the tuning with which learned policies are compared.
+        glossary: A sentence on what the return consists of and how the controllers are named.
+        channel_descriptions: A sentence on what the channels measure and manipulate.
+        tracked: Measured channels, mapped to the channels of their set points.
         exogenous: Measured channels that no controller influences: weather, demand, set points.
-        graph: Of a plant that is a network: which channel belongs to which node or edge, and what
-            has no channel, as ``networks.graph`` of a learner takes it; empty where the channels'
-            own names say so, or where it is no network.
-        terms: What a return is made of, in units such as kg, kWh or minutes. Where there are any,
-            ``Step.info.terms`` has the amount of each, and amounts times worth give the reward.
+        graph: For a plant that is a network, which channel belongs to which node or edge, and the
+            nodes and edges without channels, in the format of a learner's ``networks.graph``. Empty
+            if the names of the channels already give the graph, or if the plant is not a network.
+        terms: The terms of the return, in units such as kg, kWh or minutes. If there are any,
+            ``Step.info.terms`` has the amount of each, and the sum of amount times worth is the
+            reward.
     """
 
     reward_unit: ClassVar[str]
@@ -56,17 +57,17 @@ class Plant(Recordable, Protocol):
         ...
 
     def bands(self) -> Mapping[str, tuple[float, float]]:
-        """Soft limits of measured channels, lower and upper, for pictures and reports."""
+        """Lower and upper soft limits of measured channels, for plots and reports."""
         ...
 
     def penalty_weights(self) -> Mapping[str, float]:
-        """What one unit of a cost takes off the reward in training, by the name of the cost."""
+        """Reward subtracted for one unit of each cost in training, by the name of the cost."""
         ...
 
     def interlock(
         self, obs: Float[Array, " obs"], action: Float[Array, " act"]
     ) -> Float[Array, " act"]:
-        """What the plant's interlocks leave of an action, as far as measurements tell."""
+        """The action after the plant's interlocks, as far as measurements determine it."""
         ...
 
     def objective(
@@ -76,16 +77,16 @@ class Plant(Recordable, Protocol):
         next_obs: Float[Array, " obs"],
         last_action: Float[Array, " act"],
     ) -> Float[Array, " outcome"]:
-        """Reward and costs of a step as functions of measurements, NaN where they are none."""
+        """Reward and costs of a step as functions of measurements; NaN for one that is not."""
         ...
 
 
 class PlantDefaults:
-    """The members that a plant may leave out; derive from it to have them.
+    """Default values of the optional members of a plant, to be inherited.
 
-    No words, no set points among the channels, no graph, no terms, no rate limits, no bands, no
-    declared penalty weights; operators who add a binary test signal of 5 % of its range to every
-    actuator, and neither step set points nor take over.
+    By default a plant has no descriptions, no set-point channels, no graph, no terms, no rate
+    limits, no bands and no penalty weights. Its operators add a binary test signal of 5 % of the
+    range to every actuator, but neither step set points nor switch to manual.
 
     Example:
         >>> import equinox as eqx
@@ -115,11 +116,11 @@ class PlantDefaults:
         next_obs: Float[Array, " obs"],
         last_action: Float[Array, " act"],
     ) -> Float[Array, " outcome"]:
-        """Nothing declared: a plant model learns reward and costs."""
+        """NaN, because no objective is declared; a plant model must learn reward and costs."""
         return jnp.full(1 + self.spec.n_cost, jnp.nan, obs.dtype)
 
     def action_rates(self: Any) -> tuple[float, ...]:
-        """No limit for any actuator."""
+        """No rate limit for any actuator."""
         return (float("inf"),) * self.spec.n_action
 
     def bands(self) -> dict[str, tuple[float, float]]:
@@ -127,13 +128,13 @@ class PlantDefaults:
         return {}
 
     def operator_plan(self: Any) -> OperatorPlan:
-        """Test signals alone."""
+        """Only test signals."""
         span = jnp.asarray(highs(self.spec.action)) - jnp.asarray(lows(self.spec.action))
         setpoint = getattr(self.tunings()[self.reference], "setpoint", ())
         return excitation_plan(EXCITATION * span, len(setpoint), self.spec.n_obs)
 
     def penalty_weights(self) -> dict[str, float]:
-        """None declared; whoever trains says them."""
+        """No weights are declared, so the user must set them for training."""
         return {}
 
 
@@ -153,18 +154,18 @@ METHODS = (
 
 
 def check_plant(name: str, plant: Any) -> Plant:
-    """The plant, if it brings what it must.
+    """Checks that an object has all members of a plant.
 
     Args:
         name: Name under which the plant is registered.
-        plant: What its factory made.
+        plant: The object that its factory returned.
 
     Returns:
         The same object.
 
     Raises:
-        TypeError: If a member is missing or of the wrong kind; all missing ones are named.
-        ValueError: If its own name, its reference or a rate disagrees with the rest of it.
+        TypeError: If members are missing (all of them are named) or have a wrong type.
+        ValueError: If its name, its reference or a rate is inconsistent with its other members.
     """
     missing = [member for member in REQUIRED if not hasattr(plant, member)]
     if missing:

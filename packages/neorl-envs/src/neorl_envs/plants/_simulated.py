@@ -1,4 +1,4 @@
-"""A plant from declarations and a few functions: what all simulated plants share."""
+"""Base class of all simulated plants: a plant is built from declarations and a few functions."""
 
 import functools
 from collections.abc import Mapping
@@ -31,26 +31,27 @@ from neorl_envs.plants._simulated_data import Derived, Moment, Noise, Parameters
 
 
 class SimulatedPlant(eqx.Module, PlantDefaults):
-    """Derive from it, declare the class attributes, and define the functions marked *required*.
+    """Base class: declare the class attributes, and define the functions marked *required*.
 
-    A step is: range and speed of the actuators, :meth:`admit`, dead time and lag, :meth:`disturb`,
-    :meth:`evolve`, then limits, reward and instruments of the new state. ``Step.applied`` is the
-    command after range, speed and :meth:`admit`: what the plant was really told.
+    A step applies range and rate limits of the actuators, :meth:`admit`, dead time and lag,
+    :meth:`disturb` and :meth:`evolve`, and then evaluates limits, reward and instruments in the new
+    state. ``Step.applied`` is the command after range and rate limits and :meth:`admit`, which is
+    what the plant actually received.
 
     Attributes:
         horizon: Steps after which an episode is truncated.
-        faults: Whether instruments can drift and freeze; rates are then set in the parameters.
+        faults: Whether instruments can drift and freeze, at rates given in the parameters.
         name: Name with version.
         dt: Control period, s.
         constants: Declared constants, a tree of :class:`neorl_envs.blocks.Constant`.
-        relations: Orders that constants and initial state keep, such as slowest below fastest.
+        relations: Inequalities between constants and initial states, such as slowest below fastest.
         initial: Plant state at the start of an episode, a tree of numbers.
-        initial_spread: Half-widths of its random draw, a tree of the same structure; ``None`` for a
-            fixed start. The preset ``"clean"`` has none.
+        initial_spread: Half-widths of the random initial state, a tree of the same structure;
+            ``None`` for a fixed start. The preset ``"clean"`` has a fixed start.
         instruments: The measured channels, in the order of the observation.
         actuators: The manipulated channels, in the order of the action.
         costs: The cost channels.
-        limits: What gives costs, margins, trips and bands.
+        limits: Limits, from which costs, margins, trips and bands follow.
         penalties: Reward subtracted for one unit of each cost in training and in ranking.
     """
 
@@ -70,7 +71,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
     penalties: ClassVar[Mapping[str, float]] = {}
 
     def __check_init__(self) -> None:
-        """Refuses a horizon that is no whole number, and declarations that do not agree."""
+        """Raises if the horizon is not an integer or the declarations are inconsistent."""
         if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
             raise ValueError(f"horizon must be a whole number of steps, got {self.horizon!r}")
         lim.check_limits(self.limits, self.costs)
@@ -79,39 +80,39 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
             if name not in [cost.name for cost in self.costs]:
                 raise unknown_name("cost among the penalties", name, [c.name for c in self.costs])
 
-    # What a plant defines.
+    # Functions that a plant defines.
 
     def derive(self, c: Any) -> Any:
-        """What is computed from the constants once instead of at every step; nothing by default.
+        """Quantities computed once from the constants, not in every step; none by default.
 
-        Where it is something, such as a matrix exponential, the other functions receive
-        ``Derived(constants, derived)`` for ``c``.
+        If a plant defines them, for example as a matrix exponential, its other functions receive
+        ``Derived(constants, derived)`` as ``c``.
         """
         return ()
 
     def evolve(
         self, c: Any, plant: Any, inputs: Float[Array, " act"], disturbance: Any, time: Array
     ) -> Any:
-        """*Required*: the physics one control period later."""
+        """*Required*: the physical state one control period later."""
         raise NotImplementedError
 
     def derivative(
         self, c: Any, plant: Any, inputs: Float[Array, " act"], disturbance: Any, time: Array
     ) -> Any:
-        """Rates of change of the plant state per second, in its structure; optional.
+        """Optional: time derivative of the plant state, per second, in its structure.
 
-        Where the plant is a system of differential equations, ``neorl-envs check`` integrates them
-        by SciPy over ``dt`` and compares with :meth:`evolve`: a wrong period is found by nothing
-        else. Plants that move in whole periods, such as an inventory, have none.
+        If a plant defines it, ``neorl-envs check`` integrates it over ``dt`` with SciPy and
+        compares the result with :meth:`evolve`; no other check detects a wrong period. Plants that
+        change only in whole periods, such as an inventory, have none.
         """
         raise NotImplementedError
 
     def measure(self, c: Any, now: Moment) -> Float[Array, " obs"]:
-        """*Required*: true values behind the instruments, in their order."""
+        """*Required*: the true values of the measured quantities, in the order of instruments."""
         raise NotImplementedError
 
     def quantities(self, c: Any, now: Moment) -> dict[str, Array]:
-        """True quantities by name: those of the limits, and what else ``info`` should have."""
+        """True quantities by name: those that have limits, and others to be put into ``info``."""
         return {}
 
     def reward(self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
@@ -121,26 +122,26 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
     def amounts(
         self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]
     ) -> dict[str, Array]:
-        """Amount of every declared term in the step, by its name; none by default.
+        """Amount of every declared term in the step, by name; none by default.
 
-        Together with the worth of the terms they give :meth:`reward`.
+        The sum of the amounts, weighted with the worth of the terms, must equal :meth:`reward`.
         """
         return {}
 
     def success(self, c: Any, now: Moment) -> Bool[Array, ""]:
-        """Whether the episode has reached its aim and ends; never by default."""
+        """Whether the episode ends because its goal is reached; never by default."""
         return jnp.zeros((), jnp.bool_)
 
     def admit(self, c: Any, plant: Any, command: Float[Array, " act"]) -> Float[Array, " act"]:
-        """The command after interlocks of the plant itself; all of it by default."""
+        """The command after the plant's own interlocks; unchanged by default."""
         return command
 
     def soft_sensors(self, c: Any, shown: Float[Array, " obs"], now: Moment) -> Array:
-        """The readings with those filled in that are computed from other readings."""
+        """The readings, including those that are computed from other readings."""
         return shown
 
     def begin(self, c: Any, initial: Any, key: PRNGKeyArray) -> Any:
-        """The plant at the start of an episode, from the drawn initial state."""
+        """The plant at the start of an episode, given the sampled initial state."""
         return initial
 
     def begin_disturbance(self, c: Any, key: PRNGKeyArray) -> Any:
@@ -148,14 +149,14 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         return ()
 
     def sample_process_noise(self, c: Any, key: PRNGKeyArray) -> Any:
-        """Draws for one step of :meth:`disturb`; none by default."""
+        """Random numbers for one step of :meth:`disturb`; none by default."""
         return ()
 
     def disturb(self, c: Any, disturbance: Any, noise: Any, time: Array) -> Any:
         """The disturbances one period later; unchanged by default."""
         return disturbance
 
-    # What every plant has from its declarations.
+    # Functions that follow from the declarations.
 
     @property
     def spec(self) -> Spec:
@@ -167,7 +168,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         return tuple(actuator.speed for actuator in self.actuators)
 
     def bands(self) -> dict[str, tuple[float, float]]:
-        """Soft limits of measured channels, lower and upper."""
+        """Lower and upper soft limits of measured channels."""
         return lim.bands(self.limits)
 
     def penalty_weights(self) -> dict[str, float]:
@@ -182,7 +183,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         Args:
             preset: ``"plant"``, or ``"clean"`` without noise, delays, lags, random starts and
                 disturbances.
-            dtype: Dtype of every real leaf, and so of the simulation.
+            dtype: Dtype of every real leaf, and therefore of the simulation.
 
         Raises:
             ValueError: If the preset is unknown.
@@ -205,23 +206,23 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         )
 
     def with_constants(self, params: Parameters, constants: Any) -> Parameters:
-        """The parameters with other constants and what is derived from them."""
+        """The parameters with new constants and the quantities derived from them."""
         return params._replace(constants=constants, derived=self.derive(constants))
 
     def sample_params(
         self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
     ) -> Parameters:
-        """One episode's draw of the uncertain constants, uniform with relative half-width."""
+        """Samples the uncertain constants of one episode, uniform with relative half-width."""
         params = self.default_params(preset)
         constants = sampled_constants(self.constants, params.constants, key, spread=spread)
         return self.with_constants(params, constants)
 
     def check_params(self, params: Parameters) -> None:
-        """Refuses parameters outside physics, such as a negative mass, by name and unit.
+        """Raises for physically impossible parameters, such as a negative mass.
 
         Raises:
-            ValueError: Naming the constant, relation, actuator, instrument or part of the initial
-                state, or if what is derived is not that of the constants.
+            ValueError: Naming the constant (with its unit), relation, actuator, instrument or part
+                of the initial state, or if the derived quantities do not belong to the constants.
         """
         check_constants(self.constants, params.constants)
         check_initial(self.initial, params.initial, params.initial_spread)
@@ -247,7 +248,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
                 )
 
     def sample_noise(self, params: Parameters, key: PRNGKeyArray) -> Noise:
-        """Everything that chance adds to one step."""
+        """Samples all random numbers of one step."""
         for_process, for_instruments = jax.random.split(key)
         return Noise(
             self.sample_process_noise(_physics(params), for_process),
@@ -255,7 +256,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         )
 
     def reset(self, params: Parameters, key: PRNGKeyArray) -> tuple[State, Float[Array, " obs"]]:
-        """A new episode: its drawn start, and what the instruments show of it."""
+        """Starts an episode with a sampled initial state, and returns it with its readings."""
         keys = jax.random.split(key, 4)
         c = _physics(params)
         plant = self.begin(c, _drawn(params, keys[0]), keys[1])
@@ -271,26 +272,26 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
     def step(
         self, params: Parameters, state: State, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[State, Step]:
-        """One control period; see :meth:`step_with_noise`."""
+        """Simulates one control period; see :meth:`step_with_noise`."""
         return self.step_with_noise(params, state, action, self.sample_noise(params, key))
 
     def step_with_noise(
         self, params: Parameters, state: State, action: Float[Array, " act"], noise: Noise
     ) -> tuple[State, Step]:
-        """One control period with given draws: a deterministic function.
+        """Simulates one control period with given random numbers; deterministic.
 
         Args:
             params: Parameters from :meth:`default_params` or :meth:`sample_params`.
             state: State before the step.
-            action: Demands in the channels' units, shape ``(act,)``. A channel that is NaN keeps
-                its last command; one outside the range is clipped, and ``Step.applied`` shows it.
+            action: Demands in the channels' units, shape ``(act,)``. A NaN channel keeps its last
+                command. A value outside the range is clipped, which ``Step.applied`` shows.
             noise: Noise from :meth:`sample_noise`.
 
         Returns:
-            The state after the step and what the plant answered.
+            The state after the step, and the result of the step.
 
         Raises:
-            ValueError: If the action has another shape.
+            ValueError: If the action has a wrong shape.
         """
         c, p = _physics(params), params.actuators
         command = act.limited_command(self.actuators, p, state.actuators, action, dt=self.dt)
@@ -334,14 +335,14 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
 
 
 def _physics(params: Parameters) -> Any:
-    """What the plant's own functions receive as constants."""
+    """The argument ``c`` of the plant's functions."""
     if isinstance(params.derived, tuple) and not params.derived:
         return params.constants
     return Derived(params.constants, params.derived)
 
 
 def _drawn(params: Parameters, key: PRNGKeyArray) -> Any:
-    """The initial state, uniform within its spread."""
+    """Samples the initial state uniformly within its spread."""
     leaves, structure = jax.tree.flatten(params.initial)
     widths = structure.flatten_up_to(params.initial_spread)
     keys = jax.random.split(key, max(len(leaves), 1))
@@ -355,7 +356,7 @@ def _drawn(params: Parameters, key: PRNGKeyArray) -> Any:
 
 
 def _number(value: Any, dtype: DTypeLike) -> Array:
-    """An array of the wanted type; NumPy's whole numbers and truth values keep theirs."""
+    """Converts to an array of the given dtype; NumPy integers and booleans keep theirs."""
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "iub":
         return jnp.asarray(value)
     return jnp.asarray(value, dtype)

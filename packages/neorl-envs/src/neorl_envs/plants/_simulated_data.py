@@ -1,4 +1,4 @@
-"""What a simulated plant is given, what it remembers, and what its functions see."""
+"""Data types of a simulated plant: parameters, noise, state, and arguments of its functions."""
 
 from typing import Any, NamedTuple
 
@@ -9,16 +9,16 @@ from neorl_envs.blocks import _instruments as ins
 
 
 class Parameters(NamedTuple):
-    """Everything about a plant that is data, so that randomisation is a ``vmap``.
+    """All numeric data of a plant, so that plants can be randomised under ``vmap``.
 
     Attributes:
-        constants: Physics, in the plant's own structure.
+        constants: Physical constants, in the plant's own structure.
         initial: State at the start of an episode, in the structure of the plant's state.
-        initial_spread: Half-width of its uniform draw, in the same structure.
-        actuators: Speed, lag and dead time.
-        instruments: Noise, dead time and faults.
-        derived: What :meth:`SimulatedPlant.derive` computed from the constants. Change constants
-            by :meth:`SimulatedPlant.with_constants`, which computes it again.
+        initial_spread: Half-width of its uniform distribution, in the same structure.
+        actuators: Rate limits, lags and dead times.
+        instruments: Noise, dead times and faults.
+        derived: Result of :meth:`SimulatedPlant.derive`. Change constants with
+            :meth:`SimulatedPlant.with_constants`, which recomputes it.
     """
 
     constants: Any
@@ -30,11 +30,11 @@ class Parameters(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """What the functions of a plant that defines :meth:`SimulatedPlant.derive` receive as ``c``.
+    """The argument ``c`` of the functions of a plant that defines :meth:`SimulatedPlant.derive`.
 
     Attributes:
-        constants: Physics, in the plant's own structure.
-        derived: What :meth:`SimulatedPlant.derive` computed from it.
+        constants: Physical constants, in the plant's own structure.
+        derived: Result of :meth:`SimulatedPlant.derive`.
     """
 
     constants: Any
@@ -42,11 +42,12 @@ class Derived(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """Everything that chance adds to one step.
+    """All random numbers of one step.
 
     Attributes:
-        process: Draws of the plant's disturbances, in its own structure; ``()`` without.
-        instruments: Draws of the readings.
+        process: Random numbers of the disturbances, in the plant's own structure; ``()`` if it has
+            none.
+        instruments: Random numbers of the instruments.
     """
 
     process: Any
@@ -54,13 +55,13 @@ class Noise(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything that a plant remembers between two steps.
+    """The complete state of a plant between two steps.
 
     Attributes:
-        plant: Physics, in the plant's own structure.
+        plant: Physical state, in the plant's own structure.
         actuators: Commands, delays and positions.
         instruments: Delays and faults.
-        disturbance: What the world is doing; ``()`` in plants without.
+        disturbance: State of the disturbances; ``()`` if the plant has none.
         time: Steps since the start of the episode.
     """
 
@@ -72,11 +73,11 @@ class State(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A plant at one time, as its functions see it.
+    """A plant at one time, as passed to its functions.
 
     Attributes:
-        plant: State of the physics.
-        inputs: What the actuators did in the period before, shape ``(act,)``.
+        plant: Physical state.
+        inputs: Positions of the actuators in the previous period, shape ``(act,)``.
         disturbance: State of the disturbances.
         time: Steps since the start of the episode.
     """

@@ -1,7 +1,8 @@
-"""How a plant's own controller is stored: by the names of plant and tuning, and its numbers.
+"""Stores a plant's own controller: the names of plant and tuning, and its numbers.
 
-A policy artefact holds arrays by their path; what is code in a :class:`FeedforwardPID` is found
-again in the plant. Known to ``neorl_agents`` by the entry point ``neorl.policies``.
+A policy artefact stores arrays by their path in the policy. The functions that a
+:class:`FeedforwardPID` contains are looked up again in the plant. ``neorl_agents`` finds this
+module through the entry point ``neorl.policies``.
 """
 
 from collections.abc import Callable
@@ -19,8 +20,9 @@ class StoredKind(NamedTuple):
 
     Attributes:
         policy: Class of the policies.
-        static: Function from a policy to what is not an array in it, as plain JSON.
-        template: Function from a specification and that JSON to a policy of the same shapes.
+        static: Function that returns the non-array parts of a policy as plain JSON.
+        template: Function that builds a policy of the same shapes from a specification and that
+            JSON.
     """
 
     policy: type
@@ -50,7 +52,7 @@ def _insertion(spec: Spec, static: dict[str, Any]) -> Policy:
 
 
 FEEDFORWARD_PID = StoredKind(FeedforwardPID, _static, _template)
-"""Loops with feed-forward of a plant that is known by name."""
+"""PID loops with feed-forward of a registered plant."""
 
 INSERTION = StoredKind(Insertion, _numbers_only, _insertion)
-"""The arm's search for the hole, which is numbers alone."""
+"""The insertion law of the robot arm, which consists only of numbers."""

@@ -1,4 +1,4 @@
-"""Plants by name, and how others are added."""
+"""The table of plants by name, and the registration of further ones."""
 
 import functools
 import importlib
@@ -25,7 +25,7 @@ VERSIONED = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*-v[0-9]+")
 
 
 ANNOUNCE: list[Callable[[str], object]] = []
-"""Told the name of every plant that is registered by a call, such as Gymnasium's registry."""
+"""Functions called with the name of every plant registered at run time, such as Gymnasium's."""
 
 
 def _check_factory(name: str, factory: Any) -> None:
@@ -52,7 +52,7 @@ _OWN: dict[str, Callable[[], Plant]] = {
 
 
 def _network(maker: str) -> Plant:
-    """A network at its usual size; imported when asked for, since its folder builds on this one."""
+    """A network at its default size, imported late because its folder imports this one."""
     return getattr(importlib.import_module("neorl_envs.graph_plants"), maker)()
 
 
@@ -63,28 +63,29 @@ _NETWORKS: dict[str, Callable[[], Plant]] = {
     "SwingNetwork-v0": functools.partial(_network, "swing_network"),
 }
 GRAPH_PLANTS = tuple(_NETWORKS)
-"""Names of the networks of configurable size, of which :func:`make` makes a small one each."""
+"""Names of the networks of configurable size; :func:`make` returns a small one of each."""
 
 PLANTS = Registry("neorl.plants", "environment", {**_OWN, **_NETWORKS}, _check_factory)
-"""What makes every plant, by its name; without arguments it makes the plant as documented."""
+"""Factory of every plant by name; without arguments it returns the plant as documented."""
 
 
 def register_plant(name: str, factory: Callable[[], Plant]) -> None:
-    """Makes a plant known to :func:`neorl_envs.make`, to Gymnasium and to the commands.
+    """Registers a plant with :func:`neorl_envs.make`, Gymnasium and the commands.
 
-    Distributions declare theirs with an entry point instead::
+    A distribution declares its plants with an entry point instead::
 
         [project.entry-points."neorl.plants"]
         QuadrupleTank-v0 = "my_package.tank:QuadrupleTank"
 
     Args:
-        name: Name with its version, such as ``"QuadrupleTank-v0"``; the plant's own ``name`` is the
-            same.
-        factory: A class or function without arguments that makes a
-            :class:`neorl_envs.plants.Plant`; what it makes is checked at once.
+        name: Name with its version, such as ``"QuadrupleTank-v0"``; must equal the plant's
+            ``name``.
+        factory: A class or function without required arguments that returns a
+            :class:`neorl_envs.plants.Plant`, which is checked during registration.
 
     Raises:
-        InputError: If the name is taken or has no version, or a member is missing; it is named.
+        InputError: If the name is taken or has no version, or if the plant lacks a member, which
+            is named.
     """
     _check_factory_makes_plant(name, factory)
     PLANTS.register(name, factory)
@@ -101,10 +102,10 @@ def _check_factory_makes_plant(name: str, factory: Callable[[], Plant]) -> None:
 
 
 def environment_names() -> tuple[str, ...]:
-    """The names of the industrial plants, those of other distributions included.
+    """The names of the industrial plants, including those of other distributions.
 
-    :func:`make` also knows the networks of :mod:`neorl_envs.graph_plants`, which have no pages,
-    anchors and published logs of their own.
+    :func:`make` also accepts the networks of :mod:`neorl_envs.graph_plants`, which have no
+    documentation pages, score anchors or published logs.
 
     Example:
         >>> environment_names()[0]
@@ -114,18 +115,18 @@ def environment_names() -> tuple[str, ...]:
 
 
 def make(name: str) -> Plant:
-    """The environment of that name.
+    """Creates a plant by name.
 
     Args:
         name: Name of the plant, for example ``"ChemicalReactor-v0"``.
 
     Returns:
-        A :class:`neorl_envs.plants.Plant`: a frozen environment without array fields, hashable, so
-        it may be a static argument.
+        A :class:`neorl_envs.plants.Plant`: a frozen, hashable environment without array fields,
+        which may be a static argument.
 
     Raises:
-        InputError: If the name is unknown (the nearest known one is given), or the plant of
-            another distribution cannot be imported or lacks a member, which is named.
+        InputError: If the name is unknown (the message suggests the nearest one), or if the plant
+            of another distribution cannot be imported or lacks a member, which is named.
 
     Example:
         >>> make("ChemicalReactor-v0").spec.n_obs

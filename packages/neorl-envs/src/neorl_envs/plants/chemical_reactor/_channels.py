@@ -1,4 +1,4 @@
-"""Measured and manipulated channels, with ranges, errors and speeds."""
+"""Measured and manipulated channels, with ranges, errors and rate limits."""
 
 from neorl_core import Channel
 from neorl_envs.blocks import Actuator, Instrument
@@ -21,7 +21,7 @@ INSTRUMENTS = (
     Instrument(Channel("m_W", "kg", 0.0, 25_000.0), relative=0.002),
     Instrument(Channel("m_A_hat", "kg", 0.0, 6000.0), relative=0.002),
     Instrument(Channel("m_P", "kg", 0.0, 25_000.0), relative=0.002, dead_time=1),
-    # A totaliser adds up what a flow meter counts: it does not scatter from sample to sample.
+    # A totaliser adds up the counts of a flow meter, so its readings hardly scatter.
     Instrument(Channel("m_acc", "kg", 0.0, 32_000.0), relative=0.0002),
     Instrument(Channel("T_adiab_hat", "K", 293.15, 473.15)),
     Instrument(Channel("P", "bar", 0.0, 10.0), sd=0.02),
@@ -30,4 +30,4 @@ INSTRUMENTS = (
 """The observed channels with their measuring ranges, at which the instruments saturate."""
 
 INDEX = {instrument.channel.name: i for i, instrument in enumerate(INSTRUMENTS)}
-"""Place of every channel in the observation."""
+"""Index of every channel in the observation."""

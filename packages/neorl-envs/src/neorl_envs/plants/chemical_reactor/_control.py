@@ -10,7 +10,7 @@ from neorl_envs.plants.chemical_reactor._channels import ACTUATORS, INDEX
 from neorl_envs.plants.chemical_reactor._objective import SETPOINT
 
 ACTION = tuple(actuator.channel for actuator in ACTUATORS)
-INTERLOCK_TEMPERATURE = 361.15  # K: below it the batch may not be fed faster than
+INTERLOCK_TEMPERATURE = 361.15  # K; below it, the feed is limited to
 INTERLOCK_FEED = 5000.0  # kg/h
 
 SETTINGS: Mapping[str, tuple[float, float]] = {
@@ -19,25 +19,25 @@ SETTINGS: Mapping[str, tuple[float, float]] = {
     "PID 106/3000": (106.0, 3000.0),
     "PID 108/3000": (108.0, 3000.0),
 }
-"""Set point of the adiabatic temperature in °C and gain of the feed in kg/h per K."""
+"""Set point of the adiabatic temperature in °C, and gain of the feed in kg/h per K."""
 
 REFERENCE = "PID 106/1500"
 TRACKING_TIME = 100.0  # s
 
 
 def tuning(adiabatic_celsius: float, feed_gain: float, *, dt: float) -> PID:
-    """The bank of loops for one pair of settings.
+    """The three PID loops for one pair of settings.
 
-    Feed from the soft sensor of the adiabatic temperature (proportional, bias 8000 kg/h), jacket
-    inlet from the reactor temperature (6 K/K, 600 s), exchanger inlet from the reactor
-    temperature (12 K/K, bias 353.15 K). While the reactor is colder than 361.15 K the feed is
-    capped at 5000 kg/h, so that monomer does not pile up. The jacket's slew limit holds its loop
-    back in both directions alike, so a tracking time of two periods is safe, and the integral
-    gives way before the temperature overshoots.
+    The feed is controlled by the soft sensor of the adiabatic temperature (proportional, bias 8000
+    kg/h), the jacket inlet by the reactor temperature (6 K/K, 600 s), and the exchanger inlet by
+    the reactor temperature (12 K/K, bias 353.15 K). While the reactor is colder than 361.15 K, the
+    feed is limited to 5000 kg/h, so that monomer does not accumulate. The rate limit of the jacket
+    is the same in both directions, so a tracking time of two periods is safe and unwinds the
+    integral before the temperature overshoots.
 
     Args:
         adiabatic_celsius: Set point of the adiabatic temperature, °C.
-        feed_gain: kg/h per K.
+        feed_gain: Gain of the feed, kg/h per K.
         dt: Control period in seconds.
 
     Returns:
@@ -63,5 +63,5 @@ def tuning(adiabatic_celsius: float, feed_gain: float, *, dt: float) -> PID:
 
 
 def bad_policy() -> ConstantPolicy:
-    """Full feed with both inlets at 373.15 K: breaks both limits, and trips in most batches."""
+    """Full feed with both inlets at 373.15 K: violates both limits and trips in most batches."""
     return ConstantPolicy(jnp.asarray(highs(ACTION)))

@@ -36,7 +36,7 @@ STABLE_SUBSTEPS = 24
 
 
 FED = 8
-"""Number of the observation of what was fed so far."""
+"""Index of the accumulated feed in the observation."""
 
 
 def _last_of_recipe(fed: Array, command: Float[Array, "3"]) -> Float[Array, "3"]:
@@ -48,15 +48,16 @@ def _last_of_recipe(fed: Array, command: Float[Array, "3"]) -> Float[Array, "3"]
 class ChemicalReactor(SimulatedPlant):
     """Semi-batch polymerisation with a jacket and an external heat exchanger.
 
-    Three actuators (feed, inlet temperatures of jacket and exchanger), twelve instruments. The
-    batch is worth 100 points of polymer and each step of 50 s costs 0.1; feeding faster finishes
-    sooner and brings the reactor closer to running away. Ends with the amount of polymer or with
-    a trip; truncated after 300 steps.
+    The plant has three actuators (feed, inlet temperatures of jacket and exchanger) and twelve
+    instruments. A batch is worth 100 points of polymer, and each step of 50 s costs 0.1 points.
+    Feeding faster finishes sooner but brings the reactor closer to thermal runaway. An episode ends
+    when the target amount of polymer is reached or the plant trips; it is truncated after 300
+    steps.
 
     Attributes:
         horizon: Steps after which an episode is truncated.
-        substeps: Integration steps in one control period. The fastest mode decays by 4600 an
-            hour, so fewer than 23 are unstable; 40 leave a relative error near 5e-10.
+        substeps: Integration steps in one control period. The fastest mode has a decay rate of 4600
+            per hour, so fewer than 23 substeps are unstable; 40 give a relative error near 5e-10.
     """
 
     substeps: int = eqx.field(static=True, default=40)
@@ -89,7 +90,7 @@ class ChemicalReactor(SimulatedPlant):
     )
 
     def __check_init__(self) -> None:
-        """Refuses an integration that would be unstable."""
+        """Raises if the integration would be unstable."""
         if not isinstance(self.substeps, int) or self.substeps < STABLE_SUBSTEPS:
             raise ValueError(
                 f"substeps must be a whole number of at least {STABLE_SUBSTEPS}, or the "
@@ -105,29 +106,29 @@ class ChemicalReactor(SimulatedPlant):
         return operator_plan()
 
     def admit(self, c: Constants, plant: Balances, command: Float[Array, "3"]) -> Array:
-        """The batch sequence ends the dosing: the last of the recipe flows, and then no more."""
+        """The batch sequence stops the feed once the amount of the recipe has been dosed."""
         return _last_of_recipe(plant.m_acc, command)
 
     def interlock(self, obs: Float[Array, "12"], action: Float[Array, "3"]) -> Array:
-        """The batch sequence, by the measured feed."""
+        """The batch sequence, applied to the measured accumulated feed."""
         return _last_of_recipe(obs[FED], action)
 
     def begin(self, c: Constants, initial: Balances, key: PRNGKeyArray) -> Balances:
-        """What polymer there is more at the start, there is less monomer: the recipe is weighed."""
+        """More polymer at the start means less monomer, since the total charge is weighed."""
         return initial._replace(m_A=initial.m_A - (initial.m_P - INITIAL.m_P))
 
     def begin_disturbance(self, c: Constants, key: PRNGKeyArray) -> Supply:
-        """Supplies somewhere in their ordinary range."""
+        """Samples the supply temperatures from their stationary distribution."""
         feed, jacket, exchanger = jax.random.normal(key, (3,), c.coolant_sd.dtype)
         sd = c.coolant_sd
         return Supply(c.feed_temperature_sd * feed, sd * jacket, sd * exchanger)
 
     def sample_process_noise(self, c: Constants, key: PRNGKeyArray) -> Array:
-        """Standard normal draws for the three supplies."""
+        """Standard normal numbers for the three supplies."""
         return jax.random.normal(key, (3,), c.coolant_sd.dtype)
 
     def disturb(self, c: Constants, disturbance: Supply, noise: Array, time: Array) -> Supply:
-        """Feed and coolants drift about their set temperatures."""
+        """The temperatures of feed and coolants drift about their set values."""
         sds = (c.feed_temperature_sd, c.coolant_sd, c.coolant_sd)
         return Supply(
             *(
@@ -139,7 +140,7 @@ class ChemicalReactor(SimulatedPlant):
     def evolve(
         self, c: Constants, plant: Balances, inputs: Array, disturbance: Supply, time: Array
     ) -> Balances:
-        """Nine balances over one control period by the classical Runge-Kutta method."""
+        """Integrates nine balances over one control period by the classical Runge-Kutta method."""
         return runge_kutta(
             rates, plant, c, inputs, disturbance, width=HOURS, substeps=self.substeps
         )
@@ -147,11 +148,11 @@ class ChemicalReactor(SimulatedPlant):
     def derivative(
         self, c: Constants, plant: Balances, inputs: Array, disturbance: Supply, time: Array
     ) -> Balances:
-        """Nine balances, per second."""
+        """Time derivatives of the nine balances, per second."""
         return jax.tree.map(lambda rate: rate / 3600, rates(plant, c, inputs, disturbance))
 
     def measure(self, c: Constants, now: Moment) -> Float[Array, "12"]:
-        """The channels; the place of the soft sensor is filled from the readings."""
+        """The measured channels; the soft sensor is computed from the readings afterwards."""
         x: Balances = now.plant
         none = jnp.zeros_like(x.T_R)
         hours = now.time.astype(none.dtype) * HOURS
@@ -171,16 +172,16 @@ class ChemicalReactor(SimulatedPlant):
         return shown.at[at["T_adiab_hat"]].set(estimate)
 
     def quantities(self, c: Constants, now: Moment) -> dict[str, Array]:
-        """Reactor temperature, true adiabatic temperature (both K) and pressure in bar."""
+        """Reactor temperature and true adiabatic temperature, K, and pressure, bar."""
         adiabatic = adiabatic_temperature(now.plant, c.reaction_heat, c.heat_reactor)
         return {"T_R": now.plant.T_R, "T_adiab": adiabatic, "P": pressure(now.plant)}
 
     def success(self, c: Constants, now: Moment) -> Bool[Array, ""]:
-        """The batch reached its amount of polymer."""
+        """Whether the batch has reached its target amount of polymer."""
         return now.plant.m_P >= objective.PRODUCT_TARGET
 
     def reward(self, c: Constants, before: Moment, now: Moment, trip: Array) -> Array:
-        """Points for polymer (a batch is worth 100), less 0.1 a step, less 100 for a trip."""
+        """Points for polymer (100 per batch), minus 0.1 per step, minus 100 for a trip."""
         gained = objective.POINTS_PER_KG * (now.plant.m_P - before.plant.m_P)
         return gained - objective.STEP_PENALTY - jnp.where(trip, objective.TRIP_PENALTY, 0.0)
 

@@ -1,4 +1,4 @@
-"""Limits, reward and success of a batch; all from the true state."""
+"""Limits, reward and success of a batch, all computed from the true state."""
 
 from neorl_core import CostChannel
 from neorl_envs.blocks import Limit, Term
@@ -31,7 +31,7 @@ LIMITS = (
     Limit("T_R", high=TRIP_TEMPERATURE, trip=True, unit="K"),
 )
 """``c_T = max(|T_R - 363.15 K| - 2 K, T_adiab - 382.15 K, 0) dt``, ``c_P = max(P - 3.5 bar, 0)``;
-the relief valve at 5 bar and the switch at 403.15 K end the batch."""
+the relief valve at 5 bar and the temperature switch at 403.15 K end the batch."""
 
 TERMS = (
     Term("polymer", "kg", POINTS_PER_KG),
@@ -39,4 +39,4 @@ TERMS = (
     Term("trips", "1", -TRIP_PENALTY),
 )
 PENALTIES = {"temperature": 0.75, "pressure": 2.5}
-"""Points per K min beyond the soft temperature limits, and points per bar beyond the pressure's."""
+"""Points per K min beyond the soft temperature limits, and per bar beyond the pressure limit."""

@@ -1,4 +1,4 @@
-"""Actions of the operators of the reactor: the numbers behind a plant log."""
+"""Parameters of the simulated operators of the reactor, used to record a plant log."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,12 +9,13 @@ from neorl_envs.recording._operators import OperatorPlan
 
 
 def operator_plan() -> OperatorPlan:
-    """Set-point steps, manual holds of 5 to 30 minutes, a binary signal on every actuator.
+    """Set-point steps, manual holds of 5 to 30 minutes, and a binary signal on every actuator.
 
-    With a period of 50 s: signals of 3000 kg/h, 3 K and 3 K that change sign every 8 minutes on
-    average; a set-point step of up to 2 K (adiabatic temperature) and 1 K (reactor temperature)
-    every 25 minutes; a hold of one actuator every 50 minutes, handed back when the reactor leaves
-    its set point by 4 K or the adiabatic temperature comes within 1 K of its limit.
+    At a period of 50 s, the signals of 3000 kg/h, 3 K and 3 K change sign every 8 minutes on
+    average. A set-point step of up to 2 K (adiabatic temperature) and 1 K (reactor temperature)
+    occurs every 25 minutes. One actuator is held in manual every 50 minutes, and returned to
+    automatic when the reactor is 4 K away from its set point or the adiabatic temperature is within
+    1 K of its limit.
     """
     watch_low = np.full(len(INDEX), -np.inf, np.float32)
     watch_high = np.full(len(INDEX), np.inf, np.float32)

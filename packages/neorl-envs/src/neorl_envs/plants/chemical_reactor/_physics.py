@@ -49,7 +49,7 @@ class Constants(NamedTuple):
     disturbance_memory: Scalar = constant(1800.0, "s", OWN)
 
 
-# A tuple of scalars compiles to a faster loop than an array of nine.
+# A tuple of scalars compiles to a faster loop than an array of nine elements.
 class Balances(NamedTuple):
     """The nine balanced quantities: masses in kg, temperatures in K."""
 
@@ -65,12 +65,13 @@ class Balances(NamedTuple):
 
 
 class Supply(NamedTuple):
-    """Deviations of what flows in from what was set.
+    """Deviations of the inlet temperatures from their set values.
 
     Attributes:
-        feed: Temperature of the feed from its nominal value, K.
-        jacket: Inlet temperature of the jacket from its set value, K.
-        exchanger: Inlet temperature of the exchanger's coolant from its set value, K.
+        feed: Deviation of the feed temperature from its nominal value, K.
+        jacket: Deviation of the jacket's inlet temperature from its set value, K.
+        exchanger: Deviation of the inlet temperature of the exchanger's coolant from its set
+            value, K.
     """
 
     feed: Scalar
@@ -82,9 +83,9 @@ INITIAL = Balances(10_000.0, 853.0, 26.5, 363.15, 363.15, 363.15, 308.15, 308.15
 """The published charge at the start of a batch."""
 
 INITIAL_SPREAD = Balances(200.0, 0.0, 20.0, 1.0, 1.0, 1.0, 2.0, 2.0, 0.0)  # type: ignore[arg-type]
-"""How far a batch may start from it: 2 % of the water, 20 kg more or less reacted, 1 or 2 K."""
+"""Largest deviation from it at the start: 2 % of the water, 20 kg of polymer, 1 or 2 K."""
 
-FEED_LOCK = 30_000.0  # kg of accumulated feed: the recipe has no more
+FEED_LOCK = 30_000.0  # kg of accumulated feed in the recipe
 RELATIONS = (
     Relation("feed_water + feed_monomer", "<=", 1.0, "they are parts of the feed"),
     Relation("initial.m_acc", "<=", FEED_LOCK, "the recipe has no more"),
@@ -94,7 +95,7 @@ RELATIONS = (
     Relation(0.0, "<=", "initial.m_W"),
     Relation("initial.m_W + initial.m_A + initial.m_P", "<", 42_500.0, "it must fit 50 m3"),
 )
-LAST_DOSE, LAST_RATE = 3000.0, 4000.0  # kg left, below which the feed is at least so many kg/h
+LAST_DOSE, LAST_RATE = 3000.0, 4000.0  # kg left, below which the feed is at least this many kg/h
 
 VESSEL_VOLUME = 50.0  # m3
 DENSITY_WATER, DENSITY_MONOMER, DENSITY_POLYMER = 965.0, 850.0, 1150.0  # kg/m3
@@ -152,7 +153,7 @@ def rates(x: Balances, c: Constants, inputs: Float[Array, "3"], supply: Supply) 
 
 
 def adiabatic_temperature(plant: Balances, reaction_heat: Scalar, heat_reactor: Scalar) -> Scalar:
-    """Temperature in K after a sudden total loss of cooling: all monomer reacts, no heat leaves."""
+    """Temperature in K after a total loss of cooling, when all monomer reacts adiabatically."""
     mass = plant.m_W + plant.m_A + plant.m_P
     return plant.T_R + plant.m_A * reaction_heat / (mass * heat_reactor)
 
@@ -160,9 +161,10 @@ def adiabatic_temperature(plant: Balances, reaction_heat: Scalar, heat_reactor: 
 def pressure(plant: Balances) -> Scalar:
     """Pressure of the vapour space in bar: inert gas, water, and monomer over its polymer.
 
-    The inert gas is compressed by the rising level; water has its vapour pressure; the activity
-    of the monomer follows Flory and Huggins. Vapour pressures by Antoine (mmHg, degC), the
-    monomer taken as vinyl acetate, whose heat of polymerisation is close to the model's.
+    The rising level compresses the inert gas. Water contributes its vapour pressure, and the
+    activity of the monomer follows Flory and Huggins. Vapour pressures follow Antoine (mmHg,
+    degC). The monomer is modelled as vinyl acetate, whose heat of polymerisation is close to that
+    of the model.
     """
     celsius = plant.T_R - 273.15
     free = VESSEL_VOLUME - (

@@ -1,4 +1,4 @@
-"""Controllers of the stirred tank: PI on the concentration, alone and with a model's help."""
+"""Controllers of the stirred tank: PI on the concentration, with and without model feed-forward."""
 
 from typing import NamedTuple
 
@@ -16,9 +16,9 @@ from neorl_envs.plants.cstr._physics import (
 )
 
 NAME = "CSTR-v0"
-PI = (-12.0, 150.0)  # K L/mol, s: safe in every draw of the reaction, and slow
+PI = (-12.0, 150.0)  # K L/mol, s: slow but safe for all sampled parameters
 FEEDFORWARD_PI = (-55.0, 36.0)
-BY_TEMPERATURE = 0.6  # K of coolant for a kelvin in the tank
+BY_TEMPERATURE = 0.6  # K of coolant per kelvin in the tank
 BIAS = 298.0  # K
 HANDLES = (handle("coolant for a kelvin in the tank", "by_temperature", factor=0.3),)
 
@@ -28,7 +28,8 @@ class Numbers(NamedTuple):
 
     Attributes:
         constants: Constants of the nominal tank.
-        by_temperature: Coolant taken off for a kelvin above the tank's nominal temperature, 1.
+        by_temperature: Decrease of the coolant temperature per kelvin by which the tank is above
+            its nominal temperature, dimensionless.
     """
 
     constants: Constants
@@ -41,10 +42,10 @@ def deviation(numbers: Numbers, obs: Float[Array, "3"]) -> Float[Array, "1"]:
 
 
 def model_coolant(numbers: Numbers, obs: Float[Array, "3"]) -> Float[Array, "1"]:
-    """The coolant at which the nominal tank stands at the set point, K above the bias.
+    """The coolant temperature that holds the nominal tank at the set point, K above the bias.
 
-    Less what the tank is hotter than it would stand there: the thermometer sees at once where the
-    concentration is going, which the analyser shows late.
+    It is reduced in proportion to the tank's temperature above that steady state. The temperature
+    shows immediately where the concentration is going, whereas the analyser is late.
     """
     c, setpoint = numbers.constants, obs[2:]
     hotter = obs[1:2] - temperature_at(c, setpoint)
@@ -58,7 +59,7 @@ def tunings() -> dict[str, FeedforwardPID]:
 
 
 def bad_policy() -> ConstantPolicy:
-    """The coolant as hot as it gets: the reaction ignites."""
+    """The hottest possible coolant, with which the reaction ignites."""
     return ConstantPolicy(jnp.asarray([ACTUATORS[0].channel.high]))
 
 

@@ -72,7 +72,7 @@ class CSTR(SimulatedPlant):
         return _control.tunings()
 
     def begin_disturbance(self, c: Constants, key: PRNGKeyArray) -> Feed:
-        """A feed in its ordinary range and a set point."""
+        """Samples a feed from its stationary distribution, and a set point."""
         feed, level = jax.random.split(key)
         concentration, temperature = jax.random.normal(feed, (2,), c.flow.dtype)
         return Feed(
@@ -82,7 +82,7 @@ class CSTR(SimulatedPlant):
         )
 
     def sample_process_noise(self, c: Constants, key: PRNGKeyArray) -> tuple[Array, Array]:
-        """Two normal draws for the feed, two uniform ones for the set point."""
+        """Two normal numbers for the feed, and two uniform ones for the set point."""
         normal, uniform = jax.random.split(key)
         dtype = c.flow.dtype
         return jax.random.normal(normal, (2,), dtype), jax.random.uniform(uniform, (2,), dtype)
@@ -106,7 +106,7 @@ class CSTR(SimulatedPlant):
     def evolve(
         self, c: Constants, plant: Tank, inputs: Array, disturbance: Feed, time: Array
     ) -> Tank:
-        """Both balances over one control period."""
+        """Integrates both balances over one control period."""
         return runge_kutta(
             rates, plant, c, inputs[0], disturbance, width=MINUTES, substeps=SUBSTEPS
         )
@@ -114,7 +114,7 @@ class CSTR(SimulatedPlant):
     def derivative(
         self, c: Constants, plant: Tank, inputs: Array, disturbance: Feed, time: Array
     ) -> Tank:
-        """Both balances, per second."""
+        """Time derivatives of both balances, per second."""
         by_minute = rates(plant, c, inputs[0], disturbance)
         return jax.tree.map(lambda rate: rate / 60, by_minute)
 
@@ -127,11 +127,11 @@ class CSTR(SimulatedPlant):
         return {"T": now.plant.temperature}
 
     def reward(self, c: Constants, before: Moment, now: Moment, trip: Array) -> Array:
-        """Minus the distance from the set point in force during the step."""
+        """Minus the distance from the set point that was active during the step."""
         away = jnp.abs(now.plant.concentration - now.disturbance.setpoint)
         return -100 * away - jnp.where(trip, TRIP_PENALTY, 0.0)
 
     def amounts(self, c: Constants, before: Moment, now: Moment, trip: Array) -> dict[str, Array]:
-        """How far from the set point, for how long, and trips."""
+        """Distance from the set point, integrated over time, and trips."""
         away = jnp.abs(now.plant.concentration - now.disturbance.setpoint)
         return {"distance from the set point": away * MINUTES, "trips": trip}

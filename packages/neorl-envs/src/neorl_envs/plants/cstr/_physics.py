@@ -12,7 +12,7 @@ DT = 15.0  # s, the control period
 MINUTES = DT / 60
 SEBORG = "Seborg et al., as in pcgym cstr"
 OWN = "own choice"
-HOTTEST = 420.0  # K, beyond the trip: hotter, the rate constant stays, or 0.6 s would be too long
+HOTTEST = 420.0  # K, above the trip; the rate saturates here, as substeps of 0.6 s require
 
 
 class Constants(NamedTuple):
@@ -54,7 +54,7 @@ class Tank(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """Deviations of the feed from its nominal values, and the set point in force (mol/L)."""
+    """Deviations of the feed from its nominal values, and the active set point (mol/L)."""
 
     concentration: Float[Array, ""]
     temperature: Float[Array, ""]
@@ -70,7 +70,7 @@ INSTRUMENTS = (
 
 
 def rates(x: Tank, c: Constants, coolant: Array, feed: Feed) -> Tank:
-    """Time derivatives per minute; the coolant temperature in K."""
+    """Time derivatives per minute, for a coolant temperature in K."""
     hot = jnp.minimum(x.temperature, HOTTEST)
     reaction = c.rate_constant * jnp.exp(-c.activation / hot) * x.concentration
     through = c.flow / c.volume
@@ -84,13 +84,13 @@ def rates(x: Tank, c: Constants, coolant: Array, feed: Feed) -> Tank:
 
 
 def temperature_at(c: Constants, concentration: Array) -> Array:
-    """Temperature in K at which the nominal tank stands at a concentration in mol/L."""
+    """Temperature in K of the nominal tank in the steady state with a concentration in mol/L."""
     reaction = c.flow / c.volume * (c.feed_concentration - concentration)
     return c.activation / jnp.log(c.rate_constant * concentration / reaction)
 
 
 def coolant_that_holds(c: Constants, concentration: Array) -> Array:
-    """Coolant temperature in K at which the nominal tank stands at a concentration in mol/L."""
+    """Coolant temperature in K that holds the nominal tank at a concentration in mol/L."""
     reaction = c.flow / c.volume * (c.feed_concentration - concentration)
     temperature = temperature_at(c, concentration)
     heat = c.density * c.heat_capacity

@@ -1,4 +1,6 @@
-r"""NeoRL-2's DMSD: two masses between three springs and dampers, moved to targets; step for step.
+r"""DMSD of NeoRL-2, reproduced exactly: two masses between three springs and dampers.
+
+The masses are to be moved to targets.
 
 With positions ``p``, velocities ``v``, forces ``F`` and a period of 0.2 s,
 
@@ -7,12 +9,12 @@ With positions ``p``, velocities ``v``, forces ``F`` and a period of 0.2 s,
 second mass. Reward: ``sum_i -ln(|p'_i - target_i| + 0.01)``. An episode has 100 steps. Each target
 is uniform in [-1.5, 1.5] m; with probability one half it changes once, at step 50.
 
-Published: equations, constants, starts (0.25 m and 0.1 m/s to each side), targets, horizon, and the
-forces of at most 30 N, which others scale to [-1, 1]. Nothing is noisy, delayed or limited in
-speed, and there is no cost. ``DMSD(shifted=True)`` has the masses of 30 kg of the
-benchmark's test mode. Own choices: the measuring ranges and the controllers.
+Equations, constants, initial states (within 0.25 m and 0.1 m/s), targets, horizon and the largest
+force of 30 N are published; other implementations scale the force to [-1, 1]. There is no noise,
+delay or rate limit, and no cost. ``DMSD(shifted=True)`` has the masses of 30 kg of the benchmark's
+test mode. The measuring ranges and the controllers are our own choices.
 
-*Dead time.* None: the benchmark has none, and it is restated step for step.
+*Dead time.* None, as in the benchmark, which is reproduced step by step.
 
 The normalised score of the benchmark is ``100 (R - 30.60) / (849.51 - 30.60)``.
 

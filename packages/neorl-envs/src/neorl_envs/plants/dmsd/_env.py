@@ -29,12 +29,12 @@ from neorl_envs.plants.dmsd._physics import (
 TARGET_BOUND = 1.5  # m
 CHANGE_STEP = 50
 SHIFTED_MASS = 30.0  # kg
-STEADY = ((4.0, -2.0), (-2.0, 4.0))  # N/m: forces that hold positions, from the springs
+STEADY = ((4.0, -2.0), (-2.0, 4.0))  # N/m: forces that hold positions against the springs
 REGULATOR = (
     (172.28178699, -0.50926705, 95.2502502, 3.16146826),
     (-0.50926705, 172.28178699, 3.16146826, 95.2502502),
 )
-"""Gain of the linear-quadratic regulator for weights of 1 on positions and 0.01 on forces in parts
+"""Gain of the linear-quadratic regulator with weights of 1 on positions and 0.01 on forces in units
 of 30 N; a test solves the Riccati equation again."""
 
 
@@ -87,7 +87,7 @@ class DMSD(SimulatedPlant):
         }
 
     def begin_disturbance(self, c: Constants, key: PRNGKeyArray) -> Targets:
-        """Targets of the episode."""
+        """Samples the targets of the episode."""
         draws, changes = jax.random.split(key)
         dtype = c.mass.dtype
         first, second = jax.random.uniform(draws, (2, 2), dtype, -TARGET_BOUND, TARGET_BOUND)
@@ -103,11 +103,11 @@ class DMSD(SimulatedPlant):
     def derivative(
         self, c: Constants, plant: Masses, inputs: Array, disturbance: Targets, time: Array
     ) -> Masses:
-        """Newton's law of both masses."""
+        """Newton's law for both masses."""
         return Masses(plant.velocity, acceleration(c, plant, inputs))
 
     def measure(self, c: Constants, now: Moment) -> Float[Array, "6"]:
-        """Positions, velocities and the targets in force."""
+        """Positions, velocities and the active targets."""
         return jnp.concatenate([now.plant.position, now.plant.velocity, target(now)])
 
     def reward(self, c: Constants, before: Moment, now: Moment, trip: Array) -> Array:
@@ -121,7 +121,7 @@ class DMSD(SimulatedPlant):
         next_obs: Float[Array, "6"],
         last_action: Float[Array, "2"],
     ) -> Float[Array, "1"]:
-        """The same of the measured positions."""
+        """The reward as a function of the measured positions."""
         return _closeness(next_obs[:2], next_obs[4:])[None]
 
 
@@ -130,12 +130,12 @@ def _closeness(position: Float[Array, "2"], wanted: Float[Array, "2"]) -> Float[
 
 
 def target(now: Moment) -> Float[Array, "2"]:
-    """The targets in force, m."""
+    """The active targets, m."""
     return jnp.where(now.time >= CHANGE_STEP, now.disturbance.second, now.disturbance.first)
 
 
 def _tracking(gain: np.ndarray, steady: np.ndarray) -> StateFeedback:
-    """``u = steady target - gain (state - (target, 0))`` as feedback of the whole observation."""
+    """``u = steady target - gain (state - (target, 0))``, as feedback of the full observation."""
     on_target = -(gain[:, :2] + steady)
     channels = tuple(actuator.channel for actuator in ACTUATORS)
     return StateFeedback(

@@ -33,7 +33,7 @@ class Masses(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """Targets of the positions in m before step 50 and from it on, each of shape ``(2,)``."""
+    """Targets of the positions in m, before and from step 50, each of shape ``(2,)``."""
 
     first: Float[Array, "2"]
     second: Float[Array, "2"]
@@ -48,7 +48,7 @@ INSTRUMENTS = (
 
 
 def acceleration(c: Constants, masses: Masses, force: Float[Array, "2"]) -> Float[Array, "2"]:
-    """Acceleration of both masses by springs, dampers and forces, m/s2."""
+    """Acceleration of both masses due to springs, dampers and forces, m/s2."""
     x, v = masses
     k, d = c.stiffness, c.damping
     pull = jnp.stack(
@@ -61,6 +61,6 @@ def acceleration(c: Constants, masses: Masses, force: Float[Array, "2"]) -> Floa
 
 
 def moved(c: Constants, masses: Masses, force: Float[Array, "2"]) -> Masses:
-    """The masses 0.2 s later by one explicit Euler step, as the benchmark takes it."""
+    """The masses 0.2 s later, by one explicit Euler step as in the benchmark."""
     x, v = masses
     return Masses(x + DT * v, v + DT * acceleration(c, masses, force))

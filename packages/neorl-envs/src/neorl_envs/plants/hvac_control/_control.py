@@ -1,4 +1,4 @@
-"""Thermostats of the office: one set point, or two with their steady load and preheating."""
+"""Thermostats of the office: one set point, or two with load compensation and preheating."""
 
 import math
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from neorl_envs.plants.hvac_control._physics import DT, Constants
 
 ZONES = 5
 GAIN = 2.0  # kW/K
-SCHEDULED_GAIN = (4.0, 3.0, 3.0, 2.0, 2.0)  # kW/K, as the zones are large
+SCHEDULED_GAIN = (4.0, 3.0, 3.0, 2.0, 2.0)  # kW/K, in proportion to the size of the zones
 HEAT_TO, COOL_TO = (21.7, 18.0), (23.5, 27.0)  # degC, open and closed
 RAMP = (4.5, 7.5)  # h
 LARGEST_HEAT = 4.8  # kW
@@ -27,7 +27,7 @@ HANDLES = (
 
 
 def thermostats() -> PID:
-    """A PI loop a zone, 2 kW/K and one hour, at 22.5 degC day and night."""
+    """One PI loop per zone (2 kW/K, integral time one hour) at 22.5 degC day and night."""
     return pid_bank(
         kp=(GAIN,) * ZONES,
         ti=(3600.0,) * ZONES,
@@ -44,13 +44,13 @@ class Schedule(NamedTuple):
     """Parameters of the reference controller.
 
     Attributes:
-        gain: kW/K, shape ``(5,)``.
-        heat_to: Set points of heating when open and when closed, degC.
-        cool_to: Set points of cooling when open and when closed, degC.
-        ramp: Hours of the morning between which the set points move from closed to open.
-        loss: Steady loss of every zone, kW/K.
-        use: Heat of a full office, kW, shape ``(5,)``.
-        sun: Heat a unit of radiation, kW m2/W, shape ``(5,)``.
+        gain: Gain of every loop, kW/K, shape ``(5,)``.
+        heat_to: Heating set points when open and when closed, degC.
+        cool_to: Cooling set points when open and when closed, degC.
+        ramp: Begin and end of the morning ramp from the closed to the open set points, h.
+        loss: Steady heat loss of every zone, kW/K.
+        use: Heat of a fully occupied office, kW, shape ``(5,)``.
+        sun: Heat per unit of radiation, kW m2/W, shape ``(5,)``.
     """
 
     gain: Float[Array, "5"]
@@ -63,10 +63,10 @@ class Schedule(NamedTuple):
 
 
 def demand(schedule: Schedule, obs: Float[Array, " obs"]) -> Float[Array, "5"]:
-    """What is missing at the set points, in kelvin of a loop with the schedule's gain.
+    """Minus the missing heat, in kelvin for a loop with the schedule's gain and set point zero.
 
-    ``max(0, T_heat - T + load(T_heat) / K) + min(0, T_cool - T + load(T_cool) / K)``, negative, as
-    a loop whose set point is zero sees it. ``load`` is the steady heat that holds a set point.
+    The result is ``max(0, T_heat - T + load(T_heat) / K) + min(0, T_cool - T + load(T_cool) / K)``
+    with the opposite sign, where ``load`` is the steady heat that holds a set point.
     """
     air, outdoor, radiation, people = obs[:ZONES], obs[10], obs[11], obs[12]
     hour = jnp.arctan2(obs[16], obs[17]) * (12 / jnp.pi) % 24
@@ -86,11 +86,12 @@ def demand(schedule: Schedule, obs: Float[Array, " obs"]) -> Float[Array, "5"]:
 
 
 def scheduled(name: str) -> FeedforwardPID:
-    """Two set points with the steady load of weather, sun and people, and preheating.
+    """Two set points, compensation of the load of weather, sun and people, and preheating.
 
-    Open 21.7 and 23.5 degC, closed 18 and 27 degC, moved between them from 4.5 to 7.5 h; at most
-    4.8 kW a zone, so that five zones keep the demand limit in frost. Tuned over 80 draws of these
-    numbers for the score; the best ten are within 3 % of each other.
+    The set points are 21.7 and 23.5 degC when open and 18 and 27 degC when closed, with a ramp
+    from 4.5 to 7.5 h. Each zone gets at most 4.8 kW, so that five zones keep the demand limit in
+    frost. These numbers are the best of 80 random candidates by score; the best ten are within 3 %
+    of each other.
     """
     c = constant_values(Constants(), dtype=jnp.float32)
     loops = pid_bank(
@@ -126,5 +127,5 @@ def scheduled(name: str) -> FeedforwardPID:
 
 
 def bad_policy() -> ConstantPolicy:
-    """Full heating in all zones, always: too warm, and beyond the demand limit."""
+    """Constant full heating in all zones, which is too warm and exceeds the demand limit."""
     return ConstantPolicy(jnp.full(ZONES, 8.0))

@@ -91,15 +91,15 @@ class HVACControl(SimulatedPlant):
     penalties = _objective.PENALTIES
 
     def derive(self, c: physics.Constants) -> physics.Sampled:
-        """The network over one period, a matrix exponential."""
+        """The transition of the network over one period, by a matrix exponential."""
         return _sampled(c)
 
     def begin_disturbance(self, c: Derived, key: PRNGKeyArray) -> weather.World:
-        """A week of the year."""
+        """Samples the week of the year and its weather."""
         return weather.world_at_start(c.constants, key)
 
     def sample_process_noise(self, c: Derived, key: PRNGKeyArray) -> Float[Array, "3"]:
-        """Draws of temperature, clouds and people."""
+        """Random numbers for temperature, clouds and people."""
         return jax.random.normal(key, (3,), c.constants.day.dtype)
 
     def disturb(
@@ -136,14 +136,14 @@ class HVACControl(SimulatedPlant):
     def _held(
         self, c: Derived, heat: Float[Array, "5"], disturbance: weather.World, time: Array
     ) -> Float[Array, "12"]:
-        """Temperatures and heats that are held over a period."""
+        """Temperatures and heat flows that are held over a period."""
         now = weather.conditions(c.constants, disturbance, time)
         hour = weather.hour_of(time, heat.dtype)
         sun, use = physics.gains(c.constants, now.radiation, now.people, hour)
         return physics.held_inputs(c.constants, heat, now.temperature, sun, use)
 
     def measure(self, c: Derived, now: Moment) -> Float[Array, "18"]:
-        """Temperatures, last heats, the conditions now and in an hour, time."""
+        """Temperatures, last heat flows, the conditions now and in an hour, and time."""
         here = weather.conditions(c.constants, now.disturbance, now.time)
         soon = weather.conditions(c.constants, now.disturbance, now.time, HOUR)
         angle = 2 * jnp.pi / 24 * weather.hour_of(now.time, now.inputs.dtype)
@@ -160,7 +160,7 @@ class HVACControl(SimulatedPlant):
         }
 
     def reward(self, c: Derived, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
-        """The bill of the period, and the price of discomfort, $."""
+        """Minus the bill of the period and the price of discomfort, $."""
         quantities = self.quantities(c, now)
         bill = quantities["price"] * quantities["power"]
         price = jnp.asarray(_objective.COMFORT_PRICE, bill.dtype)
@@ -169,7 +169,7 @@ class HVACControl(SimulatedPlant):
     def amounts(
         self, c: Derived, before: Moment, now: Moment, trip: Bool[Array, ""]
     ) -> dict[str, Array]:
-        """Electricity, its bill, and how far from comfort for how long."""
+        """Electricity, its bill, and discomfort integrated over time."""
         found = self.quantities(c, now)
         energy = found["power"] * physics.DT_HOURS
         return {
@@ -185,7 +185,7 @@ class HVACControl(SimulatedPlant):
         next_obs: Float[Array, "18"],
         last_action: Float[Array, "5"],
     ) -> Float[Array, "3"]:
-        """Bill, demand and comfort from the measurements, with heat pumps as in the data sheet."""
+        """Reward and costs from the measurements, assuming the nominal heat pumps."""
         c = self.default_params().constants
         power = physics.electric_power(c, next_obs[5:10], obs[10])
         return _objective.measured_outcome(power, obs[13], next_obs[:5], next_obs[12])
@@ -205,16 +205,16 @@ class HVACControl(SimulatedPlant):
         radiation: Float[ArrayLike, " time"] | None = None,
         price: Float[ArrayLike, " time"] | None = None,
     ) -> Parameters:
-        """The parameters with a user's own weather and prices in place of the drawn ones.
+        """Replaces the sampled weather and prices with a user's own records.
 
         Args:
             params: Parameters from :meth:`default_params` or :meth:`sample_params`.
-            temperature: Outdoors in degC, one value every 900 s from Monday 0 h on.
-            radiation: Global horizontal in W/m2.
-            price: Price of electricity in $/kWh.
+            temperature: Outdoor temperature in degC, one value every 900 s from Monday 0 h.
+            radiation: Global horizontal radiation in W/m2, at the same times.
+            price: Price of electricity in $/kWh, at the same times.
 
         Raises:
-            ValueError: If a series is shorter than the horizon and an hour, or not finite.
+            ValueError: If a series is shorter than the horizon plus one hour, or is not finite.
 
         Example:
             >>> import numpy as np

@@ -24,7 +24,7 @@ LIMITS = (
     Limit("discomfort", high=0.0, cost="comfort", factor=DT_HOURS, unit="K"),
 )
 TERMS = (
-    Term("electricity", "kWh", 0.0),  # its price changes by the hour: the bill has its worth
+    Term("electricity", "kWh", 0.0),  # no fixed worth, since the price varies; the bill includes it
     Term("bill", "$", -1.0),
     Term("discomfort", "K h", -COMFORT_PRICE),
 )
@@ -32,13 +32,13 @@ PENALTIES = {"energy": 1.0, "comfort": 1.0}
 
 
 def band(time: Array, dtype: Any) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """The comfortable temperatures, degC."""
+    """Lower and upper end of the comfort band, degC."""
     low, high = jnp.where(is_open(time), *jnp.asarray((OPEN_BAND, CLOSED_BAND), dtype))
     return low, high
 
 
 def discomfort(air: Float[Array, "5"], time: Array) -> Float[Array, ""]:
-    """Mean distance of the zones from the comfortable band, K."""
+    """Mean distance of the zones from the comfort band, K."""
     return _distance(air, *band(time, air.dtype))
 
 
@@ -48,13 +48,13 @@ def measured_outcome(
     air: Float[Array, "5"],
     occupancy: Float[Array, ""],
 ) -> Float[Array, "3"]:
-    """Reward, energy and comfort of a period from measurements: people are there when it is open.
+    """Reward and costs of a period from measurements; the office is open if anyone is there.
 
     Args:
         power: Mean power of the period, kW.
         price: Price of the period, $/kWh.
         air: Temperatures of the zones at its end, degC.
-        occupancy: Part of all people who are there at its end.
+        occupancy: Fraction of all people who are present at its end.
     """
     low, high = jnp.where(occupancy > 0, *jnp.asarray((OPEN_BAND, CLOSED_BAND), air.dtype))
     away = _distance(air, low, high)

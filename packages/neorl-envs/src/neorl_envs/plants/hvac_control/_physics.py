@@ -16,41 +16,43 @@ OWN = "own choice"
 
 
 class Constants(NamedTuple):
-    """The building, its plant, its use and the weather; zones are core, south, north, east, west.
+    """The building, its heat pumps, its use and the weather.
+
+    The zones are core, south, north, east and west, in this order.
 
     Attributes:
-        air_capacity: Air and furniture, six times the air alone, MJ/K.
-        mass_capacity: Floors and walls, MJ/K.
-        outdoor: Conductance of air to outdoors, infiltration included, W/K.
+        air_capacity: Heat capacity of air and furniture, six times that of the air, MJ/K.
+        mass_capacity: Heat capacity of floors and walls, MJ/K.
+        outdoor: Conductance of air to outdoors, including infiltration, W/K.
         ground: Conductance of air to the ground, W/K.
         surface: Conductance of air to mass, W/K.
         core_to_sides: Conductance of the core to south, north, east, west, W/K.
         corners: Conductance between south or north and east or west, W/K.
-        floor: Area, m2.
-        window: Area, m2.
-        solar_gain: Part of the radiation on a window that enters.
-        ground_temperature: degC.
+        floor: Floor area, m2.
+        window: Window area, m2.
+        solar_gain: Fraction of the radiation on a window that enters.
+        ground_temperature: Temperature of the ground, degC.
         cooling: Coefficient of performance at 30 degC and its slope, 1/K.
         heating: Coefficient of performance at 8 degC and its slope, 1/K.
-        fans: Electric power a unit of thermal power.
-        person: Heat, W.
-        area_a_person: m2.
-        equipment: Plugs and lights in use, W/m2.
-        standby: Part of it that runs when nobody is there.
-        crowd: Mean part of the people who are there in opening hours.
-        crowd_sd: Its standard deviation.
+        fans: Electric power of the fans per unit of thermal power.
+        person: Heat of a person, W.
+        area_a_person: Floor area per person, m2.
+        equipment: Power of plugs and lights in use, W/m2.
+        standby: Fraction of it that runs when nobody is present.
+        crowd: Mean fraction of people present during opening hours.
+        crowd_sd: Standard deviation of this fraction.
         day: Day of the year on which the week begins.
-        day_spread: Half-width of its draw.
-        climate: Yearly mean and amplitude, and daily amplitude of the temperature, K.
-        front_sd: Standard deviation of the weather's deviation from the climate, K.
-        front_memory: Time constant of that, s.
-        sun: Noon radiation under a clear sky, yearly mean and amplitude, W/m2.
-        day_length: Yearly mean and amplitude, h.
-        clearness: Mean part of the radiation that passes the clouds.
-        clearness_sd: Its standard deviation.
+        day_spread: Half-width of its uniform distribution.
+        climate: Yearly mean, yearly amplitude and daily amplitude of the temperature, K.
+        front_sd: Standard deviation of the weather about the climate, K.
+        front_memory: Time constant of the weather, s.
+        sun: Yearly mean and amplitude of the noon radiation under a clear sky, W/m2.
+        day_length: Yearly mean and amplitude of the length of the day, h.
+        clearness: Mean fraction of the radiation that passes the clouds.
+        clearness_sd: Standard deviation of this fraction.
         cloud_memory: Time constant of the clouds, s.
-        crowd_memory: Time constant of the crowd, s.
-        recorded: 1 where temperature, radiation and price come from the records, else 0.
+        crowd_memory: Time constant of the occupancy, s.
+        recorded: Three flags, 1 if temperature, radiation or price comes from a record, else 0.
         temperature_record: Outdoor temperature by step, degC.
         radiation_record: Global horizontal radiation by step, W/m2.
         price_record: Price of electricity by step, $/kWh.
@@ -123,12 +125,12 @@ class Building(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """The network over one period.
+    """The discrete-time network over one period.
 
     Attributes:
-        transition: Transition of the ten temperatures, air first, shape ``(10, 10)``.
-        inputs: Effects of outdoor and ground temperature in degC and of the heat in kW to air and
-            mass of every zone, shape ``(10, 12)``.
+        transition: Transition matrix of the ten temperatures, air first, shape ``(10, 10)``.
+        inputs: Input matrix for outdoor and ground temperature in degC, and the heat in kW to air
+            and mass of every zone, shape ``(10, 12)``.
     """
 
     transition: Float[Array, "10 10"]
@@ -157,7 +159,7 @@ def network(c: Constants) -> tuple[Float[Array, "10 10"], Float[Array, "10 12"]]
 
 
 def sampled(c: Constants) -> Sampled:
-    """The network with its inputs held over one period: no error of integration."""
+    """The exact discretisation of the network with inputs held over one period."""
     return Sampled(*zero_order_hold(*network(c), dt=DT))
 
 
@@ -166,8 +168,9 @@ def gains(
 ) -> tuple[Float[Array, "5"], Float[Array, "5"]]:
     """Heat from the sun and from use in kW, each of shape ``(5,)``.
 
-    Windows face their side: a sine of the hour around 12 in the south, 8 in the east, 16 in the
-    west, on 25 % of diffuse light. Equipment follows the people, above its stand-by.
+    The direct radiation on a window is a sine of the hour that peaks at 12 h in the south, 8 h in
+    the east and 16 h in the west, in addition to 25 % of diffuse light. The power of the equipment
+    is its stand-by power plus a part proportional to the occupancy.
     """
     noon = jnp.asarray((12.0, 12.0, 12.0, 8.0, 16.0), radiation.dtype)
     direct = jnp.asarray((0.0, 0.45, 0.0, 0.55, 0.55), radiation.dtype)
@@ -192,7 +195,7 @@ def held_inputs(
 
 
 def evolved(step: Sampled, building: Building, held: Float[Array, "12"]) -> Building:
-    """The building one period later under what is held."""
+    """The building one period later, under inputs that are held."""
     x = step.transition @ jnp.concatenate(building) + step.inputs @ held
     return Building(x[:5], x[5:])
 

@@ -1,4 +1,4 @@
-"""Disturbances of the building: weather, people, prices, and files of them."""
+"""Disturbances of the building: weather, people and prices, sampled or recorded."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from neorl_envs.plants.hvac_control._physics import DT, DT_HOURS, Constants
 
 AN_HOUR = 4
 PRICES = (0.0444, 0.0842, 0.13814)
-"""Off, mid and on peak, $/kWh: the dynamic price of BOPTEST's bestest_air."""
+"""Off-peak, mid-peak and on-peak price, $/kWh: the dynamic price of BOPTEST's bestest_air."""
 
 
 class World(NamedTuple):
@@ -36,10 +36,10 @@ class Conditions(NamedTuple):
     """Disturbances of the building in one period.
 
     Attributes:
-        temperature: Outdoors, degC.
-        radiation: Global horizontal, W/m2.
-        people: Part of all people who are there.
-        price: $/kWh.
+        temperature: Outdoor temperature, degC.
+        radiation: Global horizontal radiation, W/m2.
+        people: Fraction of all people who are present.
+        price: Price of electricity, $/kWh.
     """
 
     temperature: Float[Array, ""]
@@ -49,7 +49,7 @@ class Conditions(NamedTuple):
 
 
 def world_at_start(c: Constants, key: PRNGKeyArray) -> World:
-    """A week of the year and its weather."""
+    """Samples a week of the year and its weather."""
     keys = jax.random.split(key)
     day = c.day + c.day_spread * jax.random.uniform(keys[0], (), c.day.dtype, -1, 1)
     normal = jax.random.normal(keys[1], (3,), c.day.dtype)
@@ -62,7 +62,7 @@ def world_at_start(c: Constants, key: PRNGKeyArray) -> World:
 
 
 def world_later(c: Constants, world: World, normal: Float[Array, "3"]) -> World:
-    """Weather and people one period later, from standard normal draws."""
+    """Weather and people one period later, from standard normal numbers."""
     return World(
         world.season,
         autoregressive(world.front, normal[0], sd=c.front_sd, memory=c.front_memory, dt=DT),
@@ -83,9 +83,9 @@ def is_open(time: Array) -> Array:
 
 
 def conditions(c: Constants, world: World, time: Array, ahead: int = 0) -> Conditions:
-    """Weather, people and price at a step, or what is expected some steps ahead.
+    """Weather, people and price at a step, or their expectation some steps ahead.
 
-    The expectation lets the present deviations from the climate fade; of recorded weather it is
+    In the expectation, the current deviations from the climate decay; for recorded weather it is
     the record itself.
     """
     dtype = world.front.dtype
@@ -131,7 +131,7 @@ def recorded(
     radiation: Float[ArrayLike, " time"] | None = None,
     price: Float[ArrayLike, " time"] | None = None,
 ) -> Constants:
-    """The constants with a user's own series in place of the drawn ones."""
+    """The constants with a user's own series in place of sampled ones."""
     names = ("temperature", "radiation", "price")
     for i, (name, series) in enumerate(zip(names, (temperature, radiation, price), strict=True)):
         if series is None:

@@ -29,7 +29,7 @@ PERCENT = (0.0, 100.0)
 STEPS = (1.0, 10.0, SHIFT_STEP)  # largest change of velocity, gain and shift in a step
 FIXED = ((50.0, 0.0), (50.0, 0.0), (50.0, 0.0))
 SCHEDULED = ((44.0, -0.1), (75.0, -0.35), (30.0, 0.4))
-"""Steerings as a constant and a share of the set point: velocity, gain, shift."""
+"""Velocity, gain and shift, each as a constant plus a multiple of the set point."""
 
 
 class IndustrialBenchmark(SimulatedPlant):
@@ -65,11 +65,11 @@ class IndustrialBenchmark(SimulatedPlant):
     )
 
     def tunings(self) -> dict[str, StateFeedback]:
-        """Controllers: fixed steerings, and steerings that suit the set point."""
+        """Controllers by name: fixed steerings, and steerings that depend on the set point."""
         return {"fixed steering": _towards(FIXED), "scheduled steering": _towards(SCHEDULED)}
 
     def begin(self, c: Constants, initial: Array, key: PRNGKeyArray) -> Machine:
-        """All steerings in the middle, after one step without change, as published."""
+        """All steerings at mid-range, after one step without change, as published."""
         dtype = initial.dtype
         middle, none, one = (jnp.asarray(x, dtype) for x in (50.0, 0.0, 1.0))
         cost = operational_cost(initial, middle, middle)
@@ -90,11 +90,11 @@ class IndustrialBenchmark(SimulatedPlant):
         return self.evolve(c, machine, jnp.zeros(3, dtype), draws, jnp.zeros((), jnp.int32))
 
     def begin_disturbance(self, c: Constants, key: PRNGKeyArray) -> Draws:
-        """The place of the draws; those of the first step replace them."""
+        """Placeholder for the random numbers, which the first step replaces."""
         return self.sample_process_noise(c, key)
 
     def sample_process_noise(self, c: Constants, key: PRNGKeyArray) -> Draws:
-        """Every draw of one step."""
+        """All random numbers of one step."""
         keys = jax.random.split(key, 3)
         dtype = c.noise_mean.dtype
         uniform, flip = jax.random.uniform(keys[1], (2, 2), dtype)
@@ -104,7 +104,7 @@ class IndustrialBenchmark(SimulatedPlant):
         )
 
     def disturb(self, c: Constants, disturbance: Draws, noise: Draws, time: Array) -> Draws:
-        """The draws of this step."""
+        """The random numbers of this step."""
         return noise
 
     def evolve(
@@ -125,7 +125,7 @@ class IndustrialBenchmark(SimulatedPlant):
         return -(c.fatigue_weight * x.fatigue + c.consumption_weight * x.consumption)
 
     def amounts(self, c: Constants, before: Moment, now: Moment, trip: Array) -> dict[str, Array]:
-        """Fatigue and consumption of the step, as the published weights count them."""
+        """Fatigue and consumption of the step, with the published weights."""
         x: Machine = now.plant
         return {
             "fatigue": c.fatigue_weight * x.fatigue / 3,
@@ -139,13 +139,13 @@ class IndustrialBenchmark(SimulatedPlant):
         next_obs: Float[Array, "6"],
         last_action: Float[Array, "3"],
     ) -> Float[Array, "1"]:
-        """The same of the measured fatigue and consumption, with the published weights."""
+        """The reward from measured fatigue and consumption, with the published weights."""
         c = self.default_params().constants
         return -(c.fatigue_weight * next_obs[4] + c.consumption_weight * next_obs[5])[None]
 
 
 def _towards(steerings: tuple[tuple[float, float], ...]) -> StateFeedback:
-    """Straight to steerings that are affine in the set point."""
+    """A policy that moves directly to steerings that are affine in the set point."""
     constant, share = np.asarray(steerings).T
     step = np.asarray(STEPS)
     gain = np.zeros((3, 6))

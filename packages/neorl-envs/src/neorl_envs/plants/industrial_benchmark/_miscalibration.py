@@ -51,14 +51,14 @@ def _wells() -> Wells:
 
 
 def _minimum(sine: float) -> float:
-    """Where ``-alpha r^2 + beta r^4 - |kappa| sine r`` is least: the largest real root, r > 0."""
+    """The r > 0 that minimises ``-alpha r^2 + beta r^4 - |kappa| sine r``: its largest root."""
     alpha, beta, kappa = _weights()
     roots = np.roots([4 * beta, 0.0, -2 * alpha, -abs(kappa) * sine])
     return float(roots[np.abs(roots.imag) < 1e-9].real.max())
 
 
 def penalty(phase: Array, shift: Float[Array, ""]) -> Float[Array, ""]:
-    """Value of the potential of a phase at an effective shift; -1 at best."""
+    """Potential of a phase at an effective shift; the minimum is -1."""
     alpha, beta, kappa = _weights()
     index = phase.astype(jnp.int32) + STRONGEST
     sine, wanted, minimum = (jnp.asarray(x, shift.dtype)[index] for x in _wells())
@@ -66,7 +66,7 @@ def penalty(phase: Array, shift: Float[Array, ""]) -> Float[Array, ""]:
     inner = away * minimum / wanted
     exponent = (2 - wanted) / (2 - minimum)
     beyond = jnp.maximum(away - wanted, 0)
-    # The power's slope is infinite at zero, where the other branch is taken.
+    # Avoids the infinite slope of the power at zero in the branch that is not taken.
     beyond = jnp.where(away > wanted, beyond, 1)
     outer = minimum + (2 - minimum) / (2 - wanted) ** exponent * beyond**exponent
     radius = jnp.sign(shift) * jnp.where(away <= wanted, inner, outer)
@@ -79,13 +79,13 @@ def next_phase(
     """One step of the phase machine.
 
     Args:
-        domain: Side of the shift that counts, -1 or 1.
-        response: Whether the phase turns with the shift (1) or against it (-1).
+        domain: Relevant sign of the shift, -1 or 1.
+        response: Whether the phase moves with the shift (1) or against it (-1).
         phase: Index of the phase, -6 to 6.
         shift: Effective shift.
 
     Returns:
-        The new domain, response and phase, as numbers of the shift's type.
+        The new domain, response and phase, with the dtype of the shift.
     """
     safe = jnp.abs(shift) <= SAFE_ZONE
     side = jnp.sign(shift)

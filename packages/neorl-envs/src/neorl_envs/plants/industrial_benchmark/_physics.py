@@ -20,7 +20,7 @@ DELAYED = (0.11111, 0.22222, 0.33333, 0.22222, 0.11111, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class Constants(NamedTuple):
-    """The weights of the reward and the numbers of fatigue."""
+    """Weights of the reward, and parameters of the fatigue."""
 
     fatigue_weight: Array = constant(3.0, "1", HEIN)
     consumption_weight: Array = constant(1.0, "1", HEIN)
@@ -42,15 +42,15 @@ RELATIONS = (
 
 
 class Draws(NamedTuple):
-    """Draws of one step: pairs are of gain and velocity.
+    """Random numbers of one step; pairs belong to gain and velocity.
 
     Attributes:
-        exponential: Standard exponential, shape ``(2,)``.
-        uniform: Uniform draws from [0, 1), shape ``(2,)``.
-        flip: Uniform draws from [0, 1), shape ``(2,)``; one below the effective action amplifies
-            the noise.
-        burst: Standard normal, used where fatigue is at its end.
-        consumption: Standard normal.
+        exponential: Standard exponential numbers, shape ``(2,)``.
+        uniform: Uniform numbers from [0, 1), shape ``(2,)``.
+        flip: Uniform numbers from [0, 1), shape ``(2,)``; a number below the effective action
+            amplifies the noise.
+        burst: Standard normal number, used when a hidden state is at its maximum.
+        consumption: Standard normal number for the consumption.
     """
 
     exponential: Float[Array, "2"]
@@ -61,20 +61,20 @@ class Draws(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """Everything that the machine remembers.
+    """The complete state of the machine.
 
     Attributes:
-        setpoint: p, load.
-        velocity: v.
-        gain: g.
-        shift: h.
+        setpoint: Set point p, the load.
+        velocity: Velocity v.
+        gain: Gain g.
+        shift: Shift h.
         costs: Operational costs of the last ten steps, oldest first, shape ``(10,)``.
-        hidden: Hidden gain and velocity, shape ``(2,)``.
-        domain: Side of the miscalibration, -1 or 1.
-        response: Its direction, -1 or 1.
-        phase: Index of its phase, -6 to 6.
-        fatigue: f.
-        consumption: c.
+        hidden: Hidden states of gain and velocity, shape ``(2,)``.
+        domain: Domain of the miscalibration, -1 or 1.
+        response: Response of the miscalibration, -1 or 1.
+        phase: Phase index of the miscalibration, -6 to 6.
+        fatigue: Fatigue f.
+        consumption: Consumption c.
     """
 
     setpoint: Float[Array, ""]
@@ -96,7 +96,7 @@ def operational_cost(setpoint: Array, velocity: Array, gain: Array) -> Array:
 
 
 def effective_actions(setpoint: Array, velocity: Array, gain: Array) -> Float[Array, "2"]:
-    """Effective gain and velocity, scaled to [0, 1] by their values at the ends of the ranges."""
+    """Effective gain and velocity, scaled to [0, 1] by their extreme values."""
 
     def of_gain(gain: Array | float) -> Array:
         return 1 / (gain + 1 + setpoint)
@@ -112,7 +112,7 @@ def effective_actions(setpoint: Array, velocity: Array, gain: Array) -> Float[Ar
 
 
 def steered(x: Machine, action: Float[Array, "3"]) -> Machine:
-    """The machine with moved steerings."""
+    """The machine after its steerings have moved."""
     velocity, gain, shift = action
     return x._replace(
         velocity=jnp.clip(x.velocity + velocity, 0, 100),
@@ -122,7 +122,7 @@ def steered(x: Machine, action: Float[Array, "3"]) -> Machine:
 
 
 def fatigued(c: Constants, x: Machine, draws: Draws) -> Machine:
-    """The machine with new fatigue, hidden and shown."""
+    """The machine with new fatigue and hidden states."""
     effective = effective_actions(x.setpoint, x.velocity, x.gain)
     flipped: Bool[Array, 2] = draws.flip < jnp.clip(effective, 0.001, 0.999)
     noise = jnp.tanh(c.noise_mean * draws.exponential / 2)
@@ -137,10 +137,10 @@ def fatigued(c: Constants, x: Machine, draws: Draws) -> Machine:
 
 
 def consumed(c: Constants, x: Machine, draws: Draws) -> Machine:
-    """The machine with the cost of this step remembered, a turned phase and new consumption."""
+    """The machine with the cost of this step stored, the next phase, and new consumption."""
     cost = operational_cost(x.setpoint, x.velocity, x.gain)
     costs = jnp.concatenate([x.costs[1:], cost[None]])
-    # An exact sum, whatever the precision of products on this device.
+    # A sum of products, not a dot product, to be exact on devices with low-precision products.
     delayed = (costs * jnp.asarray(DELAYED, costs.dtype)).sum()
     effective = SHIFT_SCALE * x.shift / 100 - SHIFT_BY_SETPOINT * x.setpoint - SHIFT_BOUND
     effective = jnp.clip(effective, -SHIFT_BOUND, SHIFT_BOUND)

@@ -22,13 +22,13 @@ NEORL2 = "NeoRL-2, envs/pipline.py"
 
 
 class Constants(NamedTuple):
-    """How often the target is drawn anew."""
+    """The probability that the target is sampled again in a step."""
 
     change: Float[Array, ""] = constant(0.003, "1", NEORL2, clean=0.0, domain="fraction")
 
 
 class Pipe(NamedTuple):
-    """Flows and what is remembered of them, newest first.
+    """Flows in the pipe, and past outflows and actions, newest first.
 
     Attributes:
         flows: Flow in every part of the pipe, from the gate to the outflow, shape ``(20,)``.
@@ -42,10 +42,11 @@ class Pipe(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """Draws of one step.
+    """Random numbers of one step.
 
     Attributes:
-        uniform: A draw from [0, 1); below the probability of a change, the target changes.
+        uniform: A number from [0, 1); if it is below the probability of a change, the target
+            changes.
         level: Index of the new target.
     """
 
@@ -91,7 +92,7 @@ class Pipeline(SimulatedPlant):
     )
 
     def tunings(self) -> dict[str, StateFeedback]:
-        """Proportional control of the outflow, slow and fast, and of the flow at the gate."""
+        """Slow and fast proportional control of the outflow, and of the flow at the gate."""
         return {
             "P 0.005": _proportional(0.005, predicted=False),
             "P 0.02": _proportional(0.02, predicted=False),
@@ -99,7 +100,7 @@ class Pipeline(SimulatedPlant):
         }
 
     def begin(self, c: Constants, initial: Array, key: PRNGKeyArray) -> Pipe:
-        """A pipe full of one flow."""
+        """A pipe with the same flow everywhere."""
         flows, outflows = (jnp.broadcast_to(initial, (n,)) for n in (PIPE, HISTORY + 1))
         return Pipe(flows, outflows, jnp.zeros(HISTORY, initial.dtype))
 
@@ -108,7 +109,7 @@ class Pipeline(SimulatedPlant):
         return _level(jax.random.randint(key, (), 0, len(LEVELS)), c.change)
 
     def sample_process_noise(self, c: Constants, key: PRNGKeyArray) -> Draw:
-        """Whether the target changes, and to what."""
+        """Random numbers that determine whether the target changes, and to which level."""
         uniform, level = jax.random.split(key)
         return Draw(
             jax.random.uniform(uniform, (), c.change.dtype),
@@ -122,7 +123,7 @@ class Pipeline(SimulatedPlant):
     def evolve(
         self, c: Constants, plant: Pipe, inputs: Array, disturbance: Array, time: Array
     ) -> Pipe:
-        """The gate moves, and everything in the pipe moves on by one part."""
+        """Moves the gate, and shifts all flows along the pipe by one cell."""
         gate = jnp.clip(plant.flows[0] + inputs[0], 0, MAX_FLOW)
         flows = jnp.concatenate([gate[None], plant.flows[:-1]])
         return Pipe(
@@ -132,7 +133,7 @@ class Pipeline(SimulatedPlant):
         )
 
     def measure(self, c: Constants, now: Moment) -> Float[Array, "52"]:
-        """Outflow, target, the outflows and the actions before."""
+        """Outflow, target, previous outflows and previous actions."""
         pipe: Pipe = now.plant
         target = now.disturbance[None]
         return jnp.concatenate([pipe.outflows[:1], target, pipe.outflows[1:], pipe.actions])
@@ -147,7 +148,7 @@ def _level(index: Array, like: Array) -> Array:
 
 
 def _proportional(gain: float, *, predicted: bool) -> StateFeedback:
-    """``a = gain (target - outflow)``, of the outflow now or of the one under way at the gate."""
+    """``a = gain (target - outflow)``, with the current or the predicted outflow."""
     rows = np.zeros((1, 2 + 2 * HISTORY), np.float32)
     rows[0, 0], rows[0, 1] = gain, -gain
     if predicted:

@@ -51,8 +51,9 @@ GRAPH = (
 )  # fmt: skip
 """The grid as a graph: four machines, seven buses, two areas; every line in both directions.
 
-Nodes 1 to 11 bear the numbers of their buses, a machine that of its own. Areas 12 and 13 hold the
-control errors and are joined to their machines and to each other.
+Nodes 1 to 11 have the numbers of their buses; a machine has the number of its own bus. Nodes 12 and
+13 are the areas, which hold the control errors and are connected to their machines and to each
+other.
 """
 
 
@@ -61,41 +62,41 @@ class Constants(NamedTuple):
 
     Attributes:
         xd: Synchronous reactance, d axis.
-        xq: The same, q axis.
-        xl: Leakage.
-        xd1: Transient, d axis.
-        xq1: Transient, q axis.
-        x2: Subtransient of both axes: equal, so that the stator is a constant source.
+        xq: Synchronous reactance, q axis.
+        xl: Leakage reactance.
+        xd1: Transient reactance, d axis.
+        xq1: Transient reactance, q axis.
+        x2: Subtransient reactance of both axes, equal so that the stator has a constant impedance.
         ra: Armature resistance.
         td1: Open-circuit transient time constant, d axis.
-        tq1: The same, q axis.
-        td2: Subtransient, d axis.
-        tq2: Subtransient, q axis.
+        tq1: Open-circuit transient time constant, q axis.
+        td2: Open-circuit subtransient time constant, d axis.
+        tq2: Open-circuit subtransient time constant, q axis.
         inertia: Inertia of the machines.
         exciter: Gain of the voltage regulators.
-        field: Least and largest field voltage.
+        field: Smallest and largest field voltage.
         sensor: Time constant of the voltage sensors.
         stabiliser: Gain of the power system stabilisers.
-        washout: Their washout.
-        leads: Lead and lag of their two stages.
-        stabiliser_limit: Largest output.
+        washout: Washout time constant of the stabilisers.
+        leads: Lead and lag time constants of their two stages.
+        stabiliser_limit: Largest output of the stabilisers.
         droop: Droop of the governors.
         valve: Time constant of the steam valves.
-        turbine: Lead and lag of the turbines.
-        valve_limit: Largest opening.
-        line: Resistance, reactance and susceptance.
-        transformer: Reactance.
+        turbine: Lead and lag time constants of the turbines.
+        valve_limit: Largest opening of the valves.
+        line: Resistance, reactance and susceptance of a line.
+        transformer: Reactance of a transformer.
         load: Active and reactive load at buses 7 and 9.
         capacitor: Capacitors at buses 7 and 9.
-        power: Schedule of the machines; the third balances.
-        voltage: Schedule of their terminals.
+        power: Scheduled power of the machines; the third one balances the grid.
+        voltage: Scheduled terminal voltages.
         price: Price of energy from each machine.
         bias: Frequency bias of an area in its control error.
         load_sd: Relative standard deviation of the loads.
-        load_memory: Time constant of that.
-        step: Least and largest step of a load.
+        load_memory: Time constant of the load fluctuations.
+        step: Smallest and largest step of a load.
         outage: Probability that a tie circuit trips in an episode.
-        reclosing: Time after which it is switched in again.
+        reclosing: Time after which the circuit is reclosed.
     """
 
     xd: Array = constant(1.8, "1", KUNDUR)
@@ -152,7 +153,7 @@ RELATIONS = (
 
 
 def incidence(pairs: Sequence[Sequence[float]]) -> np.ndarray:
-    """One row a branch: 1 at its first bus, -1 at its second."""
+    """Incidence matrix, one row per branch: 1 at its first bus, -1 at its second."""
     rows = np.zeros((len(pairs), BUSES))
     for row, pair in zip(rows, pairs, strict=True):
         row[int(pair[0])], row[int(pair[1])] = 1, -1

@@ -1,4 +1,4 @@
-"""Automatic generation control, with and without what keeps it from winding up."""
+"""Automatic generation control, with and without anti-windup."""
 
 import math
 
@@ -16,14 +16,15 @@ NEVER = 1e9  # s
 def generation_control(
     *, rate: float, gain: float, tracking_time: float, by_frequency: float = 0.0
 ) -> PID:
-    """Loops on the areas' control errors, shared equally, and voltage by a machine's frequency.
+    """PI loops on the area control errors, shared equally among machines, with voltage support.
 
     Args:
-        rate: Integral action, errors of an area over its machines a second.
-        gain: Proportional action, the same.
-        tracking_time: Seconds in which the integral gives way to the ramps of the references.
-        by_frequency: Change of a machine's voltage reference for a hertz of its frequency, 1/Hz.
-            Loads take less at less voltage, so this is the quickest help that there is.
+        rate: Integral gain, relative to the control error of an area per machine, 1/s.
+        gain: Proportional gain, relative to the same error.
+        tracking_time: Anti-windup time constant with which the integral follows the ramps of the
+            references, s.
+        by_frequency: Change of a machine's voltage reference per hertz of its frequency, 1/Hz.
+            Loads draw less power at a lower voltage, so this is the fastest available support.
     """
     return pid_bank(
         kp=(gain / AREA,) * 4 + (-by_frequency,) * 4,
@@ -39,16 +40,16 @@ def generation_control(
 
 
 def winding_up() -> PID:
-    """Slow integral action that goes on while the references still ramp."""
+    """Slow integral action that keeps integrating while the references still ramp."""
     return generation_control(rate=0.03, gain=1e-3, tracking_time=NEVER)
 
 
 def tuned() -> PID:
-    """Fast action whose integral gives way to the ramps, and voltage by frequency."""
+    """Fast action with anti-windup at the ramp limits, and voltage support by frequency."""
     return generation_control(rate=0.25, gain=0.8, tracking_time=5.0, by_frequency=0.25)
 
 
 def bad_policy() -> ConstantPolicy:
-    """The least power and voltage: frequency and voltages sink."""
+    """The lowest power and voltage references, so that frequency and voltages fall."""
     low = jnp.asarray((-LARGEST_POWER,) * 4 + (-LARGEST_VOLTAGE,) * 4)
     return ConstantPolicy(low)

@@ -64,12 +64,12 @@ def _actuators() -> tuple[Actuator, ...]:
 
 
 class Seen(eqx.Module):
-    """Quantities of the grid that follow from its state.
+    """Algebraic quantities of the grid, computed from its state.
 
     Attributes:
         electrical: Electrical quantities of the machines.
         voltage: Voltage of the buses, complex, shape ``(11,)``.
-        mechanical: Power of the turbines on 900 MVA, shape ``(4,)``.
+        mechanical: Power of the turbines in units of 900 MVA, shape ``(4,)``.
         tie: Power from area 1 to area 2, MW.
         ace: Area control errors, MW, shape ``(2,)``.
     """
@@ -82,7 +82,7 @@ class Seen(eqx.Module):
 
 
 def _seen(c: Derived, now: Moment) -> Seen:
-    """Voltages and powers with the network of the period that ends now."""
+    """Voltages and powers, with the network of the period that has just ended."""
     constants, schedule, x = c.constants, c.derived, now.plant
     time = jnp.maximum(now.time - 1, 0)
     z = world.matrix_now(schedule, now.disturbance, time)
@@ -149,11 +149,11 @@ class PowerGrid(SimulatedPlant):
         return c.derived.start
 
     def begin_disturbance(self, c: Derived, key: PRNGKeyArray) -> world.World:
-        """The events of the episode."""
+        """Samples the events of the episode."""
         return world.world_at_start(c.constants, key)
 
     def sample_process_noise(self, c: Derived, key: PRNGKeyArray) -> Float[Array, "2"]:
-        """Draws of the loads."""
+        """Standard normal numbers for the loads."""
         return jax.random.normal(key, (2,), c.constants.step.dtype)
 
     def disturb(
@@ -170,7 +170,7 @@ class PowerGrid(SimulatedPlant):
         disturbance: world.World,
         time: Array,
     ) -> machines.Machines:
-        """The machines one period later; loads and circuits stand still meanwhile."""
+        """The machines one period later, with constant loads and circuits."""
         z = world.matrix_now(c.derived, disturbance, time)[:4]
 
         def rates(x: machines.Machines) -> machines.Machines:
@@ -186,12 +186,12 @@ class PowerGrid(SimulatedPlant):
         disturbance: world.World,
         time: Array,
     ) -> machines.Machines:
-        """Machines, regulators and governors, per second."""
+        """Time derivatives of machines, regulators and governors, per second."""
         z = world.matrix_now(c.derived, disturbance, time)[:4]
         return machines.rates(c.constants, c.derived, z, inputs, plant)
 
     def measure(self, c: Derived, now: Moment) -> Float[Array, "32"]:
-        """All readings in their units."""
+        """All measured quantities in their units."""
         seen = _seen(c, now)
         power = seen.electrical.voltage * jnp.conj(seen.electrical.current)
         size = jnp.abs(seen.voltage)
@@ -211,7 +211,7 @@ class PowerGrid(SimulatedPlant):
         )
 
     def quantities(self, c: Derived, now: Moment) -> dict[str, Array]:
-        """Frequencies in Hz, bus voltages, spread of the rotors in degrees, errors and fuel."""
+        """Frequencies in Hz, bus voltages, spread of rotor angles in degrees, errors and fuel."""
         seen = _seen(c, now)
         angle = jnp.rad2deg(now.plant.angle)
         more = MACHINE_BASE * (seen.mechanical - c.derived.power)
@@ -224,7 +224,7 @@ class PowerGrid(SimulatedPlant):
         }
 
     def reward(self, c: Derived, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
-        """Points taken off for frequency, control errors, fuel in $ and a trip."""
+        """Points subtracted for frequency, control errors, fuel in $ and a trip."""
         quantities = self.quantities(c, now)
         lost = _objective.FREQUENCY_WEIGHT * jnp.mean(quantities["frequency"]) ** 2
         lost = lost + _objective.ACE_WEIGHT * jnp.sum(quantities["ace"] ** 2)
@@ -234,7 +234,7 @@ class PowerGrid(SimulatedPlant):
     def amounts(
         self, c: Derived, before: Moment, now: Moment, trip: Bool[Array, ""]
     ) -> dict[str, Array]:
-        """Squared deviations of frequency and exchange over time, fuel and trips."""
+        """Integrals of squared frequency and control errors, fuel and trips."""
         found = self.quantities(c, now)
         return {
             "frequency deviation": jnp.mean(found["frequency"]) ** 2 * self.dt,

@@ -1,4 +1,4 @@
-"""Machines of the sixth order with regulators, stabilisers and governors."""
+"""Sixth-order machines with regulators, stabilisers and governors."""
 
 from typing import NamedTuple
 
@@ -26,8 +26,8 @@ class Machines(NamedTuple):
         psi2q: Subtransient flux, q axis.
         sensed: Terminal voltage at the regulators.
         washed: State of the stabilisers' washout.
-        lead1: State of their first stage.
-        lead2: State of their second.
+        lead1: State of their first lead-lag stage.
+        lead2: State of their second lead-lag stage.
         valve: Opening of the valves.
         steam: State of the turbines.
     """
@@ -51,13 +51,13 @@ class Schedule(NamedTuple):
 
     Attributes:
         start: The machines in the steady state of the schedule.
-        field: Field voltages there, shape ``(4,)``.
-        terminal: Terminal voltages there, shape ``(4,)``.
-        power: Mechanical power there, shape ``(4,)``.
+        field: Field voltages in this state, shape ``(4,)``.
+        terminal: Terminal voltages in this state, shape ``(4,)``.
+        power: Mechanical power in this state, shape ``(4,)``.
         tie: Scheduled power from area 1 to area 2, MW.
         load: Scheduled load admittances, real and imaginary, shape ``(2, 2)``.
         megawatt: Scheduled loads, MW, shape ``(2,)``.
-        ports: Ports from :func:`from_ports`, shape ``(3, 2, 11, 6)``.
+        ports: Result of :func:`from_ports`, shape ``(3, 2, 11, 6)``.
     """
 
     start: Machines
@@ -95,7 +95,7 @@ def ratios(c: Constants) -> tuple[Array, Array, Array, Array]:
 
 
 def turned(angle: Float[Array, "4"]) -> Complex[Array, "4"]:
-    """Rotates machine axes to the network's: the q axis leads the rotor's angle."""
+    """Rotates machine axes to those of the network; the q axis leads the rotor's angle."""
     return jax.lax.complex(jnp.sin(angle), -jnp.cos(angle))
 
 
@@ -106,7 +106,7 @@ def source(c: Constants, x: Machines) -> tuple[Array, Array]:
 
 
 def electrical(c: Constants, x: Machines, z: Complex[Array, "4 4"]) -> Electrical:
-    """Solves machines and network: one product with a constant matrix."""
+    """Solves machines and network by one product with a constant matrix."""
     ed, eq = source(c, x)
     turn = turned(x.angle)
     e = jax.lax.complex(ed, eq) * turn
@@ -125,8 +125,8 @@ def rates(
     Args:
         c: Constants.
         s: Schedule.
-        z: Terminal voltages per source current.
-        inputs: Changes of power and voltage references, on the machines' base.
+        z: Matrix from source currents to terminal voltages.
+        inputs: Changes of power and voltage references, per unit of the machine base.
         x: State.
     """
     power, voltage = inputs[:4], inputs[4:]
@@ -160,7 +160,7 @@ def rates(
 
 
 def scheduled(c: Constants) -> Schedule:
-    """The steady state of the schedule, from its power flow."""
+    """Computes the steady state of the schedule from its power flow."""
     flow = net.power_flow(c)
     load = net.load_admittance(c, flow)
     v = flow.voltage[:4]

@@ -1,4 +1,4 @@
-"""Admittances, the power flow of the schedule, and the constant matrices from sources to buses."""
+"""Admittances, the power flow of the schedule, and the matrices from sources to buses."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class PowerFlow(NamedTuple):
     """The steady state of the schedule.
 
     Attributes:
-        voltage: Voltage of the buses, shape ``(11,)``, machine 1 at its own angle.
+        voltage: Complex voltage of the buses, shape ``(11,)``, relative to the angle of machine 1.
         injected: Complex power of the machines, on 100 MVA, shape ``(4,)``.
         tie: Power from area 1 to area 2, MW.
     """
@@ -57,7 +57,7 @@ def tie_admittance(c: Constants) -> tuple[Array, Array]:
 
 
 def admittance(c: Constants, circuits: tuple[int, int] = (2, 2)) -> Complex[Array, "11 11"]:
-    """Bus admittance matrix without machines and loads, with its capacitors."""
+    """Bus admittance matrix with capacitors but without machines and loads."""
     r, x, b = c.line
     unit = 1 / jax.lax.complex(r, x)
     lengths = jnp.asarray([length for *_, length in LINES], c.line.dtype)
@@ -75,7 +75,7 @@ def admittance(c: Constants, circuits: tuple[int, int] = (2, 2)) -> Complex[Arra
 
 
 def power_flow(c: Constants) -> PowerFlow:
-    """Newton's method on the power balances; the third machine balances."""
+    """Solves the power balances by Newton's method; the third machine is the slack."""
     y = admittance(c)
     loads = jnp.zeros((BUSES, 2), c.line.dtype).at[jnp.asarray(LOAD_BUSES)].set(c.load / BASE)
     wanted = jnp.zeros(BUSES, c.line.dtype).at[:4].set(c.power / BASE) - loads[:, 0]
@@ -120,9 +120,10 @@ def load_admittance(c: Constants, flow: PowerFlow) -> Complex[Array, "2"]:
 
 
 def from_ports(c: Constants, loads: Complex[Array, "2"]) -> Float[Array, "3 2 11 6"]:
-    """Real and imaginary bus voltages per current into machines and loads.
+    """Real and imaginary parts of the bus voltages per unit of current at machines and loads.
 
-    For both tie lines complete, and with one circuit of the first or the second out.
+    The first axis stands for both tie lines complete, one circuit of the first tie line out, and
+    one circuit of the second out.
     """
     columns = []
     for circuits in ((2, 2), (1, 2), (2, 1)):
@@ -135,9 +136,9 @@ def from_ports(c: Constants, loads: Complex[Array, "2"]) -> Float[Array, "3 2 11
 
 
 def with_loads(ports: Float[Array, "2 11 6"], more: Complex[Array, "2"]) -> Complex[Array, "11 4"]:
-    """Bus voltages per current of the machines, with more load admittance at buses 7 and 9.
+    """Bus voltages per unit of machine current, with additional load admittance at buses 7 and 9.
 
-    Woodbury's identity with a matrix of two by two, inverted by hand.
+    Uses Woodbury's identity with an explicitly inverted two-by-two matrix.
     """
     z = jax.lax.complex(ports[0], ports[1])
     machines, loads = z[:, :4], z[:, 4:]

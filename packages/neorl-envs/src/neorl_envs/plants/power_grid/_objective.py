@@ -21,9 +21,9 @@ LIMITS = (
     Limit("angle_spread", high=180.0, trip=True, unit="deg"),
 )
 PENALTIES = {"frequency": 1.0, "voltage": 1.0}
-FREQUENCY_WEIGHT = 5.0  # points a Hz2 and second
-ACE_WEIGHT = 1e-5  # points a MW2 and second
-FUEL_WEIGHT = 1e-3  # points a $
+FREQUENCY_WEIGHT = 5.0  # points per Hz2 and second
+ACE_WEIGHT = 1e-5  # points per MW2 and second
+FUEL_WEIGHT = 1e-3  # points per $
 TRIP = 100.0  # points
 TERMS = (
     Term("frequency deviation", "Hz2 s", -FREQUENCY_WEIGHT),

@@ -1,4 +1,4 @@
-"""Disturbances of the grid: loads that wander and step, and a tie circuit that trips."""
+"""Disturbances of the grid: loads that fluctuate and step, and a tie circuit that trips."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from neorl_envs.plants.power_grid._machines import Schedule
 DT = 1.0
 STEP_TIMES = ((10.0, 100.0), (130.0, 230.0))  # s
 OUTAGE_TIMES = (10.0, 250.0)  # s
-APART = (12.0, 30.0)  # s before and after a step of the load without an outage
+APART = (12.0, 30.0)  # s before and after a load step in which no outage may occur
 NEVER = 1e9
 
 
@@ -23,11 +23,11 @@ class World(NamedTuple):
 
     Attributes:
         wander: Relative deviation of both loads, shape ``(2,)``.
-        step_time: When a load steps, s, shape ``(2,)``.
+        step_time: Times at which a load steps, s, shape ``(2,)``.
         step: Change of the loads at buses 7 and 9 by each step, MW, shape ``(2, 2)``.
-        outage_time: When a tie circuit trips, s.
-        outage: 1 for a circuit of 7-8, 2 for one of 8-9.
-        closing_time: When it is switched in again, s.
+        outage_time: Time at which a tie circuit trips, s.
+        outage: Line of the circuit that trips: 1 for 7-8, 2 for 8-9.
+        closing_time: Time at which it is reclosed, s.
     """
 
     wander: Float[Array, "2"]
@@ -39,7 +39,7 @@ class World(NamedTuple):
 
 
 def world_at_start(c: Constants, key: PRNGKeyArray) -> World:
-    """The drawn events: a step in each half of the episode, up or down, and perhaps an outage."""
+    """Samples the events: a load step in each half of the episode, and possibly an outage."""
     keys = jax.random.split(key, 3)
     u = jax.random.uniform(keys[0], (10,), c.step.dtype)
     earliest, latest = jnp.asarray(STEP_TIMES, c.step.dtype).T
@@ -64,20 +64,20 @@ def world_at_start(c: Constants, key: PRNGKeyArray) -> World:
 
 
 def world_later(c: Constants, world: World, normal: Float[Array, "2"]) -> World:
-    """The loads have wandered on for one period."""
+    """The disturbances one period later, with new load fluctuations."""
     wander = autoregressive(world.wander, normal, sd=c.load_sd, memory=c.load_memory, dt=DT)
     return world._replace(wander=wander)
 
 
 def outage_now(world: World, time: Array) -> Array:
-    """Which circuit is out: 0 for none, 1 of line 7-8, 2 of line 8-9."""
+    """The line with a circuit out: 0 for none, 1 for line 7-8, 2 for line 8-9."""
     seconds = time.astype(world.step.dtype) * DT
     out = (seconds >= world.outage_time) & (seconds < world.closing_time)
     return jnp.where(out, world.outage, 0).astype(jnp.int32)
 
 
 def more_load(s: Schedule, world: World, time: Array) -> Complex[Array, "2"]:
-    """Load admittance beyond the schedule; steps are given at the scheduled voltage."""
+    """Load admittance in addition to the schedule; steps are defined at the scheduled voltage."""
     seconds = time.astype(world.step.dtype) * DT
     stepped = jnp.sum(jnp.where((seconds >= world.step_time)[:, None], world.step, 0), axis=0)
     per_megawatt = s.load[0] / s.megawatt
@@ -86,7 +86,7 @@ def more_load(s: Schedule, world: World, time: Array) -> Complex[Array, "2"]:
 
 
 def matrix_now(s: Schedule, world: World, time: Array) -> Complex[Array, "11 4"]:
-    """Bus voltages per source current in the period that begins at ``time``."""
+    """Bus voltages per unit of source current in the period that begins at ``time``."""
     return net.with_loads(s.ports[outage_now(world, time)], more_load(s, world, time))
 
 

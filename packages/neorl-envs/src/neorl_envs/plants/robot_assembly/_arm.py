@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 SOURCE = "franka_emika_panda/panda.xml of mujoco_menagerie"
 JOINTS = 7
-# Offset of every joint from the one before, m, and a quarter turn about x: none, back, forth.
+# Offset of every joint from the previous one, m, and its rotation about x in quarter turns.
 OFFSETS = (
     ((0.0, 0.0, 0.333), 0),
     ((0.0, 0.0, 0.0), -1),
@@ -65,7 +65,7 @@ class Frames(NamedTuple):
 def link_frames(q: Float[Array, " 7"]) -> Frames:
     """Frames of the seven links in the base.
 
-    Products of axes and sines only, so that a loop over it stays one fused kernel.
+    It uses only products of axes and sines, so that a loop over it compiles to one fused kernel.
     """
     x, y, z = jnp.eye(3, dtype=q.dtype)
     origin = jnp.zeros(3, q.dtype)
@@ -81,12 +81,12 @@ def link_frames(q: Float[Array, " 7"]) -> Frames:
 
 
 def along_tool(frames: Frames, length: float) -> Float[Array, " 3"]:
-    """The point on the last axis at a distance from the last joint, m."""
+    """The point on the last axis at the given distance from the last joint, m."""
     return frames.origin[-1] + length * frames.z[-1]
 
 
 def jacobian(frames: Frames, point: Float[Array, " 3"]) -> Float[Array, "7 6"]:
-    """Linear and angular velocity of a point of the last link for a unit speed of every joint."""
+    """Linear and angular velocity of a point of the last link per unit speed of each joint."""
     linear = jnp.cross(frames.z, point[None] - frames.origin)
     return jnp.concatenate([linear, frames.z], axis=1)
 

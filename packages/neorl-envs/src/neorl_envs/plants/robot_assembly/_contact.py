@@ -1,4 +1,4 @@
-"""Contact of a round peg with a chamfered hole: penalties with friction at ten points."""
+"""Contact of a round peg with a chamfered hole: penalty forces with friction at ten points."""
 
 import math
 from typing import NamedTuple
@@ -47,7 +47,7 @@ class Hole(NamedTuple):
 
 
 def tilted_hole(mouth: Float[Array, " 3"], tilt: Float[Array, " 2"]) -> Hole:
-    """A hole whose axis is turned from the vertical by two small angles, rad."""
+    """A hole whose axis is tilted from the vertical by two small angles, rad."""
     z = jnp.stack([tilt[0], tilt[1], jnp.ones_like(tilt[0])])
     z = z / jnp.sqrt(z @ z)
     x = jnp.stack([z[2], jnp.zeros_like(z[0]), -z[0]]) / jnp.sqrt(z[0] ** 2 + z[2] ** 2)
@@ -63,9 +63,10 @@ def in_hole(hole: Hole, point: Float[Array, "... 3"]) -> tuple[Array, Array, Arr
 def contact_wrench(m: Material, peg: Peg, hole: Hole) -> Float[Array, " 6"]:
     """Force on the peg, N, and its moment about the base's origin, N m.
 
-    Eight points of the tip's rim against plate, chamfer and wall; the peg's side against the mouth
-    below the chamfer; the tip against the bottom. At each ``f = max(K depth - D v_n, 0)`` along
-    the normal and ``-mu f v_t / sqrt(v_t^2 + v_0^2)`` across.
+    Contact is evaluated at eight points of the tip's rim against plate, chamfer and wall, at the
+    side of the peg against the mouth below the chamfer, and at the tip against the bottom. At each,
+    the force is ``f = max(K depth - D v_n, 0)`` along the normal, and the friction
+    ``-mu f v_t / sqrt(v_t^2 + v_0^2)`` across it.
     """
     cos, sin = (jnp.asarray(f(_ANGLES)[:, None], peg.tip.dtype) for f in (np.cos, np.sin))
     rim = peg.tip[None] + m.peg * (cos * peg.x[None] + sin * peg.y[None])
@@ -83,7 +84,7 @@ def contact_wrench(m: Material, peg: Peg, hole: Hole) -> Float[Array, " 6"]:
     solid = (z < 0) & (gap > 0) & (radius < m.part)
     depth = jnp.where(solid, jnp.where(flat, -z, side), -1.0)
 
-    # The side of the peg at the narrow edge of the mouth.
+    # Contact of the side of the peg with the narrow edge of the mouth.
     x0, y0, z0 = in_hole(hole, peg.tip)
     back = (z0 + m.chamfer) / (peg.z @ hole.z)
     edge = peg.tip - back * peg.z

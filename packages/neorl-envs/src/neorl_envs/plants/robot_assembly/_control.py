@@ -14,7 +14,7 @@ from neorl_envs.plants.robot_assembly._physics import PERIOD, tip
 
 WRENCH, ERROR = slice(14, 20), slice(20, 23)
 APPROACH, SEARCH, INSERT = 0, 1, 2
-TOUCH, NEAR = 1.5, 6e-3  # N that is contact and no noise; m within which the hole can be
+TOUCH, NEAR = 1.5, 6e-3  # N above which there is contact; m within which the hole must be
 UNITS = {
     "gain": "1/s", "approach": "m/s", "hover": "m", "press": "m/s", "force": "N",
     "admittance": "m/(s N)", "yielding": "m/(s N)", "pitch": "m", "along": "m/s", "insert": "m/s",
@@ -26,10 +26,10 @@ class InsertionCarry(NamedTuple):
     """Carry of the insertion law.
 
     Attributes:
-        phase: 0 approach, 1 search, 2 insertion.
+        phase: Phase: 0 approach, 1 search, 2 insertion.
         angle: Angle of the spiral, rad.
-        surface: Height of the tip over the nominal plate at first contact, m; infinite before.
-        trim: Lateral speed that has held the tip on its place so far, m/s, shape ``(2,)``.
+        surface: Height of the tip above the nominal plate at first contact, m; infinite before.
+        trim: Integrated lateral correction that holds the tip in place, m/s, shape ``(2,)``.
     """
 
     phase: Array
@@ -39,25 +39,25 @@ class InsertionCarry(NamedTuple):
 
 
 class Insertion(eqx.Module):
-    """Approach above the hole, press and search along a spiral, insert once the tip falls in.
+    """Approaches from above, presses and searches along a spiral, and inserts once in the hole.
 
-    Joint speeds are ``J^T (J J^T + damping^2 I)^-1 v`` for a wanted velocity ``v`` of the tip.
-    With a pitch of zero nothing is searched: the tip is pressed on the nominal place.
+    Joint speeds are ``J^T (J J^T + damping^2 I)^-1 v`` for a desired velocity ``v`` of the tip.
+    With a pitch of zero there is no search: the tip is pressed on the nominal position.
 
     Attributes:
         gain: Gain of the position, 1/s.
-        integral: Integral gain of the lateral position while searching, 1/s2; pressing drives the
-            arm aside.
+        integral: Integral gain of the lateral position while searching, 1/s2, needed because
+            pressing pushes the arm aside.
         approach: Largest speed of the approach, m/s.
-        hover: Height at which it ends, m.
+        hover: Height at which the approach ends, m.
         press: Speed of the tip towards the plate, m/s.
-        force: Force wanted while searching, N.
-        admittance: Speed along the tool for a newton of it, m/(s N).
-        yielding: Lateral speed for a newton of lateral force, m/(s N).
+        force: Desired force while searching, N.
+        admittance: Speed along the tool per newton of force error, m/(s N).
+        yielding: Lateral speed per newton of lateral force, m/(s N).
         pitch: Pitch of the spiral, m per turn.
         along: Speed along the spiral, m/s.
-        widest: Radius at which the spiral begins again, m.
-        fallen: Drop below the plate that means the hole, m.
+        widest: Radius at which the spiral starts again, m.
+        fallen: Drop below the plate from which the tip counts as in the hole, m.
         insert: Speed of the insertion, m/s.
         upright: Gain that keeps the tool vertical, 1/s.
         damping: Damping of the inverse kinematics.
@@ -80,7 +80,7 @@ class Insertion(eqx.Module):
     damping: Array
 
     def initial_carry(self) -> InsertionCarry:
-        """Approach."""
+        """The carry at the beginning of the approach."""
         zero = jnp.zeros_like(self.gain)
         return InsertionCarry(jnp.zeros((), jnp.int32), zero, zero + jnp.inf, jnp.stack([zero] * 2))
 
@@ -90,7 +90,7 @@ class Insertion(eqx.Module):
         obs: Float[Array, " obs"],
         key: PRNGKeyArray | None = None,
     ) -> tuple[InsertionCarry, Float[Array, " act"]]:
-        """One step; the key is ignored."""
+        """The joint speeds and the next carry; the key is ignored."""
         frames = arm.link_frames(obs[:7])
         force, error = obs[WRENCH][:3], obs[ERROR]
         carry = self._next(carry, force, error)
@@ -111,20 +111,20 @@ class Insertion(eqx.Module):
         return carry, action
 
     def sent(self, carry: InsertionCarry, action: Float[Array, " act"]) -> InsertionCarry:
-        """Identity."""
+        """Returns the carry unchanged."""
         return carry
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """Gains, speeds and forces that are not zero.
+        """The gains, speeds and forces that are not zero.
 
         Args:
-            spec: Not read.
+            spec: Not used.
         """
         used = {name: unit for name, unit in UNITS.items() if float(getattr(self, name))}
         return tuple(handle(name, name, unit, factor=0.25) for name, unit in used.items())
 
     def _next(self, carry: InsertionCarry, force: Array, error: Array) -> InsertionCarry:
-        """Phase, spiral and trim of this step."""
+        """The carry with phase, spiral and trim of this step."""
         height, aside = -error[2], jnp.sqrt(jnp.sum(error[:2] ** 2))
         touching = force[2] > TOUCH
         above = (height < self.hover + 1e-3) & (aside < 5e-4)
@@ -146,14 +146,14 @@ class Insertion(eqx.Module):
         return InsertionCarry(phase, angle, surface, jnp.clip(trim, -0.05, 0.05))
 
     def _approach(self, error: Array) -> Array:
-        """Towards a point above the hole, the higher the farther aside the tip still is."""
+        """Velocity towards a point above the hole, which is higher the farther off the tip is."""
         height = self.hover + jnp.sqrt(jnp.sum(error[:2] ** 2) + 1e-12)
         to_hole = self.gain * (error + jnp.stack([0 * height, 0 * height, height]))
         size = jnp.sqrt(jnp.sum(to_hole**2) + 1e-12)
         return to_hole * jnp.minimum(1, self.approach / size)
 
     def _search(self, carry: InsertionCarry, force: Array, error: Array) -> Array:
-        """Along the spiral with the wanted force on the plate."""
+        """Velocity along the spiral, with the desired force on the plate."""
         radius, direction = self.pitch * carry.angle / (2 * jnp.pi), _direction(carry.angle)
         moving = jnp.isfinite(carry.surface) & (self.pitch > 0)
         tangent = jnp.stack([-direction[1], direction[0]]) * jnp.where(moving, self.along, 0)
@@ -163,7 +163,7 @@ class Insertion(eqx.Module):
         return jnp.concatenate([lateral, down[None]])
 
     def _in(self, force: Array) -> Array:
-        """Down the hole, yielding to its wall."""
+        """Velocity down the hole, with compliance to its wall."""
         return jnp.concatenate([self.yielding * force[:2], -self.insert[None]])
 
 
@@ -172,7 +172,7 @@ def _direction(angle: Array) -> Array:
 
 
 def insertion_law(**changes: float) -> Insertion:
-    """The law with the numbers of the spiral search, and those that are given."""
+    """The insertion law with the parameters of the spiral search, except for the given ones."""
     numbers = {
         "gain": 5.0, "integral": 5.0, "approach": 0.08, "hover": 0.002, "press": 0.02, "force": 6.0,
         "admittance": 0.01, "yielding": 0.002, "pitch": 1e-3, "along": 0.02, "widest": 3.5e-3,
@@ -182,7 +182,7 @@ def insertion_law(**changes: float) -> Insertion:
 
 
 def straight_push() -> Insertion:
-    """Resolved rates to the nominal hole (50 mm/s), then straight down with 5 mm/s."""
+    """Resolved rates to the nominal hole (50 mm/s), then straight down at 5 mm/s."""
     changes = {"gain": 2.0, "approach": 0.05, "press": 0.005, "admittance": 0.0, "pitch": 0.0}
     return insertion_law(**changes, integral=1.0, yielding=0.0, insert=0.005)
 
@@ -193,11 +193,11 @@ def tunings() -> dict[str, Policy]:
 
 
 def bad_policy() -> Insertion:
-    """A push with 0.25 m/s: the peg hits the plate far too hard."""
+    """A push at 0.25 m/s, with which the peg hits the plate far too hard."""
     changes: dict[str, Any] = {"gain": 20.0, "hover": -0.02, "approach": 0.25}
     return insertion_law(**changes)
 
 
 def bad_posture() -> ConstantPolicy:
-    """Away from the fixture, then down with the shoulder: the hand goes through the table."""
+    """Moves away from the fixture and lowers the shoulder until the hand goes through the table."""
     return ConstantPolicy(jnp.asarray((0.4, 0.12, 0.0, 0.0, 0.0, 0.0, 0.0)))

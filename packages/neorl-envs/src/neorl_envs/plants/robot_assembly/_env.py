@@ -20,7 +20,7 @@ FIDELITIES = ("full", "fast")
 
 
 class RobotAssembly(SimulatedPlant):
-    """A seven-joint arm puts a peg into a hole whose place it does not quite know.
+    """A seven-joint arm inserts a peg into a hole whose position it knows only approximately.
 
     Attributes:
         horizon: Steps after which an episode is truncated.
@@ -67,34 +67,34 @@ class RobotAssembly(SimulatedPlant):
     penalties: ClassVar[dict[str, float]] = objective.PENALTIES
 
     def __check_init__(self) -> None:
-        """Refuses an unknown fidelity."""
+        """Raises for an unknown fidelity."""
         if self.fidelity not in FIDELITIES:
             raise ValueError(f"fidelity must be 'full' or 'fast', got {self.fidelity!r}")
 
     def evolve(
         self, c: Any, plant: physics.Cell, inputs: Array, disturbance: Any, time: Array
     ) -> physics.Cell:
-        """Arm and peg one period later."""
+        """The state of arm and peg one period later."""
         return physics.advance(c, plant, inputs, fidelity=self.fidelity)
 
     def measure(self, c: Any, now: Moment) -> Array:
-        """Joints, wrench, and where the tip is from the nominal hole."""
+        """Joints, wrench, and position of the tip relative to the nominal hole."""
         cell = now.plant
         tip = physics.tip(arm.link_frames(cell.q))
         error = jnp.asarray(physics.MOUTH, tip.dtype) - tip
         return jnp.concatenate([cell.q, cell.speed, cell.wrench, error, error[2:]])
 
     def quantities(self, c: Any, now: Moment) -> dict[str, Array]:
-        """Peak force, free distance, distance of the joints from their ends, depth."""
+        """Peak force, clearance, distance of the joints from their ends, and depth."""
         return objective.quantities(now.plant, arm.link_frames(now.plant.q))
 
     def success(self, c: Any, now: Moment) -> Bool[Array, ""]:
-        """The peg is in."""
+        """Whether the peg is fully inserted."""
         depth = physics.insertion(now.plant, arm.link_frames(now.plant.q))
         return depth >= physics.HOLE_DEPTH
 
     def reward(self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
-        """Depth gained less distance, effort and time."""
+        """Depth gained minus distance, effort and time."""
         return objective.reward(before.plant, now.plant, now.inputs, trip)
 
     def amounts(

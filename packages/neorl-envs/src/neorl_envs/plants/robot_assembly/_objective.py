@@ -32,7 +32,7 @@ LIMITS = (
     Limit("joint_range", low=0.0, trip=True, unit="rad"),
 )
 PENALTIES = {"force": 20.0, "collision": 20.0}
-TRIP_COST = 100.0  # more than 300 steps far from the hole, 75: to give up must not pay
+TRIP_COST = 100.0  # more than 300 steps far from the hole (75), so that giving up does not pay
 TERMS = (
     Term("depth", "mm", 0.1 / HOLE_DEPTH),
     Term("distance, at most 0.1 m", "m s", -2 / PERIOD),
@@ -45,8 +45,9 @@ TERMS = (
 def free_distance(frames: arm.Frames) -> Array:
     """Distance of the links' capsules from the table and from the fixture, m.
 
-    Seven capsules between the joints' origins and the hand, taken at both ends and in the middle.
-    The table is the plane of the base, the fixture a cylinder around the hole.
+    There are seven capsules between the origins of the joints and the hand, each evaluated at both
+    ends and in the middle. The table is the plane of the base, and the fixture is a cylinder around
+    the hole.
     """
     nodes = jnp.concatenate([frames.origin[1:], arm.along_tool(frames, HAND)[None]])
     before = frames.origin
@@ -62,7 +63,7 @@ def free_distance(frames: arm.Frames) -> Array:
 
 
 def quantities(cell: Cell, frames: arm.Frames) -> dict[str, Array]:
-    """Quantities that the limits watch, and the depth."""
+    """The limited quantities, and the depth."""
     low, high = (jnp.asarray(ends, cell.q.dtype) for ends in (arm.LEAST, arm.GREATEST))
     return {
         "force": cell.peak,
@@ -89,7 +90,7 @@ def amounts(before: Cell, cell: Cell, target: Array, trip: Array) -> dict[str, A
 
 
 def reward(before: Cell, cell: Cell, target: Array, trip: Array) -> Array:
-    """Points: 100 for the whole depth, less distance, effort, time and a trip."""
+    """Points: 100 for the full depth, minus distance, effort, time and a trip."""
     old, new = arm.link_frames(before.q), arm.link_frames(cell.q)
     gained = (insertion(cell, new) - insertion(before, old)) / HOLE_DEPTH
     x, y, z = in_hole(hole_of(cell), tip(new))

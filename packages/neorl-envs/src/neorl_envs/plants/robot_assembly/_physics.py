@@ -22,7 +22,7 @@ Scalar = Float[Array, ""]
 PERIOD, SUBSTEPS = 0.05, 50  # s; of 1 ms
 SERVO = 20.0  # 1/s
 TOOL = arm.FLANGE + 0.1034 + 0.06  # m from the last joint to the tip of the peg
-MOUTH = (0.57729452, 0.0, 0.13722023)  # m: the hole, where the tool of the pose below would be
+MOUTH = (0.57729452, 0.0, 0.13722023)  # m: the nominal hole, where the tool is in the pose below
 HOLE_DEPTH = 0.025  # m
 PEG = 9.9e-3  # m
 DIAGONAL = (1.3, 1.3, 0.9, 0.9, 0.3, 0.3, 0.2)  # kg m2: the inertia of ``fidelity="fast"``
@@ -62,9 +62,9 @@ class Cell(NamedTuple):
         wrench: Filtered force and torque of the environment on the peg, at the flange in the
             base's axes, N and N m, shape ``(6,)``.
         peak: Largest filtered force of the period, N.
-        error: How far the hole is from where it is believed, m, shape ``(3,)``.
+        error: Offset of the hole from its nominal position, m, shape ``(3,)``.
         tilt: Tilt of the hole's axis, rad, shape ``(2,)``.
-        clearance: Radius of the hole less that of the peg, m.
+        clearance: Radius of the hole minus that of the peg, m.
         friction: Coefficient of friction.
     """
 
@@ -79,7 +79,7 @@ class Cell(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """The part of the state that moves within a period."""
+    """The part of the state that changes within a period."""
 
     q: Array
     speed: Array
@@ -103,7 +103,7 @@ def tip(frames: arm.Frames) -> Float[Array, " 3"]:
 
 
 def hole_of(cell: Cell) -> Hole:
-    """The hole as it is."""
+    """The actual hole, with its offset and tilt."""
     return tilted_hole(jnp.asarray(MOUTH, cell.q.dtype) + cell.error, cell.tilt)
 
 
@@ -126,11 +126,11 @@ def advance(
 ) -> Cell:
     """The cell one period later, by the semi-implicit Euler method.
 
-    ``ddq = clip(20 (u - dq) + M^-1 J^T F, +-ddq_max)``: an inner torque loop has taken gravity and
-    Coriolis forces away; the inertia is that at the start of the period.
+    The acceleration is ``ddq = clip(20 (u - dq) + M^-1 J^T F, +-ddq_max)``, since an inner torque
+    loop compensates gravity and Coriolis forces. The inertia is that of the start of the period.
 
     Args:
-        c: Contact.
+        c: Constants of the contact.
         cell: Cell at the start of the period.
         target: Joint speeds demanded, rad/s, shape ``(7,)``.
         fidelity: ``"full"`` or ``"fast"``.

@@ -1,4 +1,4 @@
-"""Controllers of the furnace: PI of the zones with a trim by the exit, and PI with feed-forward."""
+"""Controllers of the furnace: zone PI loops trimmed by the exit, and PI with feed-forward."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ TRIM_HANDLES = (
     handle("their change with the set point", "by_setpoint", factor=0.05),
     handle("their change with the exit's error", "by_exit", factor=0.3),
 )
-PATTERN = (-43.0, -35.0, -18.0, 6.0, 34.0, 56.0)  # K, of the zones about their mean
+PATTERN = (-43.0, -35.0, -18.0, 6.0, 34.0, 56.0)  # K, zones relative to their mean
 NEEDED = 908.0  # degC, mean of the zones for 750 degC at 12.92 kg/(s m)
 
 
@@ -39,14 +39,14 @@ class Numbers(NamedTuple):
 
     Attributes:
         constants: Nominal physics.
-        pattern: Zone temperatures about their mean, K, shape ``(6,)``.
+        pattern: Zone temperatures relative to their mean, K, shape ``(6,)``.
         needed: Mean zone temperature for nominal strip, degC.
-        by_flow: Its change with the strip's mass flow per width, K per kg/(s m).
-        by_setpoint: Its change with the set point, 1.
-        heat: Heat that strip takes up to 750 degC, J/kg.
-        heat_slope: Its change with the set point, J/(kg K).
-        zone_gain: Fuel for a zone that is too cold, 1/K.
-        look_ahead: Seconds before a weld leaves when the furnace begins to change over.
+        by_flow: Change of ``needed`` with the mass flow of strip per width, K per kg/(s m).
+        by_setpoint: Change of ``needed`` with the set point, 1.
+        heat: Heat that strip absorbs up to 750 degC, J/kg.
+        heat_slope: Change of ``heat`` with the set point, J/(kg K).
+        zone_gain: Additional fuel per kelvin by which a zone is too cold, 1/K.
+        look_ahead: Time before a weld leaves at which the furnace begins to change over, s.
     """
 
     constants: Constants
@@ -61,12 +61,12 @@ class Numbers(NamedTuple):
 
 
 def exit_errors(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, " zone"]:
-    """The exit's deviation from its set point, for every loop, K."""
+    """The error of the exit temperature, repeated for every loop, K."""
     return jnp.broadcast_to(obs[2 * ZONES - 1] - obs[2 * ZONES], (ZONES,))
 
 
 def static_inverse(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, " zone"]:
-    """Fuel that brings the zones where the strip needs them, the coming coil in view."""
+    """Fuel that brings the zones to the temperatures that the current and next coil need."""
     n, c = numbers, numbers.constants
     setpoint, thickness, width, speed, following, coming, weld = obs[2 * ZONES : -1]
     share = jnp.clip(1 - weld / (jnp.maximum(speed, c.slowest) * n.look_ahead), 0, 1)
@@ -84,12 +84,12 @@ def static_inverse(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, 
 def feedforward_pi(
     *, zone_gain: float = 0.0155, look_ahead: float = 240.0, kp: float = 0.0055, ti: float = 160.0
 ) -> FeedforwardPID:
-    """PI on the exit temperature over all zones, about a static inverse of the furnace.
+    """PI on the exit temperature for all zones, added to a static inverse of the furnace.
 
     Args:
-        zone_gain: 1/K.
-        look_ahead: s.
-        kp: Fuel for a degree at the exit, 1/K.
+        zone_gain: Additional fuel per kelvin by which a zone is too cold, 1/K.
+        look_ahead: Time before a weld leaves at which the furnace begins to change over, s.
+        kp: Fuel per kelvin at the exit, 1/K.
         ti: Integral time, s.
     """
     each = (1.0,) * ZONES
@@ -122,12 +122,12 @@ def feedforward_pi(
 
 
 class Trim(NamedTuple):
-    """Temperatures at which the zones are held.
+    """Set points of the zones.
 
     Attributes:
-        zones: Temperatures that nominal strip needs, degC, shape ``(6,)``.
-        by_setpoint: Their change with the set point of the exit, 1.
-        by_exit: Their change with the error of the exit, 1.
+        zones: Zone temperatures that nominal strip needs, degC, shape ``(6,)``.
+        by_setpoint: Change of the set points with the set point of the exit, 1.
+        by_exit: Change of the set points with the error of the exit, 1.
     """
 
     zones: Float[Array, " zone"]
@@ -136,14 +136,14 @@ class Trim(NamedTuple):
 
 
 def zone_errors(trim: Trim, obs: Float[Array, " obs"]) -> Float[Array, " zone"]:
-    """Zones above where set point and exit want them, K."""
+    """Temperatures of the zones above their set points, K."""
     exit_now, setpoint = obs[2 * ZONES - 1], obs[2 * ZONES]
     wanted = trim.by_setpoint * (setpoint - SETPOINT) - trim.by_exit * (exit_now - setpoint)
     return obs[:ZONES] - trim.zones - wanted
 
 
 def zone_pi() -> FeedforwardPID:
-    """PI of each zone (0.02/K, 300 s) to the recipe's temperature, trimmed by the exit's error."""
+    """PI of each zone (0.02/K, 300 s) to the recipe temperature, trimmed by the exit error."""
     return FeedforwardPID(
         feedback=pid_bank(
             kp=(0.02,) * ZONES,
@@ -172,5 +172,5 @@ def tunings() -> dict[str, Policy]:
 
 
 def bad_policy() -> ConstantPolicy:
-    """All burners at 60 %: the strip stays far too cold."""
+    """All burners at 60 %, with which the strip stays far too cold."""
     return ConstantPolicy(jnp.full(ZONES, 0.6))

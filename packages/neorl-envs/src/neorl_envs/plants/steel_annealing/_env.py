@@ -75,7 +75,7 @@ class SteelAnnealing(SimulatedPlant):
     penalties: ClassVar[dict[str, float]] = {"temperature_profile": 0.02}
 
     def begin(self, c: Any, initial: physics.Furnace, key: PRNGKeyArray) -> physics.Furnace:
-        """Three coils of a campaign, the first weld anywhere, the line at its speed."""
+        """Samples three consecutive coils, the position of the first weld, and the line speed."""
         drawn = initial.leaving
         classes = jnp.round((drawn.setpoint - physics.SETPOINT) / physics.SETPOINT_STEP)
         leaving = drawn._replace(setpoint=physics.SETPOINT + physics.SETPOINT_STEP * classes)
@@ -89,13 +89,13 @@ class SteelAnnealing(SimulatedPlant):
         )
 
     def begin_disturbance(self, c: Any, key: PRNGKeyArray) -> physics.Disturbance:
-        """Fuel and inlet somewhere in their stationary distributions."""
+        """Samples fuel and inlet from their stationary distributions."""
         normal = jax.random.normal(key, (2,), c.fuel_sd.dtype)
         draw = jnp.zeros(4, normal.dtype)
         return physics.Disturbance(c.fuel_sd * normal[0], c.inlet_sd * normal[1], draw)
 
     def sample_process_noise(self, c: Any, key: PRNGKeyArray) -> physics.Disturbance:
-        """Normal draws of fuel and inlet, uniform ones of a coil."""
+        """Normal random numbers for fuel and inlet, and uniform ones for a coil."""
         for_walks, for_coil = jax.random.split(key)
         normal = jax.random.normal(for_walks, (2,), c.fuel_sd.dtype)
         draw = jax.random.uniform(for_coil, (4,), normal.dtype, -1, 1)
@@ -104,7 +104,7 @@ class SteelAnnealing(SimulatedPlant):
     def disturb(
         self, c: Any, disturbance: physics.Disturbance, noise: physics.Disturbance, time: Array
     ) -> physics.Disturbance:
-        """Fuel and inlet wander; the coil to be hung on next is drawn."""
+        """Fuel and inlet fluctuate, and the coil to be welded on next is sampled."""
         return physics.Disturbance(
             autoregressive(
                 disturbance.fuel, noise.fuel, sd=c.fuel_sd, memory=c.fuel_memory, dt=self.dt
@@ -118,7 +118,7 @@ class SteelAnnealing(SimulatedPlant):
     def evolve(
         self, c: Any, plant: physics.Furnace, inputs: Array, disturbance: Any, time: Array
     ) -> physics.Furnace:
-        """Strip, zones and line one period later."""
+        """The state of strip, zones and line one period later."""
         following = physics.next_coil(c, plant.coming, disturbance.coil)
         burnt = inputs * (1 + disturbance.fuel)
         return physics.advance(c, plant, burnt, c.ambient + disturbance.inlet, following)
@@ -126,7 +126,7 @@ class SteelAnnealing(SimulatedPlant):
     def derivative(
         self, c: Any, plant: physics.Furnace, inputs: Array, disturbance: Any, time: Array
     ) -> physics.Furnace:
-        """Strip, zones and line per second, between two welds that enter."""
+        """Time derivatives per second, valid while no weld enters."""
         wanted = physics.speed_in_period(c, plant.entered, plant.leaving, plant.coil)
         moving = physics.Moving(plant.strip, plant.zones, plant.speed, plant.entered)
         inlet = c.ambient + disturbance.inlet
@@ -137,7 +137,7 @@ class SteelAnnealing(SimulatedPlant):
         return physics.Furnace(*rate, *still)
 
     def measure(self, c: Any, now: Moment) -> Array:
-        """Temperatures, then what the line knows of its coils."""
+        """Temperatures, followed by the known data of the coils."""
         plant = now.plant
         exits = plant.strip[physics.CELLS_IN_ZONE - 1 :: physics.CELLS_IN_ZONE]
         coil, following, weld = objective.at_exit(plant)
@@ -150,7 +150,7 @@ class SteelAnnealing(SimulatedPlant):
         return objective.quantities(now.plant)
 
     def reward(self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
-        """Good strip less fuel."""
+        """Good strip minus fuel."""
         return objective.reward(c, now.plant, now.inputs, trip)
 
     def amounts(

@@ -15,7 +15,7 @@ WORTHLESS = 30.0  # K
 HOTTEST_ZONE, ZONE_TRIP = 1040.0, 1100.0  # degC
 EXIT_TRIP = 900.0  # degC
 BUDGET = 1800.0  # K min in an episode
-FUEL_PRICE = 0.1  # t of strip for a MWh
+FUEL_PRICE = 0.1  # t of strip per MWh
 TRIP_COST = 100.0  # t
 
 TERMS = (
@@ -49,8 +49,8 @@ class Exit(NamedTuple):
     """The strip at the furnace exit.
 
     Attributes:
-        coil: The coil there.
-        following: The coil behind it.
+        coil: The coil at the exit.
+        following: The coil after it.
         weld: Distance of the weld between them from the exit, m.
     """
 
@@ -60,7 +60,7 @@ class Exit(NamedTuple):
 
 
 def at_exit(plant: Furnace) -> Exit:
-    """Which coil leaves the furnace, and what comes behind it."""
+    """The coil that leaves the furnace, and the coil after it."""
     out = plant.entered < FURNACE
     old = Exit(plant.leaving, plant.coil, FURNACE - plant.entered)
     new = Exit(plant.coil, plant.coming, plant.coil.length + FURNACE - plant.entered)
@@ -68,7 +68,7 @@ def at_exit(plant: Furnace) -> Exit:
 
 
 def quantities(plant: Furnace) -> dict[str, Array]:
-    """Quantities that the limits watch."""
+    """The limited quantities."""
     exit_temperature = plant.strip[-1]
     return {
         "exit_error": exit_temperature - at_exit(plant).coil.setpoint,
@@ -86,7 +86,8 @@ def tonnes(c: Constants, plant: Furnace) -> Array:
 def amounts(c: Constants, plant: Furnace, fuel: Array, trip: Array) -> dict[str, Array]:
     """Tonnes of good strip, MWh of fuel and trips of a period.
 
-    Strip within 10 K counts whole, strip off by 30 K nothing, linear in between.
+    Strip within 10 K of the set point counts fully, strip that is 30 K off counts nothing, and the
+    value is linear in between.
     """
     coil = at_exit(plant).coil
     away = jnp.abs(plant.strip[-1] - coil.setpoint)
@@ -96,7 +97,7 @@ def amounts(c: Constants, plant: Furnace, fuel: Array, trip: Array) -> dict[str,
 
 
 def reward(c: Constants, plant: Furnace, fuel: Array, trip: Array) -> Array:
-    """Tonnes of good strip less the fuel."""
+    """Tonnes of good strip, minus the price of fuel and trips."""
     found = amounts(c, plant, fuel, trip)
     earned = found["good strip"] - FUEL_PRICE * found["fuel"]
     return earned - jnp.where(trip, TRIP_COST, 0.0)

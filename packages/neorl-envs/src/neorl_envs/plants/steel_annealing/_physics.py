@@ -17,7 +17,7 @@ CELL = 2.0  # m
 FURNACE = CELLS * CELL  # m
 PERIOD = 20.0  # s
 SUBSTEPS = 25  # of 0.8 s: at 2.8 m/s the strip moves 1.1 cells
-MOST_CELLS = 1.25  # a substep; beyond 1.39 upwind differences swing up
+MOST_CELLS = 1.25  # per substep; beyond 1.39, upwind differences become unstable
 KELVIN = 273.15
 STEFAN_BOLTZMANN = 5.670374e-8  # W/(m2 K4)
 THINNEST, THICKEST = 0.5, 1.4  # mm
@@ -77,10 +77,10 @@ class Coil(NamedTuple):
     """A coil of strip.
 
     Attributes:
-        thickness: mm.
-        width: m.
-        setpoint: Temperature wanted at the furnace exit, degC.
-        length: m.
+        thickness: Thickness, mm.
+        width: Width, m.
+        setpoint: Set point of the temperature at the furnace exit, degC.
+        length: Length, m.
     """
 
     thickness: Scalar
@@ -95,9 +95,9 @@ class Furnace(NamedTuple):
     Attributes:
         strip: Temperatures of the cells from entry to exit, degC, shape ``(60,)``.
         zones: Furnace temperatures, degC, shape ``(6,)``.
-        speed: m/s.
+        speed: Speed of the line, m/s.
         entered: Length of ``coil`` that has entered, m; negative while its head is outside.
-        leaving: The coil before.
+        leaving: The coil before it.
         coil: The coil that is entering.
         coming: The coil after it.
     """
@@ -112,12 +112,13 @@ class Furnace(NamedTuple):
 
 
 class Disturbance(NamedTuple):
-    """Disturbances, and in the same structure their draws.
+    """State of the disturbances; also holds the random numbers that drive them.
 
     Attributes:
-        fuel: Relative deviation of the fuel's heating value.
+        fuel: Relative deviation of the heating value of the fuel.
         inlet: Deviation of the strip's inlet temperature, K.
-        coil: Draws in [-1, 1) from which the coil to be hung on next is made, shape ``(4,)``.
+        coil: Random numbers in [-1, 1) that determine the coil to be welded on next, shape
+            ``(4,)``.
     """
 
     fuel: Scalar
@@ -126,7 +127,7 @@ class Disturbance(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """The part of the state that moves within a period."""
+    """The part of the state that changes within a period."""
 
     strip: Float[Array, " cell"]
     zones: Float[Array, " zone"]
@@ -140,11 +141,11 @@ INITIAL = Furnace(  # type: ignore[arg-type]
     *(30 + 720 * _REACHED, np.array([865.0, 873.0, 890.0, 914.0, 942.0, 964.0])),
     *(1.83, 300.0, NOMINAL, NOMINAL, NOMINAL),
 )
-"""The furnace at rest under nominal strip, which has taken up its heat almost so."""
+"""The furnace close to its steady state with nominal strip."""
 
 
 def heat_capacity(celsius: Array) -> Array:
-    """Specific heat of carbon steel, J/(kg K): EN 1993-1-2, 3.4.1.2, its peak cut at 1500."""
+    """Specific heat of carbon steel, J/(kg K): EN 1993-1-2, 3.4.1.2, limited to 1500."""
     t = celsius
     low = 425 + t * (0.773 + t * (-1.69e-3 + t * 2.22e-6))
     rising = 666 + 13002 / jnp.maximum(738 - t, 1.0)
@@ -159,10 +160,10 @@ def wanted_speed(c: Constants, thickness: Array, width: Array) -> Array:
 
 
 def next_coil(c: Constants, before: Coil, draw: Float[Array, " 4"]) -> Coil:
-    """The coil after another, from draws in [-1, 1).
+    """The coil after another one, from random numbers in [-1, 1).
 
-    Thickness and width walk (uniform, with the standard deviations of the constants); the set
-    point goes to a neighbouring class with probability ``new_setpoint``.
+    Thickness and width change by uniform steps with the standard deviations of the constants. The
+    set point changes to a neighbouring class with probability ``new_setpoint``.
     """
     root = float(np.sqrt(3.0))
     step = jnp.where(jnp.abs(draw[2]) < c.new_setpoint, jnp.sign(draw[2]) * SETPOINT_STEP, 0.0)
@@ -177,7 +178,7 @@ def next_coil(c: Constants, before: Coil, draw: Float[Array, " 4"]) -> Coil:
 
 
 def _folded(value: Array, low: float, high: float) -> Array:
-    """A walk that turns round at the ends of its range."""
+    """Reflects a random walk at the ends of its range."""
     value = jnp.where(value < low, 2 * low - value, value)
     return jnp.where(value > high, 2 * high - value, value)
 
@@ -219,7 +220,7 @@ def rates(
 
 
 def speed_in_period(c: Constants, entered: Scalar, leaving: Coil, coil: Coil) -> Scalar:
-    """Speed that the line goes to: with a weld inside, that of the slower of the two coils, m/s."""
+    """Target speed of the line, m/s: with a weld inside, that of the slower of the two coils."""
     old, new = (wanted_speed(c, one.thickness, one.width) for one in (leaving, coil))
     return jnp.where(entered < FURNACE, jnp.where(entered > 0, jnp.minimum(old, new), old), new)
 
@@ -235,15 +236,15 @@ def advance(
 ) -> Furnace:
     """The furnace one period later.
 
-    A coil that will begin to enter within the period is hung on first, its head still outside, so
-    one weld at most is inside and moves through the cells without being smeared.
+    A coil that enters within the period is welded on at its start, while its head is still outside.
+    At most one weld is therefore inside, and it moves through the cells without being smeared.
 
     Args:
-        c: Physics.
-        plant: Plant at the start of the period.
+        c: Physical constants.
+        plant: Furnace at the start of the period.
         fuel: Fuel fractions of the burners.
         inlet: Temperature of the strip at the entry, degC.
-        following: The coil after ``plant.coming``, should that be hung on now.
+        following: The coil after ``plant.coming``, used if ``plant.coming`` is welded on now.
         substeps: Steps of the classical Runge-Kutta method.
     """
     ends = plant.entered + c.fastest * PERIOD >= plant.coil.length

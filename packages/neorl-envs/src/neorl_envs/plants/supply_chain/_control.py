@@ -1,4 +1,4 @@
-"""Base stock: fill the inventory position up to a level, shared among the suppliers."""
+"""Base-stock control: orders fill the inventory position to a level, shared among suppliers."""
 
 from typing import NamedTuple
 
@@ -12,14 +12,14 @@ LARGEST_ORDER = 50.0
 
 
 class Rule(NamedTuple):
-    """Numbers of a base-stock rule.
+    """Parameters of a base-stock rule.
 
     Attributes:
         levels: Levels of the six nodes, units.
-        shares: Part of a receiver's order that every lane gets.
-        forecast: Periods of yesterday's demand that are added to each level.
-        downstream: Part of the distributors' and the shop's position, a node on average, that
-            counts as the factories' own.
+        shares: Fraction of the receiver's order that goes to each lane.
+        forecast: Multiple of yesterday's demand that is added to each level.
+        downstream: Fraction of the mean inventory position of distributors and shop that is added
+            to that of the factories.
     """
 
     levels: tuple[float, ...]
@@ -43,7 +43,7 @@ def base_stock(rule: Rule) -> BaseStock:
     """Orders that fill the inventory positions up to the rule's levels, lane by lane."""
     receiver = np.argmax(RECEIVES, axis=0)
     lanes = len(LANES)
-    # on hand, backlog, last demand, in the pipeline, arriving (which the pipeline contains)
+    # on hand, backlog, last demand, in the pipeline, arriving (already part of the pipeline)
     position = np.concatenate(
         [np.eye(6), -RETAILER[:, None], np.zeros((6, 1)), RECEIVES, np.zeros((6, lanes))], axis=1
     )
@@ -59,6 +59,6 @@ def base_stock(rule: Rule) -> BaseStock:
 
 
 def bad_policy() -> ConstantPolicy:
-    """Raw materials at full rate and nothing for the shop: full stores and late customers."""
+    """Raw materials at full rate and nothing for the shop: full stores and unserved customers."""
     outside = np.array([supplier > 6 for supplier, _ in LANES])
     return ConstantPolicy(jnp.where(outside, LARGEST_ORDER, 0.0))

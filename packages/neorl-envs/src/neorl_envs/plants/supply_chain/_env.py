@@ -38,8 +38,8 @@ class SupplyChain(SimulatedPlant):
     """Orders on ten lanes between six stock points and a market; see :mod:`.supply_chain`.
 
     Attributes:
-        legacy_allocation: Whether one stock may be promised to several buyers, as in or-gym,
-            which lets it become negative, and stocks are worth nothing; for comparison with it.
+        legacy_allocation: Whether to behave as or-gym, for comparison: the same stock may be
+            promised to several buyers, so it can become negative, and stocks are worth nothing.
 
     Example:
         >>> env = SupplyChain()
@@ -88,21 +88,21 @@ class SupplyChain(SimulatedPlant):
     def admit(
         self, c: physics.Constants, plant: physics.Network, command: Float[Array, "10"]
     ) -> Float[Array, "10"]:
-        """Orders are whole units."""
+        """Orders rounded to whole units."""
         return jnp.round(command)
 
     def begin(
         self, c: physics.Constants, initial: physics.Network, key: PRNGKeyArray
     ) -> physics.Network:
-        """Stocks in whole units."""
+        """Initial stocks rounded to whole units."""
         return initial._replace(stock=jnp.round(initial.stock))
 
     def begin_disturbance(self, c: physics.Constants, key: PRNGKeyArray) -> market.Market:
-        """A day of the season, all lanes open."""
+        """Samples a phase of the season; all lanes are open."""
         return market.market_at_start(c, key)
 
     def sample_process_noise(self, c: physics.Constants, key: PRNGKeyArray) -> market.MarketNoise:
-        """Draws of demand and disruptions."""
+        """Random numbers for demand and disruptions."""
         return market.sampled_market(c, key)
 
     def disturb(
@@ -134,13 +134,13 @@ class SupplyChain(SimulatedPlant):
         )
 
     def measure(self, c: physics.Constants, now: Moment) -> Float[Array, "28"]:
-        """Stocks, backlog, last demand, pipelines and what arrives next."""
+        """Stocks, backlog, last demand, pipelines and next arrivals."""
         shop = jnp.stack([now.plant.owed, now.disturbance.demand])
         lanes = (physics.in_pipeline(now.plant), physics.arriving(now.plant))
         return jnp.concatenate([now.plant.stock, shop, *lanes])
 
     def quantities(self, c: physics.Constants, now: Moment) -> dict[str, Array]:
-        """Units in all stores, in each, and the part of what was wanted that was not served."""
+        """Units in all stores, in each store, and the fraction of demand that was not served."""
         wanted = now.plant.served + now.plant.owed
         return {
             "total_stock": jnp.sum(jnp.maximum(now.plant.stock, 0)),
@@ -151,7 +151,7 @@ class SupplyChain(SimulatedPlant):
     def reward(
         self, c: physics.Constants, before: Moment, now: Moment, trip: Bool[Array, ""]
     ) -> Array:
-        """Profit of the period, 100 $: cash, and what stocks have gained or lost in worth."""
+        """Profit of the period, 100 $: cash plus the change in worth of the stocks."""
         cash = physics.profit(c, now.plant)
         if self.legacy_allocation:
             return cash / REWARD_SCALE
@@ -161,7 +161,7 @@ class SupplyChain(SimulatedPlant):
     def amounts(
         self, c: physics.Constants, before: Moment, now: Moment, trip: Bool[Array, ""]
     ) -> dict[str, Array]:
-        """Sales, every kind of expense, and what stocks have gained or lost in worth, $."""
+        """Sales, every kind of expense, and the change in worth of the stocks, $."""
         gained = physics.worth(c, now.plant) - physics.worth(c, before.plant)
         if self.legacy_allocation:
             gained = jnp.zeros_like(gained)

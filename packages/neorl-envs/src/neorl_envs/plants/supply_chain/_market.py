@@ -1,4 +1,4 @@
-"""Disturbances of the chain: seasons, chance, and lanes that close."""
+"""Disturbances of the chain: seasonal and random demand, and lanes that close."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class Market(NamedTuple):
     Attributes:
         phase: Phase of the season, periods.
         demand: Demand of the last period.
-        closed_for: Periods until a lane opens, shape ``(10,)``; zero where it is open.
+        closed_for: Periods until each lane opens, shape ``(10,)``; zero for an open lane.
     """
 
     phase: Float[Array, ""]
@@ -24,12 +24,13 @@ class Market(NamedTuple):
 
 
 class MarketNoise(NamedTuple):
-    """Uniform draws of one period.
+    """Uniform random numbers of one period.
 
     Attributes:
-        demand: Level of the demand's distribution.
-        closes: A draw for every lane, which closes it below the chance, shape ``(10,)``.
-        length: Length of its closing, shape ``(10,)``.
+        demand: Level of the quantile of the demand.
+        closes: A number for every lane, which closes if it is below the probability of a
+            disruption, shape ``(10,)``.
+        length: Numbers that determine the length of a disruption, shape ``(10,)``.
     """
 
     demand: Float[Array, ""]
@@ -38,13 +39,13 @@ class MarketNoise(NamedTuple):
 
 
 def market_at_start(c: Constants, key: PRNGKeyArray) -> Market:
-    """All lanes open, somewhere in the season."""
+    """Samples a phase of the season, with all lanes open."""
     phase = c.season_length * jax.random.uniform(key, (), c.demand.dtype)
     return Market(phase, jnp.round(c.demand), jnp.zeros(len(LANES), c.demand.dtype))
 
 
 def sampled_market(c: Constants, key: PRNGKeyArray) -> MarketNoise:
-    """The draws of one period."""
+    """The random numbers of one period."""
     draws = jax.random.uniform(key, (1 + 2 * len(LANES),), c.demand.dtype)
     return MarketNoise(draws[0], draws[1 : 1 + len(LANES)], draws[1 + len(LANES) :])
 
@@ -61,12 +62,15 @@ def market_later(c: Constants, market: Market, noise: MarketNoise, time: Array) 
 
 
 def is_closed(market: Market) -> Bool[Array, "10"]:
-    """Which lanes accept no order."""
+    """Which lanes are closed and accept no orders."""
     return market.closed_for > 0
 
 
 def poisson_quantile(mean: Float[Array, ""], level: Float[Array, ""]) -> Float[Array, ""]:
-    """Least whole number whose distribution function reaches the level; at most 64."""
+    """Quantile of the Poisson distribution: smallest integer at which it reaches the level.
+
+    The result is at most 64.
+    """
     counts = jnp.arange(HIGHEST_DEMAND, dtype=mean.dtype)
     logs = counts * jnp.log(mean) - mean - jax.lax.lgamma(counts + 1)
     return jnp.sum((jnp.cumsum(jnp.exp(logs)) < level).astype(mean.dtype))

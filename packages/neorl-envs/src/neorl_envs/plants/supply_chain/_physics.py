@@ -1,4 +1,4 @@
-"""Six stock points and ten lanes: constants, state, and one period's order of events."""
+"""Six stock points and ten lanes: constants, state, and the order of events in one period."""
 
 import functools
 import operator
@@ -17,7 +17,7 @@ OWN = "own choice"
 LANES = ((2, 1), (3, 1), (4, 2), (4, 3), (5, 2), (6, 2), (6, 3), (7, 4), (8, 5), (8, 6))
 """Supplier and receiver of every lane; 7 and 8 are raw materials without limit."""
 LEAD_TIME = np.array((5, 3, 8, 10, 9, 11, 12, 0, 2, 0))
-"""Whole periods between order and delivery."""
+"""Periods between order and delivery."""
 LONGEST = int(LEAD_TIME.max())
 NODES = range(1, 7)
 SUPPLIES = np.array([[supplier == n for supplier, _ in LANES] for n in NODES], np.float32)
@@ -42,28 +42,28 @@ GRAPH = (
     ),
     *(f"customer{r}-{s}" for s, r in LANES),
 )  # fmt: skip
-"""The chain as a graph: stores and sources, lanes with their orders, and each lane backwards, by
-which a supplier hears of those that order from it."""
+"""The chain as a graph: stores and sources, lanes with their orders, and a reverse edge for each
+lane, which passes information from a receiver to its supplier."""
 
 
 class Constants(NamedTuple):
-    """Prices in $ a unit, nodes and lanes in their order.
+    """Prices in $ per unit, and further parameters of nodes, lanes and market, each in order.
 
     Attributes:
         price: Price of a unit on every lane.
-        pipeline: Holding a unit on the way for a period.
-        holding: Holding a unit in stock for a period.
-        capacity: What a node can make in a period; large where it only distributes.
-        operating: Operating cost of a unit that is made.
-        retail_price: Retail price of a unit sold.
-        backlog: Cost of a unit that is owed for a period.
-        demand: Mean a period.
-        season: Relative amplitude of its season.
-        season_length: Periods.
-        variability: 1 for Poisson's demand, 0 for its mean.
+        pipeline: Cost of holding a unit on the way for a period.
+        holding: Cost of holding a unit in stock for a period.
+        capacity: Largest production of a node in a period; a large number for distributors.
+        operating: Operating cost of producing a unit.
+        retail_price: Retail price of a unit.
+        backlog: Cost of owing a unit for a period.
+        demand: Mean demand in a period.
+        season: Relative amplitude of the season.
+        season_length: Length of the season in periods.
+        variability: 1 for Poisson-distributed demand, 0 for its mean.
         disruption: Probability that a lane closes in a period.
-        shortest: Periods that a closed lane stays closed at least.
-        longest: Periods that it stays closed at most.
+        shortest: Smallest number of periods that a lane stays closed.
+        longest: Largest number of periods that a lane stays closed.
     """
 
     price: Array = constant((1.5, 1.6, 1.0, 0.8, 0.7, 0.75, 0.8, 0.15, 0.07, 0.2), "$", PAPER)
@@ -99,13 +99,13 @@ RELATIONS = (
 
 
 class Network(NamedTuple):
-    """Stocks and what is on its way, in units.
+    """Units in stock and on the way.
 
     Attributes:
         stock: Stock on hand at the nodes, shape ``(6,)``.
         shipped: Units shipped on every lane in the last periods, newest first, shape ``(12, 10)``.
         owed: Backlog of the retailer.
-        served: Sold by the retailer in the last period.
+        served: Units sold by the retailer in the last period.
     """
 
     stock: Float[Array, "6"]
@@ -124,7 +124,7 @@ def in_pipeline(network: Network) -> Float[Array, "10"]:
 
 
 def arriving(network: Network) -> Float[Array, "10"]:
-    """Units that every lane delivers in the coming period, whatever is ordered."""
+    """Units that every lane delivers in the coming period, independent of new orders."""
     due = np.arange(LONGEST)[:, None] == LEAD_TIME - 1
     return jnp.sum(jnp.where(due, network.shipped, 0), axis=0)
 
@@ -132,11 +132,11 @@ def arriving(network: Network) -> Float[Array, "10"]:
 def allocated(
     c: Constants, stock: Float[Array, "6"], ordered: Float[Array, "10"], legacy: bool
 ) -> Float[Array, "10"]:
-    """Shipments of the suppliers for the ordered units, in whole units.
+    """Shipments of the suppliers for the orders, in whole units.
 
-    Each lane gets at most the stock and the capacity of its supplier. Where the lanes of one
-    supplier ask for more than that together, every one gets the same part of its order; with
-    ``legacy``, as in or-gym, all of it, and the stock may become negative.
+    Each lane gets at most the stock and the capacity of its supplier. If the lanes of one supplier
+    together order more than that, each gets the same fraction of its order. With ``legacy``, each
+    gets its full order, as in or-gym, and the stock may become negative.
     """
     supplies = jnp.asarray(SUPPLIES, stock.dtype)
     available = jnp.minimum(stock, c.capacity)
@@ -146,7 +146,7 @@ def allocated(
         return one
     total = supplies @ one
     part = jnp.minimum(1, jnp.maximum(available, 0) / jnp.maximum(total, 1))
-    # a thousandth of a unit is above any rounding of the product
+    # a thousandth of a unit exceeds any rounding error of the product
     fair = jnp.floor(jnp.maximum(one, 0) * (part @ supplies) + 1e-3)
     return jnp.where(outside, ordered, fair)
 
@@ -160,7 +160,7 @@ def one_period(
     *,
     legacy: bool,
 ) -> Network:
-    """Orders, deliveries, shipments, then demand and backlog, in this order."""
+    """Simulates one period: orders, deliveries, shipments, then demand and backlog."""
     ordered = jnp.where(closed, 0, jnp.round(ordered))
     shipped = allocated(c, network.stock, ordered, legacy)
     at_once = jnp.asarray(LEAD_TIME == 0)
@@ -194,7 +194,7 @@ def ledger(c: Constants, network: Network) -> dict[str, Array]:
 
 
 def profit(c: Constants, network: Network) -> Float[Array, ""]:
-    """Cash of a period: sales less all expenses, $."""
+    """Cash of a period: sales minus all expenses, $."""
     cash = ledger(c, network)
     expenses = [cash[name] for name in EXPENSES]
     return functools.reduce(operator.sub, expenses, cash["sales"])
@@ -203,11 +203,11 @@ def profit(c: Constants, network: Network) -> Float[Array, ""]:
 def unit_costs(c: Constants) -> tuple[Float[Array, "6"], Float[Array, "10"]]:
     """Cost of a unit when it arrives at a node, and when it enters a lane, $.
 
-    Raw material, operation and holding on the way; of several ways to a node the cheapest.
+    The cost consists of raw material, operation and holding on the way, for the cheapest route.
     """
     node: dict[int, Array] = {}
     leaving: dict[int, Array] = {}
-    # The lanes are listed from the shop upwards, so the raw materials come last.
+    # The lanes are listed from the shop upstream, so raw materials come last.
     for i, (supplier, receiver) in reversed(list(enumerate(LANES))):
         bought = c.price[i] if supplier > len(NODES) else node[supplier] + c.operating[supplier - 1]
         leaving[i] = bought
@@ -217,7 +217,7 @@ def unit_costs(c: Constants) -> tuple[Float[Array, "6"], Float[Array, "10"]]:
 
 
 def worth(c: Constants, network: Network) -> Float[Array, ""]:
-    """All units in stock and on the way at what they have cost, $."""
+    """Worth of all units in stock and on the way, valued at their cost, $."""
     node, leaving = unit_costs(c)
     age = jnp.arange(1, LONGEST + 1, dtype=node.dtype)[:, None]
     each = leaving[None] + c.pipeline[None] * age

@@ -1,4 +1,4 @@
-"""Carbonate equilibrium: the pH of water from two reaction invariants, and back."""
+"""Carbonate equilibrium: conversion between the pH of water and its reaction invariants."""
 
 import math
 
@@ -14,7 +14,7 @@ Scalar = Float[Array, ""]
 
 
 def charged_share(ph: Array) -> Array:
-    """Negative charges for each carbonate, from 0 (acid) to 2: ``(1 + 2 b) / (1 + a + b)``."""
+    """Negative charges per carbonate, from 0 (acid) to 2: ``(1 + 2 b) / (1 + a + b)``."""
     a, b = _powers(ph)
     return (1 + 2 * b) / (1 + a + b)
 
@@ -22,16 +22,16 @@ def charged_share(ph: Array) -> Array:
 def ph_of_water(acid: Array, carbonate: Array) -> Array:
     """The pH at which charges balance.
 
-    ``W_a + 1e3 (10^(pH - 14) - 10^-pH) + W_b (1 + 2 b) / (1 + a + b) = 0`` with
-    ``a = 10^(pK1 - pH)`` and ``b = 10^(pH - pK2)``, by twelve Newton steps from 7, none longer
-    than 1. Against SciPy's ``brentq`` they are exact from pH 2.5 to 12.5.
+    It solves ``W_a + 1e3 (10^(pH - 14) - 10^-pH) + W_b (1 + 2 b) / (1 + a + b) = 0`` with
+    ``a = 10^(pK1 - pH)`` and ``b = 10^(pH - pK2)``, by twelve Newton steps from 7, each limited to
+    1. From pH 2.5 to 12.5 the result agrees with SciPy's ``brentq``.
 
     Args:
-        acid: Reaction invariant ``W_a``, strong acid less strong base, meq/L.
+        acid: Reaction invariant ``W_a``, strong acid minus strong base, meq/L.
         carbonate: Reaction invariant ``W_b``, total carbonate, mmol/L, not negative.
 
     Returns:
-        The pH, of the arguments' shape.
+        The pH, with the shape of the arguments.
 
     Example:
         >>> import jax.numpy as jnp

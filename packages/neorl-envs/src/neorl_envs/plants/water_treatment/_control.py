@@ -1,4 +1,4 @@
-"""Controllers of the works: feedback alone, and dosing by the raw water with feedback."""
+"""Controllers of the works: pure feedback, and feed-forward dosing by the raw water."""
 
 import math
 from typing import NamedTuple
@@ -35,15 +35,15 @@ class Numbers(NamedTuple):
     """Parameters of the dosing by the raw water.
 
     Attributes:
-        least_alum: mg/L at no turbidity.
-        alum: Dose for a turbidity of 1 NTU, mg/L.
+        least_alum: Alum dose at zero turbidity, mg/L.
+        alum: Additional dose at a turbidity of 1 NTU, mg/L.
         power: Exponent of the turbidity.
-        ph: Wanted pH.
-        gradient: Mixing, 1/s.
-        calm: Raw turbidity at which the flow begins to be cut, NTU.
-        storm: Raw turbidity at which it is cut most, NTU.
-        cut: Largest cut of the flow, m3/s.
-        reserve: Level of the clearwell at which the flow is not cut any more, m.
+        ph: Desired pH.
+        gradient: Velocity gradient of the mixing, 1/s.
+        calm: Raw turbidity above which the flow is reduced, NTU.
+        storm: Raw turbidity at which the reduction is largest, NTU.
+        cut: Largest reduction of the flow, m3/s.
+        reserve: Level of the clearwell below which the flow is not reduced, m.
         full: Set point of the level, m.
     """
 
@@ -60,7 +60,7 @@ class Numbers(NamedTuple):
 
 
 def measurements(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, " loop"]:
-    """Filtered turbidity, pH of the mixer, nothing for the mixing, level."""
+    """Controlled variables: filtered turbidity, pH of the mixer, zero for the mixing, level."""
     return jnp.stack([obs[FILTERED], obs[MIXED_PH], jnp.zeros_like(obs[0]), obs[LEVEL]])
 
 
@@ -69,7 +69,7 @@ def by_raw_water(n: Numbers, obs: Float[Array, " obs"]) -> Float[Array, " act"]:
     turbidity = jnp.maximum(obs[RAW_TURBIDITY], 0)
     alum = jnp.minimum(n.least_alum + n.alum * turbidity**n.power, HIGH[0])
     carbonate = carbonate_of_water(obs[RAW_ALKALINITY], obs[RAW_PH])
-    # The alum that is there now, not the one wanted: the pump needs time, and the pH feels it.
+    # Use the actual alum dose, not the demanded one, since the pump lags and the pH depends on it.
     taken = obs[ALUM] * MEQ_PER_MG_ALUM
     caustic = carbonate * charged_share(n.ph) - obs[RAW_ALKALINITY] + taken
     cut = n.cut * jnp.clip((turbidity - n.calm) / (n.storm - n.calm), 0, 1)
@@ -93,16 +93,16 @@ def feedforward_pi(
     """Dosing by the raw water, trimmed by loops on filtered turbidity, pH and level.
 
     Args:
-        least_alum: mg/L at no turbidity.
-        alum: mg/L for a turbidity of 1 NTU to the power below, on top of it.
+        least_alum: Alum dose at zero turbidity, mg/L.
+        alum: Additional dose at a turbidity of 1 NTU, mg/L.
         power: Exponent of the turbidity.
-        gradient: Mixing, 1/s.
-        cut: Largest cut of the flow in a storm, m3/s.
-        ph: Wanted pH of the mixed water.
-        by_filtered: Alum for filtered turbidity, mg/L per NTU.
-        reserve: Level of the clearwell at which the flow is not cut any more, m.
+        gradient: Velocity gradient of the mixing, 1/s.
+        cut: Largest reduction of the flow in a storm, m3/s.
+        ph: Desired pH of the mixed water.
+        by_filtered: Gain from filtered turbidity to alum, mg/L per NTU.
+        reserve: Level of the clearwell below which the flow is not reduced, m.
         full: Set point of the level, m.
-        by_level: Flow for a metre of level, m2/s.
+        by_level: Gain from level to flow, m2/s.
     """
     feedback = pid_bank(
         kp=(-by_filtered, 0.1, 0.0, by_level),
@@ -136,19 +136,19 @@ def feedback_pi(
     full: float = 3.0,
     by_level: float = 0.04,
 ) -> PID:
-    """Alum by the filtered turbidity, caustic by the mixed pH, constant mixing, flow by the level.
+    """Alum by filtered turbidity, caustic by mixed pH, constant mixing, flow by level.
 
-    The settled turbidity would not do: beyond the dose of its least (14 mg/L at 8 NTU of raw water)
-    the alum's own floc raises it, and a loop on it would turn against itself. The filtered one
-    falls with alum up to three times that dose.
+    The settled turbidity is not suitable: above the dose of its minimum (14 mg/L at 8 NTU of raw
+    water), the alum's own floc raises it, so a loop on it would become positive feedback. The
+    filtered turbidity falls with alum up to three times that dose.
 
     Args:
         filtered: Set point of the filtered turbidity, NTU.
-        gain: mg/L per NTU.
-        integral_time: s.
-        usual: Alum at the start, mg/L.
+        gain: Gain from filtered turbidity to alum, mg/L per NTU.
+        integral_time: Integral time, s.
+        usual: Alum dose at the start, mg/L.
         full: Set point of the level, m.
-        by_level: Flow for a metre of level, m2/s.
+        by_level: Gain from level to flow, m2/s.
     """
     return pid_bank(
         kp=(-gain, 0.1, 0.0, by_level),
@@ -168,5 +168,5 @@ def tunings() -> dict[str, Policy]:
 
 
 def bad_policy() -> ConstantPolicy:
-    """Too much caustic for far too little alum: pH above 9, and nothing coagulates."""
+    """Too much caustic and far too little alum, so that the pH exceeds 9 and nothing coagulates."""
     return ConstantPolicy(jnp.asarray((10.0, 0.8, 40.0, 0.5)))

@@ -76,7 +76,7 @@ class WaterTreatment(SimulatedPlant):
     penalties: ClassVar[dict[str, float]] = objective.PENALTIES
 
     def begin_disturbance(self, c: Any, key: PRNGKeyArray) -> world.World:
-        """Any time of the day, no storm."""
+        """Samples the time of day and the raw water; there is no storm at the start."""
         for_wander, for_hour = jax.random.split(key)
         wander = jax.random.normal(for_wander, (len(world.WANDERS),), c.storm.dtype)
         zero = jnp.zeros_like(c.storm)
@@ -84,7 +84,7 @@ class WaterTreatment(SimulatedPlant):
         return world.World(wander, zero, zero, hour)
 
     def sample_process_noise(self, c: Any, key: PRNGKeyArray) -> world.Draws:
-        """Draws of the wandering processes and of the storms."""
+        """Random numbers for the fluctuations and the storms."""
         for_wander, for_storm = jax.random.split(key)
         return world.Draws(
             jax.random.normal(for_wander, (len(world.WANDERS),), c.storm.dtype),
@@ -98,19 +98,19 @@ class WaterTreatment(SimulatedPlant):
     def evolve(
         self, c: Any, plant: physics.Works, inputs: Array, disturbance: Any, time: Array
     ) -> physics.Works:
-        """The works one period later."""
+        """The state of the works one period later."""
         raw, demand = world.raw_water(c, disturbance), world.demand(c, disturbance)
         return physics.advance(c, plant, objective.dosing(inputs), raw, demand)
 
     def derivative(
         self, c: Any, plant: physics.Works, inputs: Array, disturbance: Any, time: Array
     ) -> physics.Works:
-        """Balances between backwashes and below the overflow, per second."""
+        """Time derivatives per second, valid between backwashes and below the overflow."""
         raw, demand = world.raw_water(c, disturbance), world.demand(c, disturbance)
         return physics.rates(plant, c, objective.dosing(inputs), raw, demand)
 
     def measure(self, c: Any, now: Moment) -> Array:
-        """Raw water, then the works from the mixer to the clearwell."""
+        """Raw water, followed by the works from the mixer to the clearwell."""
         works, dose = now.plant, objective.dosing(now.inputs)
         raw, demand = world.raw_water(c, now.disturbance), world.demand(c, now.disturbance)
         known = objective.quantities(c, works, dose.flow)
@@ -135,7 +135,7 @@ class WaterTreatment(SimulatedPlant):
         )
 
     def quantities(self, c: Any, now: Moment) -> dict[str, Array]:
-        """PH of the clearwell, filtered turbidity, level."""
+        """Limited quantities: pH of the clearwell, filtered turbidity and level."""
         return objective.quantities(c, now.plant, objective.dosing(now.inputs).flow)
 
     def reward(self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:

@@ -37,7 +37,7 @@ LIMITS = (
 )
 PENALTIES = {"pH": 5.0, "turbidity": 5.0}
 ALUM, CAUSTIC = 0.25e-3, 0.5e-3  # k$/kg
-SPILL = 0.5e-3  # k$/m3: what the water would have been sold for
+SPILL = 0.5e-3  # k$/m3: the price of the lost water
 CLEAR, REBATE = 0.1, 4e-4  # NTU; k$ for a cubic metre and NTU above it
 CAUSTIC_MASS = 0.04  # kg/eq
 POWER = 1e-4  # k$/kWh
@@ -55,7 +55,7 @@ TERMS = (
 
 
 def quantities(c: Constants, works: Works, flow: Array) -> dict[str, Array]:
-    """Quantities that the limits watch."""
+    """The limited quantities."""
     filtered = filter_outlet(c, works, flow)
     return {
         "clear_pH": ph_of_water(works.clear_acid, works.clear_carbonate),
@@ -68,7 +68,7 @@ def quantities(c: Constants, works: Works, flow: Array) -> dict[str, Array]:
 def amounts(
     c: Constants, before: Works, works: Works, dose: Dosing, trip: Array
 ) -> dict[str, Array]:
-    """What a period takes: chemicals, mixing, backwashes, turbid and spilled water, trips."""
+    """Amounts in a period: chemicals, mixing, backwashes, turbid and spilled water, trips."""
     water = dose.flow * PERIOD
     filtering = jnp.where(works.washing > 0, 0.0, 1.0)
     turbid = jnp.maximum(filter_outlet(c, works, dose.flow) - CLEAR, 0)
@@ -87,8 +87,8 @@ def amounts(
 def reward(c: Constants, before: Works, works: Works, dose: Dosing, trip: Array) -> Array:
     """Cost of the treatment in a period, k$, as a negative number.
 
-    Chemicals, mixing power, backwashes, a rebate for turbid water, and what is spilled. What the
-    town pays for its water is left out: no controller has a say in how much it takes.
+    The cost consists of chemicals, mixing power, backwashes, a rebate for turbid water, and spilled
+    water. Water sales are left out, because no controller influences how much the town takes.
     """
     water = dose.flow * PERIOD
     alum = ALUM * water * dose.alum * 1e-3

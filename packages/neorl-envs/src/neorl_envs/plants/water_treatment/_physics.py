@@ -50,7 +50,7 @@ class Works(NamedTuple):
     """State of the works.
 
     Attributes:
-        acid: Strong acid less strong base in the mixer, meq/L.
+        acid: Strong acid minus strong base in the mixer, meq/L.
         carbonate: Total carbonate in the mixer, mmol/L.
         n1: Unflocculated turbidity in the first flocculator, NTU.
         n2: Unflocculated turbidity in the second flocculator, NTU.
@@ -62,12 +62,12 @@ class Works(NamedTuple):
         floc: Flocculated turbidity in the settler, NTU.
         settled_acid: Like ``acid``, after flocculators and settler.
         settled_carbonate: Like ``carbonate``, after flocculators and settler.
-        deposit: What the filter holds, 1; about 1.7 when it is full.
+        deposit: Deposit in the filter, dimensionless; about 1.7 when it is full.
         clear_acid: Like ``acid``, in the clearwell.
         clear_carbonate: Like ``carbonate``, in the clearwell.
         level: Level of the clearwell, m.
         run: Time since the last backwash, s.
-        washing: Time that a backwash has still to go, s.
+        washing: Remaining time of a backwash, s.
         spilled: Water that left the full clearwell over its weir in the last period, m3.
     """
 
@@ -115,7 +115,7 @@ CLEAN_DEPOSIT = 0.1
 FULLEST = 4.0  # m: the clearwell overflows
 WASH_TIME = 900.0  # s
 WASH_TURBIDITY, WASH_NOT_BEFORE = 0.5, 6 * 3600.0  # NTU, s
-WASH_LEVEL = 1.3  # m: with less in the clearwell a backwash waits, or the town would run dry
+WASH_LEVEL = 1.3  # m: below this level a backwash waits, or the town would run dry
 RELATIONS = (
     Relation("day", "<", 0.85, "some water is always taken"),
     Relation("storm_dilution", "<", 1 / 1.2, "a storm leaves some alkalinity"),
@@ -138,17 +138,17 @@ SPREAD: Any = Works(  # type: ignore[arg-type]
 
 
 def attachment(alum: Array, ph: Array, turbidity: Array) -> Array:
-    """Collision efficiency: enough alum for the turbidity, at a pH near 7."""
+    """Collision efficiency: high with enough alum for the turbidity at a pH near 7."""
     wanted = 6 + 0.3 * turbidity
     return alum**2 / (alum**2 + wanted**2) * jnp.exp(-(((ph - 7) / 1.1) ** 2))
 
 
 def filter_outlet(c: Constants, works: Works, flow: Array) -> Array:
-    """Turbidity behind the filter, NTU.
+    """Turbidity after the filter, NTU.
 
-    ``C_n exp(-0.6 lambda L) + C_f exp(-1.2 lambda L)``: what is not flocculated passes more
-    easily. The filter ripens and then breaks through: ``lambda = lambda_0 (1 + 1.2 s - 0.55 s^2)
-    sqrt(0.5 / Q)``.
+    It is ``C_n exp(-0.6 lambda L) + C_f exp(-1.2 lambda L)``, since unflocculated turbidity passes
+    more easily. The filter ripens and then breaks through:
+    ``lambda = lambda_0 (1 + 1.2 s - 0.55 s^2) sqrt(0.5 / Q)``.
     """
     deposit = works.deposit
     state = jnp.maximum(1 + 1.2 * deposit - 0.55 * deposit**2, 0.2)
@@ -162,15 +162,15 @@ def head_loss(deposit: Array, flow: Array) -> Array:
 
 
 def settled_share(c: Constants, gradient: Array, flow: Array, temperature: Array) -> Array:
-    """The part of the floc that the settler keeps; cold water and strong mixing make it less."""
+    """Fraction of the floc that the settler retains; cold water and strong mixing reduce it."""
     speed = c.settling * (40 / gradient) ** 0.3 * (1 + 0.02 * (temperature - 12))
     return -jnp.expm1(-speed * c.settler_area / flow)
 
 
 def started_wash(c: Constants, works: Works, flow: Array) -> Works:
-    """The works with the filter in backwash where it is full or lets turbidity through.
+    """Starts a backwash if the filter is full or lets turbidity through.
 
-    With too little water in the clearwell it goes on filtering.
+    If there is too little water in the clearwell, it continues to filter.
     """
     outlet = filter_outlet(c, works, flow)
     full = head_loss(works.deposit, flow) > c.wash_at
@@ -186,7 +186,7 @@ def started_wash(c: Constants, works: Works, flow: Array) -> Works:
 
 
 def rates(x: Works, c: Constants, dose: Dosing, raw: Raw, demand: Array) -> Works:
-    """Time derivatives, per second."""
+    """Time derivatives of the works, per second."""
     flow, gradient = dose.flow, dose.gradient
     a = attachment(dose.alum, ph_of_water(x.acid, x.carbonate), raw.turbidity)
     joined = a * c.aggregation * gradient
@@ -205,7 +205,7 @@ def rates(x: Works, c: Constants, dose: Dosing, raw: Raw, demand: Array) -> Work
     filtering = jnp.where(x.washing > 0, 0.0, 1.0)
     slow = flow / (3 * c.flocculator + c.settler)
     filtered = filtering * flow
-    # Below ten centimetres the pumps run dry; the mixing of what is left stays finite.
+    # The pumps run dry below ten centimetres; the bound keeps the mixing rate finite.
     exchange = filtered / (c.clearwell_area * jnp.maximum(x.level, 0.1))
     return Works(
         acid=flow
@@ -235,7 +235,7 @@ def rates(x: Works, c: Constants, dose: Dosing, raw: Raw, demand: Array) -> Work
 def advance(
     c: Constants, works: Works, dose: Dosing, raw: Raw, demand: Array, *, substeps: int = SUBSTEPS
 ) -> Works:
-    """The works one period later; backwash is decided at its start, overflow at its end."""
+    """The works one period later; a backwash begins at its start, overflow is taken at its end."""
     works = started_wash(c, works, dose.flow)
     works = runge_kutta(rates, works, c, dose, raw, demand, width=PERIOD, substeps=substeps)
     return works._replace(

@@ -1,4 +1,4 @@
-"""Raw water and demand: what the works do not choose."""
+"""Disturbances of the works: raw water and demand."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class World(NamedTuple):
     """State of the disturbances.
 
     Attributes:
-        wander: Standardised processes in the order of ``WANDERS``, shape ``(5,)``.
+        wander: Standardised fluctuations in the order of ``WANDERS``, shape ``(5,)``.
         upstream: Storm turbidity in the catchment, NTU.
         storm: Storm turbidity at the intake, NTU.
         hour: Time of day, s.
@@ -32,14 +32,14 @@ class World(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Draws of a step: normal of the processes; whether and how hard a storm comes, uniform."""
+    """Random numbers of a step: normal ones for fluctuations, uniform ones for storms."""
 
     normal: Float[Array, " process"]
     storm: Float[Array, " 2"]
 
 
 def moved(c: Constants, world: World, draws: Draws) -> World:
-    """The world one period later."""
+    """The disturbances one period later."""
     wander = autoregressive(
         world.wander,
         draws.normal,
@@ -56,7 +56,7 @@ def moved(c: Constants, world: World, draws: Draws) -> World:
 
 
 def raw_water(c: Constants, world: World) -> Raw:
-    """The water at the intake."""
+    """The raw water at the intake."""
     deviation = c.wander * world.wander * jnp.asarray(SD, world.wander.dtype)
     strength = jnp.minimum(world.storm / c.storm, 1.2)
     alkalinity = c.raw_alkalinity * (1 + jnp.clip(deviation[1], -0.4, 0.4))
@@ -72,7 +72,7 @@ def raw_water(c: Constants, world: World) -> Raw:
 
 
 def demand(c: Constants, world: World) -> Array:
-    """Water that the town takes, m3/s: most in the early evening."""
+    """Demand of the town, m3/s, highest in the early evening."""
     daily = c.day * jnp.sin(2 * jnp.pi * (world.hour / DAY - 0.45))
     wander = c.wander * jnp.clip(SD[4] * world.wander[4], -0.15, 0.15)
     return c.demand * (1 + daily + wander)
