@@ -27,7 +27,7 @@ def widened(value: ArrayLike) -> Array:
 
 
 def narrowed(tree: Tree, dtype: DTypeLike) -> Tree:
-    """The tree with its floats in ``dtype`` if that is of half precision; otherwise unchanged."""
+    """The tree with its floats in ``dtype`` if that has half precision; otherwise unchanged."""
     if not is_half_precision(dtype):
         return tree
 

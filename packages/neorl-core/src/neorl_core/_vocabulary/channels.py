@@ -166,7 +166,7 @@ def spec_from_dict(data: Mapping[str, Any]) -> Spec:
         The specification.
 
     Raises:
-        ValueError: If a field is missing or unknown, or its value is refused by :class:`Spec`.
+        ValueError: If a field is missing or unknown, or its value is invalid for :class:`Spec`.
     """
     expected = {field.name for field in dataclasses.fields(Spec)}
     if set(data) != expected:

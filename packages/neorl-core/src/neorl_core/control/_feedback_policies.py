@@ -28,8 +28,8 @@ class StateFeedback:
         setpoint: Observation at which the plant is to be held, shape ``(obs,)``.
         bias: Action that holds the plant at the set-point, shape ``(act,)``.
         low: Lower limits of the action, shape ``(act,)``.
-        high: Upper limits, not below ``low``, shape ``(act,)``; under ``jit`` the action is NaN
-            where one is.
+        high: Upper limits, not below ``low``, shape ``(act,)``; under ``jit`` the action is NaN if
+            one is.
     """
 
     gain: Float[Array, "act obs"]

@@ -32,7 +32,7 @@ class ConstantPolicy:
         """The action; ``obs`` and ``key`` are ignored.
 
         Raises:
-            ValueError: If ``action`` is not of rank one.
+            ValueError: If ``action`` is not one-dimensional.
         """
         require_rank("action", self.action, 1, "act")
         return carry, self.action

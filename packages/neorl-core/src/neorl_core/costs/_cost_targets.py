@@ -33,12 +33,12 @@ def discounted_cost_target(
 
     Args:
         cost: Any shape.
-        next_values: One estimate per member along the first axis, each of the shape of cost.
-        terminated: Shape of cost; a truncated step bootstraps.
+        next_values: One estimate per member along the first axis, each with the shape of ``cost``.
+        terminated: Shape of ``cost``; a truncated step bootstraps.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
-        The target, of the shape of cost.
+        The target, with the shape of ``cost``.
 
     Raises:
         ValueError: If the shapes disagree, there is no member, or a concrete ``discount`` is

@@ -34,7 +34,7 @@ def tustin(
         b: ``B``, per second and unit of the input.
         c: ``C`` of ``y = C x + D u``.
         d: ``D``.
-        dt: Period in seconds, positive; NaN results under ``jit`` where it is not.
+        dt: Period in seconds, positive; NaN results under ``jit`` if it is not.
 
     Returns:
         ``(Ad, Bd, Cd, Dd)``; not finite where ``2 / dt`` is an eigenvalue of ``A``.

@@ -23,7 +23,7 @@ def zero_order_hold(
     Args:
         a: ``A``, per second.
         b: ``B``, per second and unit of the input.
-        dt: Period in seconds, positive; NaN results under ``jit`` where it is not.
+        dt: Period in seconds, positive; NaN results under ``jit`` if it is not.
 
     Returns:
         ``(Ad, Bd)``, with a relative error of up to about a third of a rounding unit times ``|A|

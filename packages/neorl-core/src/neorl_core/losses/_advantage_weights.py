@@ -28,7 +28,7 @@ def advantage_weights(
         inverse_temperature: ``beta`` in implicit Q-learning and ``1 / lambda`` in AWAC, per unit of
             advantage, not negative; 0 gives plain regression. NaN results under ``jit`` if it is
             negative.
-        max_weight: Largest weight, positive; NaN results under ``jit`` where it is not.
+        max_weight: Largest weight, positive; NaN results under ``jit`` if it is not.
 
     Returns:
         The weights, same shape, without gradient. They are finite for every advantage but NaN; for

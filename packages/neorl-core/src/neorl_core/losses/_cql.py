@@ -26,7 +26,7 @@ def cql_regulariser(
         q_samples: The critic's values of sampled actions, along a last axis.
         log_prob: Log-density of each sample under the distribution it was sampled from (``-act log
             2`` for uniform actions in [-1, 1]); no gradient passes through it.
-        temperature: Positive; NaN results under ``jit`` where it is not.
+        temperature: Positive; NaN results under ``jit`` if it is not.
 
     Returns:
         The term for every state, to be multiplied by a weight.

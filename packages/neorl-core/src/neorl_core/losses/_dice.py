@@ -39,7 +39,7 @@ def dual_dice_loss(
         initial_value: ``nu`` of an initial observation and an action of the policy there, one
             sample for each row.
         terminated: Flags of the rows where the plant ended the episode.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
         power: Exponent, above one; with 2 the residual itself is the ratio. NaN results under
             ``jit`` if it is not above one.
 
@@ -90,7 +90,7 @@ def opti_dice_loss(
         initial_value: ``nu`` of an initial observation, one sample for each row.
         reward: Reward of each row.
         terminated: Flags of the rows where the plant ended the episode.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
         divergence_weight: ``alpha`` in the paper, in units of reward, positive; NaN results under
             ``jit`` if it is not.
         divergence: See :func:`f_divergence`; static.

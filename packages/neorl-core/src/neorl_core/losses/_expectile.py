@@ -22,7 +22,7 @@ def expectile_loss(
     Args:
         predictions: Any shape.
         targets: Regression targets, same shape.
-        expectile: Expectile level in (0, 1); NaN results under ``jit`` where it is outside.
+        expectile: Expectile level in (0, 1); NaN results under ``jit`` if it is outside.
 
     Returns:
         The loss of every element, same shape.

@@ -63,8 +63,8 @@ def ppo_clipped_loss(
         old_log_prob: Log-probability of each action under the policy that acted; no gradient passes
             through it.
         advantage: ``A``; no gradient passes through it.
-        epsilon: Half-width of the trusted interval of ratios, positive; NaN results under
-            ``jit`` where it is not.
+        epsilon: Half-width of the trusted interval of ratios, positive; NaN results under ``jit``
+            if it is not.
 
     Returns:
         The loss of every element. If the advantage is not negative, it is finite however far apart

@@ -52,8 +52,8 @@ def huber_loss(
     Args:
         predictions: Any shape.
         targets: Same shape.
-        delta: Error at which the quadratic becomes linear, in units of the targets, positive;
-            NaN results under ``jit`` where it is not.
+        delta: Error at which the quadratic becomes linear, in units of the targets, positive; NaN
+            results under ``jit`` if it is not.
 
     Returns:
         The loss of every element.
@@ -129,13 +129,13 @@ def quantile_huber_loss(
     Args:
         predictions: The predicted quantiles.
         targets: Samples of the following return, usually without gradient.
-        quantile: The levels of the predictions, in (0, 1); a NaN result under ``jit`` where
-            one is outside.
-        delta: Error at which the quadratic becomes linear, in units of the targets, positive; a
-            NaN result under ``jit`` where it is not.
+        quantile: The levels of the predictions, in (0, 1); NaN results under ``jit`` if one is
+            outside.
+        delta: Error at which the quadratic becomes linear, in units of the targets, positive; NaN
+            results under ``jit`` if it is not.
 
     Returns:
-        Scalar; zero where there is no sample or no quantile.
+        Scalar; zero if there is no sample or no quantile.
 
     Raises:
         ValueError: If ``predictions`` and ``quantile`` differ in shape, an argument is not

@@ -27,7 +27,7 @@ def doubly_robust_return(
 
     Args:
         trajectory: One trajectory with ``q_value`` and ``value``.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         ``v_0``; infinite if the ratios overflow. A bracket of zero stays zero under any ratio, and
@@ -71,7 +71,7 @@ def weighted_doubly_robust(
     Args:
         trajectories: All trajectories, shape ``(trajectory, time)``, with ``q_value`` and
             ``value``.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The estimate; NaN if at some step all weights are zero.

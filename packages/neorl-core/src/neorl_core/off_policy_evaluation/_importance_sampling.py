@@ -60,7 +60,7 @@ def tis_return(
 
     Args:
         trajectory: One trajectory.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         Its weighted return; infinite if the product of the ratios overflows. A return of zero stays
@@ -92,7 +92,7 @@ def pdis_return(
 
     Args:
         trajectory: One trajectory.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         Its weighted return. A step whose product of ratios overflows adds an infinity, or nothing
@@ -124,7 +124,7 @@ def wis(
 
     Args:
         trajectories: All trajectories, shape ``(trajectory, time)``.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The estimate; NaN if all weights are zero.
@@ -154,7 +154,7 @@ def wpdis(
 
     Args:
         trajectories: All trajectories, shape ``(trajectory, time)``.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The estimate; NaN if at some step all weights are zero.

@@ -54,7 +54,7 @@ def magic(
     Args:
         trajectories: Shape ``(trajectory, time)``, two or more, with ``q_value`` and ``value``.
         key: Random key of the bootstrap over trajectories.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
         level: Confidence level of that interval, in (0, 1); the paper uses one half. NaN under
             ``jit`` if it is outside.
         resamples: Number of bootstrap samples.

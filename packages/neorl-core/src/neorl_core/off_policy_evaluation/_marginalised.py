@@ -34,7 +34,7 @@ def marginalised_return(
         density_ratio: ``zeta`` of every logged state and action, finite and not negative; NaN
             results under ``jit`` if one is not.
         reward: Same shape.
-        discount: Discount factor in [0, 1); NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1); NaN results under ``jit`` if it is outside.
         normalise: Whether to divide by the mean of ``zeta`` (which is one for the true ratio).
 
     Returns:
@@ -84,7 +84,7 @@ def marginalised_doubly_robust(
         next_value: ``V(s')`` of the model, from the row's own ``next_obs``.
         terminated: Flags of the rows where the plant ended the episode; a truncated row keeps
             its ``V(s')``.
-        discount: Discount factor in [0, 1); NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1); NaN results under ``jit`` if it is outside.
 
     Returns:
         The estimated discounted return from the initial states.

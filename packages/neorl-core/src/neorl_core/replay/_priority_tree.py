@@ -165,9 +165,9 @@ def priority_weights(
     Args:
         probabilities: Probabilities of the sampled items, positive; the weight is 0 for a
             probability of 0.
-        size: Number of items in the buffer, positive; NaN results under ``jit`` where it is not.
-        exponent: 0 for no correction, 1 for a full one; NaN results under ``jit`` where it is
-            outside [0, 1].
+        size: Number of items in the buffer, positive; NaN results under ``jit`` if it is not.
+        exponent: 0 for no correction, 1 for a full one; NaN results under ``jit`` if it is outside
+            [0, 1].
 
     Returns:
         Weights in [0, 1], of which the largest is 1.

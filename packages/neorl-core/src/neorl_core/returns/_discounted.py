@@ -29,7 +29,7 @@ def discounted_returns(
         reward: Rewards of one episode.
         final_value: Value after the last step: zero if it terminated, the value of the last
             ``next_obs`` if it was truncated.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The returns, one per step.
@@ -73,7 +73,7 @@ def segment_discounted_returns(
         next_value: Value of each row's own ``next_obs``; used only where an episode is truncated.
         terminated: Flags of the rows where the plant ended the episode.
         truncated: Flags of the rows where the record ended.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The returns, one per row.

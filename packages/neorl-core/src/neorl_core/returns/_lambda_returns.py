@@ -26,9 +26,9 @@ def td_lambda_returns(
         reward: Rewards of one episode.
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
         terminated: Flags of the rows where the plant ended the episode.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        lam: The lambda of TD(lambda), in [0, 1]: 0 gives one-step targets, 1 the discounted
-            return. NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
+        lam: The lambda of TD(lambda), in [0, 1]: 0 gives one-step targets, 1 the discounted return.
+            NaN results under ``jit`` if it is outside.
 
     Returns:
         The returns, one per step. Gradients are not stopped.
@@ -71,8 +71,8 @@ def segment_td_lambda_returns(
         next_value: Value of each row's own ``next_obs``; ignored where terminated.
         terminated: Flags of the rows where the plant ended the episode.
         truncated: Flags of the rows where the record ended.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        lam: The lambda of the mixture, in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
+        lam: The lambda of the mixture, in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The returns, one per row.
@@ -108,8 +108,8 @@ def generalised_advantages(
         value: Value of each ``obs``.
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
         terminated: Flags of the rows where the plant ended the episode.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        lam: The lambda of GAE, in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
+        lam: The lambda of GAE, in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The advantages, one per step. Gradients are not stopped.
@@ -155,8 +155,8 @@ def segment_generalised_advantages(
         terminated: Flags of the rows where the plant ended the episode.
         truncated: Flags of the rows where the record ended; the temporal difference bootstraps
             there and the sum stops.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        lam: The lambda of the mixture, in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
+        lam: The lambda of the mixture, in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The advantages, one per row.

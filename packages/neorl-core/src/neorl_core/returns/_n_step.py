@@ -34,7 +34,7 @@ def n_step_returns(
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
         terminated: Flags of the rows where the plant ended the episode.
         n: Number of steps, static, at least one.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The returns, one per step. Gradients are not stopped.
@@ -72,7 +72,7 @@ def segment_n_step_returns(
         terminated: Flags of the rows where the plant ended the episode.
         truncated: Flags of the rows where the record ended; the last row is treated as truncated.
         n: Number of steps, static, at least one.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The returns, one per row.

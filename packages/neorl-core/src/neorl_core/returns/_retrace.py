@@ -41,9 +41,9 @@ def retrace_returns(
             the policy that acted (not the logarithm), not negative; NaN results under ``jit`` if it
             is negative. The first one is not used.
         terminated: Flags of the rows where the plant ended the episode.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        lam: The lambda of the trace, in [0, 1]: 0 gives one-step targets. NaN results under
-            ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
+        lam: The lambda of the trace, in [0, 1]: 0 gives one-step targets. NaN results under ``jit``
+            if it is outside.
 
     Returns:
         The targets, one per step. Gradients are not stopped.
@@ -99,8 +99,8 @@ def segment_retrace_returns(
         terminated: Flags of the rows where the plant ended the episode.
         truncated: Flags of the rows where the record ended; the temporal difference bootstraps
             there and the trace stops.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        lam: The lambda of the trace, in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
+        lam: The lambda of the trace, in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The targets, one per row.

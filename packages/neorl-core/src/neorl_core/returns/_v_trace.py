@@ -62,8 +62,8 @@ def v_trace(
             policy that acted (not the logarithm), not negative; NaN results under ``jit`` if it is
             negative.
         terminated: Flags of the rows where the plant ended the episode.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        lam: The lambda of the trace, in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
+        lam: The lambda of the trace, in [0, 1]; NaN results under ``jit`` if it is outside.
         max_rho: Largest weight of a temporal difference, positive; it determines the policy whose
             value is estimated. NaN results under ``jit`` if it is not positive.
         max_c: Largest factor of the trace, positive; it affects only the speed of convergence. NaN
@@ -127,8 +127,8 @@ def segment_v_trace(
         terminated: Flags of the rows where the plant ended the episode.
         truncated: Flags of the rows where the record ended; the temporal difference bootstraps
             there and the trace stops.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        lam: The lambda of the trace, in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
+        lam: The lambda of the trace, in [0, 1]; NaN results under ``jit`` if it is outside.
         max_rho: Largest weight of a temporal difference, positive.
         max_c: Largest factor of the trace, positive.
 

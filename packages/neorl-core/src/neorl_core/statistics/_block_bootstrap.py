@@ -112,7 +112,8 @@ def block_bootstrap_interval(
             length for ``stationary``.
         blocks: ``"stationary"``, ``"circular"`` or ``"moving"``.
         statistic: Function from the series to an array; a named function, since it is static.
-        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` if it is
+            outside.
         resamples: Number of resampled series.
 
     Returns:

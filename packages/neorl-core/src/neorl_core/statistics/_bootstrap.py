@@ -97,7 +97,8 @@ def bootstrap_interval(
         samples: An array or PyTree of arrays with independent samples along the first axis.
         key: Random key; equal keys give equal intervals.
         statistic: Function from the samples to an array; a named function, since it is static.
-        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` if it is
+            outside.
         resamples: Number of bootstrap samples.
         method: ``"percentile"`` or ``"bca"``.
 

@@ -37,7 +37,8 @@ def crossed_interval(
 
     Args:
         samples: One number for every pair, with at least two rows and two columns.
-        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` if it is
+            outside.
 
     Returns:
         The grand mean and its limits, scalars in the units of ``samples``.

@@ -53,7 +53,8 @@ def student_interval(
 
     Args:
         samples: Independent samples along the first axis, at least two.
-        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` if it is
+            outside.
 
     Returns:
         The mean and its limits, in the units of ``samples``.
@@ -94,7 +95,8 @@ def paired_difference_interval(
     Args:
         first: Results along the first axis, at least two.
         second: Results of the same cases, same shape.
-        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` if it is
+            outside.
 
     Returns:
         The mean difference and its limits.

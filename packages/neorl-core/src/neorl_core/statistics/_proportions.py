@@ -26,7 +26,8 @@ def wilson_interval(
     Args:
         successes: Number of successes, between zero and ``trials``.
         trials: Number of trials; without trials the interval is [0, 1] and the estimate NaN.
-        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` if it is
+            outside.
 
     Returns:
         The proportion and its limits; NaN under ``jit`` if a count is impossible.

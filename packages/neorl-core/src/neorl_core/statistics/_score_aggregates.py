@@ -196,7 +196,8 @@ def stratified_bootstrap_interval(
         scores: Shape ``(run, task)``, with at least two runs.
         key: Random key; equal keys give equal intervals.
         statistic: Named function from scores of this shape to an array; it is static.
-        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` if it is
+            outside.
         resamples: Number of bootstrap samples.
 
     Returns:

@@ -34,7 +34,7 @@ def weighted_quantile(
     Args:
         samples: Samples, for example returns of episodes, one or more.
         weights: Sample weights, not negative; equal if ``None``.
-        quantile: Quantile level in [0, 1]; NaN results under ``jit`` where it is outside.
+        quantile: Quantile level in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The quantile, in the units of the samples; NaN if all weights are zero, one is negative or

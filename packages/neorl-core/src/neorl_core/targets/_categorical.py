@@ -97,7 +97,7 @@ def categorical_td_target(
         next_probability: Distribution of the return from the next observation, along a last axis.
         terminated: Shape of ``reward``; ``next_probability`` is ignored where it is true.
         support: Increasing points, the same for both distributions.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The target distribution, for use with :func:`~neorl_core.losses.cross_entropy_loss`.

@@ -24,7 +24,7 @@ def double_td_target(
         next_online: Values of the next actions by the network being trained, along a last axis.
         next_target: Values of the same actions by the target network, same shape.
         terminated: Shape of ``reward``.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The target, with the shape of ``reward``. Gradients are not stopped, but none passes through

@@ -17,8 +17,8 @@ def polyak(target: Tree, online: Tree, *, tau: float | Float[Array, ""]) -> Tree
     Args:
         target: A PyTree of floating-point arrays.
         online: Same structure and shapes.
-        tau: Fraction of the way to ``online``, in [0, 1]; 1 copies ``online``, 0 keeps
-            ``target``; NaN results under ``jit`` where it is outside.
+        tau: Fraction of the way to ``online``, in [0, 1]; 1 copies ``online``, 0 keeps ``target``;
+            NaN results under ``jit`` if it is outside.
 
     Returns:
         The new target; dtypes are those of ``target``.

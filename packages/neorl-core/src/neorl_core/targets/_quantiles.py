@@ -26,7 +26,7 @@ def truncated_quantile_target(
         next_quantiles: Quantiles of the return from the next observation, one critic per entry
             of the first axis.
         terminated: Shape of ``reward``.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
         drop: Number of quantiles left out per member, static; 0 keeps all. Must be below their
             number.
 

@@ -40,7 +40,7 @@ def regularised_td_target(
         next_logged_action: Next action of the same episode; ignored at the end of an episode.
         terminated: Shape of ``reward``.
         truncated: Shape of ``reward``.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
         weight: Penalty weight of the squared distance, not negative; NaN results under ``jit`` if
             it is negative.
 

@@ -32,7 +32,7 @@ def soft_td_target(
             estimate per member along the first axis: two for SAC, many for SAC-N and EDAC.
         next_log_prob: Log-density of that action, with the shape of ``reward``.
         terminated: Shape of ``reward``.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
         temperature: Reward per nat of entropy, not negative; 0 leaves the entropy out of the
             target. NaN results under ``jit`` if it is negative.
 
@@ -86,7 +86,7 @@ def fitted_q_target(
         terminated: Shape of ``reward``.
         next_probability: Probabilities of these actions under the evaluated policy, with the shape
             of ``next_values``; an action of probability zero may have any value.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The target, with the shape of ``reward``. Gradients are not stopped.

@@ -28,7 +28,7 @@ def td_target(
         reward: Any shape.
         next_value: Value of the next observation, same shape.
         terminated: Same shape.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The target, same shape. Gradients are not stopped.
@@ -68,7 +68,7 @@ def clipped_double_td_target(
         next_values: One estimate per member along the first axis, each with the shape of
             ``reward``.
         terminated: Shape of ``reward``.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
 
     Returns:
         The target, with the shape of ``reward``.
