@@ -1,4 +1,4 @@
-"""Learners that are no policies but serve some: models of the plant, rollouts in them, values."""
+"""Learners without a policy that others build on: plant models, their rollouts, value estimates."""
 
 from neorl_agents.models._dynamics import DynamicsModel as DynamicsModel
 from neorl_agents.models._fitted_q import FittedQEvaluation as FittedQEvaluation

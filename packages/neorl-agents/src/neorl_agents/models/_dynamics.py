@@ -1,4 +1,4 @@
-"""A model of the plant over one step: a linear part and an ensemble that learns the rest."""
+"""A one-step model of the plant: a linear part, and an ensemble that learns the residual."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -59,44 +59,45 @@ from neorl_core.losses import masked_mean
 class DynamicsModel(BaseLearner):
     """An ensemble that predicts the next observation, the reward, the costs and the end of a step.
 
-    With ``h`` the observation, or the window of the last steps where networks see one, ``u`` the
+    Let ``h`` be the observation, or the window of the last steps if networks see one, ``u`` the
     action, ``x'`` the next observation, all in units of the preparation, and ``y`` the change of
-    the observation, every member ``m`` predicts
+    the observation. Every member ``m`` predicts
 
     ``y = A (h, u, 1) + s f_m(h, u)``, ``(r, c) = B (h, u, x', 1) + s' g_m(h, u, x')``
 
     and the log-odds that the episode ends, a further output of ``g``. ``A`` and ``B`` are least
-    squares over all batches so far, ``s`` and ``s'`` the deviations of what these leave; with
-    ``linear=False`` there are none, and ``s = s' = 1``. The networks minimise minus the
-    log-likelihood of what is left,
+    squares over all batches so far, ``s`` and ``s'`` the standard deviations of their residuals;
+    with ``linear=False`` there is no linear part, and ``s = s' = 1``. The networks minimise the
+    negative log-likelihood of the residuals,
 
     ``sum_k ((z_k - m_k)^2 / v_k + log v_k + log 2 pi) / 2 + H(terminated, p)``
 
     with the cross-entropy ``H``. The log-variance is bounded smoothly, and the bounds are trained
-    too, drawn together by ``bound_weight sum_k (high_k - low_k)``. The variant ``"deterministic"``
-    has ``v = 1`` and leaves out the constant.
+    too, with the penalty ``bound_weight sum_k (high_k - low_k)`` on their distance. The variant
+    ``"deterministic"`` has ``v = 1`` and leaves out the constant.
 
-    With windows (``networks.encoder``) the linear part is an autoregression with inputs, so that a
-    dead time of up to ``history_steps`` is in it. Observations that no controller influences
+    With windows (``networks.encoder``) the linear part is an autoregression with inputs, so it
+    covers a dead time of up to ``history_steps``. Observations that no controller influences
     (``exogenous``: weather, demand, set-points) are not predicted; rollouts take them from the log.
 
     It is a learner without a policy: a model-based learner names it in ``fits()``, and finds its
-    final state as ``state.context[name]``. Unless it predicts costs, its reward is less their
-    price, as that of a learner that does not read them.
+    final state as ``state.context[name]``. Unless it predicts costs, its reward is that minus the
+    priced costs, as for a learner that does not read costs.
 
     Attributes:
         learning_rate: Learning rate of all members, at the start.
-        bound_weight: Weight that draws the bounds of the log-variance together, not negative.
-        decay_updates: Updates along which the rate falls to zero, half a cosine; 0 for never, -1
-            for the length of its training.
-        held_out: Share of the episodes that it is not fitted to, on which its members are compared;
-            every ``round(1 / held_out)``-th; in [0, 0.5].
+        bound_weight: Weight of the distance between the bounds of the log-variance, not negative.
+        decay_updates: Updates over which the rate falls to zero along half a cosine; 0 for never,
+            -1 for the length of its training.
+        held_out: Fraction of the episodes to hold out, on which the members are compared: every
+            ``round(1 / held_out)``-th; in [0, 0.5].
         members: Number of networks; static.
-        elites: Members that predict, the best of the held-out episodes; 0 for all; static.
+        elites: Number of members that predict, the best on the held-out episodes; 0 for all;
+            static.
         variant: ``"gaussian"`` or ``"deterministic"``; static.
         linear: Whether there is a linear part; static.
         predicts_costs: Whether costs are predicted, and the reward is the logged one; static.
-        uncertainty: How uncertain a prediction is: ``"disagreement"``, ``"aleatoric"`` or
+        uncertainty: Measure of a prediction's uncertainty: ``"disagreement"``, ``"aleatoric"`` or
             ``"discrepancy"``; see :func:`neorl_agents.models._predictions.uncertainty_of`; static.
         termination: ``"learned"``, or a name in :data:`TERMINATIONS`; static.
         exogenous: Names of the observations that are not predicted; static.
@@ -104,10 +105,10 @@ class DynamicsModel(BaseLearner):
     Source: Chua et al., Deep reinforcement learning in a handful of trials using probabilistic
     dynamics models, arXiv 1805.12114, section 4 and appendix A.1; Janner et al., When to trust
     your model, arXiv 1906.08253, which predicts the reward too. Deviations: the linear part; the
-    reward is predicted from the next observation too, by networks of its own and without a
-    variance, which would look away from the narrow peaks that rewards have; one set of batches
-    for all members in place of a bootstrap, a fixed number of updates in place of an early stop, a
-    learned end of the episode, no decay of weights.
+    reward also depends on the next observation, and has its own networks without a variance, which
+    would discount the narrow peaks that rewards have; the same batches for all members instead of a
+    bootstrap; a fixed number of updates instead of early stopping; a learned end of the episode; no
+    weight decay.
     """
 
     learning_rate: float = 1e-3
@@ -133,7 +134,7 @@ class DynamicsModel(BaseLearner):
 
     @property
     def reads(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The fields that are read; with ``cost`` where costs are predicted."""
+        """The fields that are read, including ``cost`` if costs are predicted."""
         always = ("obs", "action", "reward", "next_obs", "terminated", "truncated", "mask")
         return (*always, *["cost"] * self.predicts_costs)
 
@@ -151,10 +152,11 @@ class DynamicsModel(BaseLearner):
         require_flag(self, "predicts_costs", "linear")
 
     def log_tables(self, spec: Spec, rows: Transition) -> Any:
-        """The tables of the sampler, without the episodes that are held out.
+        """The tables of the sampler, without the held-out episodes.
 
         Raises:
-            InputError: If a name in ``exogenous`` is no observation, if there are too few episodes
+            InputError: If a name in ``exogenous`` is not an observation, if there are too few
+                episodes
                 to hold one out, or if the log cannot teach a model; see
                 :func:`neorl_agents.models._model_log.require_model_log`.
         """
@@ -172,7 +174,7 @@ class DynamicsModel(BaseLearner):
         preparation: Preparation | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> LearnerState:
-        """A fresh state; where no row of the log is terminated, no step will be."""
+        """A fresh state; if no row of the log is terminated, no step will be."""
         state = super().init(spec, statistics, key, preparation=preparation, context=context)
         ended = statistics.terminated
         endless = False if ended is None else (ended.count > 0) & (ended.max == 0)
@@ -181,7 +183,7 @@ class DynamicsModel(BaseLearner):
         return state.with_parameters(structure=structure)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The members, which expect next to nothing of what the linear part leaves."""
+        """The members, whose outputs are initially close to zero."""
         change_key, outcome_key = jax.random.split(key)
         moments = 2 if self.variant == "gaussian" else 1
         costs = spec.n_cost * self.predicts_costs
@@ -212,7 +214,7 @@ class DynamicsModel(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """The linear parts see the batch, then one gradient step of all members; no draws."""
+        """Adds the batch to the linear parts, then takes one gradient step of all members."""
         rows, maps = single(rows), state.preparation
         structure: ModelStructure = state.parameters["structure"]
         change, outcome = self.targets(structure, maps, rows)
@@ -245,7 +247,7 @@ class DynamicsModel(BaseLearner):
     def change_loss(
         self, members: DynamicsMembers, structure: ModelStructure, maps: Preparation, rows: UnitRows
     ) -> tuple[Float[Array, ""], Metrics]:
-        """Loss of the changes: minus the log-likelihood of the residual of the linear part."""
+        """Loss of the changes: the negative log-likelihood of the linear part's residual."""
         target, _ = self.targets(structure, maps, rows)
         inputs = jnp.concatenate([rows.obs, rows.action], axis=-1)
         base, size = linear_answer(self._fit(structure.change), inputs, target.shape[-1])
@@ -282,12 +284,13 @@ class DynamicsModel(BaseLearner):
         """The change of the observation that every member predicts.
 
         Args:
-            parameters: Those of the state of this learner.
-            seen: What networks see of the observation, in units.
+            parameters: The parameters of this learner's state.
+            seen: The observation as networks see it, in units.
             action: Action in [-1, 1].
 
         Returns:
-            Means and deviations, shape ``(ens, *batch, obs)``; zero for exogenous observations.
+            Means and standard deviations, shape ``(ens, *batch, obs)``; zero for exogenous
+            observations.
         """
         structure, members = parameters["structure"], parameters["change"]
         inputs = jnp.concatenate([seen, action], axis=-1)
@@ -318,24 +321,26 @@ class DynamicsModel(BaseLearner):
         calibration: Calibration | None = None,
         logged: Float[Array, " obs"] | None = None,
     ) -> PredictedStep:
-        """One step as a member that is drawn at random expects it, in physical units.
+        """Predicts one step by a randomly chosen member, in physical units.
 
-        A Gaussian model draws the next observation from the member's distribution, and the end of
-        the episode with its chance. A deterministic one gives the means, and an end that is
-        likelier than not. The reward is the member's mean, and no larger or smaller than any in the
-        log; the next observation is at most 8 deviations from the log's mean, or stays.
+        A Gaussian model samples the next observation from the member's distribution, and the end of
+        the episode with the predicted probability. A deterministic model gives the means, and ends
+        the episode if that is likelier than not. The reward is the member's mean, clipped to the
+        range of the log's rewards. The next observation is clipped to 8 standard deviations from
+        the log's mean, or to the distance of the current one if that is larger.
 
-        ``disagreement`` is what ``uncertainty`` names, over observations, reward and costs.
+        ``disagreement`` is the measure named by ``uncertainty``, over observations, reward and
+        costs.
 
         Args:
             state: State of this learner.
-            obs: One observation in physical units, or the window that networks see; batches are a
-                ``vmap``.
+            obs: One observation in physical units, or the window that networks see; use ``vmap``
+                for batches.
             action: One action, physical units.
             key: Random key; consumed.
             calibration: Result of :meth:`calibrate`; all members predict without it.
-            logged: Next observation of which the exogenous channels are taken, physical units;
-                they stay as they are where none is given.
+            logged: Next observation from which the exogenous channels are taken, physical units; if
+                not given, they stay as they are.
         """
         maps, parameters = state.preparation, state.parameters
         member_key, noise_key, end_key = jax.random.split(key, 3)
@@ -377,7 +382,7 @@ class DynamicsModel(BaseLearner):
         Args:
             state: State of this learner.
             rows: Rows in the units of its preparation.
-            counted: Rows that it was not fitted to.
+            counted: True for the rows that it was not fitted to.
         """
         maps, parameters = state.preparation, state.parameters
         change = self.change(parameters, rows.obs, rows.action)
@@ -385,7 +390,7 @@ class DynamicsModel(BaseLearner):
         target = jnp.concatenate(self.targets(parameters["structure"], maps, rows), axis=-1)
         everyone = joined(change, outcome, jnp.arange(self.members))
         square = jnp.square(everyone.mean - target[None])
-        # Every number weighs by what the best member leaves of it.
+        # Every predicted number is weighted by the residual of the best member.
         remaining = jnp.sum(jnp.where(counted[None, :, None], square, 0), axis=1)
         least = jnp.min(remaining, axis=0, keepdims=True)
         worse = jnp.sum(remaining / jnp.where(least > 0, least, 1), axis=-1)

@@ -30,7 +30,7 @@ class PolicyValue(NamedTuple):
 
     Attributes:
         reward: Discounted sum of the rewards, scalar.
-        cost: Discounted sum of every cost, shape ``(cost,)``; of length zero where none is read.
+        cost: Discounted sum of every cost, shape ``(cost,)``; of length zero if costs are not read.
     """
 
     reward: Float[Array, ""]
@@ -42,13 +42,13 @@ class FittedQEvaluation(BaseLearner):
 
     ``mean over rows of sum_k (Q_k(s, a) - (x_k + discount (1 - terminated) Q'_k(s', pi(s'))))^2``
 
-    with ``x_k`` the reward and, with ``evaluates_costs``, every cost. The policy enters through the
-    column ``next_action`` alone: give the rows of :func:`with_next_actions` for a policy, or for
-    the behaviour of the log. ``Q'`` follows ``Q`` by ``tau``.
+    with ``x_k`` the reward and, with ``evaluates_costs``, every cost. The policy enters only
+    through the column ``next_action``: :func:`with_next_actions` adds it to rows, for a policy or
+    for the behaviour of the log. ``Q'`` follows ``Q`` by ``tau``.
 
-    It is a learner without a policy, so that it is trained, resumed, streamed and tracked like any
-    other. A value is as good as the log's cover of what the policy does: where actions are not in
-    the log, ``Q(s', pi(s'))`` is a guess of the network, and nothing here says how good it is.
+    It is a learner without a policy, so it is trained, resumed, streamed and tracked like any
+    other. The accuracy depends on how well the log covers the policy's actions: for actions that
+    are not in the log, ``Q(s', pi(s'))`` is an extrapolation, and nothing here measures its error.
 
     Attributes:
         discount: Discount of rewards and costs per step, in [0, 1].
@@ -57,7 +57,7 @@ class FittedQEvaluation(BaseLearner):
         evaluates_costs: Whether costs are evaluated too, and the reward is the logged one; static.
 
     Source: Le, Voloshin and Yue, Batch policy learning under constraints, arXiv 1903.08738,
-    algorithm 3; a target that moves slowly in place of one that is solved for anew.
+    algorithm 3; with a slowly moving target instead of solving for each target anew.
     """
 
     discount: float = 0.99  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -69,7 +69,7 @@ class FittedQEvaluation(BaseLearner):
 
     @property
     def reads(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The fields that are read; with ``cost`` where costs are evaluated."""
+        """The fields that are read, including ``cost`` if costs are evaluated."""
         always = ("obs", "action", "reward", "next_obs", "next_action", "terminated", "mask")
         return (*always, *["cost"] * self.evaluates_costs)
 
@@ -89,9 +89,10 @@ class FittedQEvaluation(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step; the key is ignored."""
+        """Takes one gradient step; the key is ignored."""
         rows, maps = single(rows), state.preparation
-        # With the offset that learners of policies take off: a value is in the log's rewards.
+        # This adds the offset that learners of policies subtract: a value refers to the log's
+        # rewards.
         left = jnp.where(self.discount < 1, 1 - self.discount, 1)
         steps_left = jnp.where(rows.terminated, 1 / left, 1)
         earned = (rows.reward + steps_left * maps.reward_offset / maps.reward_unit)[:, None]
@@ -104,11 +105,11 @@ class FittedQEvaluation(BaseLearner):
     def value(
         self, state: LearnerState, obs: Float[Array, " obs"], action: Float[Array, " act"]
     ) -> PolicyValue:
-        """The value of an action, behind which the policy acts.
+        """The value of an action, after which the policy acts.
 
         Args:
             state: State of this learner.
-            obs: One observation, physical units; batches are a ``vmap``.
+            obs: One observation, physical units; use ``vmap`` for batches.
             action: The action, physical units; the policy's own gives the value of the state.
         """
         maps = state.preparation
@@ -119,14 +120,15 @@ class FittedQEvaluation(BaseLearner):
 
 
 def with_next_actions(rows: Transition, policy: Policy | None = None) -> Transition:
-    """The rows of a log with the action that a policy takes next, for :class:`FittedQEvaluation`.
+    """The rows of a log with the next action of a policy, for :class:`FittedQEvaluation`.
 
     Args:
         rows: Rows in the order of the log, host arrays in physical units, with ``next_obs``,
             ``terminated`` and ``truncated``.
-        policy: Deterministic; one with a memory walks along every episode and learns what was done.
-            Without one the log's own next actions stand, which evaluates the behaviour; the last
-            row of a truncated episode then counts no more, since nobody knows what came next.
+        policy: Deterministic; a policy with memory is run along every episode and is given the
+            logged actions. Without a policy the log's own next actions are used, which evaluates
+            the behaviour; the last row of a truncated episode is then masked, since its next action
+            is unknown.
 
     Returns:
         The rows, on the host; without ``truncated``, since the next action is known there too.

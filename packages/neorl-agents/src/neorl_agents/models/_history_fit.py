@@ -25,9 +25,9 @@ from neorl_core.infrastructure import unknown_name
 from neorl_core.losses import huber_loss
 
 NEVER = -60.0
-"""Log-odds of an end where no episode of the log was ended by the plant."""
+"""Log-odds of an end if no episode of the log was ended by the plant."""
 RARE = 50
-"""With more rows than these in which a cost or an end occurs, a quarter of a batch is of them."""
+"""If more rows than this have a cost or an end, they make up a quarter of every batch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,16 +35,16 @@ class HistoryModelSettings:
     """Settings for fitting a model.
 
     Attributes:
-        history: Numbers of past steps to choose from: the fewest whose linear part predicts
-            held-out episodes within 2 % of the best.
-        members: Networks that learn what the linear part leaves.
-        updates: Gradient steps of each.
+        history: Numbers of past steps to choose from: the smallest whose linear part predicts
+            held-out episodes within 2 % of the best is taken.
+        members: Number of networks that learn the residual of the linear part.
+        updates: Number of gradient steps of each.
         batch_size: Rows of a gradient step.
-        width: Units of each of two hidden layers.
-        learning_rate: Learning rate of Adam, decayed by a cosine.
+        width: Width of each of two hidden layers.
+        learning_rate: Learning rate of Adam, which decays along a cosine.
         ridge: Weight of the squared coefficients of the linear part, in rows of standardised
             inputs.
-        rows: Rows of the log that the linear part is fitted to, at most.
+        rows: Largest number of rows of the log that the linear part is fitted to.
     """
 
     history: tuple[int, ...] = (1, 2, 4, 8)
@@ -61,7 +61,7 @@ def exogenous_indices(spec: Spec, names: Sequence[str]) -> tuple[int, ...]:
     """Indices of channels that the controller does not influence.
 
     Raises:
-        InputError: If a name is no observation, or nothing is left to predict.
+        InputError: If a name is not an observation, or nothing is left to predict.
     """
     known = [channel.name for channel in spec.obs]
     for name in names:
@@ -90,10 +90,10 @@ def fit_history_model(
         settings: Size of the model and of the fit.
 
     Returns:
-        The model; the last tenth of the episodes chose its history.
+        The model, whose history was chosen on the last tenth of the episodes.
 
     Raises:
-        InputError: If a name is no channel.
+        InputError: If a name is not a channel.
     """
     beside = set(exogenous_indices(spec, exogenous))
     predicted = tuple(i for i in range(spec.n_obs) if i not in beside)
@@ -189,7 +189,7 @@ def _ridge(inputs: np.ndarray, target: np.ndarray, ridge: float) -> np.ndarray:
     gram = design.T @ design
     gram[np.diag_indices(len(gram) - 1)] += ridge
     gram[-1, -1] += 1e-9
-    # Columns that never move leave the matrix singular but for the ridge.
+    # Without the ridge, columns that never move would make the matrix singular.
     return np.linalg.solve(gram, design.T @ target.astype(np.float64))
 
 
@@ -226,7 +226,7 @@ def _chosen_history(
 
 
 def _with_end(outcome: np.ndarray, ends: bool) -> Float[Array, "rows out"]:
-    """The linear map with a column for the log-odds of an end, which the networks give."""
+    """The linear map with a column for the log-odds of an end, which the networks predict."""
     odds = np.zeros((len(outcome), 1))
     odds[-1] = 0.0 if ends else NEVER
     return jnp.asarray(np.concatenate([outcome, odds], axis=1), jnp.float32)
@@ -256,7 +256,7 @@ def _fit_remainders(
     share: float,
     ends: bool,
 ) -> tuple[Remainder, Remainder]:
-    """The networks of all members, each on batches of its own."""
+    """The networks of all members, each trained on its own batches."""
     inputs, change, seen, outcome, terminated, is_rare = tables
     hidden = (settings.width, settings.width)
     schedule = optax.cosine_decay_schedule(settings.learning_rate, settings.updates, 0.01)
@@ -265,7 +265,7 @@ def _fit_remainders(
 
     def loss(networks: tuple[Remainder, Remainder], i: Array, j: Array) -> Array:
         f, g = networks
-        # Rare rows come from their own quarter alone, weighted so that all rows count alike.
+        # Rare rows come only from their own quarter, with weights that make all rows count equally.
         drawn_often = jnp.where(is_rare[j] & with_rare, 0.0, 1.0)
         weights = jnp.where(jnp.arange(batch) < quarter, 3 * share, drawn_often)[:, None]
         first = huber_loss(jax.vmap(f)(inputs[i]), change[i], delta=5.0).mean()

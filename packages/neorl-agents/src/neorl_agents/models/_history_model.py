@@ -1,4 +1,4 @@
-"""A model of the plant from a log: a linear part by least squares and a learned remainder."""
+"""A model of the plant from a log: a linear part by least squares and a learned residual."""
 
 from typing import NamedTuple
 
@@ -10,18 +10,18 @@ from jaxtyping import Array, Float, Int
 from neorl_core import Spec
 
 CLIP = 8.0
-"""Inputs are clipped to so many standard deviations: a rollout must not run away."""
+"""Bound on inputs in standard deviations, so that a rollout does not diverge."""
 PAST = 0.3
-"""Weight of one typical change among the inputs, beside the observations themselves."""
+"""Weight of a typical change in the inputs, relative to the observations themselves."""
 
 
 class Remainder(eqx.Module):
-    """Two hidden layers of SiLU, near zero at first."""
+    """A network of two hidden layers with SiLU, whose output is small at first."""
 
     layers: tuple[tuple[Array, Array], ...]
 
     def __call__(self, inputs: Float[Array, " in"]) -> Float[Array, " out"]:
-        """What is to be added to the linear part, in standard deviations of what that leaves."""
+        """The addition to the linear part, in standard deviations of that part's residual."""
         *hidden, (last, bias) = self.layers
         for weight, offset in hidden:
             inputs = jax.nn.silu(inputs @ weight + offset)
@@ -29,14 +29,14 @@ class Remainder(eqx.Module):
 
 
 class Scales(NamedTuple):
-    """Means and deviations of the log, physical units.
+    """Means and standard deviations of the log, physical units.
 
     Attributes:
         obs: Scales of the observations, shape ``(2, obs)``.
         action: Scales of the actions, shape ``(2, act)``.
         change: Scales of the changes of the predicted channels, shape ``(2, predicted)``.
         outcome: Scales of the reward and the costs, shape ``(2, 1 + cost)``.
-        low: Least observation that a rollout may reach, shape ``(obs,)``.
+        low: Smallest observation that a rollout may reach, shape ``(obs,)``.
         high: Largest.
         seen_low: The 0.1 % quantile of every observation of the log, shape ``(obs,)``.
         seen_high: The 99.9 % quantile.
@@ -57,7 +57,7 @@ class Part(eqx.Module):
 
     Attributes:
         linear: Coefficients with the intercept as last row, shape ``(in + 1, out)``.
-        spread: Deviation of what the linear map leaves, shape ``(out,)``.
+        spread: Standard deviation of the linear map's residual, shape ``(out,)``.
         remainder: Networks with the member as first axis of every array.
     """
 
@@ -66,7 +66,7 @@ class Part(eqx.Module):
     remainder: Remainder
 
     def __call__(self, inputs: Float[Array, " in"], member: Int[Array, ""]) -> Array:
-        """The answer of one member; of the linear map alone where ``member`` is negative."""
+        """The output of one member; only that of the linear map if ``member`` is negative."""
         one = jax.tree.map(lambda x: x[jnp.maximum(member, 0)], self.remainder)
         learned = jnp.where(member < 0, 0.0, 1.0) * one(inputs) * self.spread
         return inputs @ self.linear[:-1] + self.linear[-1] + learned
@@ -75,20 +75,20 @@ class Part(eqx.Module):
 class HistoryModel(eqx.Module):
     """Predicts a step of the plant from the last observations and actions.
 
-    With ``h`` the last ``history`` observations and actions, ``u`` the action and ``x'`` the next
-    observation, a member ``m`` answers
+    With ``h`` the last ``history`` observations and actions, ``u`` the action, ``u-`` the one
+    before and ``x'`` the next observation, a member ``m`` predicts
 
     ``x' = x + A h + s f_m(h, u)``, ``(r, c) = B (x, x', u, u-) + s' g_m(x, x', u, u-)``,
 
-    in standardised units, with ``A`` and ``B`` by ridge regression and the networks ``f``, ``g``
-    fitted to what they leave, whose deviations are ``s`` and ``s'``. A last output of ``g`` is the
-    log-odds that the plant ends the episode. Channels that the controller does not influence
+    in standardised units. ``A`` and ``B`` are fitted by ridge regression and the networks ``f``,
+    ``g`` to its residuals, whose standard deviations are ``s`` and ``s'``. A last output of ``g``
+    is the log-odds that the plant ends the episode. Channels that the controller does not influence
     (weather, demand, set-points) are not predicted: a rollout takes them from the log.
 
     Attributes:
         dynamics: Changes of the predicted channels.
         outcome: Reward, costs and the log-odds of an end.
-        scales: Scales of the log it was fitted to.
+        scales: Scales of the log that the model was fitted to.
         spec: Channels; static.
         predicted: Indices of the predicted observations; static.
         history: Number of past steps; static.
@@ -121,10 +121,10 @@ class HistoryModel(eqx.Module):
         """The predicted channels one step on, physical units.
 
         Args:
-            obs: The last ``history`` observations, the present one last.
+            obs: The last ``history`` observations, the current one last.
             actions: The actions that led to each of them.
-            action: The action now.
-            member: Number of a network; -1 for the linear part alone.
+            action: The current action.
+            member: Index of a network; -1 for only the linear part.
         """
         inputs = history_inputs(self.scales, self.predicted, obs, actions, action)
         change = self.dynamics(inputs, member) * self.scales.change[1] + self.scales.change[0]
@@ -142,14 +142,15 @@ class HistoryModel(eqx.Module):
 
         Args:
             obs: Observation before the step.
-            last_action: The action before.
+            last_action: The action of the step before.
             action: The action.
             next_obs: Observation after the step.
-            member: Number of a network; -1 for the linear part alone.
+            member: Index of a network; -1 for only the linear part.
         """
         inputs = outcome_inputs(self.scales, self.predicted, obs, last_action, action, next_obs)
         scale = self.scales.outcome
-        # No linear map tells when an episode ends; for the linear part a network does.
+        # A linear map cannot predict the end of an episode, so a network does it for the linear
+        # part.
         end = self.outcome(inputs, jnp.maximum(member, 0))[-1]
         return self.outcome(inputs, member)[:-1] * scale[1] + scale[0], end
 
@@ -161,7 +162,7 @@ def _standard(values: Array, scale: Array) -> Array:
 def history_inputs(
     scales: Scales, predicted: tuple[int, ...], obs: Array, actions: Array, action: Array
 ) -> Float[Array, " in"]:
-    """The present observation, how the past ones differ from it, and all actions."""
+    """The current observation, its differences from the past ones, and all actions."""
     past = (obs[:-1] - obs[-1:])[:, jnp.asarray(predicted)] / scales.change[1][None]
     both = jnp.concatenate([actions, action[None]])
     acted = jax.vmap(_standard, in_axes=(0, None))(both, scales.action)

@@ -1,4 +1,4 @@
-"""Linear least squares that see a log batch by batch, as a state of fixed size."""
+"""Linear least squares over a log, batch by batch, with a state of fixed size."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 RIDGE = 1e-6
 """Weight of the squared coefficients, in rows of inputs with a mean square of one."""
 LEAST_SPREAD = 1e-6
-"""Least deviation that is left, in the units of the targets: rounding of float32."""
+"""Smallest standard deviation of a residual in the units of the targets: float32 rounding."""
 
 
 class LeastSquares(NamedTuple):
@@ -17,8 +17,8 @@ class LeastSquares(NamedTuple):
 
     Attributes:
         triangle: Upper triangle ``R`` with ``R' R = sum_b mean_{rows of b} z z'``, ``z = (inputs,
-            1, targets)``, besides the ridge; shape ``(in + 1 + out, in + 1 + out)``.
-        batches: Batches with a row that counts.
+            1, targets)``, plus the ridge; shape ``(in + 1 + out, in + 1 + out)``.
+        batches: Number of batches with an unmasked row.
     """
 
     triangle: Float[Array, "row row"]
@@ -26,10 +26,10 @@ class LeastSquares(NamedTuple):
 
 
 def no_rows(n_inputs: int, n_targets: int) -> LeastSquares:
-    """The state before the first batch: every coefficient is zero.
+    """The state before the first batch, in which every coefficient is zero.
 
     Args:
-        n_inputs: Number of inputs; the intercept is one more.
+        n_inputs: Number of inputs, without the intercept.
         n_targets: Number of targets.
     """
     ridge = jnp.where(jnp.arange(n_inputs + 1 + n_targets) <= n_inputs, jnp.sqrt(RIDGE), 0.0)
@@ -44,14 +44,14 @@ def with_rows(
 ) -> LeastSquares:
     """Adds a batch by an orthogonal triangularisation.
 
-    Normal equations would square the condition of the inputs, which is large where they are the
+    Normal equations would square the condition number of the inputs, which is large if they are the
     last steps of slow channels.
 
     Args:
-        fit: What the batches before have left.
+        fit: The statistics of the batches before.
         inputs: Rows of inputs.
         targets: Rows of targets.
-        mask: Rows that count; all where ``None``.
+        mask: True for the rows to use; ``None`` for all.
 
     Source: Golub and Van Loan, Matrix computations, 2013, section 6.5.3, for adding rows.
     """
@@ -65,7 +65,7 @@ def with_rows(
 
 
 def coefficients(fit: LeastSquares, n_targets: int) -> Float[Array, "rows out"]:
-    """The map, its intercept as last row.
+    """The linear map, with its intercept as last row.
 
     Args:
         fit: The batches so far.
@@ -76,10 +76,10 @@ def coefficients(fit: LeastSquares, n_targets: int) -> Float[Array, "rows out"]:
 
 
 def spread(fit: LeastSquares, n_targets: int) -> Float[Array, " out"]:
-    """Root mean square of what the map leaves of every target, at least :data:`LEAST_SPREAD`."""
+    """Root mean square residual of every target, at least :data:`LEAST_SPREAD`."""
     known, right = _split(fit, n_targets)
     squares = jnp.sum(jnp.square(right[known.shape[0] :]), axis=0)
-    # The triangle counts the price of the coefficients as something left.
+    # The triangle also includes the ridge penalty of the coefficients, which is no residual.
     price = RIDGE * jnp.sum(jnp.square(coefficients(fit, n_targets)), axis=0)
     squares = jnp.maximum(squares - price, 0)
     return jnp.maximum(jnp.sqrt(squares / jnp.maximum(fit.batches, 1)), LEAST_SPREAD)

@@ -1,4 +1,4 @@
-"""The rows of a log with those before them, on the host."""
+"""The rows of a log with the rows that precede them, on the host."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from neorl_core import InputError, Spec, Transition
 
 
 class LogRows(NamedTuple):
-    """The rows of a log with those before them.
+    """The rows of a log, with the data to find the rows that precede them.
 
     Attributes:
         obs: Shape ``(row, obs)``, physical units.
@@ -17,7 +17,7 @@ class LogRows(NamedTuple):
         next_obs: Shape ``(row, obs)``.
         outcome: Reward and costs, shape ``(row, 1 + cost)``.
         terminated: Shape ``(row,)``.
-        start: Row with which the episode of every row begins.
+        start: First row of the episode of every row.
         ends: Whether an episode ends with the row.
     """
 
@@ -31,14 +31,15 @@ class LogRows(NamedTuple):
 
 
 def log_rows(log: Transition, spec: Spec) -> LogRows:
-    """The columns of a log that a model reads, checked, float32, masked rows left out.
+    """The columns of a log that a model reads, checked, float32, without masked rows.
 
     Args:
         log: Flat columns; rows of one episode follow one another.
         spec: Channels of the log.
 
     Raises:
-        InputError: If a column is missing, not finite or of another shape, or there is one episode.
+        InputError: If a column is missing, not finite or of another shape, or there is only one
+            episode.
     """
     needed = ("next_obs", "reward", "terminated", "truncated")
     terminated, ends, keep = row_flags(log, needed, "a plant model needs it")
@@ -64,7 +65,7 @@ def log_rows(log: Transition, spec: Spec) -> LogRows:
 
 
 def histories(rows: LogRows, places: Any, history: int) -> tuple[Any, Any]:
-    """Past rows of some rows: those of the observations, then those of the actions before each.
+    """The history of some rows: past observations, then the actions before each of them.
 
     At the start of an episode its first row is repeated.
     """

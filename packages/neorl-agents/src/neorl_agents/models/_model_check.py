@@ -1,4 +1,4 @@
-"""Errors of a plant model that runs freely over episodes that it was not fitted to."""
+"""Errors of a plant model in free runs over episodes that it was not fitted to."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -13,21 +13,21 @@ from neorl_agents.models._log_rows import LogRows, histories
 from neorl_agents.models._replayed_plant import ReplayedPlant, ReplayedStart, ReplayedState
 
 WINDOWS = 200
-"""Most places in the log that predictions of some steps begin at."""
+"""Largest number of places in the log at which free runs begin."""
 AHEAD = (1, 2, 5, 10, 20, 50, 100, 200)
-"""Steps ahead at which predictions are compared with the log."""
+"""Numbers of steps ahead at which predictions are compared with the log."""
 
 
 class ErrorsAhead(NamedTuple):
-    """Errors of the predicted observations, so many steps after the model was last told any.
+    """Errors of the predicted observations, by steps since the last logged observation.
 
     Attributes:
         steps: Steps ahead, shape ``(horizon,)``.
         networks: Root mean square error of the networks' mean, in standard deviations of each
             channel in the log, shape ``(horizon, predicted)``.
-        linear: The same of the linear part alone.
-        unchanged: The same if every channel stayed as it is.
-        windows: Number of places that the predictions began at.
+        linear: The same for the linear part.
+        unchanged: The same for the prediction that every channel stays as it is.
+        windows: Number of places at which the predictions begin.
     """
 
     steps: tuple[int, ...]
@@ -38,15 +38,15 @@ class ErrorsAhead(NamedTuple):
 
 
 class FreeEpisodes(NamedTuple):
-    """Whole episodes with their logged actions, predicted from the first row on.
+    """Whole episodes, predicted from their first row with the logged actions.
 
     Attributes:
         obs: Predicted observations, the linear part as last member, shape
             ``(member, episode, time, obs)``; repeated beyond the end of an episode.
-        logged: Logged ones, shape ``(episode, time, obs)``.
-        lengths: Steps of every episode.
+        logged: Logged observations, shape ``(episode, time, obs)``.
+        lengths: Number of steps of every episode.
         outcome: Predicted sums of reward and costs, shape ``(member, episode, 1 + cost)``.
-        outcome_logged: Logged ones, shape ``(episode, 1 + cost)``.
+        outcome_logged: Logged sums, shape ``(episode, 1 + cost)``.
         spread: Standard deviation of these sums over all episodes of the log, ``(1 + cost,)``.
     """
 
@@ -61,13 +61,13 @@ class FreeEpisodes(NamedTuple):
 def errors_ahead(
     model: HistoryModel, rows: LogRows, episodes: Int[np.ndarray, " episode"], seed: int
 ) -> ErrorsAhead:
-    """Errors of the model some steps ahead, with the logged actions.
+    """Errors of the model several steps ahead, with the logged actions.
 
     Args:
         model: The model.
         rows: The log.
         episodes: First rows of episodes that the model was not fitted to.
-        seed: Draws the places at which predictions begin.
+        seed: Seed of the places at which predictions begin.
 
     Returns:
         Errors at those of :data:`AHEAD` that the episodes are long enough for.
@@ -103,7 +103,7 @@ def errors_ahead(
 def free_episodes(
     plant: ReplayedPlant, rows: LogRows, episodes: Int[np.ndarray, " episode"]
 ) -> FreeEpisodes:
-    """Whole episodes with their logged actions, from the first row on, without what was left.
+    """Predicts whole episodes from their first row with the logged actions, without residuals.
 
     Channels that the model does not predict take their logged values.
 
@@ -138,7 +138,7 @@ def free_episodes(
 
 @jax.jit
 def _followed(plant: ReplayedPlant, member: Array, actions: Array) -> tuple[Array, Array]:
-    """Observations and outcomes of every episode under its logged actions in one member."""
+    """Observations and outcomes of every episode in one member, with the logged actions."""
 
     def one(episode: Array, acted: Array) -> tuple[Array, Array]:
         start = ReplayedStart(episode, member)

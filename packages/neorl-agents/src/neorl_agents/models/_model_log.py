@@ -12,19 +12,19 @@ from neorl_core import InputError, Spec, Transition
 
 
 def held_out_rows(terminated: Any, truncated: Any, share: float, *, xp: Any = np) -> Any:
-    """Whether each row is of an episode that is held out: every ``round(1 / share)``-th.
+    """Whether each row belongs to a held-out episode: every ``round(1 / share)``-th.
 
-    Of a log with fewer episodes the last one is. The choice is a function of the log alone, so that
-    a model and who judges it agree without telling one another.
+    In a log with fewer episodes it is the last one. The choice depends only on the log, so that a
+    model and its evaluation agree on it without exchanging data.
 
     Args:
         terminated: Rows in order, shape ``(row,)``.
-        truncated: Likewise.
-        share: Share of the episodes, in [0, 0.5]; none at 0.
+        truncated: The same.
+        share: Fraction of the episodes, in [0, 0.5]; none at 0.
         xp: ``numpy`` on the host, ``jax.numpy`` in a program.
 
     Returns:
-        A flag a row.
+        One flag per row.
     """
     ends = xp.asarray(terminated, bool) | xp.asarray(truncated, bool)
     if share == 0:
@@ -38,7 +38,7 @@ def exogenous_mask(spec: Spec, names: Sequence[str]) -> Float[Array, " obs"]:
     """1 for every observation that is predicted, 0 for those that no controller influences.
 
     Raises:
-        InputError: If a name is no observation, or nothing is left to predict.
+        InputError: If a name is not an observation, or nothing is left to predict.
     """
     mask = np.ones(spec.n_obs, np.float32)
     mask[list(exogenous_indices(spec, names))] = 0
@@ -48,19 +48,19 @@ def exogenous_mask(spec: Spec, names: Sequence[str]) -> Float[Array, " obs"]:
 def require_model_log(
     learner: str, spec: Spec, rows: Transition, exogenous: Sequence[str], held_out: float
 ) -> None:
-    """Refuses a log that cannot teach a model, before anything is compiled.
+    """Refuses a log from which no model can be learned, before anything is compiled.
 
     Args:
         learner: Name of the model's class, for messages.
         spec: Channels.
         rows: Rows in order, host arrays.
         exogenous: Names of the observations that are not predicted.
-        held_out: Share of the episodes that is held out.
+        held_out: Fraction of the episodes to hold out.
 
     Raises:
-        InputError: If a name is no observation, an action or every predicted observation never
-            moves, there is one episode and one should be held out, or there are fewer rows than a
-            linear map of one step has coefficients.
+        InputError: If a name is not an observation, if all actions or all predicted observations
+            are constant, if one episode is to be held out of one, or if there are fewer rows than
+            a one-step linear map has coefficients.
     """
     beside = set(exogenous_indices(spec, exogenous))
     action, obs, after = (np.asarray(x) for x in (rows.action, rows.obs, rows.next_obs))

@@ -1,4 +1,4 @@
-"""What a policy would do next in every row of a log, told at every step what was done."""
+"""A policy's next action in every row of a log, given the logged actions at every step."""
 
 from typing import Any
 
@@ -14,16 +14,16 @@ from neorl_core.control import follow
 def actions_along(
     policy: Policy, obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray, last: np.ndarray
 ) -> np.ndarray:
-    """The policy's action on the following observation of every row.
+    """The policy's action for the next observation of every row.
 
-    Its carry walks along each piece of the log and learns at every step what was done, as in shadow
-    mode, so a controller with a memory is asked in the situation that it would take over.
+    Its carry runs along each piece of the log and is given the logged action at every step, as in
+    shadow mode, so a controller with memory acts from the situation that it would take over.
 
     Args:
         policy: Deterministic; stepped from a fresh carry at the start of every piece.
         obs: Observations in physical units, in order of time, shape ``(row, obs)``.
         action: Logged actions, shape ``(row, act)``.
-        next_obs: Following observations, shape ``(row, obs)``.
+        next_obs: Next observations, shape ``(row, obs)``.
         last: Whether a row is the last of its piece, shape ``(row,)``.
 
     Returns:

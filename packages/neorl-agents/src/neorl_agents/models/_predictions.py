@@ -19,20 +19,20 @@ from neorl_core.targets import ensemble_discrepancy, mopo_penalty
 LOG_VARIANCES = (-10.0, 0.5)
 """Bounds of the log-variances at the start of training."""
 NEVER = -60.0
-"""Log-odds of an end where no row of the log is terminated."""
+"""Log-odds of an end if no row of the log is terminated."""
 CLIP = 8.0
-"""Inputs of the networks, and predicted observations, are clipped to so many deviations."""
+"""Bound on network inputs and predicted observations, in standard deviations."""
 
 Uncertainty = Literal["disagreement", "aleatoric", "discrepancy"]
-"""How the uncertainty of a prediction is measured; see :func:`uncertainty_of`."""
+"""Measure of a prediction's uncertainty; see :func:`uncertainty_of`."""
 UNCERTAINTIES: tuple[Uncertainty, ...] = ("disagreement", "aleatoric", "discrepancy")
 
 Termination = Callable[[Array, Array, Array], Array]
-"""From observation, action and next observation in physical units to whether the episode ends."""
+"""Function from observation, action and next observation (physical units) to an end flag."""
 
 
 def never(obs: Array, action: Array, next_obs: Array) -> Array:
-    """No step ends an episode."""
+    """False: no step ends an episode."""
     return jnp.zeros((), bool)
 
 
@@ -47,9 +47,9 @@ def _check_termination(name: str, entry: Any) -> None:
 TERMINATIONS: Registry[Termination] = Registry(
     "neorl.terminations", "termination", {"never": never}, _check_termination
 )
-"""When the plant ends an episode, by name; a mapping that others add to.
+"""Rules for when the plant ends an episode, by name; other packages can add to this mapping.
 
-``"learned"``, which needs no entry, learns it from the log.
+``"learned"``, which has no entry here, learns the end from the log.
 """
 
 
@@ -57,11 +57,11 @@ class PredictedStep(NamedTuple):
     """Predicted step in physical units.
 
     Attributes:
-        next_obs: Following observation, shape ``(obs,)``.
-        reward: Reward of the step, as the learner of the model was given it.
-        cost: Costs of the step, shape ``(cost,)``; of length zero where the model predicts none.
+        next_obs: Next observation, shape ``(obs,)``.
+        reward: Reward of the step, on the scale that the model's learner was given.
+        cost: Costs of the step, shape ``(cost,)``; of length zero if the model predicts none.
         terminated: Whether the plant ends the episode.
-        disagreement: How uncertain the prediction is, in units of the model's preparation.
+        disagreement: Uncertainty of the prediction, in units of the model's preparation.
     """
 
     next_obs: Float[Array, " obs"]
@@ -72,12 +72,12 @@ class PredictedStep(NamedTuple):
 
 
 class DynamicsMembers(eqx.Module):
-    """Networks that a dynamics model trains.
+    """The networks that a dynamics model trains.
 
     Attributes:
         networks: Stacked networks.
-        low: Least log-variance of every predicted number; of length zero without variances.
-        high: Largest log-variance, likewise.
+        low: Lower bound of every log-variance; of length zero without variances.
+        high: Upper bound of every log-variance, likewise.
     """
 
     networks: Network
@@ -89,10 +89,11 @@ class ModelStructure(eqx.Module):
     """Parts of a dynamics model that have no gradients.
 
     Attributes:
-        change: Least squares from what is seen and the action to the change of the observation.
+        change: Least squares from the network input and the action to the change of the
+            observation.
         outcome: Least squares from these and the next observation to the reward and the costs.
         predicted: 1 for every observation that is predicted, 0 for exogenous ones.
-        ends: 1 where a row of the log is terminated, 0 where none is.
+        ends: 1 if a row of the log is terminated, 0 if none is.
     """
 
     change: LeastSquares
@@ -105,7 +106,7 @@ class Calibration(NamedTuple):
     """Calibration of a model on held-out episodes.
 
     Attributes:
-        elites: Numbers of the members that predict, the best one first.
+        elites: Indices of the members that predict, the best one first.
         mean: Mean disagreement over the rows.
         largest: Their largest disagreement.
     """
@@ -116,11 +117,11 @@ class Calibration(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Means and deviations of every member, in units of the preparation.
+    """Means and standard deviations of every member, in units of the preparation.
 
     Attributes:
-        mean: One number a target.
-        std: Their deviations; zero for a deterministic model.
+        mean: One number per target.
+        std: Their standard deviations; zero for a deterministic model.
     """
 
     mean: Float[Array, "ens *batch target"]
@@ -130,10 +131,10 @@ class Moments(NamedTuple):
 def linear_answer(
     fit: LeastSquares | None, inputs: Float[Array, "*batch in"], targets: int
 ) -> tuple[Float[Array, "*batch target"], Float[Array, " target"]]:
-    """Output of the linear part, and the deviation of its residual; without gradients.
+    """Output of the linear part, and the standard deviation of its residual; without gradients.
 
     Args:
-        fit: Its least squares; zero and one where ``None``.
+        fit: Its least squares; ``None`` gives zero and one.
         inputs: Rows of inputs.
         targets: Number of targets.
     """
@@ -150,12 +151,12 @@ def likelihood_loss(
     left: Float[Array, "*batch target"],
     counted: Float[Array, " target"],
 ) -> Float[Array, "*batch"]:
-    """Minus the log-likelihood of what the linear part leaves, summed over members and targets.
+    """Negative log-likelihood of the linear part's residual, summed over members and targets.
 
     Args:
         members: Members, with the bounds of the log-variances.
-        answers: Outputs of their networks: means, then log-variances where there are any.
-        left: What the linear part leaves, over its deviation.
+        answers: Outputs of their networks: means, then any log-variances.
+        left: Residual of the linear part, divided by its standard deviation.
         counted: Weight of every target, zero or one.
     """
     if not members.low.size:
@@ -168,7 +169,7 @@ def likelihood_loss(
 
 
 def bound_loss(members: DynamicsMembers, counted: Float[Array, " target"]) -> Float[Array, ""]:
-    """Loss that draws the bounds of the log-variances together, down to a distance of one."""
+    """The distance between the bounds of the log-variances, which is at least one."""
     if not members.low.size:
         return jnp.zeros(())
     low, high = _bounds(members)
@@ -176,20 +177,20 @@ def bound_loss(members: DynamicsMembers, counted: Float[Array, " target"]) -> Fl
 
 
 def _bounds(members: DynamicsMembers) -> tuple[Array, Array]:
-    # Steps of Adam do not shrink with the gradient: without it the bounds would pass each other.
+    # Adam's steps do not shrink with the gradient, so without this the bounds would cross.
     return members.low, jnp.maximum(members.high, members.low + 1)
 
 
 def member_moments(
     members: DynamicsMembers, answers: Array, base: Array, size: Array, counted: Array
 ) -> Moments:
-    """Means and deviations of all members, in units; arguments as above.
+    """Means and standard deviations of all members, in units.
 
     Args:
         members: Members, with the bounds of the log-variances.
         answers: Outputs of their networks.
-        base: What the linear part answers.
-        size: The deviation of what it leaves.
+        base: Output of the linear part.
+        size: Standard deviation of its residual.
         counted: Weight of every target, zero or one.
     """
     size, counted = along(size, answers), along(counted, answers)
@@ -206,7 +207,7 @@ def uncertainty_of(moments: Moments, kind: Uncertainty) -> Float[Array, "*batch"
     """Uncertainty of a prediction, over members ``i`` and predicted numbers ``k``.
 
     Args:
-        moments: What every member predicts.
+        moments: Moments that every member predicts.
         kind: ``"disagreement"`` for ``sqrt(mean_k var_i mean_ik)``, ``"aleatoric"`` for
             ``max_i ||std_i||``, ``"discrepancy"`` for ``max_ij ||mean_i - mean_j||``.
     """
@@ -218,12 +219,12 @@ def uncertainty_of(moments: Moments, kind: Uncertainty) -> Float[Array, "*batch"
 
 
 def along(vector: Float[Array, " target"], of: Float[Array, "..."]) -> Float[Array, "..."]:
-    """A vector along the last axis of an array."""
+    """A vector, reshaped to broadcast along the last axis of an array."""
     return vector.reshape(*(1,) * (of.ndim - 1), -1)
 
 
 def newest(maps: Preparation, seen: Float[Array, "*batch seen"]) -> Float[Array, "*batch obs"]:
-    """The present observation in what networks see."""
+    """The current observation in the network input."""
     n_obs, width = maps.obs.offset.shape[-1], maps.low.shape[-1] + FLAGS
     return seen[..., -width - n_obs : -width] if maps.window else seen
 
@@ -234,7 +235,7 @@ def next_seen(
     action: Float[Array, "*batch act"],
     next_obs: Float[Array, "*batch obs"],
 ) -> Float[Array, "*batch seen"]:
-    """Input of the networks one step later, in their units: the next observation, or its window."""
+    """Network input of the next step, in its units: the next observation, or its window."""
     if not maps.window:
         return next_obs
     known = jnp.ones(next_obs.shape[:-1], bool)
@@ -243,7 +244,7 @@ def next_seen(
 
 
 def network_answers(members: DynamicsMembers, inputs: Float[Array, "*batch in"]) -> Array:
-    """The outputs of every network; what it sees is clipped, which the linear part does not do."""
+    """The outputs of every network; their inputs are clipped, unlike those of the linear part."""
     return jax.vmap(_answer, in_axes=(0, None))(members.networks, jnp.clip(inputs, -CLIP, CLIP))
 
 
@@ -252,6 +253,6 @@ def _answer(network: Network, inputs: Float[Array, "*batch in"]) -> Float[Array,
 
 
 def joined(change: Moments, outcome: Moments, chosen: Int[Array, " elite"]) -> Moments:
-    """Observations, reward and costs of some members."""
+    """Moments of observations, reward and costs of the chosen members."""
     pairs = zip(change, outcome, strict=True)
     return Moments(*(jnp.concatenate([one[chosen], two[chosen]], axis=-1) for one, two in pairs))

@@ -1,4 +1,4 @@
-"""A learned plant that meets the disturbances of logged episodes once more."""
+"""A learned plant that replays the disturbances of logged episodes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,12 +15,12 @@ from neorl_agents.models._log_rows import LogRows, histories
 from neorl_core import Policy, Spec, Step, highs, lows
 
 LEAST_COST = 0.1
-"""Part of a cost's standard deviation in the log below which a predicted cost counts as zero."""
+"""Fraction of a cost's standard deviation in the log below which a prediction counts as zero."""
 Interlock = Callable[[Array, Array], Array]
-"""From observation and action to the action that the plant's own interlocks leave of it."""
+"""Function from observation and action to the action after the plant's own interlocks."""
 Objective = Callable[[Array, Array, Array, Array], Array]
-"""From observation, action, next observation and the action before to reward and costs; NaN where
-not declared."""
+"""Function from observation, action, next observation and the action before to reward and costs;
+NaN for numbers that are not declared."""
 
 
 class ReplayedEpisodes(NamedTuple):
@@ -29,12 +29,12 @@ class ReplayedEpisodes(NamedTuple):
     Attributes:
         obs: First observations, shape ``(episode, obs)``.
         action: First actions, shape ``(episode, act)``.
-        beside: Logged values of the channels that are not predicted, one step on, shape
+        beside: Logged next values of the channels that are not predicted, shape
             ``(episode, time, beside)``.
-        left: What every member left of the logged change, the linear part as last, shape
+        left: Residual of every member on the logged changes, the linear part as last, shape
             ``(member, episode, time, predicted)``.
-        outcome_left: What it left of reward and costs, ``(member, episode, time, 1 + cost)``; of
-            declared ones what the declaration left.
+        outcome_left: Residual on reward and costs, ``(member, episode, time, 1 + cost)``; for
+            declared ones that of the declaration.
     """
 
     obs: Float[Array, "episode obs"]
@@ -45,11 +45,11 @@ class ReplayedEpisodes(NamedTuple):
 
 
 class ReplayedStart(NamedTuple):
-    """Which episode is replayed in which member: the parameters of a learned plant.
+    """The episode to replay and the member that predicts: the parameters of a learned plant.
 
     Attributes:
-        episode: Number of the episode.
-        member: Number of the member; the number of networks for the linear part alone.
+        episode: Index of the episode.
+        member: Index of the member; the number of networks stands for the linear part.
     """
 
     episode: Int[Array, "..."]
@@ -60,7 +60,7 @@ class ReplayedState(NamedTuple):
     """State of a learned plant.
 
     Attributes:
-        obs: The last observations, the present one last, shape ``(step, obs)``.
+        obs: The last observations, the current one last, shape ``(step, obs)``.
         actions: The actions that led to them, shape ``(step, act)``.
         time: Steps since the start.
     """
@@ -74,8 +74,8 @@ class ReplayedStep(NamedTuple):
     """``Step.info`` of a learned plant.
 
     Attributes:
-        end: Chance that the plant ends the episode with this step.
-        outside: How far predicted channels are outside what the log has seen, in standard
+        end: Probability that the plant ends the episode with this step.
+        outside: Distance of predicted channels from the range seen in the log, in standard
             deviations, summed over channels.
     """
 
@@ -86,20 +86,20 @@ class ReplayedStep(NamedTuple):
 class ReplayedPlant(eqx.Module):
     """A model in which logged episodes are repeated under other actions.
 
-    Every step adds what the model left of the logged step at the same time, so that disturbances,
-    noise and what was peculiar to the episode come along; with the logged actions an episode is
-    repeated exactly. Channels that are not predicted take their logged values. An episode that is
-    shorter than the horizon repeats what it left from its beginning.
+    Every step adds the model's residual of the logged step at the same time, which contains
+    disturbances, noise and other peculiarities of the episode; with the logged actions an episode
+    is repeated exactly. Channels that are not predicted take their logged values. An episode that
+    is shorter than the horizon reuses its residuals from its beginning.
 
     It is an environment: ``reset(params, key)`` and ``step(params, state, action, key)`` with a
     :class:`ReplayedStart` as parameters; the key is ignored.
 
     Attributes:
         model: The model.
-        episodes: What the logged episodes bring.
+        episodes: Data of the logged episodes.
         rates: Largest change of every action in a step, infinite for none, shape ``(act,)``.
-        interlock: What the plant's interlocks leave of an action; static.
-        objective: Declared reward and costs, in place of learned ones; static.
+        interlock: The plant's interlocks, as a function of observation and action; static.
+        objective: Declared reward and costs, used instead of learned ones; static.
         horizon: Steps of a rollout; static.
     """
 
@@ -126,7 +126,7 @@ class ReplayedPlant(eqx.Module):
         return self.episodes.obs.shape[0]
 
     def sample_params(self, key: PRNGKeyArray) -> ReplayedStart:
-        """Any episode in any member."""
+        """A random episode in a random member."""
         first, second = jax.random.split(key)
         return ReplayedStart(
             jax.random.randint(first, (), 0, self.n_episodes),
@@ -153,9 +153,9 @@ class ReplayedPlant(eqx.Module):
         action: Float[Array, " act"],
         key: PRNGKeyArray | None = None,
     ) -> tuple[ReplayedState, Step]:
-        """One control period.
+        """Simulates one control period.
 
-        An action that is not finite leaves the last one in force.
+        An action that is not finite keeps the last one in force.
         """
         model, spec = self.model, self.spec
         episode, time = params.episode, state.time
@@ -204,7 +204,7 @@ class ReplayedPlant(eqx.Module):
         return jnp.clip(obs, jnp.asarray(lows(self.spec.obs)), jnp.asarray(highs(self.spec.obs)))
 
     def _least_cost(self) -> Array:
-        """What is learned of a cost is never quite zero; less than this counts as zero."""
+        """Predicted costs below this are taken as zero; a learned cost is never exactly zero."""
         return jnp.maximum(LEAST_COST * self.model.scales.outcome[1, 1:], 1e-6)
 
     def _outside(self, obs: Array) -> Array:
@@ -214,13 +214,13 @@ class ReplayedPlant(eqx.Module):
 
 
 class PredictedEpisodes(NamedTuple):
-    """What a policy comes to in a learned plant; leading axes as those of the starts.
+    """Results of a policy in a learned plant, with the leading axes of the starts.
 
     Attributes:
-        returns: Sum of the rewards, each times the chance that the episode still goes on.
+        returns: Sum of the rewards, each times the probability that the episode still continues.
         cost_sum: Sum of every cost, likewise, shape ``(..., cost)``.
         cost_worst: Largest cost of a step, likewise.
-        ended: Chance that the plant has ended the episode.
+        ended: Probability that the plant has ended the episode.
         outside: Mean of :attr:`ReplayedStep.outside` over the steps.
     """
 
@@ -234,7 +234,7 @@ class PredictedEpisodes(NamedTuple):
 def predicted_episodes(
     plant: ReplayedPlant, policy: Policy, starts: ReplayedStart
 ) -> PredictedEpisodes:
-    """Episodes of a policy in a learned plant.
+    """Simulates episodes of a policy in a learned plant.
 
     Args:
         plant: The plant.
@@ -248,7 +248,7 @@ def predicted_episodes(
 
 
 def every_start(plant: ReplayedPlant, members: Any, episodes: Any) -> ReplayedStart:
-    """All pairs of some members and some episodes, members first, laid flat."""
+    """All pairs of the given members and episodes, members first, flattened."""
     m, e = jnp.meshgrid(jnp.asarray(members), jnp.asarray(episodes), indexing="ij")
     return ReplayedStart(e.ravel(), m.ravel())
 
@@ -304,8 +304,8 @@ def replayed_plant(
         rows: The log, from :func:`log_rows`.
         episodes: First rows of the episodes to replay.
         rates: Largest change of every action in a step; ``None`` for no limit.
-        interlock: What the plant's interlocks leave of an action.
-        objective: Declared reward and costs; NaN where a number is learned.
+        interlock: The plant's interlocks, as a function of observation and action.
+        objective: Declared reward and costs; NaN for numbers that are learned.
         horizon: Steps of a rollout; those of the longest episode by default.
 
     Returns:
@@ -314,7 +314,7 @@ def replayed_plant(
     ends = np.flatnonzero(rows.ends)
     lengths = ends[np.searchsorted(ends, episodes)] - episodes + 1
     steps = int(lengths.max()) if horizon is None else horizon
-    # An episode that was shorter goes on with what its own beginning left.
+    # A shorter episode continues with the residuals of its own beginning.
     places = episodes[:, None] + np.arange(steps) % lengths[:, None]
     seen, acted = histories(rows, places, model.history)
     columns = (rows.obs[seen], rows.action[acted], rows.action[places], rows.next_obs[places])
@@ -372,7 +372,7 @@ def _declared(
 def _left(
     model: HistoryModel, member: Array, columns: tuple[Array, ...], outcome: Array
 ) -> tuple[Array, Array]:
-    """What one member leaves of the logged changes, rewards and costs."""
+    """Residuals of one member on the logged changes, rewards and costs."""
 
     def of_row(row: tuple[Array, ...], seen: Array) -> tuple[Array, Array]:
         obs, actions, action, following = row

@@ -1,4 +1,4 @@
-"""Batches of which a part comes from short rollouts in a learned model."""
+"""Batches that mix rows of a log with short rollouts in a learned model."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -28,7 +28,7 @@ from neorl_core import InputError, Policy, Transition
 from neorl_core.replay import RingBuffer, batch_indices, ring_buffer, ring_push
 
 JUDGED = 8_192
-"""Rows of the log, at most, on which a model is calibrated when training begins."""
+"""Largest number of rows of the log on which a model is calibrated when training begins."""
 
 
 @runtime_checkable
@@ -47,7 +47,7 @@ class OneStepModel(Protocol):
         action: Float[Array, " act"],
         key: PRNGKeyArray,
     ) -> PredictedStep:
-        """One step in physical units; it may be drawn at random."""
+        """Predicts one step in physical units; it may be random."""
         ...
 
 
@@ -56,10 +56,10 @@ class ModelMemory(NamedTuple):
 
     Attributes:
         ring: Predicted rows in physical units.
-        reward: Mean reward of the last rollouts, less the price of disagreement.
+        reward: Mean reward of the last rollouts, minus the penalty on disagreement.
         disagreement: Their mean disagreement.
-        ended: Share of their steps that ended an episode.
-        calibration: Calibration of a :class:`DynamicsModel`, from the episodes that it was not
+        ended: Fraction of their steps that ended an episode.
+        calibration: Calibration of a :class:`DynamicsModel` on the episodes that it was not
             fitted to; ``()`` for any other model.
     """
 
@@ -72,12 +72,12 @@ class ModelMemory(NamedTuple):
 
 @runtime_checkable
 class Pessimist(Protocol):
-    """A learner that makes of predicted steps what it is to learn from."""
+    """A learner that changes the rewards and ends of predicted steps before it uses them."""
 
     def imagined(
         self, state: LearnerState, step: PredictedStep, calibration: Any
     ) -> tuple[Float[Array, "*row"], Bool[Array, "*row"]]:
-        """Reward in its own unit, and whether the episode ends, of steps that a model predicted.
+        """Reward in its own unit, and whether the episode ends, for steps that a model predicted.
 
         Args:
             state: State of the learner.
@@ -88,17 +88,17 @@ class Pessimist(Protocol):
 
 
 class ModelRollouts(eqx.Module):
-    """Rows of the log, mixed with rollouts of the present policy in a model that was fitted before.
+    """Rows of the log, mixed with rollouts of the current policy in a previously fitted model.
 
     Before every ``cycle`` updates, ``starts`` rollouts of ``steps`` steps begin at observations of
-    the log, with the windows of the steps before them where networks see any. Where the model ends
-    an episode, the rollout goes on from another observation of the log. The last step of a rollout
-    is no end: values bootstrap there. Observations that the model declares exogenous take the
-    values that followed in the log, the last one where its episode ended meanwhile.
+    the log, with the windows before them if networks see windows. If the model ends an episode, the
+    rollout continues from another observation of the log. The last step of a rollout does not end
+    an episode: values bootstrap there. Observations that the model declares exogenous take the
+    values that followed in the log, or the last one if its episode has ended.
 
-    Every predicted row is stored with the reward ``r - penalty * disagreement``, or with what a
-    learner that is a :class:`Pessimist` makes of it. A learner that goes on training its model
-    gives its present state by a method ``model_state(state)``.
+    Every predicted row is stored with the reward ``r - penalty * disagreement``, or with the result
+    of a learner that is a :class:`Pessimist`. A learner that continues to train its model provides
+    the current state through a method ``model_state(state)``.
 
     A learner returns this source from ``source(given)``, and names the model in ``fits()``::
 
@@ -111,16 +111,16 @@ class ModelRollouts(eqx.Module):
     Attributes:
         log: Source of the logged rows: a log in memory.
         model: The model; its state is ``state.context[name]``.
-        penalty: Reward that one unit of disagreement takes off, in the unit of the reward.
+        penalty: Reward subtracted per unit of disagreement, in the unit of the reward.
         name: Name of the model among the learner's ``fits()``; static.
-        steps: Steps of a rollout; static.
-        starts: Rollouts before every ``cycle`` updates; static.
-        capacity: Predicted rows that are remembered; static.
-        share: Share of the log in every batch, in [0, 1]; static.
+        steps: Number of steps of a rollout; static.
+        starts: Number of rollouts before every ``cycle`` updates; static.
+        capacity: Number of predicted rows kept in the buffer; static.
+        share: Fraction of every batch that comes from the log, in [0, 1]; static.
         cycle: Calls of ``update`` for each set of rollouts; static.
 
     Raises:
-        InputError: When training begins, if the learner has no policy or memory, does not draw
+        InputError: When training begins, if the learner has no policy or memory, does not sample
             single rows, reads costs that the model does not predict (or the other way round), if
             the rows are streamed from a file, or if a number is out of range.
 
@@ -162,7 +162,7 @@ class ModelRollouts(eqx.Module):
         number: Int[Array, ""],
         key: PRNGKeyArray,
     ) -> ModelMemory:
-        """The rollouts of the present policy, in place of the oldest ones."""
+        """The memory with rollouts of the current policy in place of the oldest ones."""
         policy = _behaviour(learner, state)
         arguments = (policy, learner, state, memory.calibration, tables, number, key)
         return self._stored(memory, *self._rollouts(*arguments))
@@ -175,7 +175,7 @@ class ModelRollouts(eqx.Module):
         numbers: Int[Array, " update"],
         key: PRNGKeyArray,
     ) -> Any:
-        """Batches with the same counts of logged and predicted rows."""
+        """Batches with fixed numbers of logged and predicted rows."""
 
         def draw(number: Int[Array, ""]) -> Any:
             return balanced_batch(learner, tables, memory.ring, number, key, share=self.share)
@@ -183,7 +183,7 @@ class ModelRollouts(eqx.Module):
         return jax.vmap(draw)(numbers)
 
     def metrics(self, memory: ModelMemory) -> Metrics:
-        """Metrics of the last rollouts: reward, disagreement and the share of final steps."""
+        """Metrics of the last rollouts: reward, disagreement and the fraction of final steps."""
         return {
             "model_reward": memory.reward,
             "model_disagreement": memory.disagreement,
@@ -200,7 +200,7 @@ class ModelRollouts(eqx.Module):
         number: Any,
         key: PRNGKeyArray,
     ) -> tuple[Transition, Float[Array, " row"]]:
-        """Predicted rows, one rollout after the other by step, and the disagreement in each."""
+        """Predicted rows, step by step for all rollouts, and the disagreement in each."""
         start_key, policy_key, model_key = jax.random.split(jax.random.fold_in(key, number), 3)
         shape, log = (self.steps + 1, self.starts), _rows_of(tables)
         drawn = batch_indices(
@@ -257,7 +257,7 @@ class ModelRollouts(eqx.Module):
     def _predicted(
         self, model_state: Any, calibration: Any, obs: Any, action: Array, keys: Any, logged: Any
     ) -> PredictedStep:
-        """One step of all rollouts."""
+        """Predicts one step of all rollouts."""
         if not isinstance(self.model, DynamicsModel):
             return jax.vmap(self.model.predict, in_axes=(None, 0, 0, 0))(
                 model_state, obs, action, keys
@@ -266,7 +266,7 @@ class ModelRollouts(eqx.Module):
         return predict(model_state, obs, action, keys, calibration, logged)
 
     def _calibration(self, learner: Algorithm, state: LearnerState, tables: Any) -> Any:
-        """What the episodes that were held out say; of all rows where ends are not known."""
+        """Calibration on the held-out episodes, or on all rows if episode ends are unknown."""
         if not isinstance(self.model, DynamicsModel):
             return ()
         log, model_state = _rows_of(tables), self._model_state(learner, state)
@@ -340,7 +340,7 @@ def _behaviour(learner: Algorithm, state: LearnerState) -> Policy:
 
 
 def _rows_of(tables: Any) -> Any:
-    """The columns of the log that are no observations."""
+    """The columns of the log other than observations."""
     return tables if isinstance(tables, Transition) else tables.choice
 
 
@@ -356,7 +356,7 @@ def _rows_at(learner: Algorithm, tables: Any, places: Int[Array, " row"]) -> Tra
 
 
 def _obs_at(learner: Algorithm, tables: Any, places: Int[Array, " row"]) -> Any:
-    """The observations of some rows, or the windows that end with them."""
+    """The observations of the given rows, or the windows that end with them."""
     if isinstance(tables, Transition):
         return tables.obs[places]
     sampler: Any = learner.sampler
@@ -364,7 +364,7 @@ def _obs_at(learner: Algorithm, tables: Any, places: Int[Array, " row"]) -> Any:
 
 
 def _advanced(obs: Any, action: Array, next_obs: Array) -> Any:
-    """Observations one step on; of windows the oldest step falls out."""
+    """Observations one step later; a window drops its oldest step."""
     if not isinstance(obs, Window):
         return next_obs
     known = jnp.ones(next_obs.shape[:-1], bool)
@@ -373,7 +373,7 @@ def _advanced(obs: Any, action: Array, next_obs: Array) -> Any:
 
 
 def _where(chosen: Bool[Array, " row"], this: Any, that: Any) -> Any:
-    """Row by row one of two trees of arrays."""
+    """Selects, row by row, from one of two trees of arrays."""
 
     def one(x: Array, y: Array) -> Array:
         return jnp.where(chosen.reshape(-1, *(1,) * (x.ndim - 1)), x, y)
@@ -382,8 +382,8 @@ def _where(chosen: Bool[Array, " row"], this: Any, that: Any) -> Any:
 
 
 def _acted(policy: Any, obs: Any, key: PRNGKeyArray) -> Array:
-    """The action of a policy in one observation, or behind one window."""
+    """The action of a policy for one observation, or for one window."""
     if not isinstance(obs, Window):
         return policy(policy.initial_carry(), obs, key)[1]
-    remembers = getattr(policy, "parameters", policy)  # draws stand around a history policy
+    remembers = getattr(policy, "parameters", policy)  # A sampling policy wraps a history policy.
     return policy(remembers.carry_behind(obs), obs.obs[-1], key)[1]

@@ -1,4 +1,4 @@
-"""Activations by name, so that a stored network can name its own."""
+"""Activations by name, so that a stored network can refer to its own."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ def relu(x: Array) -> Array:
 
 
 def gelu(x: Array) -> Array:
-    """``x`` times the normal distribution's function of it, by the usual tanh; arXiv 1606.08415."""
+    """``x`` times the standard normal CDF of ``x``, in the tanh approximation; arXiv 1606.08415."""
     return jax.nn.gelu(x)
 
 
@@ -44,7 +44,7 @@ def _check_activation(name: str, entry: Any) -> None:
     if not callable(entry):
         raise TypeError(f"expected a function of an array, got a {type(entry).__name__}")
     if getattr(entry, "__name__", "") == "<lambda>":
-        # One made anew in each run would compile everything again.
+        # A function created anew in each run would trigger a new compilation.
         raise TypeError("expected a function with a name at the level of its module, got a lambda")
     x = jax.ShapeDtypeStruct((2, 3), jnp.float32)
     y = jax.eval_shape(entry, x)
@@ -58,16 +58,16 @@ ACTIVATIONS: Registry[Activation] = Registry(
     {"relu": relu, "gelu": gelu, "tanh": tanh, "identity": identity, "largest": largest},
     _check_activation,
 )
-"""The activations by the name that an artefact stores; a mapping that others add to.
+"""The activations by the name that an artefact stores; other packages can add to this mapping.
 
-A distribution adds its own by the entry points ``neorl.activations``, a script by
-``ACTIVATIONS.register("swish", jax.nn.swish)``. All are named at module level: a lambda per
-instance would retrace every compiled function that sees it.
+A distribution adds its own through the entry points ``neorl.activations``, a script through
+``ACTIVATIONS.register("swish", jax.nn.swish)``. All are module-level functions: a lambda per
+instance would retrace every compiled function that uses it.
 """
 
 
 def activation_name(activation: Any) -> str:
-    """The name by which a file says an activation.
+    """The name under which a file stores an activation.
 
     Raises:
         ValueError: If it has none.

@@ -1,4 +1,4 @@
-"""The affine layer, in the form that each platform computes fast."""
+"""The affine layer, in the form that is fast on each platform."""
 
 from functools import reduce
 
@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 FEW_COLUMNS = 4
-"""On a CPU, products with at most so many columns are computed one column at a time."""
+"""On a CPU, products with at most this many columns are computed one column at a time."""
 MOST_ROWS = 1024
-"""With more rows the plain expression is faster on a CPU too: a transposition in memory then costs
-more than it brings. Between 256 and 1,920 rows nothing was measured."""
+"""With more rows the plain expression is faster on a CPU too, because a transposition in memory
+then costs more than it saves. Nothing between 256 and 1,920 rows was measured."""
 
 
 def affine(
@@ -18,11 +18,11 @@ def affine(
 ) -> Float[Array, "*batch out"]:
     """``x @ weight + bias`` along the last axis.
 
-    With one batch axis of at most ``MOST_ROWS`` rows, a CPU gets forwards and backwards arranged by
-    hand (``tools/benchmarks/affine.py`` measures them beside the plain expression); every other
-    platform, more rows, and inputs with none or several batch axes, the plain expression. One batch
-    axis is differentiable in reverse mode only, any number of times; ``jax.vmap`` over rows in both
-    modes.
+    With one batch axis of at most ``MOST_ROWS`` rows, a CPU uses hand-written forward and backward
+    passes (``tools/benchmarks/affine.py`` compares them with the plain expression). All other cases
+    use the plain expression: other platforms, more rows, and inputs with no batch axis or several.
+    With one batch axis only reverse-mode differentiation works, to any order; ``jax.vmap`` over
+    rows supports both modes.
 
     Args:
         x: Inputs; leading axes are a batch.
@@ -46,11 +46,11 @@ def plain_affine(x: Array, weight: Array, bias: Array) -> Array:
 def cpu_affine(x: Array, weight: Array, bias: Array) -> Array:
     """``x @ weight + bias`` for one batch axis, for a CPU.
 
-    The mathematics is that of the plain expression; only the order of sums differs. For small
-    matrices XLA's own choice on a CPU is slow in three places: (a) it folds the transposition of
-    the weights' gradient into a product; here the narrower factor is transposed in memory first;
-    (b) it sums the bias' gradient in a reduction; here that is a product with ones; (c) it is
-    slow at a product with few columns, a policy's last layer; here those go column by column.
+    The result is that of the plain expression up to the order of sums. For small matrices XLA's own
+    choice on a CPU is slow in three places: (a) it folds the transposition of the weights' gradient
+    into a product, so here the narrower factor is transposed in memory first; (b) it sums the bias'
+    gradient in a reduction, so here that is a product with ones; (c) it is slow for a product with
+    few columns, such as a policy's last layer, so here those are computed column by column.
     """
     return _product(x, weight) + bias[None, :]
 

@@ -1,4 +1,4 @@
-"""Several actions, of which the best one that a budget allows is taken."""
+"""Choice of the best of several actions that fits a budget."""
 
 import equinox as eqx
 import jax
@@ -9,19 +9,19 @@ from neorl_agents.networks._kinds import Network
 
 
 class BudgetedChoice(eqx.Module):
-    """Of the actions of several heads the one with the largest value whose costs fit a budget.
+    """Chooses, among the actions of several heads, the most valuable one whose costs fit a budget.
 
-    An action fits where ``max_i Qc_ji(s, a) <= budget_j cost_value_j`` for every cost ``j``. Of
-    those that fit the one with the largest ``min_i Q_i(s, a)`` is taken. Where none fits, the one
-    whose worst cost is the smallest part of its allowance.
+    An action fits if ``max_i Qc_ji(s, a) <= budget_j cost_value_j`` for every cost ``j``. Among
+    those that fit, the one with the largest ``min_i Q_i(s, a)`` is chosen. If none fits, it is the
+    one whose worst cost exceeds its allowance by the smallest fraction.
 
     Attributes:
         heads: Network of the actions in [-1, 1], head by head.
         critics: Stacked networks of the value of ``[s, a]``.
-        cost_critics: The same of the costs: member by member, and in each cost by cost.
-        budget: What each cost may add up to in an episode, in the unit of the cost; steps above the
-            limit for a cost with a limit per step. Another one may be put in its place at any time.
-        cost_value: What one unit of a budget is worth to the critics of its cost.
+        cost_critics: The same for the costs: member by member, and within each cost by cost.
+        budget: Allowed sum of each cost in an episode, in the unit of the cost; for a cost with a
+            limit per step, the number of steps above it. It may be replaced at any time.
+        cost_value: Change of a cost critic's value per unit of its budget.
         n_action: Number of action channels; static.
     """
 
@@ -40,7 +40,7 @@ class BudgetedChoice(eqx.Module):
         costs = jax.vmap(_value, in_axes=(0, None))(self.cost_critics, inputs)
         costs = jnp.max(costs.reshape(-1, len(self.budget), len(actions)), axis=0)
         allowed = (self.budget * self.cost_value)[:, None]
-        # An allowance of zero has no parts: what is above it counts as it is.
+        # There are no fractions of an allowance of zero, so the excess itself is used.
         sized = jnp.where(allowed > 0, allowed, 1)
         worst = jnp.max((costs - allowed) / sized, axis=0)
         fits = worst <= 0
@@ -51,7 +51,7 @@ class BudgetedChoice(eqx.Module):
 
     @property
     def n_outputs(self) -> int:
-        """Numbers along the last axis of the result."""
+        """Length of the last axis of the result."""
         return self.n_action
 
 

@@ -24,10 +24,10 @@ def init_critics(
     Args:
         widths: Lengths of the input and of the hidden layers.
         key: Random key; consumed.
-        initialiser: How the weights of every member are drawn.
+        initialiser: Initialiser of the weights of every member.
         members: Number of networks.
-        encoding: Form of the observation among the inputs; ``None`` is the observation alone.
-        **options: Further ones of :func:`init_mlp`.
+        encoding: Form of the observation in the inputs; ``None`` is the observation itself.
+        **options: Further options of :func:`init_mlp`.
 
     Returns:
         The stacked networks.
@@ -44,7 +44,7 @@ def init_critics(
 def q_values(
     critics: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
 ) -> Float[Array, "ens batch"]:
-    """The value that every member gives to every row, in scaled units."""
+    """The value that every member assigns to every row, in scaled units."""
     inputs = jnp.concatenate([obs, action], axis=-1)
     return jax.vmap(_value, in_axes=(0, None))(critics, inputs)
 
@@ -62,7 +62,7 @@ def sampled_q_values(
 def first_q_value(
     critics: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
 ) -> Float[Array, " batch"]:
-    """The values of the first member alone."""
+    """The values of only the first member."""
     inputs = jnp.concatenate([obs, action], axis=-1)
     return _value(jax.tree.map(_first, critics), inputs)
 

@@ -1,4 +1,4 @@
-"""Encoders of the recent past in front of a perceptron: none, a stack, or a recurrent unit."""
+"""Encoders of the recent past before a perceptron: none, a stack, or a recurrent unit."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,13 +23,13 @@ ENCODERS: tuple[Encoder, ...] = ("none", "history", "gru")
 class Encoding(NamedTuple):
     """The form in which observations reach networks: numbers and a name, static.
 
-    ``"none"``: the observation alone. ``"history"``: the last ``steps`` observations, the actions
-    before them and what of it is known, side by side. ``"gru"``: the same numbers, which every
-    network reads step by step with a recurrent unit of its own.
+    ``"none"``: the observation itself. ``"history"``: the last ``steps`` observations, the actions
+    before them and flags for what is known, concatenated. ``"gru"``: the same numbers, which every
+    network reads step by step with its own recurrent unit.
 
     Attributes:
         encoder: Name of the encoder.
-        steps: Length of the window; the present observation is its last step.
+        steps: Length of the window; the current observation is its last step.
         n_obs: Number of observation channels.
         n_action: Number of action channels.
     """
@@ -41,24 +41,24 @@ class Encoding(NamedTuple):
 
     @property
     def step_width(self) -> int:
-        """Numbers of one step of the window."""
+        """Length of one step of the window."""
         return self.n_obs + self.n_action + FLAGS
 
     @property
     def width(self) -> int:
-        """Numbers of an observation as networks see it."""
+        """Length of an observation as networks see it."""
         return self.n_obs if self.encoder == "none" else self.steps * self.step_width
 
     @property
     def window(self) -> int:
-        """Length of the window, zero where there is none."""
+        """Length of the window, zero if there is none."""
         return 0 if self.encoder == "none" else self.steps
 
 
 class RecurrentNetwork(eqx.Module):
     """A recurrent unit over the window, then a perceptron on its last state and the newest step.
 
-    ``head([h, x_newest, rest])``, with ``h`` from zero over the steps of which anything is known.
+    ``head([h, x_newest, rest])``, where ``h`` starts from zero and skips steps that are unknown.
 
     Attributes:
         cell: Recurrent unit.
@@ -71,7 +71,7 @@ class RecurrentNetwork(eqx.Module):
     steps: int = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
-        """The output for windows laid flat, oldest step first, and whatever stands behind them."""
+        """The output for flattened windows, oldest step first, followed by any further inputs."""
         width = self.cell.weight.shape[-2]
         window, rest = jnp.split(x, [self.steps * width], axis=-1)
         window = window.reshape(*x.shape[:-1], self.steps, width)
@@ -80,16 +80,16 @@ class RecurrentNetwork(eqx.Module):
 
     @property
     def n_outputs(self) -> int:
-        """Numbers along the last axis of the result."""
+        """Length of the last axis of the result."""
         return self.head.n_outputs
 
     def first_outputs(self, count: int, *, output: Activation | None = None) -> "RecurrentNetwork":
-        """The network of the first outputs alone."""
+        """The network with only its first outputs."""
         return replace(self, head=self.head.first_outputs(count, output=output))
 
 
 class ZeroInputs(eqx.Module):
-    """A network whose last inputs are zero: one that was trained on noise, at its middle.
+    """A network whose last inputs are zero: one trained on noise, evaluated at its middle.
 
     Attributes:
         network: The network.
@@ -106,11 +106,11 @@ class ZeroInputs(eqx.Module):
 
     @property
     def n_outputs(self) -> int:
-        """Numbers along the last axis of the result."""
+        """Length of the last axis of the result."""
         return self.network.n_outputs
 
     def first_outputs(self, count: int, *, output: Activation | None = None) -> "ZeroInputs":
-        """The network of the first outputs alone."""
+        """The network with only its first outputs."""
         return replace(self, network=self.network.first_outputs(count, output=output))
 
 
@@ -130,11 +130,11 @@ def init_network(
             hidden layer.
         key: Random key; consumed.
         kind: Name of an entry of :data:`NETWORKS`.
-        encoding: Form of the observation; ``None`` is the observation alone.
-        **options: Further ones of :func:`init_mlp`.
+        encoding: Form of the observation; ``None`` is the observation itself.
+        **options: Further options of :func:`init_mlp`.
 
     Returns:
-        A perceptron, behind a recurrent unit for ``"gru"``.
+        A perceptron; for ``"gru"`` after a recurrent unit.
     """
     if encoding is None or encoding.encoder != "gru":
         return NETWORKS.find(kind).init(widths, key, **options)

@@ -10,14 +10,14 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from neorl_core.graphs import PaddedGraph, edge_softmax, graph_convolution, pool_edges
 
 SLOPE = 0.2
-"""Slope of the leaky ReLU in front of attention's softmax, as published."""
+"""Slope of the leaky ReLU before attention's softmax, as published."""
 
 
 class GraphConvolution(eqx.Module):
     """One layer of a graph convolution network: ``D^{-1/2} (A + I) D^{-1/2} X W + b``.
 
-    Every node mixes the features of the nodes with an edge into it, and its own. A node that
-    nothing enters has ``x W + b``. Padding gets zero and changes nothing elsewhere.
+    Every node mixes its own features with those of the nodes that have an edge into it. A node
+    without incoming edges has ``x W + b``. Padding gets zero and changes nothing elsewhere.
 
     Attributes:
         weight: ``W``, shape ``(in, out)``.
@@ -31,8 +31,8 @@ class GraphConvolution(eqx.Module):
     bias: Float[Array, " out"]
 
     def __call__(self, graph: PaddedGraph) -> Float[Array, "node out"]:
-        """New features by sums over the edges: the form for large graphs with few edges."""
-        # Both orders are the same by linearity; the narrower features travel over the edges.
+        """New features by sums over the edges, the form for large graphs with few edges."""
+        # By linearity both orders agree; the narrower features are sent along the edges.
         if self.weight.shape[0] <= self.weight.shape[1]:
             mixed = graph_convolution(graph) @ self.weight
         else:
@@ -45,7 +45,7 @@ class GraphConvolution(eqx.Module):
         adjacency: Float[Array, "receiver sender"],
         mask: Bool[Array, " node"],
     ) -> Float[Array, "node out"]:
-        """The same by matrices: the form for graphs of a few dozen nodes.
+        """The same by matrices, the form for graphs of a few dozen nodes.
 
         Args:
             nodes: Features; zero at padding.
@@ -59,17 +59,17 @@ class GraphConvolution(eqx.Module):
 
 
 class GraphAttention(eqx.Module):
-    """One layer of a graph attention network, with several heads side by side.
+    """One layer of a graph attention network, with several parallel heads.
 
-    With ``h = x W`` of a head, node ``i`` gets ``sum_j a_ij h_j + b`` over the nodes ``j`` with an
-    edge into ``i`` and itself; ``a`` is the softmax over them of
-    ``leaky_relu(source . h_j + target . h_i)``. A node that nothing enters attends to itself alone.
-    Padding gets zero and changes nothing elsewhere.
+    With ``h = x W`` of a head, node ``i`` gets ``sum_j a_ij h_j + b`` over itself and the nodes
+    ``j`` with an edge into ``i``; ``a`` is the softmax over them of
+    ``leaky_relu(source . h_j + target . h_i)``. A node without incoming edges attends only to
+    itself. Padding gets zero and changes nothing elsewhere.
 
     Attributes:
         weight: ``W`` of all heads, shape ``(in, out)``; each head has ``out / head`` columns.
-        source: Part of the score of the sender, shape ``(head, out / head)``.
-        target: Part of the score of the receiver, shape ``(head, out / head)``.
+        source: The sender's part of the score, shape ``(head, out / head)``.
+        target: The receiver's part of the score, shape ``(head, out / head)``.
         bias: ``b``, shape ``(out,)``.
 
     Source: Velickovic et al., Graph attention networks, arXiv 1710.10903, equations 3 to 5.
@@ -81,7 +81,7 @@ class GraphAttention(eqx.Module):
     bias: Float[Array, " out"]
 
     def __call__(self, graph: PaddedGraph) -> Float[Array, "node out"]:
-        """New features by sums over the edges: the form for large graphs with few edges."""
+        """New features by sums over the edges, the form for large graphs with few edges."""
         number = jnp.arange(graph.node_mask.shape[0], dtype=graph.senders.dtype)
         graph = graph._replace(
             senders=jnp.concatenate([graph.senders, number]),
@@ -121,8 +121,8 @@ def init_graph_convolution(n_in: int, n_out: int, key: PRNGKeyArray) -> GraphCon
     """A layer with weights from ``U(-1, 1) sqrt(6 / (in + out))`` and zero biases.
 
     Args:
-        n_in: Features of a node before.
-        n_out: Features after.
+        n_in: Number of input features of a node.
+        n_out: Number of output features.
         key: Random key; consumed.
 
     Source: Glorot and Bengio (2010), as in the published code.
@@ -136,13 +136,13 @@ def init_graph_attention(
     """A layer with weights and scores from ``U(-1, 1) sqrt(6 / (in + out))`` and zero biases.
 
     Args:
-        n_in: Features of a node before.
-        n_out: Features after, of all heads together.
+        n_in: Number of input features of a node.
+        n_out: Number of output features, over all heads.
         key: Random key; consumed.
-        heads: Number of heads; ``n_out`` is a multiple.
+        heads: Number of heads; must divide ``n_out``.
 
     Raises:
-        ValueError: If the heads do not share the features evenly.
+        ValueError: If the heads do not divide the features evenly.
     """
     if heads < 1 or n_out % heads:
         raise ValueError(f"{heads} heads of attention cannot share {n_out} features evenly")

@@ -1,4 +1,4 @@
-"""Which channels of a plant are features of which node or edge: by their names, or as declared."""
+"""The node or edge that each channel of a plant belongs to, by its name or by declaration."""
 
 import dataclasses
 import functools
@@ -16,10 +16,10 @@ NODE = re.compile(r"([A-Za-z_]+)(\d+)\.(\w+)")
 EDGE = re.compile(r"([A-Za-z_]+)(\d+)-(\d+)\.(\w+)")
 PLACE = re.compile(r"[A-Za-z_]+\d+(-\d+)?(\.\w+)?")
 MASK = "there"
-"""The feature that says whether a node or an edge is there."""
+"""The feature that tells whether a node or an edge is present."""
 
 NONE = -1
-"""In place of a column that a node or an edge does not have."""
+"""Stands for a column that a node or an edge does not have."""
 
 Columns = tuple[tuple[int, ...], ...]
 
@@ -27,22 +27,22 @@ Columns = tuple[tuple[int, ...], ...]
 class GraphLayout(NamedTuple):
     """Layout of a graph in a row of channels; only integers, so that it is static and hashable.
 
-    Nodes are numbered in the order in which their channels come. A feature that only some nodes
-    have is zero at the others. Outputs are the action channels.
+    Nodes are numbered in the order of their channels. A feature that only some nodes have is zero
+    at the others. Outputs are the action channels.
 
     Attributes:
         n_obs: Number of observation channels.
         n_action: Number of action channels.
         node_columns: The channel of each feature, for every node.
-        node_masks: The channel that says whether a node is present, for every node.
+        node_masks: The channel that tells whether a node is present, for every node.
         edge_columns: The channel of each feature, for every edge.
-        edge_masks: The channel that says whether an edge is present, for every edge.
+        edge_masks: The channel that tells whether an edge is present, for every edge.
         senders: The node that each edge leaves.
         receivers: The node that each edge enters.
-        shared: Channels of the whole plant, which every node is given.
-        node_actions: For every action at a node: its number, the node, its number within its kind.
-        edge_actions: Likewise at an edge.
-        other_actions: Numbers of the actions of the whole plant.
+        shared: Channels of the whole plant, which every node receives.
+        node_actions: For every action at a node: its index, the node, its index within its kind.
+        edge_actions: The same for actions at an edge.
+        other_actions: Indices of the actions of the whole plant.
     """
 
     n_obs: int
@@ -60,16 +60,16 @@ class GraphLayout(NamedTuple):
 
     @property
     def n_nodes(self) -> int:
-        """Declared number of nodes."""
+        """Number of nodes."""
         return len(self.node_columns)
 
     @property
     def n_edges(self) -> int:
-        """Declared number of edges."""
+        """Number of edges."""
         return len(self.senders)
 
     def with_actions(self) -> "GraphLayout":
-        """The layout of a row of observations and actions: an action is a feature of its place."""
+        """The layout of a row of observations and actions; actions are features of their places."""
         first = self.n_obs
         return self._replace(
             n_obs=first + self.n_action,
@@ -80,24 +80,24 @@ class GraphLayout(NamedTuple):
 
 
 def graph_layout(spec: Spec, graph: tuple[str, ...] = ()) -> GraphLayout:
-    """The graph that the names of the channels of a plant say, and what is declared beside them.
+    """The graph given by the names of a plant's channels and by further declarations.
 
     ``tank3.level`` is the feature ``level`` of the node ``tank3``, ``pipe2-3.flow`` the feature
-    ``flow`` of the edge from the node numbered 2 to that numbered 3. The feature ``there`` says
-    whether the node or edge is there. Other names are of the whole plant. Nodes of several kinds
-    are numbered apart, so that an edge finds its ends: no two kinds have a node of one number.
+    ``flow`` of the edge from the node numbered 2 to that numbered 3. The feature ``there`` tells
+    whether the node or edge is present. All other names belong to the whole plant. No two kinds of
+    nodes may share a number, because an edge finds its ends by number.
 
     Args:
         spec: Channels of the plant.
-        graph: Where channels with other names belong, ``"LI-101 = tank3.level"``, and nodes or
+        graph: Places of channels with other names, ``"LI-101 = tank3.level"``, and nodes or
             edges without a channel of their own, ``"source7"`` or ``"line2-3"``.
 
     Returns:
         The layout; the same object for equal specifications.
 
     Raises:
-        InputError: If no channel names a node, an edge has an end of which nothing says anything,
-            two kinds of nodes share a number, or a declaration does not fit the channels.
+        InputError: If no channel names a node, an end of an edge is not named anywhere, two kinds
+            of nodes share a number, or a declaration does not fit the channels.
 
     Example:
         >>> from neorl_core import Channel
@@ -113,14 +113,15 @@ def graph_layout(spec: Spec, graph: tuple[str, ...] = ()) -> GraphLayout:
 
 @functools.lru_cache(maxsize=64)
 def named_as_graph(spec: Spec, graph: tuple[str, ...]) -> Spec:
-    """The specification with every declared channel under the name of its place.
+    """The specification with every declared channel renamed after its place.
 
     Args:
         spec: Channels of the plant.
         graph: The argument of :func:`graph_layout`; places without a channel change nothing.
 
     Raises:
-        InputError: If a declaration names no channel, or one is declared twice or has no place.
+        InputError: If a declaration does not name a channel, or a channel is declared twice or
+            without a place.
     """
     places: dict[str, str] = {}
     known = [channel.name for channel in (*spec.obs, *spec.action)]
@@ -201,16 +202,16 @@ def _layout(spec: Spec, graph: tuple[str, ...]) -> GraphLayout:
 def pooled_scaling(
     spec: Spec, mean: Float[Array, " obs"], std: Float[Array, " obs"]
 ) -> tuple[Float[Array, " obs"], Float[Array, " obs"]]:
-    """Mean and deviation with one number for each feature of nodes or edges of one kind.
+    """Mean and standard deviation, pooled for each feature of nodes or edges of one kind.
 
-    So that a network which treats nodes alike is given them alike: the mean over the nodes, and
-    the deviation of all their rows together. Channels that say whether something is there are
-    mapped from their range to [-1, 1]. Other channels stay as they are.
+    A network that treats nodes alike must receive them on one scale: the mean over the nodes, and
+    the standard deviation of all their rows together. Channels that tell whether something is
+    present are mapped from their range to [-1, 1]. Other channels stay as they are.
 
     Args:
         spec: Channels of the plant.
         mean: Mean of every observation channel.
-        std: Deviation of every observation channel.
+        std: Standard deviation of every observation channel.
     """
     group, masks = _groups(spec)
     if len(set(group)) == len(group) and not any(masks):
@@ -229,7 +230,7 @@ def pooled_scaling(
 
 @functools.lru_cache(maxsize=64)
 def _groups(spec: Spec) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """For every observation channel the number of its feature, and whether it is a mask."""
+    """For every observation channel the index of its feature, and whether it is a mask."""
     names, masks = [], []
     for channel in spec.obs:
         place = _place(channel.name, NODE) or _place(channel.name, EDGE)
@@ -240,7 +241,7 @@ def _groups(spec: Spec) -> tuple[tuple[int, ...], tuple[bool, ...]]:
 
 
 def _place(name: str, pattern: re.Pattern[str]) -> Any:
-    """Kind with the numbers, and the feature; nothing where the name is of another form."""
+    """Kind with the numbers, the feature, and whether it is a mask; ``None`` for other names."""
     match = pattern.fullmatch(name)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Networks that read a row of channels as the graph that its layout says."""
+"""Networks that read a row of channels as the graph described by its layout."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,38 +29,38 @@ from neorl_core import InputError
 from neorl_core.graphs import PaddedGraph, pool_edges
 
 ABSENT = -30.0
-"""Output for an action at a node or an edge that is not there: the low end, by any squashing."""
+"""Output for an action at an absent node or edge: the low end under any squashing."""
 
 MOST_DENSE = 64
-"""Up to so many nodes matrices are faster than sums over edges."""
+"""Largest number of nodes for which matrices are faster than sums over edges."""
 
 LAYERS = {"gcn": init_graph_convolution, "gat": init_graph_attention}
 
 
 class GraphNetwork(eqx.Module):
-    """Layers of message passing, then one head for nodes, edges and the whole graph each.
+    """Message passing, then one head each for nodes, edges and the whole graph.
 
-    A layer is ``relu(layer(h) + h S)``; what edges bring to their receivers is a feature of those
+    A layer is ``relu(layer(h) + h S)``; the features of edges are added to those of their receivers
     from the start. Heads are perceptrons with one hidden layer: of ``[h_i, pool]`` at a node, of
-    ``[h_sender, h_receiver, features, pool]`` at an edge, of ``pool`` for the whole, with ``pool``
-    the mean over the nodes that are there. Nodes of one plant are treated alike: renumbering them,
+    ``[h_sender, h_receiver, features, pool]`` at an edge, of ``pool`` for the whole graph, with
+    ``pool`` the mean over the present nodes. Nodes of one kind are treated alike: renumbering them,
     with the channels, permutes the actions and changes no value.
 
-    What is not there is blanked, whatever its channels hold, and its actions are ``ABSENT``. A
-    graph without nodes has a pool of zeros. Topologies within the layout are values: they compile
-    nothing.
+    Absent nodes and edges are blanked, whatever their channels hold, and their actions are
+    ``ABSENT``. A graph without nodes has a pool of zeros. Topologies within the layout are values,
+    so changing them compiles nothing.
 
     Attributes:
-        layers: Message passing.
+        layers: Message-passing layers.
         skips: ``S`` of every layer.
         node_head: Head for actions at nodes; ``None`` if there are none.
         edge_head: Head for actions at edges; ``None`` if there are none.
         pool_head: Head for outputs of the whole graph; ``None`` if there are none.
-        layout: Which channel is what; static.
+        layout: Layout of the channels; static.
         kind: ``"gcn"`` or ``"gat"``; static.
         widths: Lengths of input, layers and output that it was made with; static.
-        n_outputs: How many outputs count; static.
-        output: Function behind them; static.
+        n_outputs: Number of outputs in use; static.
+        output: Function applied to the outputs; static.
         dense: Whether matrices are used in place of sums over edges; static.
     """
 
@@ -82,7 +82,7 @@ class GraphNetwork(eqx.Module):
         return self.output(rows[:, : self.n_outputs].reshape(*x.shape[:-1], self.n_outputs))
 
     def first_outputs(self, count: int, *, output: Activation | None = None) -> "GraphNetwork":
-        """The network of the first outputs alone; no weight goes away."""
+        """The network with only its first outputs; no weight is removed."""
         behind = self.output if output is None else output
         return replace(self, n_outputs=count, output=behind)
 
@@ -119,14 +119,14 @@ class GraphNetwork(eqx.Module):
         if layout.other_actions:
             parts.append(self._require(self.pool_head)(pool))
         flat, order = jnp.concatenate(parts), _order(layout, each)
-        # A gather is slow backwards, and most plants need none.
+        # A gather has a slow backward pass, and most plants need none.
         whole = len(order) == flat.shape[0] and np.array_equal(order, np.arange(len(order)))
         return flat if whole else flat[order]
 
     def _at_edges(
         self, layout: GraphLayout, h: Array, edges: Array, pool: Array
     ) -> Float[Array, "edge out"]:
-        """The head on the ends of every edge, its first layer at the nodes where that is less."""
+        """The edge head; its first layer is applied to nodes before their outputs are combined."""
         head, width = self._require(self.edge_head), h.shape[1]
         weight, senders, receivers = head.weights[0], layout.senders, layout.receivers
         leaving, entering = h @ weight[:width], h @ weight[width : 2 * width]
@@ -139,7 +139,7 @@ class GraphNetwork(eqx.Module):
         return head.activation(hidden) @ head.weights[1] + head.biases[1][None, :]
 
     def _require(self, head: MLP | None) -> MLP:
-        assert head is not None  # made by init_graph_network wherever the layout asks for it
+        assert head is not None  # init_graph_network makes it whenever the layout needs it.
         return head
 
 
@@ -156,20 +156,20 @@ def init_graph_network(
 ) -> GraphNetwork:
     """A graph network with fresh weights.
 
-    Where the number of outputs is a multiple of that of the actions, each action has as many
-    outputs at its own node or edge; else the outputs are of the whole graph. Inputs beyond the
-    observation are the actions, as critics are given them.
+    If the number of outputs is a multiple of the number of actions, each action gets an equal share
+    of them at its own node or edge; otherwise the outputs belong to the whole graph. Inputs beyond
+    the observation are the actions, as in critics.
 
     Args:
         widths: Lengths of the input, of every layer and of the output.
         key: Random key; consumed.
         kind: ``"gcn"`` or ``"gat"``.
         layout: Layout of the observation (:func:`graph_layout`).
-        output: Function behind the outputs.
+        output: Function applied to the outputs.
         dense: Whether matrices are used in place of sums over edges; up to 64 nodes by default,
-            and never where two edges join the same nodes in one direction.
-        last_bound: Weights and biases of the last layer of every head are drawn from ``U(-1, 1)``
-            times this.
+            and never if two edges join the same nodes in the same direction.
+        last_bound: Weights and biases of the last layer of every head are sampled from
+            ``U(-1, 1)`` times this.
         **_: Other options of perceptrons, which graph networks do not have.
 
     Returns:
@@ -239,7 +239,7 @@ def _layout_of(layout: GraphLayout, n_in: int) -> GraphLayout:
 
 
 def _order(layout: GraphLayout, each: int) -> np.ndarray:
-    """Where the outputs of every action stand among those of nodes, of edges and of the whole."""
+    """Positions of the outputs of every action in the outputs of nodes, edges and whole graph."""
     order, begin = np.zeros((each, layout.n_action), int), 0
     for actions, count in (
         (layout.node_actions, layout.n_nodes), (layout.edge_actions, layout.n_edges)
@@ -258,9 +258,9 @@ def _n_features(columns: tuple[tuple[int, ...], ...]) -> int:
 
 
 def _there(layout: GraphLayout, seen: Array) -> tuple[Bool[Array, " node"], Bool[Array, " edge"]]:
-    """Which nodes and edges are there; an edge needs both its ends."""
+    """Which nodes and edges are present; an edge needs both its ends."""
     nodes, edges = (
-        jnp.ones(len(masks), jnp.bool_)  # a constant, so that what follows from it is one too
+        jnp.ones(len(masks), jnp.bool_)  # A constant, so that its consequences fold to constants.
         if set(masks) <= {NONE}
         else jnp.asarray(np.asarray(masks) == NONE) | (seen[np.asarray(masks, np.int32)] > 0)
         for masks in (layout.node_masks, layout.edge_masks)
@@ -270,7 +270,7 @@ def _there(layout: GraphLayout, seen: Array) -> tuple[Bool[Array, " node"], Bool
 
 
 def _features(columns: tuple[tuple[int, ...], ...], seen: Array, there: Array) -> Array:
-    """Features of nodes or edges; zero for what is not there, whatever its channels hold."""
+    """Features of nodes or edges; zero for absent ones, whatever their channels hold."""
     table = np.asarray(columns, np.int32).reshape(len(columns), -1)
     return jnp.where(there[:, None], seen[table], 0)
 
@@ -296,7 +296,7 @@ def _graph(layout: GraphLayout, h: Array, nodes_there: Array, edges_there: Array
 
 
 def _adjacency(layout: GraphLayout, there: Array, dtype: Any) -> Float[Array, "receiver sender"]:
-    """1 where an edge that is there goes from the sender to the receiver."""
+    """1 where a present edge goes from the sender to the receiver."""
     which = np.full((layout.n_nodes, layout.n_nodes), layout.n_edges)
     which[np.asarray(layout.receivers, int), np.asarray(layout.senders, int)] = np.arange(
         layout.n_edges
@@ -309,7 +309,7 @@ def _one_hot(places: tuple[int, ...], count: int) -> np.ndarray:
 
 
 def graph_static(network: GraphNetwork) -> dict[str, Any]:
-    """Static parts of a graph network as plain JSON, its layout included."""
+    """Static parts of a graph network as plain JSON, including its layout."""
     return {
         "widths": list(network.widths),
         "outputs": network.n_outputs,

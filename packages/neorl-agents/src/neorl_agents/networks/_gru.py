@@ -15,13 +15,13 @@ class GRU(eqx.Module):
     ``n = tanh(W_n x + b_n + r (U_n h + c_n))``, ``h' = (1 - z) n + z h``.
 
     Attributes:
-        weight: ``W_r, W_z, W_n`` side by side, shape ``(in, 3 hidden)``.
-        recurrent: ``U_r, U_z, U_n`` side by side, shape ``(hidden, 3 hidden)``.
+        weight: ``W_r, W_z, W_n`` concatenated, shape ``(in, 3 hidden)``.
+        recurrent: ``U_r, U_z, U_n`` concatenated, shape ``(hidden, 3 hidden)``.
         bias: ``b_r, b_z, b_n``, shape ``(3 hidden,)``.
         recurrent_bias: ``c_n``, shape ``(hidden,)``.
 
     Source: Cho et al., Learning phrase representations using RNN encoder-decoder, arXiv 1406.1078,
-    in the form with the reset behind the product.
+    in the form that applies the reset after the product.
     """
 
     weight: Float[Array, "..."]
@@ -38,7 +38,7 @@ class GRU(eqx.Module):
     def last(
         self, x: Float[Array, "*batch step in"], seen: Bool[Array, "*batch step"]
     ) -> Float[Array, "*batch hidden"]:
-        """The hidden state behind the last step, from zero; steps not ``seen`` are left out.
+        """The hidden state after the last step, starting from zero; steps not ``seen`` are skipped.
 
         Args:
             x: Inputs, oldest first.
@@ -67,8 +67,8 @@ def init_gru(inputs: int, hidden: int, key: PRNGKeyArray) -> GRU:
     """A gated recurrent unit with fresh weights, all from ``U(-1, 1) / sqrt(hidden)``.
 
     Args:
-        inputs: Length of its input.
-        hidden: Length of its hidden state.
+        inputs: Length of the input.
+        hidden: Length of the hidden state.
         key: Random key; consumed.
 
     Returns:

@@ -17,8 +17,8 @@ class NoisyAffine(eqx.Module):
     Attributes:
         weight: Means of the weights.
         bias: Means of the biases.
-        weight_scale: Deviations of the weights; ``None`` for a layer that is never noisy.
-        bias_scale: Deviations of the biases; ``None`` likewise.
+        weight_scale: Standard deviations of the weights; ``None`` for a layer that is never noisy.
+        bias_scale: Standard deviations of the biases; ``None`` likewise.
 
     Source: Fortunato et al., Noisy networks for exploration, arXiv 1706.10295, equation 9.
     """
@@ -31,7 +31,7 @@ class NoisyAffine(eqx.Module):
     def __call__(
         self, x: Float[Array, "batch in"], noise: Float[Array, "in_and_one out"] | None = None
     ) -> Float[Array, "batch out"]:
-        """The output; the last row of the noise is that of the biases."""
+        """The output; the last row of the noise belongs to the biases."""
         weight, bias = self.weight, self.bias
         if noise is not None and self.weight_scale is not None and self.bias_scale is not None:
             weight = weight + self.weight_scale * noise[:-1]
@@ -42,16 +42,16 @@ class NoisyAffine(eqx.Module):
 class QuantileNetwork(eqx.Module):
     """Quantiles of the return of every action, at levels that are inputs.
 
-    With ``h = relu(W x)`` and ``c = relu(C cos(pi i tau))``, ``i = 1 .. n_cosines``, of the level
-    ``tau``: ``z = relu(N (h * c))``, and one noisy layer gives the advantage ``A`` of every action
-    and the value ``V``; the quantile is ``V + A - mean A``. Without duelling it gives the
-    quantiles.
+    For the level ``tau``, with ``h = relu(W x)``, ``c = relu(C cos(pi i tau))`` and ``i = 1 ..
+    n_cosines``: ``z = relu(N (h * c))``. One noisy layer then gives the advantage ``A`` of every
+    action and the value ``V``; the quantile is ``V + A - mean A``. Without duelling it gives the
+    quantiles themselves.
 
     Attributes:
         obs_layer: ``W``, never noisy.
         level_layer: ``C``, never noisy.
         hidden_layer: ``N``.
-        head: Advantages of all actions, then the value; without duelling one column an action.
+        head: Advantages of all actions, then the value; without duelling one column per action.
         dueling: Whether the head ends in a value; static.
 
     Source: Dabney et al., Implicit quantile networks for distributional reinforcement learning,
@@ -70,7 +70,7 @@ class QuantileNetwork(eqx.Module):
         levels: Float[Array, "batch quantile"],
         noise: Float[Array, " number"] | None = None,
     ) -> Float[Array, "batch quantile action"]:
-        """The quantiles at the levels; the batch shares one draw of noise, or has none."""
+        """The quantiles at the levels; the whole batch shares one noise sample, or has none."""
         batch, count = levels.shape
         cosines = self.level_layer.weight.shape[0]
         angles = np.float32(np.pi) * np.arange(1, cosines + 1, dtype=np.float32)
@@ -88,14 +88,14 @@ class QuantileNetwork(eqx.Module):
 
     @property
     def noise_size(self) -> int:
-        """Size of one draw of Gaussian noise; 0 for a network without noise."""
+        """Size of one sample of Gaussian noise; 0 for a network without noise."""
         layers = (self.hidden_layer, self.head)
         if self.head.weight_scale is None:
             return 0
         return sum((x.weight.shape[-2] + 1) * x.weight.shape[-1] for x in layers)
 
     def without_noise(self) -> "QuantileNetwork":
-        """The network of the means alone."""
+        """The network with only the means of its weights."""
         hidden, head = (NoisyAffine(x.weight, x.bias) for x in (self.hidden_layer, self.head))
         return QuantileNetwork(self.obs_layer, self.level_layer, hidden, head, self.dueling)
 
@@ -121,18 +121,18 @@ def init_quantile_network(
 ) -> QuantileNetwork:
     """A network with fresh weights.
 
-    Layers without noise are drawn from ``U(-1, 1) / sqrt(in)``, the means of noisy ones from
-    ``sqrt(3 / in) U(-1, 1)``; all deviations begin at ``scale``.
+    Layers without noise are initialised from ``U(-1, 1) / sqrt(in)``, the means of noisy ones from
+    ``sqrt(3 / in) U(-1, 1)``; all standard deviations begin at ``scale``.
 
     Args:
         n_inputs: Length of the input.
         n_actions: Number of actions.
         key: Random key; consumed.
         hidden: Width of the hidden layers.
-        cosines: Number of cosines that stand for a level.
+        cosines: Number of cosines that encode a level.
         noisy: Whether the last two layers have noise.
-        dueling: Whether advantages and value are told apart.
-        scale: First deviation of the noise.
+        dueling: Whether advantages and value are separate outputs.
+        scale: Initial standard deviation of the noise.
 
     Returns:
         The network, float32.

@@ -1,4 +1,4 @@
-"""Kinds of networks by name: how one is made, written down and read back."""
+"""Kinds of networks by name: functions that make, store and restore them."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -30,11 +30,11 @@ from neorl_core.infrastructure import Registry
 
 @runtime_checkable
 class Network(Protocol):
-    """A PyTree whose every leaf is an array, from numbers along the last axis to others."""
+    """A PyTree whose leaves are all arrays; maps numbers along the last axis to others."""
 
     @property
     def n_outputs(self) -> int:
-        """Numbers along the last axis of the result."""
+        """Length of the last axis of the result."""
         ...
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
@@ -42,17 +42,17 @@ class Network(Protocol):
         ...
 
     def first_outputs(self, count: int, *, output: Activation | None = None) -> Any:
-        """The network of the first outputs alone.
+        """The network with only its first outputs.
 
         Args:
-            count: How many.
-            output: Function behind them; the present one by default.
+            count: Number of outputs to keep.
+            output: Function applied to them; the current one by default.
         """
         ...
 
 
 def no_options(spec: Spec, graph: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A kind that reads a row of numbers needs to know nothing of the channels."""
+    """No options, for a kind that reads a row of numbers and needs no names of channels."""
     return {}
 
 
@@ -66,12 +66,12 @@ class NetworkKind(NamedTuple):
     Attributes:
         init: Function ``(widths, key, **options)`` that makes one from the lengths of its layers,
             the input first and the output last. The options are those of :func:`init_mlp`.
-        owns: Function that says whether a network is of this kind.
-        static: Function from a network to what is not an array in it, as plain JSON; its
+        owns: Function that tells whether a network is of this kind.
+        static: Function from a network to everything in it except arrays, as plain JSON; its
             ``"widths"`` are the lengths of the layers.
         template: Function from that JSON to a network whose arrays have the right shapes and
-            dtypes; their values are not looked at.
-        options_of: Function from the channels of a plant, and what is declared of its graph
+            dtypes; their values are ignored.
+        options_of: Function from the channels of a plant, and the declarations of its graph
             (``networks.graph``), to further options of ``init``; none by default.
     """
 
@@ -88,7 +88,7 @@ class NetworkKind(NamedTuple):
 
 
 Make = Callable[[tuple[int, ...], PRNGKeyArray], eqx.Module]
-"""From the lengths of the layers and a key to a module for one input without batch axes."""
+"""Function from the lengths of the layers and a key to a module for one unbatched input."""
 
 
 class ModuleNetwork(eqx.Module):
@@ -98,8 +98,8 @@ class ModuleNetwork(eqx.Module):
         arrays: The arrays of the module, in its own structure.
         make: Function that makes the module; static.
         widths: Lengths of the layers that it was made with; static.
-        n_outputs: How many of its outputs count; static.
-        output: Function behind them; static.
+        n_outputs: Number of its outputs in use; static.
+        output: Function applied to them; static.
     """
 
     arrays: Any
@@ -115,7 +115,7 @@ class ModuleNetwork(eqx.Module):
         return self.output(rows[:, : self.n_outputs].reshape(*x.shape[:-1], self.n_outputs))
 
     def first_outputs(self, count: int, *, output: Activation | None = None) -> "ModuleNetwork":
-        """The network of the first outputs alone; the weights of the others stay, unused."""
+        """The network with only its first outputs; the weights of the others stay, unused."""
         behind = self.output if output is None else output
         return ModuleNetwork(self.arrays, self.make, self.widths, count, behind)
 
@@ -123,14 +123,14 @@ class ModuleNetwork(eqx.Module):
 def module_kind(make: Make) -> NetworkKind:
     """A kind of network from any Equinox module, such as those of ``equinox.nn``.
 
-    The module draws its own weights: of the options that learners give, ``output`` alone applies,
-    and those about weights, activations and normalisation do not.
+    The module initialises its own weights. Of the options that learners give, only ``output``
+    applies; those about weights, activations and normalisation have no effect.
 
     Args:
-        make: Function ``(widths, key)`` that makes the module, named at the level of its module:
-            one that is made anew in each run would compile everything again. The module takes one
-            input of length ``widths[0]`` and gives ``widths[-1]`` numbers; its arrays are floats,
-            and it needs neither a key nor a state.
+        make: Module-level function ``(widths, key)`` that makes the module; a function created
+            anew in each run would compile everything again. The module maps one input of length
+            ``widths[0]`` to ``widths[-1]`` numbers; its arrays are floats, and it needs neither a
+            key nor a state.
 
     Returns:
         The kind, for ``NETWORKS.register(name, kind)``.
@@ -171,7 +171,7 @@ def module_kind(make: Make) -> NetworkKind:
 
 @cache
 def _without_arrays(make: Make, widths: tuple[int, ...]) -> Any:
-    """What of a module is no array; the same object in every call, so that nothing retraces."""
+    """The parts of a module that are not arrays; the same object each time, so nothing retraces."""
     module = eqx.filter_eval_shape(make, widths, jax.random.key(0))
     return eqx.filter(module, lambda leaf: not isinstance(leaf, jax.ShapeDtypeStruct))
 
@@ -237,11 +237,11 @@ NETWORKS: Registry[NetworkKind] = Registry(
     },
     _check_kind,
 )
-"""Every kind of network by the name that configurations and files use; others add to it.
+"""Every kind of network by the name that configurations and files use; other packages add to it.
 
 ``"mlp"`` is a perceptron. ``"gcn"`` and ``"gat"`` pass messages by graph convolution and by graph
 attention, on a plant whose channels name nodes and edges (:func:`graph_layout`).
-A distribution adds its own by the entry points ``neorl.networks``, a script by
+A distribution adds its own through the entry points ``neorl.networks``, a script through
 ``NETWORKS.register("residual", module_kind(residual))``.
 """
 

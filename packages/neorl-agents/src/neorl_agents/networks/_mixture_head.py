@@ -12,7 +12,7 @@ from neorl_agents.networks._perturbed_decoder import PerturbedDecoder
 
 
 def mixture_outputs(n_components: int, n_action: int) -> int:
-    """The outputs that such a head needs: a weight, means and log-deviations a component."""
+    """Number of outputs for such a head: a weight, means and log stds per component."""
     return n_components * (1 + 2 * n_action)
 
 
@@ -26,16 +26,16 @@ def mixture_parameters(
     Float[Array, "batch component act"],
     Float[Array, "batch component act"],
 ]:
-    """Log-weights, means in (-1, 1) and log-deviations of the components.
+    """Log-weights, means in (-1, 1) and log standard deviations of the components.
 
     Args:
         network: Network with :func:`mixture_outputs` outputs and no output activation.
         obs: One batch in scaled units.
         n_action: Number of action channels.
-        log_std_range: Range to which the log-deviation is clipped.
+        log_std_range: Range to which the log standard deviation is clipped.
 
     Returns:
-        Parameters of ``neorl_core.distributions.gaussian_mixture_log_prob`` and its relatives.
+        Parameters of ``neorl_core.distributions.gaussian_mixture_log_prob`` and related functions.
     """
     outputs = network(obs)
     n_components = outputs.shape[-1] // (1 + 2 * n_action)
@@ -47,7 +47,7 @@ def mixture_parameters(
 
 
 class HeaviestComponent(eqx.Module):
-    """The mean of the heaviest component: one of the things that were done, never between two.
+    """The mean of the heaviest component, which is near logged actions and not between modes.
 
     ``tanh(mean_k(x))``, ``k = argmax_k w_k(x)``.
 
@@ -71,7 +71,7 @@ class HeaviestComponent(eqx.Module):
 
 
 ActingNetwork: TypeAlias = Network | HeaviestComponent | BudgetedChoice | PerturbedDecoder
-"""What a policy acts with."""
+"""Networks that a policy can act with."""
 
 
 def heaviest_component(network: Network, n_action: int) -> HeaviestComponent:
@@ -82,7 +82,7 @@ def heaviest_component(network: Network, n_action: int) -> HeaviestComponent:
         n_action: Number of action channels.
 
     Returns:
-        The network without the outputs that are deviations.
+        The network without the outputs for standard deviations.
     """
     components = network.n_outputs // (1 + 2 * n_action)
     return HeaviestComponent(network.first_outputs(components * (1 + n_action)), n_action)

@@ -1,4 +1,4 @@
-"""Multilayer perceptrons whose every leaf is an array."""
+"""Multilayer perceptrons whose leaves are all arrays."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,13 +15,13 @@ from neorl_agents.networks._activations import Activation, identity, relu
 from neorl_agents.networks._affine import affine
 
 Initialiser = Literal["uniform", "orthogonal"]
-"""How the first weights are drawn; see :func:`init_mlp`."""
+"""Initialiser of the weights; see :func:`init_mlp`."""
 
 Stacked = TypeVar("Stacked")
 
 
 class MLP(eqx.Module):
-    """Affine layers with an activation between them and another behind the last.
+    """Affine layers with an activation between them and another one after the last.
 
     An ensemble is the same module with a leading axis on every leaf; see :func:`ensemble`.
     Inputs with one batch axis are differentiable in reverse mode only; for forward mode
@@ -30,10 +30,10 @@ class MLP(eqx.Module):
     Attributes:
         weights: One matrix per layer, shape ``(in, out)``.
         biases: One vector per layer, shape ``(out,)``.
-        activation: Function behind every layer but the last; static.
-        output: Function behind the last layer; static.
+        activation: Function after every layer but the last; static.
+        output: Function after the last layer; static.
         gains: Factors of layer normalisation, one vector per hidden layer; empty without it.
-        shifts: What is added behind them, likewise.
+        shifts: Summands of layer normalisation, likewise.
     """
 
     weights: tuple[Float[Array, "..."], ...]
@@ -54,15 +54,15 @@ class MLP(eqx.Module):
 
     @property
     def n_outputs(self) -> int:
-        """Numbers along the last axis of the result."""
+        """Length of the last axis of the result."""
         return self.biases[-1].shape[-1]
 
     def first_outputs(self, count: int, *, output: Activation | None = None) -> "MLP":
-        """The network of the first outputs alone.
+        """The network with only its first outputs.
 
         Args:
-            count: How many.
-            output: Function behind them; the present one by default.
+            count: Number of outputs to keep.
+            output: Function applied to them; the current one by default.
         """
         weights = (*self.weights[:-1], self.weights[-1][..., :count])
         biases = (*self.biases[:-1], self.biases[-1][..., :count])
@@ -75,7 +75,7 @@ def layer_norm(
     gain: Float[Array, " channel"],
     shift: Float[Array, " channel"],
 ) -> Float[Array, "*batch channel"]:
-    """Each row less its mean, over its deviation: ``gain (x - mean) / sqrt(var + 1e-6) + shift``.
+    """Each row minus its mean, over its std: ``gain (x - mean) / sqrt(var + 1e-6) + shift``.
 
     Args:
         x: Rows along the last axis.
@@ -106,19 +106,19 @@ def init_mlp(
 ) -> MLP:
     """A perceptron with fresh weights.
 
-    ``"uniform"`` draws weights and biases from ``U(-1, 1) / sqrt(in)``, the default of the code
-    that TD3+BC was published with; ``"orthogonal"`` draws orthogonal matrices times ``sqrt(2)``
-    and zero biases, as implicit Q-learning was. All numbers of a network come from one draw, so
-    that initialisation compiles to a small program.
+    ``"uniform"`` samples weights and biases from ``U(-1, 1) / sqrt(in)``, the default of the code
+    that TD3+BC was published with; ``"orthogonal"`` uses orthogonal matrices times ``sqrt(2)`` and
+    zero biases, as in implicit Q-learning. All numbers of a network come from one sample, so that
+    initialisation compiles to a small program.
 
     Args:
         widths: Lengths of the input, of every hidden layer and of the output.
         key: Random key; consumed.
         initialiser: Distribution of the weights.
-        activation: Function behind every layer but the last.
-        output: Function behind the last layer.
-        hidden_bias: Bias of every hidden layer, in place of a draw.
-        last_bound: Weights and biases of the last layer are drawn from ``U(-1, 1)`` times this.
+        activation: Function after every layer but the last.
+        output: Function after the last layer.
+        hidden_bias: Bias of every hidden layer, instead of a random one.
+        last_bound: Weights and biases of the last layer are sampled from ``U(-1, 1)`` times this.
         normalised: Whether every hidden layer is followed by layer normalisation.
 
     Returns:
@@ -162,7 +162,7 @@ def ensemble(
 
     Args:
         members: Number of networks.
-        network: Function that draws one network from a key.
+        network: Function that makes one network from a key.
         key: Random key; consumed.
 
     Returns:
@@ -185,11 +185,11 @@ def _uniform(widths: Sequence[int], key: PRNGKeyArray) -> tuple[tuple, tuple]:
 
 @jax.custom_batching.sequential_vmap
 def _one_by_one(tall: Float[Array, "row column"]) -> tuple[Array, Array]:
-    """The QR factorisation, one matrix after another under ``jax.vmap`` as well.
+    """QR factorisation, one matrix after another even under ``jax.vmap``.
 
     jaxlib 0.10.2 spreads the factorisations of a batch over the threads of XLA's CPU pool, and
-    waits for them in a thread of the same pool. A program in which as many batches as the machine
-    has cores are factorised at once therefore never ends.
+    waits for them in a thread of the same pool. A program that factorises as many batches
+    simultaneously as the machine has cores therefore never ends.
     """
     return jnp.linalg.qr(tall)
 

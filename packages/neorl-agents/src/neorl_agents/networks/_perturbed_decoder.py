@@ -8,7 +8,7 @@ from neorl_agents.networks._kinds import Network
 
 
 class PerturbedDecoder(eqx.Module):
-    """The action at the middle of a latent, moved by ``phi`` at most.
+    """The action decoded from the middle of a latent, moved by at most ``phi``.
 
     ``a = decoder([x, 0])``, then ``clip(a + phi perturbation([x, a]), -1, 1)``.
 
@@ -16,7 +16,7 @@ class PerturbedDecoder(eqx.Module):
         decoder: Network from an input and a latent of two numbers per action channel to an action
             in [-1, 1].
         perturbation: Network from an input and an action to a direction in [-1, 1].
-        phi: Greatest part of half a channel's range by which the action is moved.
+        phi: Largest move of the action, as a fraction of half a channel's range.
     """
 
     decoder: Network
@@ -32,5 +32,5 @@ class PerturbedDecoder(eqx.Module):
 
     @property
     def n_outputs(self) -> int:
-        """Numbers along the last axis of the result."""
+        """Length of the last axis of the result."""
         return self.decoder.n_outputs

@@ -1,4 +1,4 @@
-"""A causal transformer over the last steps: what was aimed at, what was seen, what was done."""
+"""A causal transformer over the last steps: returns and costs aimed at, observations, actions."""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -12,19 +12,19 @@ from neorl_agents.networks._activations import gelu
 
 
 class SequenceShape(NamedTuple):
-    """Sizes of a :class:`SequenceNetwork`; all whole numbers.
+    """Sizes of a :class:`SequenceNetwork`; all are integers.
 
     Attributes:
-        steps: Steps that it sees at most.
-        aims: Numbers that say what is aimed at in a step: the return, and each cost.
+        steps: Largest number of steps that it sees.
+        aims: Numbers aimed at in a step: the return, and each cost.
         n_obs: Observation channels.
         n_action: Action channels.
         n_out: Outputs at every step.
-        n_forecast: Outputs behind every action; zero for none.
-        horizon: Steps of an episode that it tells apart.
+        n_forecast: Predictions at every action; zero for none.
+        horizon: Number of step positions in an episode with their own embedding.
         width: Length of an embedding.
-        layers: Blocks of attention.
-        heads: Heads of attention; they divide ``width``.
+        layers: Number of attention blocks.
+        heads: Number of attention heads; must divide ``width``.
     """
 
     steps: int
@@ -43,12 +43,12 @@ class Steps(NamedTuple):
     """The last steps, oldest first, in the units of networks.
 
     Attributes:
-        aim: What was aimed at from each step on, shape ``(step, aim)``.
+        aim: Return and costs aimed at from each step on, shape ``(step, aim)``.
         obs: Observations, shape ``(step, obs)``.
         action: The action **before** each observation, shape ``(step, act)``.
         obs_known: Whether each observation is known, shape ``(step,)``.
         action_known: Whether each action is known, shape ``(step,)``.
-        time: Number of each step in its episode, shape ``(step,)``.
+        time: Index of each step in its episode, shape ``(step,)``.
     """
 
     aim: Float[Array, "step aim"]
@@ -60,14 +60,14 @@ class Steps(NamedTuple):
 
 
 class SequenceNetwork(eqx.Module):
-    """A causal transformer of ``equinox.nn``, on one sequence; batches are a ``vmap``.
+    """A causal transformer of ``equinox.nn``, on one sequence; use ``vmap`` for batches.
 
-    Every step is a token for the return aimed at, one for the costs aimed at where there are any,
-    one for the observation and, behind it, one for the action. Each is an affine map of its numbers
-    plus an embedding of the step's number in its episode. Blocks are ``x + attention(norm(x))``
-    and ``x + perceptron(norm(x))`` with GELU and four times the width inside. What is not known is
-    attended to by nothing. Outputs are read at the observations, so no output sees its own action
-    or anything later.
+    Every step has a token for the return aimed at, one for the costs aimed at if there are any, one
+    for the observation and, after it, one for the action. Each is an affine map of its numbers plus
+    an embedding of the step's index in its episode. Blocks are ``x + attention(norm(x))`` and ``x +
+    perceptron(norm(x))`` with GELU and four times the width inside. Unknown tokens are masked from
+    attention. Outputs are read at the observations, so no output depends on its own action or on
+    anything later.
 
     Attributes:
         arrays: The arrays of the modules, in their own structure.
@@ -83,14 +83,14 @@ class SequenceNetwork(eqx.Module):
     def __call__(
         self, steps: Steps
     ) -> tuple[Float[Array, "step out"], Float[Array, "step forecast"]]:
-        """The outputs at every step, and what is forecast behind the action of every step.
+        """The outputs at every step, and the predictions at the action of every step.
 
-        Of the newest step the forecast has no meaning: its action is not known yet.
+        The prediction at the newest step has no meaning, because its action is not known yet.
         """
         body = eqx.combine(self.arrays, _without_arrays(self.shape))
         n, per = len(steps.time), 3 if self.shape.aims == 1 else 4
         time = jnp.take(body.time.weight, steps.time, axis=0, mode="clip")
-        # The action behind each observation; that of the newest is not known yet.
+        # The action after each observation; that of the newest is not known yet.
         previous_actions = jnp.concatenate([steps.action[1:], jnp.zeros_like(steps.action[:1])])
         sent_known = jnp.concatenate(
             [steps.action_known[1:], jnp.zeros_like(steps.action_known[:1])]
@@ -103,7 +103,7 @@ class SequenceNetwork(eqx.Module):
         known = jnp.stack([steps.obs_known] * (per - 1) + [sent_known], axis=1).reshape(-1)
         x = jax.vmap(body.first_norm)(jnp.stack(parts, axis=1).reshape(n * per, -1))
         order = jnp.arange(n * per)
-        # A token always sees itself, so that nothing is divided by zero where nothing is known.
+        # A token always attends to itself, so the softmax is defined even if nothing is known.
         sees = (order[None, :] <= order[:, None]) & known[None, :] | jnp.eye(n * per, dtype=bool)
         for block in body.blocks:
             y = jax.vmap(block.attention_norm)(x)
@@ -180,7 +180,7 @@ def _body(shape: SequenceShape, key: PRNGKeyArray) -> _Body:
         return eqx.nn.Linear(n_in, n_out, key=next(keys))
 
     def block() -> _Block:
-        # A bias of keys moves all scores of a query alike, so it would change nothing.
+        # A bias of the keys would shift all scores of a query equally, and so change nothing.
         attention = eqx.nn.MultiheadAttention(
             shape.heads, width, use_query_bias=True, use_value_bias=True, use_output_bias=True,
             key=next(keys),
@@ -206,6 +206,6 @@ def _body(shape: SequenceShape, key: PRNGKeyArray) -> _Body:
 
 @cache
 def _without_arrays(shape: SequenceShape) -> Any:
-    """What of the modules is no array; one object a shape, so that nothing retraces."""
+    """The parts of the modules that are not arrays; one object per shape, so nothing retraces."""
     body = eqx.filter_eval_shape(_body, shape, jax.random.key(0))
     return eqx.filter(body, _is_shape, inverse=True)

@@ -1,4 +1,4 @@
-"""The recent past of a row, as a log knows it and as networks see it."""
+"""The recent past of a row, as a log holds it and as networks see it."""
 
 from typing import NamedTuple
 
@@ -6,19 +6,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 FLAGS = 2
-"""Numbers a step has besides its channels: whether its observation and its action are known."""
+"""Length of a step beyond its channels: flags for whether observation and action are known."""
 
 
 class Window(NamedTuple):
     """The last steps up to an observation, oldest first, each with the action before it.
 
-    A step is unknown where the episode had not begun, where its row is masked, or where its
-    observation is not finite; the action behind an unknown step is unknown too. Unknown values are
-    zero.
+    A step is unknown if the episode had not begun, its row is masked, or its observation is not
+    finite; the action after an unknown step is unknown too. Unknown values are zero.
 
     Attributes:
         obs: Shape ``(*batch, step, obs)``.
-        action: What was applied before each observation, shape ``(*batch, step, act)``.
+        action: The action applied before each observation, shape ``(*batch, step, act)``.
         obs_known: Shape ``(*batch, step)``.
         action_known: Shape ``(*batch, step)``.
     """
@@ -38,8 +37,8 @@ def step_features(
     """Network inputs of one step: ``[obs, action, obs_known, action_known]``.
 
     Args:
-        obs: Observation in scaled units; its value is ignored where unknown.
-        action: Action in [-1, 1]; its value is ignored where unknown.
+        obs: Observation in scaled units; its value is ignored if it is unknown.
+        action: Action in [-1, 1]; its value is ignored if it is unknown.
         obs_known: Whether the observation is known; if not, it becomes zero, the mean of the log.
         action_known: Whether the action is known; if not, it becomes zero, the middle of its range.
 
