@@ -92,8 +92,7 @@ class DynamicsModel(BaseLearner):
         held_out: Fraction of the episodes to hold out, on which the members are compared: every
             ``round(1 / held_out)``-th; in [0, 0.5].
         members: Number of networks; static.
-        elites: Number of members that predict, the best on the held-out episodes; 0 for all;
-            static.
+        elites: Number of members that predict, the best on held-out episodes; 0: all; static.
         variant: ``"gaussian"`` or ``"deterministic"``; static.
         linear: Whether there is a linear part; static.
         predicts_costs: Whether costs are predicted, and the reward is the logged one; static.
@@ -106,9 +105,8 @@ class DynamicsModel(BaseLearner):
     dynamics models, arXiv 1805.12114, section 4 and appendix A.1; Janner et al., When to trust
     your model, arXiv 1906.08253, which predicts the reward too. Deviations: the linear part; the
     reward also depends on the next observation, and has its own networks without a variance, which
-    would discount the narrow peaks that rewards have; the same batches for all members instead of a
-    bootstrap; a fixed number of updates instead of early stopping; a learned end of the episode; no
-    weight decay.
+    would discount the narrow peaks that rewards have; the same batches for all members, no
+    bootstrap; a fixed number of updates; a learned end of the episode; no weight decay.
     """
 
     learning_rate: float = 1e-3
@@ -329,13 +327,11 @@ class DynamicsModel(BaseLearner):
         range of the log's rewards. The next observation is clipped to 8 standard deviations from
         the log's mean, or to the distance of the current one if that is larger.
 
-        ``disagreement`` is the measure named by ``uncertainty``, over observations, reward and
-        costs.
+        ``disagreement`` is the measure that ``uncertainty`` names, over all predicted numbers.
 
         Args:
             state: State of this learner.
-            obs: One observation in physical units, or the window that networks see; use ``vmap``
-                for batches.
+            obs: One observation, physical units, or the window that networks see; not batched.
             action: One action, physical units.
             key: Random key; consumed.
             calibration: Result of :meth:`calibrate`; all members predict without it.
