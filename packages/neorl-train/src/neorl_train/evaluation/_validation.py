@@ -1,5 +1,6 @@
 """Evaluates policies during training: on held-out rows and, if there is one, on the plant."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from neorl_agents.policies import SequencePolicy
 from neorl_core import Policy, Spec, as_arrays
 from neorl_envs import Dataset
 from neorl_train.evaluation._rollout import rollouts
@@ -27,7 +29,7 @@ class PolicyValidation:
     def __init__(
         self, held_out: Dataset | None, environment: Any, *, key: PRNGKeyArray, starts: int
     ) -> None:
-        self._distance = None if held_out is None else _Distance(held_out)
+        self._held_out = None if held_out is None else _HeldOut(held_out)
         self._environment = environment if starts else None
         self._key, self._starts = key, jnp.arange(starts)
         spec = environment.spec if held_out is None else held_out.spec
@@ -38,11 +40,14 @@ class PolicyValidation:
 
         Returns:
             ``held_out_distance``, the mean squared distance to the logged action in units of half
-            the range of each channel; with a plant also ``plant_return``, the mean undiscounted
-            return with the plant's own reward, and ``plant_cost_<name>``, the mean sums.
+            the range of each channel; for a policy that counts its own return also
+            ``held_out_return_miscounted``, the mean absolute error of that count over a held-out
+            episode, in the unit of the reward; with a plant also ``plant_return``, the mean
+            undiscounted return with the plant's own reward, and ``plant_cost_<name>``, the mean
+            sums.
         """
         policy = as_arrays(policy)
-        metrics = {} if self._distance is None else {"held_out_distance": self._distance(policy)}
+        metrics = {} if self._held_out is None else self._held_out(policy)
         if self._environment is not None:
             rows = rollouts(self._environment, policy, self._key, self._starts)
             total, costs = _sums(rows.reward, rows.cost, rows.mask)
@@ -51,8 +56,8 @@ class PolicyValidation:
         return metrics
 
 
-class _Distance:
-    """Distance between a policy's actions and those of held-out episodes."""
+class _HeldOut:
+    """What held-out episodes show of a policy: its distance to their actions, and its own count."""
 
     def __init__(self, held_out: Dataset) -> None:
         rows = held_out.transitions
@@ -63,11 +68,16 @@ class _Distance:
         self._log = _first_rows(held_out)
         self._half_range = jnp.asarray(action_half_range(held_out.spec))
 
-    def __call__(self, policy: Policy) -> jax.Array:
-        """Computes the distance; a policy with memory is run along the log row by row."""
-        if jax.tree.leaves(policy.initial_carry()):
-            return distance_along(policy, self._log, self._half_range)
-        return held_out_distance(policy, self._obs, self._action, self._half_range)
+    def __call__(self, policy: Policy) -> dict[str, jax.Array]:
+        """Computes the metrics; a policy with memory is run along the log row by row."""
+        if not jax.tree.leaves(policy.initial_carry()):
+            distance = held_out_distance(policy, self._obs, self._action, self._half_range)
+            return {"held_out_distance": distance}
+        metrics = {"held_out_distance": distance_along(policy, self._log, self._half_range)}
+        if isinstance(policy, SequencePolicy):
+            episodes = int(self._log.starts.sum())
+            metrics["held_out_return_miscounted"] = miscounted(policy, self._log, episodes)
+        return metrics
 
 
 @jax.jit
@@ -91,12 +101,14 @@ class LogRows(NamedTuple):
     Attributes:
         obs: Physical units, shape ``(row, obs)``.
         action: Physical units, shape ``(row, act)``.
+        reward: Reward of the row.
         starts: Whether an episode begins in the row.
         mask: Whether the row is used.
     """
 
     obs: Float[Array, "row obs"]
     action: Float[Array, "row act"]
+    reward: Float[Array, " row"]
     starts: Bool[Array, " row"]
     mask: Bool[Array, " row"]
 
@@ -104,7 +116,7 @@ class LogRows(NamedTuple):
 def _first_rows(dataset: Dataset) -> LogRows:
     rows, starts = dataset.transitions, np.zeros(dataset.n_rows, bool)
     starts[dataset.episode_starts] = True
-    columns = (rows.obs, rows.action, starts, rows.mask)
+    columns = (rows.obs, rows.action, rows.reward, starts, rows.mask)
     return LogRows(*(jnp.asarray(np.asarray(column)[:MOST_ROWS]) for column in columns))
 
 
@@ -123,6 +135,30 @@ def distance_along(
 
     squares = jax.lax.scan(step, policy.initial_carry(), log)[1]
     return jnp.sum(squares) / jnp.maximum(jnp.sum(log.mask), 1)
+
+
+@partial(jax.jit, static_argnames="episodes")
+def miscounted(policy: SequencePolicy, log: LogRows, episodes: int) -> Float[Array, ""]:
+    """Mean over episodes of the absolute error of the return that the policy counted itself.
+
+    The policy follows the log as it would follow the plant, with the logged actions. Its count
+    lacks the last step of an episode, after which no observation arrives, and so does the logged
+    return that it is compared with.
+    """
+
+    def step(carry: Any, row: LogRows) -> tuple[Any, Float[Array, ""]]:
+        fresh = policy.initial_carry()
+        carry = jax.tree.map(lambda new, old: jnp.where(row.starts, new, old), fresh, carry)
+        before, _ = policy.left(carry)
+        carry, _ = policy(carry, row.obs, None)
+        after, _ = policy.left(carry)
+        return policy.sent(carry, row.action), before - after
+
+    counted = jax.lax.scan(step, policy.initial_carry(), log)[1]
+    earned = jnp.roll(jnp.where(log.mask, log.reward, 0), 1)
+    off = jnp.where(log.starts | ~jnp.roll(log.mask, 1), 0, counted - earned)
+    number = jnp.cumsum(log.starts) - 1
+    return jnp.mean(jnp.abs(jax.ops.segment_sum(off, number, num_segments=episodes)))
 
 
 @jax.jit
