@@ -1,4 +1,4 @@
-"""Limits of the manipulated variables as data."""
+"""Limits of the manipulated variables, as data."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,28 +25,28 @@ def _as_float(value: Any) -> Any:
 class ActionConstraints(eqx.Module):
     """Box and rate limits of every action channel, in physical units.
 
-    The stated hard constraints on an action ``u`` that follows ``v`` after ``dt`` seconds are
+    For an action ``u`` that follows ``v`` after ``dt`` seconds, the hard constraints are
 
     ``low <= u <= high`` and ``-rate_down dt <= u - v <= rate_up dt``.
 
-    Every limit is a leaf, so limits may be batched, swept and exported. Values are checked when
-    they are concrete; inside compiled code a bad one is flagged by the filter instead. Limits are
-    the float32 numbers nearest to those declared. Constraints of further kinds stand beside these,
-    in :class:`Constraints`.
+    Every limit is an array leaf, so limits may be batched, swept and exported. Concrete values are
+    checked; in compiled code the filter flags bad ones instead. Limits are the float32 numbers
+    nearest to the declared ones. Constraints of other kinds are added to these in
+    :class:`Constraints`.
 
     Attributes:
         low: Lower ends of the box, shape ``(act,)``.
         high: Upper ends of the box, shape ``(act,)``.
         rate_up: Largest rise per second, shape ``(act,)``; infinite means no limit.
-        rate_down: Largest fall per second as a positive number, shape ``(act,)``.
-        actuator_low: Lower end of the actuator, shape ``(act,)``: at or below ``low``.
-        actuator_high: Upper end of the actuator, shape ``(act,)``: at or above ``high``.
+        rate_down: Largest fall per second, as a positive number, shape ``(act,)``.
+        actuator_low: Lower end of the actuator range, shape ``(act,)``: at or below ``low``.
+        actuator_high: Upper end of the actuator range, shape ``(act,)``: at or above ``high``.
         names: Channel names, in the order of the last axis.
         units: Units of the channels.
 
     Raises:
-        ValueError: If shapes differ, or a concrete limit is NaN, infinite where it may not be,
-            negative, subnormal or inverted; the channel is named.
+        ValueError: If shapes differ, or a concrete limit is NaN, infinite where that is not
+            allowed, negative, subnormal or inverted; the message names the channel.
     """
 
     low: Float[Array, " act"] = eqx.field(converter=_as_float)
@@ -123,11 +123,11 @@ def action_constraints(
     """The box of a specification with rate limits, optionally tightened.
 
     Args:
-        spec: Specification whose action channels give names, units, the actuator range and,
-            unless ``low`` and ``high`` are given, the box.
-        rates: Largest change per second of each action channel: one number for both
-            directions, a pair ``(up, down)``, or ``None`` or infinity for no limit. ``None``
-            in place of the list: no channel has a rate limit.
+        spec: Specification whose action channels give names, units, the actuator ranges and, unless
+            ``low`` and ``high`` are given, the box.
+        rates: Largest change per second of each action channel: one number for both directions, a
+            pair ``(up, down)``, or ``None`` or infinity for no limit. ``None`` instead of a list
+            means that no channel has a rate limit.
         low: Lower ends of a tighter box.
         high: Upper ends of a tighter box.
 
@@ -135,8 +135,8 @@ def action_constraints(
         The constraints, in float32.
 
     Raises:
-        ValueError: If a list has not one entry for each channel, or a limit is bad; the channel
-            is named.
+        ValueError: If a list does not have one entry for each channel, or a limit is bad; the
+            message names the channel.
 
     Example:
         >>> from neorl_core import Channel, Spec

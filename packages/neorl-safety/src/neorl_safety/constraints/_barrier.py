@@ -31,27 +31,27 @@ from neorl_safety.constraints._records import (
 NUMBERS = ("offset", "next_offset", "decay", "margin")
 FIELDS = {"now", "next_by_obs", "next_by_action", *NUMBERS}
 STATED = {"steps", "missed"}
-"""What a record may say of where its model comes from; it changes no action."""
+"""Optional fields on the origin of the model; they do not affect any action."""
 
 
 class Barrier(NamedTuple):
-    """``h_next >= (1 - decay) h + margin`` with ``h`` and its prediction linear.
+    """``h_next >= (1 - decay) h + margin``, where ``h`` and its prediction are linear.
 
-    ``h = now @ obs + offset`` is safe where it is not negative, and
-    ``h_next = next_by_obs @ obs + next_by_action @ u + next_offset`` is what a model predicts.
+    ``h = now @ obs + offset`` is safe where it is not negative, and ``h_next = next_by_obs @ obs +
+    next_by_action @ u + next_offset`` is a model's prediction.
 
     Attributes:
         now: Coefficients of the quantity, shape ``(row, obs)``.
-        offset: Its constant part, shape ``(row,)``.
+        offset: Constant part of the quantity, shape ``(row,)``.
         next_by_obs: Coefficients of the prediction, shape ``(row, obs)``.
         next_by_action: Effect of the action on the prediction, shape ``(row, act)``.
         next_offset: Constant part of the prediction, shape ``(row,)``.
-        decay: Part of the distance to the limit that may be used up until the prediction, in
-            (0, 1], shape ``(row,)``.
+        decay: Fraction of the distance to the limit that may be used up within the prediction
+            horizon, in (0, 1], shape ``(row,)``.
         margin: Margin for the error of the prediction, shape ``(row,)``.
-        steps: Periods that the prediction looks ahead, shape ``(row,)``; NaN where not stated.
-        missed: Part of the steps that the model was not fitted to in which its error exceeded the
-            margin, shape ``(row,)``; NaN where not stated.
+        steps: Periods that the prediction looks ahead, shape ``(row,)``; NaN if not stated.
+        missed: Fraction of the steps held out from the fit whose prediction error exceeded the
+            margin, shape ``(row,)``; NaN if not stated.
     """
 
     now: Float[Array, "row obs"]
@@ -68,11 +68,11 @@ class Barrier(NamedTuple):
 class BarrierKind:
     """``{"kind": "barrier", "now", "offset", "next_by_obs", "next_by_action", ...}``.
 
-    With ``next_offset``, ``decay`` and ``margin``; coefficients as in the kind ``linear``.
+    Also has ``next_offset``, ``decay`` and ``margin``; coefficients as for the kind ``linear``.
     """
 
     def to_records(self, channels: Channels, constraint: Barrier) -> list[dict[str, Any]]:
-        """A record for every barrier."""
+        """One record for every barrier."""
         c: Any = jax.tree.map(np.asarray, constraint)
         return [
             {
@@ -118,7 +118,7 @@ class BarrierKind:
         return Barrier(*made)
 
     def describe(self, channels: Channels, constraint: Barrier) -> list[str]:
-        """Such as ``"T_R at most 380 K, by a linear model: ..."``."""
+        """For example ``"T_R at most 380 K, by a linear model: ..."``."""
         c: Any = jax.tree.map(np.asarray, constraint)
         unstated = np.full(len(c.offset), np.nan)
         steps, missed = (unstated if part is None else part for part in (c.steps, c.missed))
@@ -171,25 +171,26 @@ def barrier_records(
 ) -> list[dict[str, Any]]:
     """Keeps a weighted sum of observations at or below a limit, by a linear model of the plant.
 
-    With ``h(x) = at_most - keep @ x`` and the model ``x_next = A x + B u + c``, held for ``steps``
-    periods: ``h(x_steps) >= (1 - decay) h(x) + margin``. Exact for the model, since both are
-    linear; of the plant it says no more than the model and the margin do.
+    With ``h(x) = at_most - keep @ x`` and the model ``x_next = A x + B u + c``, with ``u`` held for
+    ``steps`` periods: ``h(x_steps) >= (1 - decay) h(x) + margin``. Exact for the model, since both
+    are linear. For the plant it holds only as far as the model and the margin do.
 
     Args:
         channels: Channels of action and observation, such as ``channels_of(constraints)``.
         model: ``A`` of shape ``(obs, obs)``, ``B`` of shape ``(obs, act)``, ``c`` of shape
             ``(obs,)``, for one period, in physical units.
-        keep: Weight of every observation that takes part, by name.
+        keep: Weight of every observation in the sum, by name.
         at_most: The limit, in the unit of the sum.
-        decay: Part of the distance to the limit that may be used up in these periods, in (0, 1].
-        margin: Kept for the error of the prediction, for example a conformal quantile of it.
-        steps: Periods ahead; more than one where an action acts with delay.
+        decay: Fraction of the distance to the limit that may be used up in these periods, in (0,
+            1].
+        margin: Allowance for the prediction error, for example a conformal quantile of it.
+        steps: Periods ahead; more than one if an action acts with delay.
 
     Returns:
         One record of the kind ``barrier``, for :func:`declared_constraints`.
 
     Raises:
-        InputError: If a shape does not fit the channels, ``steps`` is below one or a name is
+        InputError: If a shape does not match the channels, ``steps`` is below one or a name is
             unknown.
 
     Source: Agrawal and Sreenath, Discrete control barrier functions, RSS 2017.

@@ -1,4 +1,4 @@
-"""Kinds that give every action channel a pair of numbers: the box and the rate of change."""
+"""Kinds with a pair of numbers for every action channel: the box and the rate of change."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -49,11 +49,11 @@ class Rate(NamedTuple):
 class BoxKind:
     """``{"kind": "box", "channel", "unit", "low", "high"}``: one record for every channel.
 
-    Declared as ``range`` too. A missing end is that of the actuator; the unit may be left out.
+    May also be declared as ``range``. A missing end is that of the actuator; the unit is optional.
     """
 
     def to_records(self, channels: Channels, constraint: Box) -> list[dict[str, Any]]:
-        """A record for every channel, numbers as short as gives the same float32."""
+        """One record for every channel, with the shortest numbers that give the same float32."""
         return [
             {"channel": channel.name, "unit": channel.unit}
             | {"low": shortest(low), "high": shortest(high)}
@@ -63,7 +63,7 @@ class BoxKind:
         ]
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> Box:
-        """The box; every channel has one record. A missing end is that of the actuator."""
+        """The box; every channel needs one record. A missing end is that of the actuator."""
         by_name = {channel.name: channel for channel in channels.action}
         pairs = {
             name: tuple(
@@ -85,7 +85,7 @@ class BoxKind:
         return Box(_column(ends, 0), _column(ends, 1))
 
     def describe(self, channels: Channels, constraint: Box) -> list[str]:
-        """Such as ``"feed between 0 and 30000 kg/h"``."""
+        """For example ``"feed between 0 and 30000 kg/h"``."""
         return [
             f"{channel.name} between {float(low):g} and {float(high):g} {channel.unit}"
             for channel, low, high in zip(
@@ -94,7 +94,7 @@ class BoxKind:
         ]
 
     def lower(self, constraint: Box, situation: Situation) -> Interval:
-        """The box itself, with malformed ends left out."""
+        """The box itself, without malformed ends."""
         del situation
         return Interval(*usable_ends(constraint.low, constraint.high))
 
@@ -103,11 +103,11 @@ class RateKind:
     """``{"kind": "rate", "channel", "unit", "up", "down"}``, per second.
 
     A missing end, or ``null``, means no limit; ``per`` (``"s"``, ``"min"``, ``"h"``) is the time
-    that the numbers are given for.
+    unit of the numbers.
     """
 
     def to_records(self, channels: Channels, constraint: Rate) -> list[dict[str, Any]]:
-        """A record for every channel that has a limit."""
+        """One record for every channel that has a limit."""
         records = [
             {"channel": channel.name, "unit": channel.unit}
             | {"up": shortest(up), "down": shortest(down)}
@@ -118,13 +118,13 @@ class RateKind:
         return [one for one in records if one["up"] is not None or one["down"] is not None]
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> Rate:
-        """The limits; a channel without a record, or an end that is missing, has none."""
+        """The limits; a channel without a record, or a missing end, has no limit."""
         pairs = _pairs(channels.action, records, {"up": np.inf, "down": np.inf}, timed=True)
         limits = [pairs.get(channel.name, (np.inf, np.inf)) for channel in channels.action]
         return Rate(_column(limits, 0), _column(limits, 1))
 
     def describe(self, channels: Channels, constraint: Rate) -> list[str]:
-        """Such as ``"feed rises by at most 120 kg/h per second"``; free ones together."""
+        """For example ``"feed rises by at most 120 kg/h per second"``; unlimited ones together."""
         sentences, free = [], []
         for channel, up, down in zip(channels.action, constraint.up, constraint.down, strict=True):
             limited = [
@@ -140,9 +140,9 @@ class RateKind:
         return [*sentences, *([f"{names} may change at any rate"] if free else [])]
 
     def lower(self, constraint: Rate, situation: Situation) -> Interval:
-        """Interval reachable from the start in one period; a malformed limit admits no movement.
+        """Interval reachable from the start in one period; a malformed limit allows no movement.
 
-        The ends are rounded towards the start, so that no step is larger than the limit.
+        The ends are rounded towards the start, so that no step exceeds the limit.
         """
         rise, bad_up = usable_step(constraint.up, situation.dt)
         fall, bad_down = usable_step(constraint.down, situation.dt)
@@ -154,13 +154,13 @@ class RateKind:
 
 
 class ChannelLimits(NamedTuple):
-    """Ranges and rates of declared records, and the records of all other kinds.
+    """Ranges and rates from declared records, and the records of all other kinds.
 
     Attributes:
-        low: Lower ends by channel, where a record gives one.
-        high: Upper ends.
-        up: Largest rise per second.
-        down: Largest fall per second, as a positive number.
+        low: Lower ends by channel, if a record gives one.
+        high: Upper ends, likewise.
+        up: Largest rise per second, likewise.
+        down: Largest fall per second, as a positive number, likewise.
         further: The other records, in order.
     """
 
@@ -174,18 +174,18 @@ class ChannelLimits(NamedTuple):
 def channel_limits(
     channels: Channels, records: Sequence[Mapping[str, Any]], where: str = "constraint"
 ) -> ChannelLimits:
-    """Takes the ranges and the rates of single channels out of declared records.
+    """Separates the ranges and rates of single channels from the other declared records.
 
     Args:
         channels: Channels of action and observation.
-        records: Records as declared, of any kind.
-        where: Name of a record in messages, before its number, which counts from 1.
+        records: Declared records of any kind.
+        where: Name of a record in messages, before its number, which starts from 1.
 
     Returns:
-        The limits by channel; an end that no record gives is missing.
+        The limits by channel; ends without a record are absent.
 
     Raises:
-        InputError: If a field is missing, unknown or bad, or a channel has two.
+        InputError: If a field is missing, unknown or bad, or a channel has two records of a kind.
     """
     further: list[Mapping[str, Any]] = []
     of_kind: dict[str, list[Record]] = {"box": [], "rate": []}
@@ -220,7 +220,7 @@ def _pairs(
     *,
     timed: bool = False,
 ) -> Mapping[str, tuple[float, ...]]:
-    """Two numbers by channel; those of a rate are per second, whatever time they were given for."""
+    """Two numbers by channel; those of a rate are converted to per second."""
     pairs: dict[str, tuple[float, ...]] = {}
     for where, record in records:
         require_fields(where, record, {"channel"}, {"unit", *unlimited, *(["per"] * timed)})
@@ -241,7 +241,7 @@ def _pairs(
 
 
 def _seconds(where: str, record: Mapping[str, Any], channel: ChannelRange) -> float:
-    """The time that a rate is given for: ``per``, or what follows the unit, as in ``"%/min"``."""
+    """The time unit of a rate in seconds: ``per``, or the end of the unit, as in ``"%/min"``."""
     per, unit = record.get("per", "s"), record.get("unit", channel.unit)
     if "per" not in record and isinstance(unit, str):
         plain, _, time = unit.rpartition("/")

@@ -1,4 +1,4 @@
-"""All constraints of one action: limits of every channel, and what further kinds demand."""
+"""All constraints of one action: limits of every channel, and constraints of other kinds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,19 +12,19 @@ from neorl_safety.constraints._kinds import KINDS
 from neorl_safety.constraints._protocol import ChannelRange, Channels
 
 CHANNEL_KINDS = ("box", "rate")
-"""Kinds whose numbers lie in :class:`ActionConstraints`."""
+"""Kinds whose numbers are stored in :class:`ActionConstraints`."""
 
 
 class Constraints(eqx.Module):
-    """Constraints on every action.
+    """All constraints of an action.
 
     Attributes:
         action: Box and rate limits of every channel, and the ranges of the actuators.
-        further: Constraints of further kinds, by the name of the kind; each a PyTree of arrays.
-        obs: Observed channels with their measuring ranges; empty where no kind reads one.
+        further: Constraints of other kinds, by the name of the kind; each a PyTree of arrays.
+        obs: Observed channels with their measuring ranges; empty if no kind reads one.
 
     Raises:
-        InputError: If a kind is not known.
+        InputError: If a kind is unknown.
     """
 
     action: ActionConstraints
@@ -48,7 +48,7 @@ class Constraints(eqx.Module):
 
     @property
     def dtype(self) -> jnp.dtype:
-        """Type of the limits, and of the actions that are remembered."""
+        """Dtype of the limits, and of stored actions."""
         return self.action.low.dtype
 
     def __check_init__(self) -> None:
@@ -57,18 +57,18 @@ class Constraints(eqx.Module):
 
 
 AnyConstraints = Constraints | ActionConstraints
-"""What is taken wherever constraints are: box and rate alone, or with further kinds."""
+"""Accepted wherever constraints are: box and rate only, or with other kinds."""
 
 
 def as_constraints(constraints: AnyConstraints) -> Constraints:
-    """Box and rate alone as constraints without further kinds; others as they are."""
+    """Converts constraints of box and rate only; others are returned unchanged."""
     if isinstance(constraints, Constraints):
         return constraints
     return Constraints(constraints)
 
 
 def by_kind(constraints: Constraints) -> Mapping[str, Any]:
-    """The constraint of every kind that is there, by the name of the kind."""
+    """The constraint of every kind in use, by the name of the kind."""
     c = constraints.action
     return {
         "box": Box(c.low, c.high),
@@ -87,7 +87,7 @@ def channels_of(constraints: AnyConstraints) -> Channels:
 
 
 def describe_constraints(constraints: AnyConstraints) -> list[str]:
-    """Describes the constraints in words for people, each kind in its own way.
+    """Describes the constraints in words, each kind in its own way.
 
     Args:
         constraints: Constraints with concrete numbers.

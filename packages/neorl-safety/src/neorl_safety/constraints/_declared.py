@@ -1,4 +1,4 @@
-"""Constraints declared as records, in code or in TOML, each with its units."""
+"""Constraints declared as records with units, in code or in TOML."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from neorl_safety.constraints._protocol import ChannelRange, Channels, require
 
 
 def spec_channels(spec: Spec) -> Channels:
-    """The channels of a specification, as kinds of constraints name them."""
+    """The channels of a specification, in the form that kinds of constraints use."""
     return Channels(
         tuple(ChannelRange(c.name, c.unit, c.low, c.high) for c in spec.action),
         tuple(ChannelRange(c.name, c.unit, c.low, c.high) for c in spec.obs),
@@ -22,22 +22,22 @@ def spec_channels(spec: Spec) -> Channels:
 def declared_constraints(
     spec: Spec, records: Sequence[Mapping[str, Any]], *, model: IdentifiedModel | None = None
 ) -> Constraints:
-    """Constraints of records that name channels: ``range``, ``rate``, ``while``, ``sum`` and so on.
+    """Builds constraints from records that name channels: ``range``, ``rate``, ``while`` etc.
 
-    A channel without a ``range`` may use that of its actuator; one without a ``rate`` may change at
-    any rate.
+    A channel without a ``range`` may use the whole range of its actuator. One without a ``rate``
+    may change at any rate.
 
     Args:
         spec: Specification whose channels the records name.
-        records: One object a constraint: its ``kind`` and the fields of that kind.
+        records: One mapping per constraint: its ``kind`` and the fields of that kind.
         model: Model of a log, for records of the kind ``keep_below`` (:func:`identified_model`).
 
     Returns:
         The constraints, in float32.
 
     Raises:
-        InputError: If a kind, channel or unit is not that of the specification, a number is bad,
-            or no action satisfies two of the constraints at once; both are named.
+        InputError: If a kind or channel is unknown, a unit differs from the channel's, a number is
+            bad, or no action satisfies two of the constraints together; the message names both.
 
     Example:
         >>> from neorl_core import Channel, Spec
@@ -64,19 +64,19 @@ def declared_constraints(
 def constraints_from_toml(
     document: str, spec: Spec, *, model: IdentifiedModel | None = None
 ) -> Constraints:
-    r"""Constraints of a TOML document with one table ``[[constraint]]`` for each.
+    r"""Builds constraints from a TOML document with one table ``[[constraint]]`` for each.
 
     Args:
         document: Text of the document.
-        spec: Specification whose channels it names.
+        spec: Specification whose channels the tables name.
         model: Model of a log, for tables of the kind ``keep_below``.
 
     Returns:
         The constraints, in float32.
 
     Raises:
-        InputError: If it is not TOML, has anything but ``constraint`` at its top, or as
-            :func:`declared_constraints`.
+        InputError: If it is not TOML, has anything but ``constraint`` at the top level, or is
+            invalid for :func:`declared_constraints`.
 
     Example:
         >>> from neorl_core import Channel, Spec

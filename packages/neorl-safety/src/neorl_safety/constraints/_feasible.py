@@ -1,4 +1,4 @@
-"""Whether any action satisfies what is declared; checked on the host before anything runs."""
+"""Checks on the host, before anything runs, that some action satisfies the declared constraints."""
 
 import itertools
 from typing import NamedTuple
@@ -13,13 +13,13 @@ from neorl_safety.constraints._linear import Linear
 from neorl_safety.constraints._protocol import require
 
 INFEASIBLE = 2
-"""Status of SciPy's linear programme."""
+"""Status that SciPy's linear programme returns for an infeasible problem."""
 SLACK = 1e-9
-"""Of the size of a row: what rounding in float64 may leave over."""
+"""Allowance for float64 rounding, relative to the size of a row."""
 
 
 class _Row(NamedTuple):
-    """One inequality ``coefficients @ u <= bound``, with its words."""
+    """One inequality ``coefficients @ u <= bound``, with its description."""
 
     words: str
     coefficients: np.ndarray
@@ -27,17 +27,18 @@ class _Row(NamedTuple):
 
 
 def require_feasible(constraints: Constraints) -> None:
-    """Raises unless some action satisfies the declared constraints.
+    """Raises an error unless some action satisfies the declared constraints.
 
-    Actuators, each with any tripped interlock, and boxes with all linear rows together, the right
-    sides at the most generous observation of the measuring range. What barriers leave depends on
-    the state; it is found at run time, by a flag.
+    Checks each tripped interlock with the actuator ranges, and all linear rows together with the
+    boxes, with right sides at the most generous observation within the measuring range. Barriers
+    are not checked, since they depend on the state; a flag reports their conflicts at run time.
 
     Args:
         constraints: Constraints with concrete numbers.
 
     Raises:
-        InputError: Naming the two that exclude each other, or the fewest rows that do.
+        InputError: If there is no such action; the message names two conflicting constraints, or
+            the fewest conflicting rows.
     """
     low = np.asarray(constraints.action.low, np.float64)
     high = np.asarray(constraints.action.high, np.float64)
@@ -66,11 +67,11 @@ def require_feasible(constraints: Constraints) -> None:
 
 
 def _none_satisfies(rows: list[_Row], low: np.ndarray, high: np.ndarray) -> bool:
-    """Whether a linear programme finds the rows without a common point of the box.
+    """Whether a linear programme shows that the rows have no common point in the box.
 
-    Actions and rows are scaled to one first; rows may be missed by ``SLACK`` of their size.
+    Actions and rows are scaled to one first; rows may be violated by ``SLACK`` of their size.
     """
-    from scipy.optimize import linprog  # slow, and of declarations alone
+    from scipy.optimize import linprog  # slow to import, and needed only for declarations
 
     span = np.where(high > low, high - low, 1.0)
     sizes = np.array(
@@ -138,7 +139,7 @@ def _rows(constraints: Constraints) -> list[_Row]:
 
 
 def _least_excess(rows: list[_Row], low: np.ndarray, high: np.ndarray) -> float:
-    """``min_u max_i (G_i u - h_i)`` over the box, by its dual; zero or less where feasible.
+    """``min_u max_i (G_i u - h_i)`` over the box, from its dual; zero or less if feasible.
 
     For two rows the dual ``max_t min_u (t (G_1 u - h_1) + (1 - t) (G_2 u - h_2))`` is concave and
     piecewise linear in ``t``, with its kinks where a coefficient of ``u`` changes sign.

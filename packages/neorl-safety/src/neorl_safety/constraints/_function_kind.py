@@ -1,4 +1,4 @@
-"""Functions of observation and action as a kind of constraint."""
+"""Functions of observation and action, as a kind of constraint."""
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
@@ -20,20 +20,20 @@ class Tier(enum.StrEnum):
     """How binding a requirement is."""
 
     HARD = "hard"
-    """The filter keeps it; broken with the filter on, a safety report fails."""
+    """The filter enforces it; if it is violated with the filter on, a safety report fails."""
     SOFT = "soft"
-    """Counted and penalised, and may be broken."""
+    """Counted and penalised, but may be violated."""
     PREFERENCE = "preference"
-    """Counted only."""
+    """Only counted."""
 
 
 class Requirement(eqx.Module):
-    """``function(parameters, obs, action) <= 0``; made by :func:`requirement`.
+    """``function(parameters, obs, action) <= 0``; built by :func:`requirement`.
 
     Attributes:
         parameters: A PyTree of arrays.
         weight: Penalty per unit of excess, scalar; zero for a preference.
-        function: The function, at the top of a module; static.
+        function: Module-level function; static.
         name: Its name in reports; static.
         unit: Unit of the excess; static.
         tier: How binding it is; static.
@@ -48,12 +48,12 @@ class Requirement(eqx.Module):
 
 
 class FunctionKind:
-    """Hard requirements as rows; has no records, for code is not data."""
+    """Hard requirements as rows; they have no records, because code cannot be stored as data."""
 
     def to_records(
         self, channels: Channels, constraint: Sequence[Requirement]
     ) -> Sequence[Mapping[str, Any]]:
-        """Refused.
+        """Not supported.
 
         Raises:
             InputError: Always.
@@ -65,7 +65,7 @@ class FunctionKind:
         )
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> NoReturn:
-        """Refused.
+        """Not supported.
 
         Raises:
             InputError: Always.
@@ -75,11 +75,11 @@ class FunctionKind:
         )
 
     def describe(self, channels: Channels, constraint: Sequence[Requirement]) -> list[str]:
-        """Such as ``"dose at most 0 kg over its limit"``."""
+        """For example ``"dose at most 0 kg over its limit"``."""
         return [f"requirement {one.name} kept, in {one.unit}" for one in constraint]
 
     def lower(self, constraint: Sequence[Requirement], situation: Situation) -> Rows:
-        """``grad g(start) u <= grad g(start) start - g(start)``, exact where ``g`` is affine."""
+        """``grad g(start) u <= grad g(start) start - g(start)``, exact if ``g`` is affine."""
         rows, bounds = [], []
         for one in constraint:
             value, slope = jax.value_and_grad(one.function, argnums=2)(

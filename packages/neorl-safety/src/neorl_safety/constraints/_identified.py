@@ -1,4 +1,4 @@
-"""Barriers from a log: a linear model, its error on steps that it was not fitted to, the record."""
+"""Barriers from a log: a linear model, its error on held-out steps, and the resulting record."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,8 +24,8 @@ class IdentifiedModel(NamedTuple):
         state: Shape ``(obs, obs)``.
         effect: Shape ``(obs, act)``.
         constant: Shape ``(obs,)``.
-        moved: Width of the range in which 98 % of the log's actions lie, shape ``(act,)``.
-        held_out: Stretches without a gap that it was not fitted to: observations of shape
+        moved: Width of the range that holds 98 % of the log's actions, shape ``(act,)``.
+        held_out: Gap-free pieces of the log that were not used for the fit: observations of shape
             ``(time, obs)`` and actions of shape ``(time, act)``.
     """
 
@@ -36,7 +36,7 @@ class IdentifiedModel(NamedTuple):
     held_out: tuple[tuple[np.ndarray, np.ndarray], ...]
 
     def errors(self, weight: np.ndarray, steps: int) -> np.ndarray:
-        """Held-out excess of ``weight @ x`` over its prediction for a number of steps ahead."""
+        """Held-out excess of ``weight @ x`` over its prediction ``steps`` steps ahead."""
         errors = [np.zeros(0)]
         for obs, action in self.held_out:
             count = len(obs) - steps
@@ -52,20 +52,20 @@ class IdentifiedModel(NamedTuple):
 def identified_model(
     obs: ArrayLike, action: ArrayLike, starts: ArrayLike, *, mask: ArrayLike | None = None
 ) -> IdentifiedModel:
-    """Fits a linear model to a log; the last quarter of its rows is left to measure the error.
+    """Fits a linear model to a log; the last quarter of its rows is held out to measure the error.
 
     Args:
         obs: Observations, shape ``(time, obs)``, physical units.
         action: Action that the plant received in each row, shape ``(time, act)``.
         starts: First row of every episode, ascending from 0.
-        mask: False where a row is not to be used; rows that hold a NaN never are.
+        mask: False for rows to leave out; rows that hold a NaN are always left out.
 
     Returns:
         The model, for ``keep_below`` in :func:`declared_constraints`.
 
     Raises:
-        InputError: If the log has too few rows, or does not determine a model: then some action or
-            observation never moves.
+        InputError: If the log has too few rows, or does not determine a model because some action
+            or observation never moves.
 
     Example:
         >>> import numpy as np
@@ -116,20 +116,20 @@ def identified_model(
 def kept_below(
     channels: Channels, record: Record, model: IdentifiedModel | None
 ) -> list[dict[str, Any]]:
-    """The barriers of a record ``keep_below``, with the error that they assume.
+    """Converts a record ``keep_below`` to barriers, with the prediction error that they assume.
 
     Args:
         channels: Channels of action and observation.
         record: ``obs`` (or ``sum``, weights by observation) with ``at_most`` or ``at_least``, and
-            perhaps ``steps``, ``decay`` and ``misses``.
-        model: Model of the log; ``None`` where there is none.
+            optionally ``steps``, ``decay`` and ``misses``.
+        model: Model of the log; ``None`` if there is none.
 
     Returns:
         Records of the kind ``barrier``, one for each end.
 
     Raises:
-        InputError: If there is no model, a field is bad, or the actions move the quantity less
-            than its prediction errs.
+        InputError: If there is no model, a field is bad, or the actions move the quantity by less
+            than its prediction error.
     """
     where, fields = record
     require_fields(where, fields, set(), OPTIONAL)
@@ -189,9 +189,9 @@ def _ahead(
     misses: float,
     wanted: int | None,
 ) -> tuple[int, float, float]:
-    """Steps ahead, the margin of the prediction's error there, and how often it was exceeded.
+    """Steps ahead, the margin for the prediction error, and how often it was exceeded.
 
-    As few steps as let the actions move the quantity three times as far as its prediction errs.
+    Chooses the fewest steps after which the actions move the quantity by three times its error.
     """
     lookaheads: list[tuple[float, int, float, float, float]] = []
     power, effect = np.eye(len(weight)), np.zeros_like(model.effect)
@@ -224,15 +224,15 @@ def _ahead(
 def with_models(
     channels: Channels, records: Sequence[Mapping[str, Any]], model: IdentifiedModel | None
 ) -> list[Mapping[str, Any]]:
-    """The records with a barrier in place of every ``keep_below``.
+    """Replaces every record ``keep_below`` by barriers.
 
     Args:
         channels: Channels of action and observation.
-        records: Records as declared.
-        model: Model of the log; ``None`` where there is none.
+        records: Declared records.
+        model: Model of the log; ``None`` if there is none.
 
     Returns:
-        Records of kinds alone.
+        Records that all belong to kinds of constraints.
 
     Raises:
         InputError: See :func:`declared_constraints`.

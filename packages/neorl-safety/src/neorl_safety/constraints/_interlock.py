@@ -1,4 +1,4 @@
-"""Interlocks: while a measurement is beyond its limit, an action stays in a set."""
+"""Interlocks: while a measurement is beyond its threshold, an action stays in a set."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -35,10 +35,10 @@ class Interlock(NamedTuple):
     """``low <= u[act] <= high`` while ``obs[measured]`` lies outside ``[below, above]``.
 
     Attributes:
-        measured: Index of the observation of each interlock, shape ``(lock,)``.
+        measured: Index of the observation that each interlock reads, shape ``(lock,)``.
         below: Trips below this value, shape ``(lock,)``; ``-inf`` for never.
         above: Trips above this value, shape ``(lock,)``; ``inf`` for never.
-        act: Index of the action that is confined, shape ``(lock,)``.
+        act: Index of the restricted action, shape ``(lock,)``.
         low: Lower end of the action while tripped, shape ``(lock,)``.
         high: Upper end of the action while tripped, shape ``(lock,)``.
     """
@@ -54,15 +54,15 @@ class Interlock(NamedTuple):
 class InterlockKind:
     """``{"kind": "interlock", "obs", "obs_unit", "below", "above", "channel", "unit", ...}``.
 
-    With ``low`` and ``high``, the ends of the action while the interlock is tripped. One of
-    ``below`` and ``above`` and one of ``low`` and ``high`` may be missing (or null): then there is
-    no such threshold, and that end is the actuator's. Declared as ``while`` too.
+    Also has ``low`` and ``high``, the ends of the action while the interlock is tripped. One of
+    ``below`` and ``above``, and one of ``low`` and ``high``, may be missing (or null): then there
+    is no such threshold, and that end is the actuator's. May also be declared as ``while``.
     """
 
     rank = Rank.INTERLOCK
 
     def to_records(self, channels: Channels, constraint: Interlock) -> list[dict[str, Any]]:
-        """A record for every interlock."""
+        """One record for every interlock."""
         return [
             {
                 "obs": channels.obs[int(measured)].name,
@@ -88,7 +88,7 @@ class InterlockKind:
         )
 
     def describe(self, channels: Channels, constraint: Interlock) -> list[str]:
-        """Such as ``"feed between 0 and 5000 kg/h while T_R is below 361.15 K"``."""
+        """For example ``"feed between 0 and 5000 kg/h while T_R is below 361.15 K"``."""
         sentences = []
         for row in self.to_records(channels, constraint):
             beyond = [
@@ -105,7 +105,7 @@ class InterlockKind:
         return sentences
 
     def lower(self, constraint: Interlock, situation: Situation) -> Interval:
-        """The intervals of the tripped interlocks; one whose measurement is NaN is tripped."""
+        """The intervals of the tripped interlocks; a NaN measurement trips its interlock."""
         c, dtype, shape = constraint, situation.start.dtype, situation.start.shape
         low, high, bad = usable_ends(c.low.astype(dtype), c.high.astype(dtype))
         bad = bad | jnp.isnan(c.below) | jnp.isnan(c.above)

@@ -32,12 +32,12 @@ VERSION = 1
 def constraints_to_dict(constraints: AnyConstraints) -> dict[str, Any]:
     """The constraints as plain dictionaries, lists, strings and numbers, ready for JSON.
 
-    ``channels`` lists the action channels in order, each with its actuator range, and
-    ``observations`` those of the observation with their measuring ranges, empty where no kind
-    reads one. ``constraints`` is a list of records of every kind: ``{"kind": "box", "channel",
-    "unit", "low", "high"}`` for every channel, ``{"kind": "rate", "channel", "unit", "up",
-    "down"}`` (per second, ``None`` for no limit) for those with a rate limit, then what further
-    kinds write. Numbers are the shortest that give the same float32.
+    ``channels`` lists the action channels in order, each with its actuator range. ``observations``
+    lists the observed channels with their measuring ranges; it is empty if no kind reads one.
+    ``constraints`` is a list of records of every kind: first ``{"kind": "box", "channel", "unit",
+    "low", "high"}`` for every channel, then ``{"kind": "rate", "channel", "unit", "up", "down"}``
+    (per second, ``None`` for no limit) for those with a rate limit, then the records of other
+    kinds. Numbers are the shortest that give the same float32.
     """
     every = as_constraints(constraints)
     c = every.action
@@ -66,16 +66,16 @@ def constraints_from_dict(data: Mapping[str, Any], source: str = "constraints") 
 
     Args:
         data: Result of :func:`constraints_to_dict`, possibly after a round trip through JSON.
-        source: Its source, for messages.
+        source: Origin of the data, for messages.
 
     Returns:
         The constraints.
 
     Raises:
-        InputError: If the document is of another format or version, a field is missing or
-            unknown, a kind is not known, a channel has no box or two, a unit is another than
-            the channel's, a limit is bad, or no action satisfies two of them at once. The records
-            or the channel are named.
+        InputError: If the document has another format or version, a field is missing or unknown, a
+            kind is unknown, a channel has no box or two, a unit differs from the channel's, a limit
+            is bad, or no action satisfies two of the constraints together. The message names the
+            records or the channel.
     """
     fields = check_head(data, "constraints", VERSION, source)
     require_fields("constraints", fields, {"channels", "observations", "constraints"})
@@ -89,7 +89,7 @@ def constraints_from_dict(data: Mapping[str, Any], source: str = "constraints") 
 
 
 def made_constraints(channels: Channels, records: Mapping[str, list[Record]]) -> Constraints:
-    """The constraints of records that were read, with a feasible set.
+    """Builds constraints from records that were read, and checks that they are feasible.
 
     Args:
         channels: Channels that the records may name.

@@ -1,4 +1,4 @@
-"""The kinds of constraints that are known, and how others are added."""
+"""The known kinds of constraints, and how others are added."""
 
 from typing import Any
 
@@ -25,14 +25,14 @@ _OWN: dict[str, ConstraintKind] = {
 
 
 def _check_kind(name: str, kind: Any) -> None:
-    """Raises unless a kind has what it must.
+    """Raises an error unless a kind has all required members.
 
     Args:
         name: Name under which the kind is registered.
         kind: The object.
 
     Raises:
-        TypeError: Naming the first member that is missing.
+        TypeError: If a member is missing; the message names the first one.
     """
     if isinstance(kind, type):
         raise TypeError(f"a kind is an object, got the class; give {kind.__name__}()")
@@ -42,16 +42,16 @@ def _check_kind(name: str, kind: Any) -> None:
 
 
 DECLARED_AS = {"range": "box", "while": "interlock", "sum": "linear"}
-"""Names under which kinds are declared by people, beside their names in a document."""
+"""Aliases under which people declare kinds, in addition to their names in a document."""
 
 KINDS = Registry("neorl.constraints", "kind", _OWN, _check_kind)
-"""Every kind of constraint by its name in a document."""
+"""Every kind of constraint, by its name in a document."""
 
 
 def register_kind(name: str, kind: ConstraintKind) -> None:
-    """Makes a kind known to documents, filters, reports and bundles.
+    """Makes a kind available to documents, filters, reports and bundles.
 
-    Distributions declare theirs with an entry point instead::
+    Distributions declare their kinds with an entry point instead::
 
         [project.entry-points."neorl.constraints"]
         totaliser = "my_package.totaliser:TOTALISER"
@@ -68,5 +68,5 @@ def register_kind(name: str, kind: ConstraintKind) -> None:
 
 
 def rank_of(name: str) -> Rank:
-    """The rank of a kind; a limit where it does not say."""
+    """The rank of a kind; ``LIMIT`` if it does not declare one."""
     return Rank(getattr(KINDS.find(name), "rank", Rank.LIMIT))

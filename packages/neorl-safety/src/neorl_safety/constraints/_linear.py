@@ -1,4 +1,4 @@
-"""Linear inequalities between actions, with right sides that may depend on the observation."""
+"""Linear inequalities between actions, whose right sides may depend on the observation."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -41,16 +41,17 @@ class Linear(NamedTuple):
 
 
 class LinearKind:
-    """``{"kind": "linear", "sum", "at_most", "plus"}``: one record a row.
+    """``{"kind": "linear", "sum", "at_most", "plus"}``: one record per row.
 
-    ``sum`` and ``plus`` hold a coefficient for each action and observation that takes part: a
-    number, so much of the row's unit per unit of the channel, or the same with its unit,
-    ``{"feed": {"value": 1.0, "per": "kg/h"}}``. ``plus`` may be missing. With ``at_least`` in place
-    of ``at_most`` all signs are turned; with both there are two rows. Declared as ``sum`` too.
+    ``sum`` and ``plus`` hold a coefficient for each action and observation involved. It is a
+    number, in the row's unit per unit of the channel, or the same number with its unit, ``{"feed":
+    {"value": 1.0, "per": "kg/h"}}``. ``plus`` is optional. With ``at_least`` in place of
+    ``at_most`` all signs are reversed; with both there are two rows. May also be declared as
+    ``sum``.
     """
 
     def to_records(self, channels: Channels, constraint: Linear) -> list[dict[str, Any]]:
-        """A record for every row."""
+        """One record for every row."""
         return [
             {
                 "sum": coefficient_records(channels.action, row),
@@ -83,10 +84,10 @@ class LinearKind:
         )
 
     def describe(self, channels: Channels, constraint: Linear) -> list[str]:
-        """Such as ``"1 feed + 2 jacket at most 500 + 0.5 T_R"``, or ``at least``."""
+        """For example ``"1 feed + 2 jacket at most 500 + 0.5 T_R"``, or ``at least``."""
         words = []
         for row, at_most, by_obs in zip(*map(np.asarray, constraint), strict=True):
-            # A row of `at_least` is stored with the other sign.
+            # A row of `at_least` is stored with the opposite sign.
             flipped = bool(np.signbit(at_most)) or not (row > 0).any()
             sign, side = (-1.0, "at least") if flipped else (1.0, "at most")
             words.append(
@@ -96,11 +97,11 @@ class LinearKind:
         return words
 
     def lower(self, constraint: Linear, situation: Situation) -> Rows:
-        """The rows with their right sides of now; bad where a number or a reading is not finite."""
+        """The rows with their current right sides; bad if a number or a reading is not finite."""
         dtype = situation.start.dtype
         rows = constraint.rows.astype(dtype)
         by_obs, obs = constraint.by_obs.astype(dtype), situation.obs.astype(dtype)[None]
-        # A reading that takes no part may be lost: zero times NaN is NaN.
+        # An unused reading may be lost: zero times NaN is NaN.
         parts = jnp.where(by_obs == 0, 0, by_obs * obs)
         bounds = constraint.at_most.astype(dtype) + jnp.sum(parts, axis=-1)
         return Rows(rows, bounds, malformed_rows(rows, bounds))

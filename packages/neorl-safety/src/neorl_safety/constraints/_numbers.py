@@ -1,4 +1,4 @@
-"""Arithmetic of limits that gives the same answer for NaN, infinities and subnormal numbers."""
+"""Arithmetic of limits that treats NaN, infinities and subnormal numbers the same everywhere."""
 
 import jax
 import jax.numpy as jnp
@@ -6,17 +6,17 @@ from jaxtyping import Array, Bool
 
 
 def finite_or_zero(x: Array) -> Array:
-    """``x``, and zero where it is not finite."""
+    """``x``, with zero where it is not finite."""
     return jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x))
 
 
 def flush(x: Array) -> Array:
-    """Subnormal numbers to zero of the same sign, as some processors compare them anyway."""
+    """Replaces subnormal numbers by zero of the same sign, since some processors do so anyway."""
     return jnp.where(jnp.abs(x) < jnp.finfo(x.dtype).tiny, jnp.copysign(jnp.zeros_like(x), x), x)
 
 
 def subnormal(x: Array) -> Bool[Array, "..."]:
-    """Whether a number is subnormal, told by its bits: some processors compare it as zero."""
+    """Whether a number is subnormal, judged by its bits: some processors compare it as zero."""
     width = jnp.uint64 if x.dtype == jnp.float64 else jnp.uint32
     info = jnp.finfo(x.dtype)
     largest_magnitude = (1 << (info.bits - 1)) - 1
@@ -25,7 +25,7 @@ def subnormal(x: Array) -> Bool[Array, "..."]:
 
 
 def usable_ends(low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """An interval with finite ends: the largest number for a malformed end, or two inverted."""
+    """An interval with finite ends: malformed or inverted ends become the largest numbers."""
     largest = jnp.finfo(low.dtype).max
     usable_low = jnp.where(jnp.isfinite(low), flush(low), -largest)
     usable_high = jnp.where(jnp.isfinite(high), flush(high), largest)
@@ -39,12 +39,12 @@ def usable_ends(low: Array, high: Array) -> tuple[Array, Array, Array]:
 
 
 def usable_step(rate: Array, period: Array) -> tuple[Array, Array]:
-    """Largest change in one period; infinite where there is no limit, zero where it is malformed.
+    """Largest change in one period; infinite if there is no limit, zero if it is malformed.
 
-    A product beyond the largest number is that number: a limit never turns into none.
+    A product beyond the largest number becomes that number, so a limit is never lost.
     """
     per_second = flush(rate)
-    # Not `per_second < 0`: that is false for NaN, which must count as malformed.
+    # Not `per_second < 0`, which is false for NaN; NaN must count as malformed.
     bad = ~(per_second >= 0) | subnormal(rate)
     unlimited = ~bad & jnp.isinf(rate)
     finite = jnp.where(bad | unlimited, 0, per_second)
@@ -53,10 +53,10 @@ def usable_step(rate: Array, period: Array) -> tuple[Array, Array]:
 
 
 def rounded_towards_first(first: Array, second: Array) -> Array:
-    """``first + second``, rounded towards ``first`` where the sum is not a floating-point number.
+    """``first + second``, rounded towards ``first`` if the sum is not a floating-point number.
 
-    So the result is never further from ``first`` than ``second`` says. The rounding error is that
-    of Knuth's TwoSum.
+    So the result is never further from ``first`` than ``second`` allows. The rounding error is
+    computed by Knuth's TwoSum.
     """
     total = first + second
     part = total - first

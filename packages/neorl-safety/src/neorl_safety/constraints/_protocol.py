@@ -12,7 +12,7 @@ from neorl_core.infrastructure import nearest_name
 
 
 class ChannelRange(NamedTuple):
-    """One variable that a constraint speaks of.
+    """One variable that a constraint can refer to.
 
     Attributes:
         name: Tag of the channel.
@@ -28,12 +28,12 @@ class ChannelRange(NamedTuple):
 
 
 class Channels(NamedTuple):
-    """The variables that constraints may speak of.
+    """The variables that constraints can refer to.
 
     Attributes:
         action: Manipulated variables with the ranges of their actuators, in order.
-        obs: Observed variables with their measuring ranges, in order; empty where only actions
-            are constrained.
+        obs: Observed variables with their measuring ranges, in order; empty if only actions are
+            constrained.
     """
 
     action: tuple[ChannelRange, ...]
@@ -45,16 +45,16 @@ class Situation(NamedTuple):
 
     Attributes:
         obs: The observation, shape ``(obs,)``; may hold NaN.
-        start: The action that the step starts from, shape ``(act,)``, always finite: the one that
-            the plant received last or, where that is not known, the clipped fallback action.
-        dt: Seconds that one step lasts, scalar, finite and not negative; zero where the period is
+        start: Action from which the step starts, shape ``(act,)``, always finite: the one that the
+            plant last received or, if that is unknown, the clipped fallback action.
+        dt: Length of one step in seconds, scalar, finite and not negative; zero if the period is
             malformed, so that no channel with a rate limit may move.
-        request: The action that is asked for, shape ``(act,)``, always finite; the start for
-            all kinds but those of rank :attr:`Rank.WEAR`.
-        held: Seconds since each channel was last commanded to move, shape ``(act,)``; infinite
-            where not known.
-        position: The action that was commanded last, shape ``(act,)``; the start if that is
-            unknown, or if another controller has moved the channel since.
+        request: Requested action, shape ``(act,)``, always finite; equal to ``start`` for all kinds
+            except those of rank :attr:`Rank.WEAR`.
+        held: Seconds since each channel was last commanded to move, shape ``(act,)``; infinite if
+            unknown.
+        position: Last commanded action, shape ``(act,)``; equal to ``start`` if that is unknown, or
+            if another controller has moved the channel since.
     """
 
     obs: Float[Array, " obs"]
@@ -69,10 +69,10 @@ class Interval(NamedTuple):
     """The actions that one constraint admits, channel by channel.
 
     Attributes:
-        low: Lowest admissible action, shape ``(act,)``; ``-inf`` where there is none.
-        high: Highest admissible action, shape ``(act,)``; ``inf`` where there is none.
-        bad: Flag of a malformed constraint, shape ``(act,)``; the fallback then acts. The ends
-            hold all the same: those of the constraints that are sound.
+        low: Lowest admissible action, shape ``(act,)``; ``-inf`` where there is no limit.
+        high: Highest admissible action, shape ``(act,)``; ``inf`` where there is no limit.
+        bad: Flag of a malformed constraint, shape ``(act,)``, which makes the fallback act. The
+            ends of well-formed constraints still hold.
     """
 
     low: Float[Array, " act"]
@@ -85,8 +85,8 @@ class Rows(NamedTuple):
 
     Attributes:
         rows: Coefficients, shape ``(row, act)``.
-        bounds: Right sides, shape ``(row,)``; ``inf`` where there is no limit now.
-        bad: Flag of a malformed row, shape ``(row,)``; the fallback then acts.
+        bounds: Right sides, shape ``(row,)``; ``inf`` where there is currently no limit.
+        bad: Flag of a malformed row, shape ``(row,)``, which makes the fallback act.
     """
 
     rows: Float[Array, "row act"]
@@ -95,18 +95,18 @@ class Rows(NamedTuple):
 
 
 class Rank(enum.IntEnum):
-    """Which constraints give way where not all can hold; the actuator and the rate never do."""
+    """Which constraints yield if not all can hold; actuator and rate limits never do."""
 
     INTERLOCK = 0
-    """An interval that takes the place of the box where it lies outside it."""
+    """An interval that replaces the box if it lies outside the box."""
     LIMIT = 1
-    """What must hold, inside the box."""
+    """A limit that must hold inside the box."""
     WEAR = 2
-    """What spares the actuator: shapes the policy's moves alone, gives way to every limit."""
+    """Reduces actuator wear: affects only the policy's moves, and yields to every limit."""
 
 
 class Record(NamedTuple):
-    """One entry of the list of constraints in a document.
+    """One entry in a document's list of constraints.
 
     Attributes:
         where: Place of the record, for messages: ``"constraint 3 (rate)"``.
@@ -122,7 +122,7 @@ class ConstraintKind(Protocol):
     """One kind of constraint: an object, or a module, with these functions.
 
     A constraint of the kind is any PyTree of arrays; ``channels`` are those of action and
-    observation. A kind may have a ``rank``, see :class:`Rank`; without one it is a limit.
+    observation. A kind may have a ``rank``, see :class:`Rank`; the default is ``LIMIT``.
     """
 
     def to_records(self, channels: Channels, constraint: Any) -> Sequence[Mapping[str, Any]]:
@@ -130,23 +130,24 @@ class ConstraintKind(Protocol):
         ...
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> Any:
-        """The constraint of records that were read.
+        """Builds the constraint from records that were read.
 
         Raises:
-            InputError: If a field is missing, unknown or bad; the record is named by its place.
+            InputError: If a field is missing, unknown or bad; the message names the place of the
+                record.
         """
         ...
 
     def describe(self, channels: Channels, constraint: Any) -> Sequence[str]:
-        """Describes the demands, one sentence without full stop for each, with units."""
+        """Describes each requirement in a sentence without full stop, with units."""
         ...
 
     def lower(self, constraint: Any, situation: Situation) -> Interval | Rows:
-        """The actions that it admits now; traced, so total: NaN is an answer, never an error.
+        """The actions admitted now. Traced, so it must not raise an error: NaN is a valid input.
 
-        What is admitted may depend on the situation, never the other way round: a wish that is
-        no interval and no row (move by a percent or not at all) is an interval chosen by the
-        situation. A kind of rank :attr:`Rank.WEAR` lowers to an interval.
+        The admitted set may depend on the situation, but only in this form. A rule that is neither
+        an interval nor a row (move by a percent or not at all) becomes an interval that depends on
+        the situation. A kind of rank :attr:`Rank.WEAR` lowers to an interval.
         """
         ...
 
@@ -160,7 +161,7 @@ def require(condition: bool, message: str) -> None:
 def require_fields(
     where: str, data: Any, fields: set[str], optional: AbstractSet[str] = frozenset()
 ) -> None:
-    """Raises unless ``data`` is an object with these fields, and of others the optional ones."""
+    """Raises an error unless ``data`` is an object with these and at most the optional fields."""
     require(isinstance(data, Mapping), f"{where} must be an object, got {type_name(data)}")
     given = set(map(str, data))
     known = fields | optional
@@ -174,7 +175,7 @@ def require_fields(
 
 
 def limit(where: str, field: str, data: Mapping[str, Any], unlimited: float) -> float:
-    """A number of a record; ``unlimited``, an infinity, where it is missing or null."""
+    """A number of a record; ``unlimited``, an infinity, if it is missing or null."""
     value = data.get(field)
     return unlimited if value is None else number(where, field, value)
 
@@ -183,7 +184,7 @@ def number(where: str, field: str, value: Any) -> float:
     """A number of a document as a float.
 
     Raises:
-        InputError: If it is none, or an integer too large for one.
+        InputError: If it is not a number, or an integer too large for a float.
     """
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     require(plain, f"{where}: {field} must be a number, got {type_name(value)}")
@@ -194,5 +195,5 @@ def number(where: str, field: str, value: Any) -> float:
 
 
 def type_name(value: Any) -> str:
-    """The type of a value of a document, in words."""
+    """The type of a value in a document, in words."""
     return "null" if value is None else type(value).__name__

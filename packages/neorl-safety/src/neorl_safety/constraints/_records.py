@@ -15,7 +15,7 @@ def index_of(channels: Sequence[ChannelRange], where: str, field: str, name: Any
     """The index of a channel by its name.
 
     Raises:
-        InputError: If there is none of that name, with the nearest one.
+        InputError: If there is no channel of that name; the nearest one is suggested.
     """
     names = [channel.name for channel in channels]
     require(bool(names), f"{where}: no {field} channels are declared; declare those it names")
@@ -26,7 +26,7 @@ def index_of(channels: Sequence[ChannelRange], where: str, field: str, name: Any
 
 
 def require_unit(where: str, field: str, unit: Any, channel: ChannelRange) -> None:
-    """Raises unless a unit is that of the channel: numbers are not converted."""
+    """Raises an error unless a unit equals that of the channel, since numbers are not converted."""
     require(
         unit == channel.unit,
         f"{where}: {field} is {unit!r}, but {channel.name} is in {channel.unit!r}; convert the "
@@ -37,13 +37,13 @@ def require_unit(where: str, field: str, unit: Any, channel: ChannelRange) -> No
 def coefficients(
     channels: Sequence[ChannelRange], where: str, field: str, value: Any
 ) -> np.ndarray:
-    """One number for every channel, zero where the record names none.
+    """One number for every channel, zero for those that the record does not name.
 
-    A coefficient is a number, so many units of the row per unit of the channel, or the same with
+    A coefficient is a number, in the row's unit per unit of the channel, or the same number with
     that unit, ``{"per": unit, "value": number}``.
 
     Raises:
-        InputError: If a channel is not known, its unit is another, or a number is bad.
+        InputError: If a channel is unknown, its unit differs, or a number is bad.
     """
     row = np.zeros(len(channels), np.float32)
     require(
@@ -73,7 +73,7 @@ def coefficient_records(channels: Sequence[ChannelRange], row: Any) -> dict[str,
 
 
 def row_words(channels: Sequence[ChannelRange], row: Any) -> str:
-    """Such as ``"1 feed + 2.5 jacket"``; empty where all coefficients are zero."""
+    """For example ``"1 feed + 2.5 jacket"``; empty if all coefficients are zero."""
     terms = [
         f"{signed(float(entry))} {channel.name}"
         for channel, entry in zip(channels, np.asarray(row), strict=True)
@@ -84,12 +84,12 @@ def row_words(channels: Sequence[ChannelRange], row: Any) -> str:
 
 
 def signed(value: float) -> str:
-    """A number behind another one, as in ``"+ 2.5"``."""
+    """A number as a further term of a sum, as in ``"+ 2.5"``."""
     return f"{'-' if value < 0 else '+'} {abs(value):g}"
 
 
 def finite(where: str, field: str, value: Any) -> float:
-    """A number that is finite in float32 and not subnormal."""
+    """A number that is finite in float32 and not subnormal; raises an error otherwise."""
     given = number(where, field, value)
     with np.errstate(over="ignore", under="ignore"):
         nearest = np.float32(given)
@@ -110,10 +110,10 @@ def shortest(value: Any) -> float | None:
 
 def column(values: Sequence[float]) -> Array:
     """Numbers as float32."""
-    with np.errstate(over="ignore"):  # an end that is infinite in float32 is refused by name later
+    with np.errstate(over="ignore"):  # an infinite end is reported by name later
         return jnp.asarray(np.asarray(values, np.float32))
 
 
 def indices(values: Sequence[int]) -> Array:
-    """Positions of channels."""
+    """Indices of channels as an integer array."""
     return jnp.asarray(np.asarray(values, np.int32))

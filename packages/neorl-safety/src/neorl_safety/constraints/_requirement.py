@@ -15,7 +15,7 @@ from neorl_safety.constraints._function_kind import Function, Requirement, Tier
 
 PROBES = 64
 AFFINE = 1e-3
-"""Part of the spread of its values by which a function may bend between two actions."""
+"""Accepted nonlinearity of a function between two actions, relative to the spread of its values."""
 
 
 def requirement(
@@ -27,16 +27,16 @@ def requirement(
     tier: Tier,
     weight: float = 1.0,
 ) -> Requirement:
-    """A requirement of one's own: ``function(parameters, obs, action) <= 0``.
+    """A custom requirement: ``function(parameters, obs, action) <= 0``.
 
     Args:
         name: Its name in reports.
-        function: Pure, of one observation and one action in physical units, with a scalar result.
-            At the top of a module: a function made anew compiles anew.
-        parameters: Its numbers, which may be swept without compiling.
+        function: Pure function of one observation and one action in physical units, with a scalar
+            result. It must be at module level, since a new function object compiles again.
+        parameters: Parameters of the function, which may be swept without recompiling.
         unit: Unit of the result.
         tier: How binding it is.
-        weight: Penalty per unit of excess for training; of no effect for a preference.
+        weight: Penalty per unit of excess for training; ignored for a preference.
 
     Returns:
         The requirement.
@@ -76,7 +76,7 @@ def excess(
 def penalty(
     requirements: Sequence[Requirement], obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> Float[Array, ""]:
-    """``sum_i weight_i max(excess_i, 0)``, to be taken off a reward."""
+    """``sum_i weight_i max(excess_i, 0)``, to be subtracted from a reward."""
     if not requirements:
         return jnp.zeros(())
     weights = jnp.stack([r.weight for r in requirements])
@@ -87,23 +87,25 @@ def penalty(
 def with_requirements(
     constraints: AnyConstraints, requirements: Sequence[Requirement], spec: Spec
 ) -> Constraints:
-    """Constraints whose filter also keeps the hard ones of some requirements.
+    """Adds the hard ones among some requirements to the constraints that the filter enforces.
 
-    A hard requirement is affine in the action, in any way dependent on the observation: it is then
-    one linear row, exact for every action. That is tried on random observations and actions of the
-    specification; a function that bends is refused, since no filter of rows keeps it.
+    A hard requirement must be affine in the action and may depend on the observation in any way. It
+    is then one linear row, exact for every action. This is tested on random observations and
+    actions of the specification. A function that is not affine raises an error, since a filter of
+    rows cannot enforce it.
 
     Args:
-        constraints: Constraints of the action.
-        requirements: Requirements of any tier; others than hard ones are left out.
-        spec: Ranges to try the functions in.
+        constraints: Constraints on the action.
+        requirements: Requirements of any tier; only hard ones are used.
+        spec: Specification with the ranges in which to test the functions.
 
     Returns:
-        The constraints with the kind ``function``, for guards in Python: code is not data, so they
-        are in no document and no bundle.
+        The constraints with the kind ``function``, for guards in Python. Code cannot be stored as
+        data, so this kind appears in no document and no bundle.
 
     Raises:
-        InputError: If a hard requirement is not affine in the action, or gives no finite scalar.
+        InputError: If a hard requirement is not affine in the action, or does not return a finite
+            scalar.
     """
     every = as_constraints(constraints)
     hard = tuple(one for one in requirements if one.tier is Tier.HARD)

@@ -1,4 +1,4 @@
-"""Limits of actuator wear: no move that is too small, and none too soon after the last."""
+"""Limits against actuator wear: no move that is too small or too soon after the last one."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -20,20 +20,20 @@ from neorl_safety.constraints._records import column, finite, index_of, require_
 
 
 class Deadband(NamedTuple):
-    """A channel holds unless it is asked to move by at least so much.
+    """A channel holds unless it is requested to move by at least a minimum amount.
 
     Attributes:
-        width: Smallest move in the unit of the channel, shape ``(act,)``; zero for none.
+        width: Smallest move in the unit of the channel, shape ``(act,)``; zero for no deadband.
     """
 
     width: Float[Array, " act"]
 
 
 class Rest(NamedTuple):
-    """A channel that moved rests for so long.
+    """After a move, a channel rests for a minimum time.
 
     Attributes:
-        seconds: Shape ``(act,)``; zero for none.
+        seconds: Resting time in seconds, shape ``(act,)``; zero for none.
     """
 
     seconds: Float[Array, " act"]
@@ -45,7 +45,7 @@ class DeadbandKind:
     rank = Rank.WEAR
 
     def to_records(self, channels: Channels, constraint: Deadband) -> list[dict[str, Any]]:
-        """A record for every channel that has a deadband."""
+        """One record for every channel that has a deadband."""
         return _written(channels, "width", constraint.width, with_unit=True)
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> Deadband:
@@ -53,14 +53,14 @@ class DeadbandKind:
         return Deadband(_read(channels, records, "width", with_unit=True))
 
     def describe(self, channels: Channels, constraint: Deadband) -> list[str]:
-        """Such as ``"feed moves by at least 50 kg/h or holds"``."""
+        """For example ``"feed moves by at least 50 kg/h or holds"``."""
         return [
             f"{row['channel']} moves by at least {row['width']:g} {row['unit']} or holds"
             for row in self.to_records(channels, constraint)
         ]
 
     def lower(self, constraint: Deadband, situation: Situation) -> Interval:
-        """The position alone, where the request is too near to it."""
+        """Only the current position, if the request is too close to it."""
         small = jnp.abs(situation.request - situation.position) < flush(constraint.width)
         return _held(situation, small, constraint.width)
 
@@ -71,22 +71,22 @@ class RestKind:
     rank = Rank.WEAR
 
     def to_records(self, channels: Channels, constraint: Rest) -> list[dict[str, Any]]:
-        """A record for every channel that has a rest."""
+        """One record for every channel that has a resting time."""
         return _written(channels, "seconds", constraint.seconds, with_unit=False)
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> Rest:
-        """The rests; a channel without a record has none."""
+        """The resting times; a channel without a record has none."""
         return Rest(_read(channels, records, "seconds", with_unit=False))
 
     def describe(self, channels: Channels, constraint: Rest) -> list[str]:
-        """Such as ``"pump rests for 300 s after every move"``."""
+        """For example ``"pump rests for 300 s after every move"``."""
         return [
             f"{row['channel']} rests for {row['seconds']:g} s after every move"
             for row in self.to_records(channels, constraint)
         ]
 
     def lower(self, constraint: Rest, situation: Situation) -> Interval:
-        """The position alone, where the channel moved too recently."""
+        """Only the current position, if the channel moved too recently."""
         return _held(situation, situation.held < flush(constraint.seconds), constraint.seconds)
 
 

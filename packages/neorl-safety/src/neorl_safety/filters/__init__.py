@@ -1,4 +1,4 @@
-"""Filters that replace a requested action by an admissible one; each filter is total."""
+"""Filters that replace a requested action by an admissible one; each accepts any input."""
 
 from neorl_safety.filters._candidates import Candidate as Candidate
 from neorl_safety.filters._candidates import nearest as nearest

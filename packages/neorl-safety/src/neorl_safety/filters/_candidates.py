@@ -1,10 +1,10 @@
-"""Points that a filter proposes to its last step, as near to the request as they can be.
+"""Points that a filter proposes to its last step, as close to the request as possible.
 
-A candidate owes nothing: one that is wrong costs distance, never safety.
+A candidate need not be valid: a wrong one costs distance, never safety.
 
-Predictive control has a solver of its own in neorl_agents, which this package may not import and
-which computes in double precision. The active-set method here needs single precision alone, as
-everything in a guard does, and a bounded number of changes; a test holds it beside Clarabel.
+Model predictive control has its own solver in neorl_agents, which this package may not import and
+which computes in double precision. The active-set method here needs only single precision, like
+everything in a guard, and a bounded number of changes; a test compares it with Clarabel.
 """
 
 from typing import NamedTuple, Protocol
@@ -16,20 +16,20 @@ from jaxtyping import Array, Bool, Float, Int
 from neorl_safety.filters._certify import Admissible, rounding, weighted
 
 FURTHEST = 100.0
-"""Spans beyond the ends from which a target is looked at; from further away nothing changes."""
+"""Targets further outside the ends than this, in spans, are moved in without any effect."""
 PARALLEL = 3e-5
-"""Length of what is left of a row of length one where the rows before it span it."""
+"""A row of length one counts as spanned by the rows before it if this length or less remains."""
 CHANGES = 8
-"""Changes of the set of active constraints, in units of their number, before it is given up."""
+"""The search stops after this number of changes of the active set, times the number of rows."""
 
 
 class Candidate(Protocol):
-    """Proposes a point of the set near to a target; a function at the top of a module."""
+    """Proposes a point of the set close to a target; a module-level function."""
 
     def __call__(
         self, admissible: Admissible, target: Float[Array, " act"], scale: Float[Array, " act"]
     ) -> Float[Array, " act"]:
-        """A point of the set near to the target, distances in units of ``scale``."""
+        """A point of the set close to the target, with distances in units of ``scale``."""
         ...
 
 
@@ -39,8 +39,9 @@ class Polytope(NamedTuple):
     Attributes:
         rows: Rows and both ends of every channel, ``rows @ z <= right``, shape ``(row, act)``.
         right: Right sides, less twice the rounding error that the last step allows for.
-        slack: Excess of a row that still counts as none: a part of that error, shape ``(row,)``.
-        centre: The point of the ends that is nearest to the target, shape ``(act,)``.
+        slack: Excess of a row that still counts as zero: a fraction of that error, shape
+            ``(row,)``.
+        centre: The point between the ends that is nearest to the target, shape ``(act,)``.
         target: The target, shape ``(act,)``, at most ``FURTHEST`` away.
     """
 
@@ -57,18 +58,18 @@ def nearest(
     """The point of a polytope that is nearest to a target.
 
     Minimises ``|z - g|^2 / 2`` over ``rows @ z <= right``, where ``z`` and ``g`` are the point and
-    the target in units of ``scale``. The dual active-set method: from the target itself, the row
-    that is exceeded most becomes active, and rows whose multiplier would turn negative are left
-    again, until none is exceeded. The point of every active set is computed anew by an
-    orthogonalisation of its rows, so that no rounding error builds up.
+    the target in units of ``scale``. The dual active-set method starts from the target. The row
+    that is violated most becomes active, and rows whose multiplier would become negative are
+    dropped, until no row is violated. The point of every active set is recomputed by
+    orthogonalising its rows, so that rounding errors do not accumulate.
 
     Args:
-        admissible: The set.
-        target: Any finite point, inside the ends or outside.
+        admissible: The set of admissible actions.
+        target: Any finite point, between the ends or outside.
         scale: Size of each channel, positive.
 
     Returns:
-        The nearest point; somewhere near the set where the set is empty.
+        The nearest point; if the set is empty, some point close to it.
 
     Example:
         >>> import jax.numpy as jnp
@@ -112,17 +113,17 @@ def in_spans(admissible: Admissible, target: Array, scale: Array) -> Polytope:
 
 
 class _Active(NamedTuple):
-    """The active constraints, in slots, and the one that is on its way to join them.
+    """The active constraints, in slots, and the one that is about to join them.
 
     Attributes:
         members: Index of the constraint in each slot, shape ``(act,)``.
-        used: Whether a slot holds one, shape ``(act,)``.
-        joining: Index of the constraint that joins.
+        used: Whether a slot holds a constraint, shape ``(act,)``.
+        joining: Index of the constraint that is about to join.
         force: Its multiplier so far.
-        complete: Whether none is on its way: the next one is still to be chosen.
-        point: The point of the set at hand, shape ``(act,)``.
-        searching: Whether some row is still exceeded and may yet be kept.
-        changes: Changes of the set so far.
+        complete: Whether no constraint is about to join, so that the next one must be chosen.
+        point: The current point, shape ``(act,)``.
+        searching: Whether a violated row remains that may still be satisfied.
+        changes: Number of changes of the active set so far.
     """
 
     members: Int[Array, " act"]
@@ -151,7 +152,7 @@ def _search(p: Polytope) -> Float[Array, " act"]:
 
 
 def _changed(p: Polytope, state: _Active) -> _Active:
-    """One row joins the active set, or one leaves it to make way."""
+    """Adds one row to the active set, or drops one to make room."""
     members, used = state.members, state.used
     basis, lower = _orthogonal(jnp.where(used[:, None], p.rows[members], 0), used)
     pushed = p.target - state.force * p.rows[state.joining]
@@ -160,7 +161,7 @@ def _changed(p: Polytope, state: _Active) -> _Active:
     multipliers = _solve_transposed(lower, jnp.sum(basis * pushed[None], axis=1) - on_face)
 
     excess = jnp.sum(p.rows * point[None], axis=-1) - p.right
-    # An active row holds to rounding by construction; chosen again it would go round in circles.
+    # An active row holds up to rounding by construction; choosing it again would cause a cycle.
     active = jnp.where(used, members, p.rows.shape[0])
     counted = (excess - p.slack).at[active].set(-jnp.inf, mode="drop")
     joining = jnp.where(state.complete, jnp.argmax(counted), state.joining)
@@ -192,7 +193,7 @@ def _changed(p: Polytope, state: _Active) -> _Active:
 def _orthogonal(
     rows: Array, used: Array
 ) -> tuple[Float[Array, "act act"], Float[Array, "act act"]]:
-    """``rows = lower @ basis`` with orthonormal rows in ``basis``, zero in slots not used."""
+    """Factors ``rows = lower @ basis`` with orthonormal rows in ``basis``, zero in unused slots."""
     basis = jnp.zeros_like(rows)
     for i in range(rows.shape[0]):
         row = _across(basis, rows[i])
@@ -203,7 +204,7 @@ def _orthogonal(
 
 
 def _across(basis: Array, vector: Array) -> Float[Array, " act"]:
-    """What is left of a vector beside the basis; twice, since once leaves a rounding error."""
+    """The part of a vector orthogonal to the basis; done twice to remove the rounding error."""
     for _ in range(2):
         parts = jnp.sum(basis * vector[None], axis=1)
         vector = vector - jnp.sum(basis * parts[:, None], axis=0)
@@ -211,7 +212,7 @@ def _across(basis: Array, vector: Array) -> Float[Array, " act"]:
 
 
 def _solve(lower: Array, right: Array) -> Float[Array, " act"]:
-    """The solution of ``lower @ x = right``, forwards."""
+    """Solves ``lower @ x = right`` by forward substitution."""
     x = jnp.zeros_like(right)
     for i in range(len(right)):
         x = x.at[i].set((right[i] - jnp.sum(lower[i] * x)) / lower[i, i])
@@ -219,7 +220,7 @@ def _solve(lower: Array, right: Array) -> Float[Array, " act"]:
 
 
 def _solve_transposed(lower: Array, right: Array) -> Float[Array, " act"]:
-    """The solution of ``lower.T @ x = right``, backwards."""
+    """Solves ``lower.T @ x = right`` by back substitution."""
     x = jnp.zeros_like(right)
     for i in reversed(range(len(right))):
         x = x.at[i].set((right[i] - jnp.sum(lower[:, i] * x)) / lower[i, i])

@@ -1,4 +1,4 @@
-"""The last step of the filter: whatever was proposed, what leaves it was checked."""
+"""The last step of the filter: whatever was proposed, only a checked action leaves it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from neorl_safety.filters._lowering import clip
 
 
 class Admissible(NamedTuple):
-    """The set that an action must lie in.
+    """The set in which an action must lie.
 
     Attributes:
         low: Lower ends, shape ``(act,)``, finite.
@@ -31,28 +31,27 @@ def certify(
     anchors: Sequence[Float[Array, " act"]],
     backup: Float[Array, " act"],
 ) -> tuple[Float[Array, " act"], Bool[Array, ""]]:
-    """The proposal where it passes the check, else the nearest that does on a line to an anchor.
+    """The proposal if it passes the check, else the nearest passing point on a line to an anchor.
 
-    The answers are tried in order: the proposal; for every anchor ``s`` that passes, the point
-    ``s + t (proposal - s)`` with the largest ``t`` that the rows allow; the anchors themselves;
-    each clipped to the ends. The first that passes the check is returned. Where none does, it is
-    the clipped ``backup``, and the flag is false.
+    The candidates are tried in this order: the proposal; for every anchor ``s`` that passes, the
+    point ``s + t (proposal - s)`` with the largest ``t`` that the rows allow; the anchors
+    themselves. Each is clipped to the ends. The first one that passes the check is returned. If
+    none does, the clipped ``backup`` is returned and the flag is false.
 
-    *Why this is total.* Every answer is the output of the same clip, so it lies in ``[low, high]``
-    exactly, in the dtype that is written, and is finite since the ends are. (NaN compares false,
-    so a NaN answer would pass through the clip, but fails the check; the backup is replaced by the
-    lower end where it is NaN.) An answer other than the backup has passed the check itself,
-    evaluated on the very numbers that are returned: whatever the proposal, the anchors and the rows
-    were, a true flag says that ``rows @ u <= bounds - c`` came out true in floating point, where
-    ``c`` bounds the rounding error of the sum, so that ``rows @ u <= bounds`` holds in real
-    arithmetic. A sum that overflows or is NaN fails the comparison. Nothing after the check
-    changes the action.
+    *Why this always works.* Every result is the output of the same clip, so it lies in ``[low,
+    high]`` exactly, in the dtype that is written, and is finite since the ends are. (Comparisons
+    with NaN are false, so NaN passes through the clip but fails the check; where the backup is NaN
+    it is replaced by the lower end.) A result other than the backup has passed the check itself,
+    evaluated on the very numbers that are returned. Whatever the proposal, the anchors and the rows
+    were, a true flag means that ``rows @ u <= bounds - c`` was true in floating point, where ``c``
+    bounds the rounding error of the sum. So ``rows @ u <= bounds`` holds in real arithmetic. A sum
+    that overflows or is NaN fails the comparison. Nothing after the check changes the action.
 
     Args:
-        admissible: The set, with finite ends in order; rows may be anything.
+        admissible: The set, with finite ends in order; rows may hold anything.
         proposal: Any action, NaN and infinities included.
-        anchors: Actions that are thought to satisfy the rows; any.
-        backup: Action to take where no answer passes; any numbers.
+        anchors: Actions that are expected to satisfy the rows; may hold anything.
+        backup: Action to use if no candidate passes; may hold anything.
 
     Returns:
         The action, and whether it satisfies the rows.
@@ -74,19 +73,19 @@ def certify(
 
 
 def passes(admissible: Admissible, action: Float[Array, " act"]) -> Bool[Array, ""]:
-    """The check of the last step: finite, and every row holds with room for its rounding."""
+    """The check of the last step: finite, and every row holds with a margin for its rounding."""
     holds = weighted(admissible.rows, action) <= tightened(admissible)[0]
     return jnp.all(jnp.isfinite(action)) & jnp.all(holds)
 
 
 def tightened(admissible: Admissible) -> tuple[Float[Array, " row"], Float[Array, " row"]]:
-    """Right sides less the rounding error of the sums: once for the check, twice to aim at."""
+    """Right sides minus the rounding error of the sums: once for the check, twice as a target."""
     error = rounding(admissible)
     return admissible.bounds - error, admissible.bounds - 2 * error
 
 
 def rounding(admissible: Admissible) -> Float[Array, " row"]:
-    """A bound of the rounding error of ``rows @ u - bounds`` between the ends."""
+    """A bound on the rounding error of ``rows @ u - bounds`` between the ends."""
     a = admissible
     eps = jnp.finfo(a.low.dtype).eps
     largest = jnp.maximum(jnp.abs(a.low), jnp.abs(a.high))
@@ -95,12 +94,12 @@ def rounding(admissible: Admissible) -> Float[Array, " row"]:
 
 
 def weighted(rows: Float[Array, "row act"], action: Float[Array, " act"]) -> Float[Array, " row"]:
-    """``rows @ action`` as a plain sum: no accelerator rounds its products to fewer bits."""
+    """``rows @ action`` as a plain sum, because accelerators round products to fewer bits."""
     return jnp.sum(rows * action[None], axis=-1)
 
 
 def _retracted(admissible: Admissible, bounds: Array, anchor: Array, proposal: Array) -> Array:
-    """``anchor + t (proposal - anchor)``, ``t`` the largest in [0, 1] that the rows allow."""
+    """``anchor + t (proposal - anchor)`` with the largest ``t`` in [0, 1] that the rows allow."""
     step = proposal - anchor
     along = weighted(admissible.rows, step)
     left = jnp.maximum(bounds - weighted(admissible.rows, anchor), 0)

@@ -10,15 +10,15 @@ class Context(NamedTuple):
 
     Attributes:
         obs: The observation, shape ``(obs,)``, physical units.
-        previous: The action that the plant received last, shape ``(act,)``; NaN where unknown
-            (first step, restart).
-        dt: Seconds that one step lasts, scalar: the period of the Spec. A late call buys no
-            larger step.
-        fallback_action: Action that the declared fallback proposes now, shape ``(act,)``.
-        held: Seconds since each channel was last commanded to move, shape ``(act,)``; ``None``
-            where no constraint asks for it, then infinite.
-        command: The action that was commanded last, shape ``(act,)``, from which a deadband and a
-            rest count; ``None`` for ``previous``. NaN if another controller moved the channel.
+        previous: Action that the plant last received, shape ``(act,)``; NaN if unknown (first step,
+            restart).
+        dt: Length of one step in seconds, scalar: the period of the Spec. A late call does not
+            allow a larger step.
+        fallback_action: Action that the declared fallback currently proposes, shape ``(act,)``.
+        held: Seconds since each channel was last commanded to move, shape ``(act,)``; ``None``,
+            which means infinite, if no constraint uses it.
+        command: Last commanded action, shape ``(act,)``, to which deadband and resting time refer;
+            ``None`` means ``previous``. NaN if another controller moved the channel.
     """
 
     obs: Float[Array, " obs"]

@@ -1,4 +1,4 @@
-"""Choice of the action: the request, or the whole fallback action in its place."""
+"""Decides whether the request stands or the whole fallback action replaces it."""
 
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ from neorl_safety.filters._report import Flag
 
 
 class Substitute(NamedTuple):
-    """Start of a step and the action that may replace the request; always finite.
+    """Start of a step and the action that may replace the request; both always finite.
 
     Attributes:
         known: Whether the previous action is known, shape ``(act,)``.
         reachable: The previous action clipped to the actuator range, shape ``(act,)``.
-        fallback: The fallback action, not clipped yet; a channel that is not finite holds the
-            previous action, or takes mid-range where that is not known either.
+        fallback: The fallback action before clipping; a channel that is not finite holds the
+            previous action, or takes mid-range if that is unknown too.
     """
 
     known: Bool[Array, " act"]
@@ -25,14 +25,14 @@ class Substitute(NamedTuple):
     fallback: Float[Array, " act"]
 
     def start(self, low: Float[Array, " act"], high: Float[Array, " act"]) -> Float[Array, " act"]:
-        """The action that the step starts from: the fallback between these ends where unknown."""
+        """The action from which the step starts; if unknown, the fallback clipped to these ends."""
         return jnp.where(self.known, self.reachable, clip(self.fallback, low, high))
 
 
 def substitute(
     limits: Limits, previous: Float[Array, " act"], fallback: Float[Array, " act"]
 ) -> Substitute:
-    """Finite numbers in place of a previous action and a fallback that may be anything."""
+    """Finite replacements for a previous action and a fallback that may hold anything."""
     known = jnp.isfinite(previous)
     reachable = clip(flush(finite_or_zero(previous)), limits.actuator_low, limits.actuator_high)
     largest = jnp.finfo(previous.dtype).max
@@ -46,12 +46,12 @@ def substitute(
 def decide(
     bad: Bool[Array, ""], obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> UInt32[Array, ""]:
-    """The reasons why the request cannot stand; zero where it can.
+    """The reasons for rejecting the request; zero if it is accepted.
 
     Args:
         bad: Flag of a malformed constraint.
         obs: The observation.
-        action: The request.
+        action: The requested action.
 
     Returns:
         Bits of :class:`Flag`.

@@ -1,4 +1,4 @@
-"""The filter: lower, meet, decide, propose, certify."""
+"""The filter: lower, intersect, decide, propose, certify."""
 
 import jax
 import jax.numpy as jnp
@@ -31,50 +31,51 @@ def filter_action(
     *,
     candidate: Candidate = nearest,
 ) -> tuple[Float[Array, " act"], SafetyReport]:
-    """Returns the admissible action nearest to the requested one, for every input.
+    """The admissible action nearest to the requested one, for every input.
 
     Every constraint is lowered to an interval for each channel or to linear rows, and these are
-    intersected. The filter then decides between request and fallback, proposes a candidate near
-    the request, and checks it in the last step. With box and rate alone, and with ``v`` the
-    previous action, clipped to the actuator range,
+    intersected. The filter then decides between request and fallback, proposes a candidate close to
+    the request, and checks it in the last step. With only box and rate, and with ``v`` the previous
+    action clipped to the actuator range,
 
     ``applied = clip(clip(action, low, high), v - rate_down dt, v + rate_up dt)``.
 
     The result is finite for every input, including NaN, infinities, huge and subnormal numbers in
     any argument. If the limits are well formed, as all limits of :func:`action_constraints` are,
     the result lies in the actuator range and differs from ``v`` by at most ``rate dt``. It lies in
-    the box if ``v`` does or is unknown, and no interlock that lies outside the box is tripped. From
-    a ``v`` outside the box (take-over from manual), it moves towards the box at the allowed rate.
-    Linear rows hold, or the step is flagged and the fallback acts (:func:`certify`). A request that
+    the box if ``v`` does or is unknown, and no tripped interlock lies outside the box. From a ``v``
+    outside the box (take-over from manual), it moves towards the box at the allowed rate. Linear
+    rows hold, or the step is flagged and the fallback acts (:func:`certify`). A request that
     satisfies all this passes unchanged, bit for bit. If a row binds, *nearest* means nearest over
     all channels together, measured in spans of the actuators.
 
-    Ranks: actuator, rate, tripped interlock, box, intervals of further kinds, rows, wear.
-    Interlocks that exclude one another, and further intervals that leave nothing in the box, are
-    left out on that channel, flagged. Wear shapes the policy's moves, never the fallback's.
+    Ranks, highest first: actuator, rate, tripped interlock, box, intervals of other kinds, rows,
+    wear. Interlocks that exclude one another, and intervals of other kinds that leave nothing in
+    the box, are ignored on that channel and flagged. Wear limits apply to the policy's moves, never
+    to the fallback's.
 
-    Decisions, each with its :class:`Flag`: if request or observation is not finite, or a
-    constraint is malformed, the whole fallback action takes the place of the request. A fallback
-    channel that is not finite holds the previous action, or takes mid-range when that is unknown.
-    An unknown previous action is replaced by the fallback action, clipped to the box and to the
-    tripped interlocks. If a channel has a rate limit, a period that is not a positive number, or a
-    malformed rate, allows no movement. Other malformed limits are left out, and the remaining
-    limits of the channel hold. Subnormal numbers count as zero.
+    Decisions, each with its :class:`Flag`: if request or observation is not finite, or a constraint
+    is malformed, the whole fallback action replaces the request. A fallback channel that is not
+    finite holds the previous action, or takes mid-range if that is unknown. An unknown previous
+    action is replaced by the fallback action, clipped to the box and to the tripped interlocks. If
+    a channel has a rate limit, a period that is not a positive number, or a malformed rate, allows
+    no movement. Other malformed limits are ignored, and the remaining limits of the channel hold.
+    Subnormal numbers count as zero.
 
     There is no guarantee about the state of the plant.
 
     Args:
-        constraints: Constraints in physical units; box and rate alone, or with further kinds.
+        constraints: Constraints in physical units; box and rate only, or with other kinds.
         context: Observation, previous action, period and fallback action.
-        action: The request in physical units, float32 or float64. The limits are compared in
-            this type, last.
+        action: The request in physical units, float32 or float64. The final comparison with the
+            limits uses this dtype.
         candidate: Function that proposes a point that satisfies the rows; static.
 
     Returns:
         The action to send, and the report.
 
     Raises:
-        ValueError: If a shape differs from the constraints' or is not of rank one.
+        ValueError: If a shape differs from that of the constraints or is not one-dimensional.
         TypeError: If ``action`` is neither float32 nor float64.
 
     Example:
@@ -99,7 +100,7 @@ def filtered(
     refused: UInt32[Array, ""],
     candidate: Candidate = nearest,
 ) -> tuple[Float[Array, " act"], SafetyReport]:
-    """:func:`filter_action`, with further reasons to let the fallback act."""
+    """Like :func:`filter_action`, with additional reasons to let the fallback act."""
     every = as_constraints(constraints)
     _check_arguments(every, context, action)
     dtype, limits = action.dtype, usable_limits(every, action.dtype)
@@ -113,10 +114,10 @@ def filtered(
     faults = decide(met.bad | jnp.any(near.bad), context.obs, action) | refused
     accepted = faults == 0
     request = jnp.where(accepted, flush(finite_or_zero(action)), backup)
-    # Wear spares the actuator from the policy; the fallback acts at once.
+    # Wear limits spare the actuator from the policy; the fallback acts without delay.
     wished = jnp.where(accepted, spared(every, situation._replace(request=request)), request)
     inside = clip(wished, met.low, met.high)
-    # The start lies in the actuator range, so what the rate leaves of these ends does too.
+    # The start lies in the actuator range, so clipping these ends to the rate stays in it too.
     low, high = clip(met.low, near.low, near.high), clip(met.high, near.low, near.high)
     target = clip(inside, low, high)
     applied, certified = target, jnp.ones((), jnp.bool_)
@@ -127,7 +128,7 @@ def filtered(
             proposal = candidate(admissible, wished, _sizes(limits))
             return certify(admissible, proposal, (start, backup), backup)
 
-        # What passes the check of the last step as it is needs no candidate and no last step.
+        # An action that already passes the check needs neither a candidate nor the last step.
         applied, certified = jax.lax.cond(
             passes(admissible, target), lambda: (target, certified), moved
         )
@@ -148,9 +149,9 @@ def filtered(
 def _met(
     every: Constraints, limits: Limits, stand_in: Substitute, context: Context, period: Array
 ) -> tuple[Situation, Meet]:
-    """What the limits leave, and the situation with the start that follows from it.
+    """The intersection of the limits, and the situation with the resulting start.
 
-    Interlocks answer first; an unknown last action is the fallback between what they leave.
+    Interlocks are applied first; an unknown last action becomes the fallback within their limits.
     """
     start = stand_in.start(limits.low, limits.high)
     held = jnp.full_like(start, jnp.inf) if context.held is None else context.held
@@ -161,19 +162,19 @@ def _met(
 
 
 def distance(applied: Float[Array, " act"], action: Float[Array, " act"]) -> Float[Array, " act"]:
-    """``|applied - action|``, finite always: zero where the request was not finite."""
+    """``|applied - action|``, always finite: zero where the request was not finite."""
     apart = jnp.abs(applied - finite_or_zero(action))
     largest = jnp.finfo(applied.dtype).max
     return jnp.where(jnp.isfinite(action), jnp.minimum(apart, largest), 0)
 
 
 def bit(condition: Array, flag: Flag | Limit) -> UInt32[Array, "..."]:
-    """The flag where a condition holds, else zero."""
+    """The flag where a condition holds, zero elsewhere."""
     return jnp.where(condition, jnp.uint32(flag), jnp.uint32(0))
 
 
 def _position(context: Context, start: Array) -> Float[Array, " act"]:
-    """Where each channel stands for wear: as commanded last, the start where that is unknown."""
+    """Position of each channel for wear limits: the last command, or the start if unknown."""
     if context.command is None:
         return start
     command = context.command.astype(start.dtype)
@@ -208,7 +209,7 @@ def _check_arguments(constraints: Constraints, context: Context, action: Array) 
 def _history_flags(limits: Limits, met: Meet, previous: Array, start: Array) -> UInt32[Array, ""]:
     unknown = ~jnp.isfinite(previous)
     out_of_range = (previous < limits.actuator_low) | (previous > limits.actuator_high)
-    # A tripped interlock beside the box asks for a place outside it.
+    # A tripped interlock outside the box requires a position outside it.
     outside = (start < jnp.minimum(limits.low, met.low)) | (
         start > jnp.maximum(limits.high, met.high)
     )
@@ -232,7 +233,7 @@ def _proposal_flags(limits: Limits, fallback: Array, action: Array) -> UInt32[Ar
 def _active(
     every: Constraints, met: Meet, limits: Limits, near: Interval, stages: tuple[Array, ...]
 ) -> tuple[UInt32[Array, " act"], UInt32[Array, ""]]:
-    """Limits of every channel that moved it, and the flags that sum them up."""
+    """Limits that changed each channel, and the flags that summarise them."""
     request, wished, inside, target, applied = stages
     boxed = jnp.where(met.outranked, wished, clip(wished, limits.low, limits.high))
     active = (
@@ -255,6 +256,6 @@ def _active(
 
 
 def _sizes(limits: Limits) -> Float[Array, " act"]:
-    """The span of every actuator, one where it has none that is usable."""
+    """The span of every actuator; one if the actuator has no usable range."""
     span = limits.actuator_high - limits.actuator_low
     return jnp.where(jnp.isfinite(span) & (span > 0), span, 1)

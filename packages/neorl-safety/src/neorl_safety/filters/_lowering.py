@@ -1,4 +1,4 @@
-"""Every constraint lowers itself, and the results meet: one interval a channel, and rows."""
+"""Lowers every constraint and intersects the results: one interval per channel, and rows."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from neorl_safety.constraints._protocol import Interval, Rank, Rows, Situation
 
 
 class Limits(NamedTuple):
-    """Box and actuator with every malformed end replaced by "none", and where that happened."""
+    """Box and actuator range with malformed ends replaced by no limit, and a flag for each."""
 
     low: Float[Array, " act"]
     high: Float[Array, " act"]
@@ -26,15 +26,15 @@ class Meet(NamedTuple):
     """Intersection of all limits.
 
     Attributes:
-        low: Lower ends of the box narrowed by further kinds, or of a tripped interlock that
-            leaves the box, shape ``(act,)``: finite, in the actuator range.
+        low: Lower ends of the box narrowed by other kinds, or of a tripped interlock outside the
+            box, shape ``(act,)``: finite, in the actuator range.
         high: Upper ends, never below ``low``.
-        outranked: Whether a tripped interlock lies outside the box and takes its place, shape
+        outranked: Whether a tripped interlock lies outside the box and replaces it, shape
             ``(act,)``.
-        rows: Linear inequalities, shape ``(row, act)``; a malformed one is left out.
+        rows: Linear inequalities, shape ``(row, act)``; malformed ones are left out.
         bounds: Their right sides, shape ``(row,)``.
         bad: Flag of a malformed constraint anywhere, scalar.
-        empty: Whether intervals of further kinds had to be left out, shape ``(act,)``.
+        empty: Whether intervals of other kinds had to be ignored, shape ``(act,)``.
     """
 
     low: Float[Array, " act"]
@@ -66,17 +66,17 @@ def usable_limits(constraints: Constraints, dtype: jnp.dtype) -> Limits:
 
 
 def usable_period(dt: Array) -> tuple[Array, Array]:
-    """The period, zero where it is malformed, and whether it is."""
+    """The period, or zero if it is malformed, and whether it is malformed."""
     period = flush(finite_or_zero(dt))
     bad = ~jnp.isfinite(dt) | (period <= 0)
     return jnp.maximum(period, 0), bad
 
 
 def meet(constraints: Constraints, limits: Limits, situation: Situation) -> Meet:
-    """Lowers every limit but the rate and intersects: actuator, interlocks, box, further kinds.
+    """Lowers and intersects every limit but the rate: actuator, interlocks, box, other kinds.
 
-    Whatever the kinds answer, ``low`` and ``high`` are finite, in order and in the actuator range.
-    Interlocks that are tripped narrow the box; where they lie outside it they take its place.
+    Whatever the kinds return, ``low`` and ``high`` are finite, in order and in the actuator range.
+    Tripped interlocks narrow the box; an interlock outside the box replaces it.
 
     Args:
         constraints: All constraints.
@@ -84,7 +84,7 @@ def meet(constraints: Constraints, limits: Limits, situation: Situation) -> Meet
         situation: Inputs of the constraints, with a finite start.
 
     Returns:
-        The meet. Neither the rate (:func:`reach`) nor wear is part of it.
+        The intersection. Rate (:func:`reach`) and wear are not part of it.
     """
     dtype, n_action = limits.low.dtype, constraints.n_action
     empty = jnp.zeros((n_action,), jnp.bool_)
@@ -122,14 +122,14 @@ def meet(constraints: Constraints, limits: Limits, situation: Situation) -> Meet
 
 
 def reach(constraints: Constraints, situation: Situation) -> Interval:
-    """Interval that the rate limit admits from the start; the start lies between the ends."""
+    """The interval that the rate limit allows from the start, which lies between the ends."""
     c, dtype = constraints.action, situation.start.dtype
     rate = Rate(c.rate_up.astype(dtype), c.rate_down.astype(dtype))
     return RateKind().lower(rate, situation)
 
 
 def spared(constraints: Constraints, situation: Situation) -> Float[Array, " act"]:
-    """The request as wear asks for it: nearest to it in the intervals of kinds of that rank."""
+    """The request after wear limits: the nearest point in the intervals of kinds of that rank."""
     request = situation.request
     for lowered in _lowered(constraints, situation, Rank.WEAR):
         if isinstance(lowered, Interval):
@@ -155,7 +155,7 @@ def _lowered(constraints: Constraints, situation: Situation, rank: Rank) -> list
 
 
 def _narrowed(low: Array, high: Array, interval: Interval) -> tuple[Array, Array, Array, Array]:
-    # An end that is NaN compares as no limit below, so it must be counted here.
+    # A NaN end compares like no limit below, so it must be counted here.
     no_number = jnp.isnan(interval.low), jnp.isnan(interval.high)
     ends = flush(interval.low.astype(low.dtype)), flush(interval.high.astype(low.dtype))
     lowest = jnp.maximum(low, jnp.where(no_number[0], -jnp.inf, ends[0]))
@@ -166,7 +166,7 @@ def _narrowed(low: Array, high: Array, interval: Interval) -> tuple[Array, Array
 
 
 def _usable_rows(lowered: Rows, dtype: jnp.dtype) -> tuple[Array, Array, Array]:
-    """Rows with finite numbers; ``0 u <= 0`` for one that is malformed or without limit."""
+    """Rows with finite numbers; ``0 u <= 0`` for a row that is malformed or has no limit."""
     rows, bounds = lowered.rows.astype(dtype), lowered.bounds.astype(dtype)
     unlimited = jnp.isposinf(bounds)
     malformed = lowered.bad | ~jnp.all(jnp.isfinite(rows), axis=-1)

@@ -1,4 +1,4 @@
-"""Report of a filter, as data: its changes and their reasons."""
+"""The report of a filter as data: what it changed and why."""
 
 import enum
 from typing import NamedTuple
@@ -8,78 +8,78 @@ from jaxtyping import Array, Float, UInt32
 
 
 class Flag(enum.IntFlag):
-    """Decisions of one filtered step; the bits of :attr:`SafetyReport.flags`."""
+    """Decisions in one filtered step; the bits of :attr:`SafetyReport.flags`."""
 
     REQUEST_NONFINITE = 1 << 0
     """The requested action holds a NaN or an infinity."""
     OBSERVATION_NONFINITE = 1 << 1
     """The observation holds a NaN or an infinity."""
     BAD_CONSTRAINT = 1 << 2
-    """A limit is NaN, infinite where it may not be, negative, subnormal or inverted."""
+    """A limit is NaN, infinite where that is not allowed, negative, subnormal or inverted."""
     BAD_PERIOD = 1 << 3
     """The period is NaN, infinite or not positive: no channel with a rate limit may move."""
     PREVIOUS_UNKNOWN = 1 << 4
-    """What the plant received last is not known, and was not for longer than may be assumed."""
+    """The action that the plant received is unknown, for longer than it may be assumed."""
     PREVIOUS_ASSUMED = 1 << 5
-    """Nobody said what the plant received: the last own action is assumed."""
+    """The action that the plant received was not reported: the last own action is assumed."""
     PREVIOUS_OUT_OF_RANGE = 1 << 6
-    """A previous action lies where the actuator cannot be: it was clipped to the actuator range."""
+    """A previous action was outside the actuator range and was clipped to it."""
     PREVIOUS_OUTSIDE_BOX = 1 << 7
-    """A previous action lies outside the box: it returns at the allowed rate."""
+    """A previous action is outside the box: the action returns to it at the allowed rate."""
     FALLBACK_NONFINITE = 1 << 8
     """The fallback action holds a NaN or an infinity: such a channel holds, or takes mid-range."""
     FALLBACK_CLIPPED = 1 << 9
-    """The fallback action lies outside the box and was clipped to it."""
+    """The fallback action was outside the box and was clipped to it."""
     FALLBACK_USED = 1 << 10
-    """The fallback took the place of the request, on every channel."""
+    """The fallback replaced the request, on every channel."""
     BOX_ACTIVE = 1 << 11
     """The box changed at least one channel."""
     RATE_ACTIVE = 1 << 12
     """The rate limit changed at least one channel."""
     FURTHER_ACTIVE = 1 << 13
-    """Intervals of further kinds changed at least one channel."""
+    """Intervals of other kinds changed at least one channel."""
     FURTHER_EMPTY = 1 << 14
-    """Intervals of further kinds exclude one another, or an interval that is no interlock excludes
-    the box: left out on that channel."""
+    """Intervals of other kinds exclude one another or, if they are not interlocks, the box; they
+    were ignored on that channel."""
     ROWS_ACTIVE = 1 << 15
     """Linear or barrier rows changed at least one channel."""
     ROWS_INFEASIBLE = 1 << 16
     """No action was found that satisfies all rows: the fallback acts without them."""
     WEAR_ACTIVE = 1 << 17
-    """A deadband or a rest changed at least one channel."""
+    """A deadband or a resting time changed at least one channel."""
     REQUEST_SUBNORMAL = 1 << 18
     """A requested channel is subnormal and counts as zero."""
     MONITOR_ALARM = 1 << 19
-    """A monitor finds the situation unfit for the policy."""
+    """A monitor judges the situation unsuitable for the policy."""
     FALLBACK_HELD = 1 << 20
-    """The fallback stays in charge: clean steps, time or a release are still missing."""
+    """The fallback stays in charge until there are enough clean steps, time or a release."""
     LATCHED = 1 << 21
-    """The fallback stays in charge until somebody releases it."""
+    """The fallback stays in charge until an operator releases it."""
     HAND_OVER = 1 << 22
-    """A hand-over is under way: a decaying offset is added to whoever acts."""
+    """A hand-over is in progress: a decaying offset is added to the proposal that acts."""
     EMERGENCY_STOP = 1 << 23
-    """Somebody pressed the emergency stop: the fallback acts until somebody releases it."""
+    """The emergency stop was pressed: the fallback acts until an operator releases it."""
 
 
 class Limit(enum.IntFlag):
     """Active limits of one channel; the bits of :attr:`SafetyReport.limits`."""
 
     LOW = 1 << 0
-    """More would have been below the box."""
+    """The limit prevented a value below the box."""
     HIGH = 1 << 1
-    """More would have been above the box."""
+    """The limit prevented a value above the box."""
     RATE_DOWN = 1 << 2
-    """A faster fall was requested."""
+    """The limit prevented a faster fall."""
     RATE_UP = 1 << 3
-    """A faster rise was requested."""
+    """The limit prevented a faster rise."""
     FURTHER_LOW = 1 << 4
-    """More would have been below what further kinds admit."""
+    """The limit prevented a value below those that other kinds admit."""
     FURTHER_HIGH = 1 << 5
-    """More would have been above what further kinds admit."""
+    """The limit prevented a value above those that other kinds admit."""
     ROWS = 1 << 6
-    """Another value would have broken a linear or barrier row."""
+    """The limit prevented a value that would have violated a linear or barrier row."""
     WEAR = 1 << 7
-    """A deadband or a rest held the channel."""
+    """A deadband or a resting time held the channel."""
 
 
 class SafetyReport(NamedTuple):
@@ -89,9 +89,9 @@ class SafetyReport(NamedTuple):
         flags: Bits of :class:`Flag`, scalar.
         limits: Bits of :class:`Limit`, shape ``(act,)``.
         intervention: ``|applied - requested|`` in the unit of each channel, shape ``(act,)``;
-            always finite, zero where the request was not (``flags`` says so).
-        alarms: Bits of the monitors that alarm, the guard's first monitor lowest, scalar; zero
-            for a filter without a guard.
+            always finite, zero where the request was not finite (see ``flags``).
+        alarms: Bits of the monitors that alarm, with the guard's first monitor in the lowest bit,
+            scalar; zero for a filter without a guard.
     """
 
     flags: UInt32[Array, ""]
@@ -101,7 +101,7 @@ class SafetyReport(NamedTuple):
 
 
 def empty_report(n_action: int, dtype: jnp.dtype | type = jnp.float32) -> SafetyReport:
-    """The report before the first step: nothing decided, nothing changed."""
+    """The report before the first step: no flags, no changes."""
     return SafetyReport(
         flags=jnp.zeros((), jnp.uint32),
         limits=jnp.zeros((n_action,), jnp.uint32),

@@ -1,4 +1,4 @@
-"""A start-up test that the compiled filter still sees NaN."""
+"""A start-up test that the compiled filter still detects NaN."""
 
 from collections.abc import Callable
 
@@ -14,13 +14,13 @@ CompiledFilter = Callable[[AnyConstraints, Context, Array], tuple[Array, SafetyR
 
 
 def fast_math_self_test(compiled: CompiledFilter, constraints: AnyConstraints) -> None:
-    """Feeds NaN and infinities through a compiled filter and demands the promised answer.
+    """Passes NaN and infinities through a compiled filter and checks the promised results.
 
-    A compiler that was told to assume finite numbers ("fast math") drops ``isfinite``: NaN then
-    comes out as the upper limit, unflagged. So the very program that will run is tested.
+    A compiler that assumes finite numbers ("fast math") removes ``isfinite``; NaN then comes out as
+    the upper limit, without a flag. So the test uses the very program that will run.
 
     Args:
-        compiled: ``jax.jit(filter_action)``, or the same ahead of time.
+        compiled: ``jax.jit(filter_action)``, or the same function compiled ahead of time.
         constraints: Well-formed constraints to test with.
 
     Raises:
