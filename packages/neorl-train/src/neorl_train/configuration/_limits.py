@@ -108,7 +108,7 @@ def resolved_limits(limits: LimitsConfig, declared: LimitsConfig, spec: Spec) ->
 
 
 def _by_channel(limits: LimitsConfig, spec: Spec) -> LimitsConfig:
-    """The same with the ranges and rates among the constraints in the tables of the channels."""
+    """The same limits, with ranges and rates from the constraints moved to the channel tables."""
     own = channel_limits(spec_channels(spec), limits.further)
     tables: dict[str, dict[str, float]] = {}
     pairs = (("low", own.low), ("high", own.high), ("rate_up", own.up), ("rate_down", own.down))

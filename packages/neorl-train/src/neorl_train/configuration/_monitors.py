@@ -151,7 +151,7 @@ def given_watches(monitors: MonitorsConfig, spec: Spec) -> list[Watch]:
         The monitors, in the order of their names in the configuration.
 
     Raises:
-        InputError: If a channel is unknown, a time is shorter than a period or a formula cannot be
+        InputError: If a channel is unknown, a time is not positive or a formula cannot be
             parsed; the message names the field.
     """
     usable_ages(monitors.max_age, spec, "monitors.max_age")
