@@ -102,7 +102,7 @@ def _summed(amounts: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def _movement(action: np.ndarray, mask: np.ndarray, spec: Spec) -> dict[str, np.ndarray]:
-    """Way and turns of every actuator in every episode; a move from or to a masked row is none."""
+    """Travel and reversals of every actuator per episode; masked rows interrupt the movement."""
     inside = (mask[:, 1:] & mask[:, :-1])[..., None]
     moves = np.where(inside, np.diff(action.astype(np.float64), axis=1), 0.0)
     least = SMALLEST * (np.asarray(highs(spec.action)) - np.asarray(lows(spec.action)))
