@@ -1,4 +1,4 @@
-"""Pictures of a plant model beside the log."""
+"""Figures that compare a plant model with the log."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from neorl_train.plant_models._check import PlantModelCheck, predicted_sums
 from neorl_train.report.figures._style import CLASSICAL, LEARNERS, MUTED, new_figure, time_axis
 
 CHANNELS = 6
-"""Most channels that one picture shows."""
+"""Largest number of channels in one figure."""
 
 
 def ahead_figure(check: PlantModelCheck) -> Any:
-    """Error of every predicted channel some steps ahead: networks, linear part, no change."""
+    """Errors of every predicted channel several steps ahead: networks, linear part, no change."""
     shown = check.predicted[: 2 * CHANNELS]
     columns = min(3, len(shown))
     rows = -(-len(shown) // columns)
@@ -63,10 +63,10 @@ def sums_figure(check: PlantModelCheck) -> Any:
 
 
 def episode_figure(check: PlantModelCheck, episode: int) -> Any:
-    """One episode: the log, and what every network predicts of it from its first row on."""
+    """One episode: the log, and the prediction of every network from its first row on."""
     free, spec = check.free, check.spec
     names = [channel.name for channel in spec.obs]
-    # Those that move most of what the model must predict say most about it.
+    # Channels that contribute most to what the model must predict are the most informative.
     order = sorted(
         check.predicted,
         key=lambda name: -float(np.ptp(free.logged[episode, :, names.index(name)])

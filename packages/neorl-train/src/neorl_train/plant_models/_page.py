@@ -1,4 +1,4 @@
-"""The page of a plant model: its answer, what was checked, and pictures beside the log."""
+"""The page of a plant model: its conclusion, its checks, and figures with the log."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def write_model_page(check: PlantModelCheck, path: Path) -> Path:
 
 
 def page(check: PlantModelCheck) -> str:
-    """The page as one HTML document without script and without outside reference."""
+    """The page as one HTML document without scripts or external references."""
     kind, sign = ("yes", "\N{CHECK MARK}") if check.usable else ("no", "\N{MULTIPLICATION X}")
     answer = "The model may be used" if check.usable else "The model must not be used"
     header = [
@@ -89,14 +89,14 @@ def _checks(check: PlantModelCheck) -> Html:
 
 
 def mark(check: Check) -> str:
-    """The sign of one check: passed, to be looked at, or failed."""
+    """The symbol for one check: passed, worth a look, or failed."""
     if check.holds:
         return "\N{CHECK MARK}"
     return "\N{MULTIPLICATION X}" if check.decides else "!"
 
 
 def _replayed(check: PlantModelCheck) -> Html:
-    """A row for each controller; nothing where none is known."""
+    """One table row per controller; nothing if none is known."""
     if not check.replayed:
         return Html("")
     named = [("return", check.reward_unit), *((c.name, c.unit) for c in check.spec.cost)]
