@@ -19,19 +19,19 @@ from neorl_agents.populations import (
 from neorl_envs.worlds import Turn, World, simultaneous_turn, strict_turn
 
 Order = Literal["strict", "simultaneous"]
-"""Whether agents act one after another, as in the source of the hunt, or at one moment."""
+"""Whether agents act one after another, as in the source of the hunt, or simultaneously."""
 
 UNROLLED = 10
-"""Up to so many agents a turn is written out, which saves copies of their parameters."""
+"""Loops over up to this many agents are unrolled, which saves copies of their parameters."""
 
 
 class Epochs(NamedTuple):
-    """Results of some epochs.
+    """Results of several epochs.
 
     Attributes:
-        reward: Reward of each agent in each.
-        loss: Loss of each agent's gradient step; zero where there was none.
-        epsilon: Chance of a random action in each, by agent.
+        reward: Reward of each agent in each epoch.
+        loss: Loss of each agent's gradient step; zero if there was none.
+        epsilon: Probability of a random action in each epoch, by agent.
         updates: Gradient steps of each agent since the beginning.
     """
 
@@ -60,23 +60,23 @@ def run_epochs(
     order: Order = "strict",
     over_agents: OverAgents = "map",
 ) -> tuple[Agent, Epochs]:
-    """Epochs from ``first`` on: an episode of all agents, then a gradient step of each.
+    """Runs epochs from ``first`` on: an episode of all agents, then a gradient step for each.
 
-    What is drawn is a function of ``(key, number of the epoch)``, so the number of epochs in one
-    call is not part of the result.
+    Random numbers are a function of ``(key, number of the epoch)``, so the result does not depend
+    on how many epochs one call runs.
 
     Args:
         world: Rules, with array leaves (``neorl_core.as_arrays``).
         learner: Hyperparameters, with array leaves.
-        population: Agents along a leading axis; given away.
+        population: Agents along a leading axis; the buffers are donated.
         first: Number of the first epoch.
         key: Key of the run.
         n_epochs: Number of epochs; static.
         order: Order of the agents in a turn; static.
-        over_agents: How agents are gone through while they are trained; static.
+        over_agents: How to loop over the agents in training; static.
 
     Returns:
-        The population, and what happened.
+        The population, and the results of the epochs.
     """
 
     def epoch(population: Agent, number: Int[Array, ""]) -> tuple[Agent, Epochs]:
@@ -118,15 +118,15 @@ def play_episode(
     *,
     order: Order = "strict",
 ) -> Episode:
-    """One episode of all agents, each with its own network; nobody learns.
+    """Plays one episode of all agents, each with its own network, without learning.
 
     Args:
         world: Rules.
         learner: Hyperparameters.
         population: Agents along a leading axis.
-        frames: Frames before the first observation of each.
-        for_world: Key of the world.
-        for_actions: Key of the agents.
+        frames: Frames that precede the first observation of each agent.
+        for_world: Random key of the world.
+        for_actions: Random key of the agents.
         order: Order of the agents in a turn.
 
     Returns:
@@ -171,7 +171,7 @@ def play_episode(
 def _draws(
     world: World, learner: IQN, for_world: PRNGKeyArray, for_actions: PRNGKeyArray
 ) -> _TurnDraws:
-    """The random numbers of all turns, drawn at once: many small draws cost more."""
+    """Generates the random numbers of all turns in one call, because many small calls cost more."""
     turns, agents = world.horizon, world.n_agents
     numbers = jnp.arange(turns)
     for_chance, for_action, for_levels = jax.random.split(for_actions, 3)

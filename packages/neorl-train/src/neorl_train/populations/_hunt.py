@@ -1,4 +1,4 @@
-"""The treasure hunt as a command: train, keep, and say what was learned."""
+"""The treasure hunt as a command: trains, stores, and summarises what was learned."""
 
 import dataclasses
 from collections.abc import Callable
@@ -30,30 +30,32 @@ LEARNERS: dict[str, Defaults] = {
         "epsilon_decay": 0.001,
     },
 }
-"""What the learner of each version has that is not a default of :class:`IQN`."""
+"""Settings of each version's learner that differ from the defaults of :class:`IQN`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class HuntOptions:
-    """A treasure hunt.
+    """Options of a treasure hunt.
 
     Attributes:
-        out: Folder of the run; a run that is there is continued.
+        out: Folder of the run; an existing run is continued.
         version: Rules and defaults of the source: release 1.4.0 or commit 2a24efc.
-        agents: Number of agents; 0 for the source's.
-        turns: Turns of one episode; 0 for the source's.
-        epochs: Episodes, each followed by a gradient step of every agent.
+        agents: Number of agents; 0 uses the source's number.
+        turns: Turns per episode; 0 uses the source's number.
+        epochs: Number of episodes, each followed by a gradient step of every agent.
         chunk: Epochs between two checkpoints.
-        seed: Decides everything that is drawn.
-        order: Whether agents act one after another or at one moment.
-        semantics: ``mended``, or ``original``, which keeps the defects of the source.
-        batch_size: Rows of one gradient step; 0 for the source's.
+        seed: Seed of all random numbers.
+        order: Whether agents act one after another or simultaneously.
+        semantics: ``mended``, or ``original``, which reproduces the defects of the source.
+        batch_size: Rows per gradient step; 0 uses the source's number.
         capacity: Turns that an agent remembers.
-        learning_rate: Rate of Adam.
-        prioritised: Whether turns are drawn by their last loss; not with the original's semantics.
-        n_step: Steps whose rewards a target sums; 0 for 1, or for the source's with its semantics.
-        discount: Discount of the reward a turn; 0 for 0.99 cubed, which is what the source's target
-            comes to, or for the source's with its semantics.
+        learning_rate: Learning rate of Adam.
+        prioritised: Whether turns are sampled in proportion to their last loss; not available with
+            the original's semantics.
+        n_step: Number of rewards summed in a target; 0 means 1, or the source's number with its
+            semantics.
+        discount: Discount of the reward per turn; 0 means 0.99 cubed, which equals the effective
+            discount of the source's target, or the source's value with its semantics.
     """
 
     out: Path = Path("hunt")
@@ -73,10 +75,10 @@ class HuntOptions:
     discount: float = 0.0
 
     def world(self) -> TreasureHunt:
-        """The world of these options.
+        """The world that these options define.
 
         Raises:
-            InputError: Naming a bad number.
+            InputError: Names an invalid number.
         """
         return treasure_hunt(self.version, n_agents=self.agents or None, horizon=self.turns or None)
 
@@ -85,7 +87,7 @@ class HuntOptions:
         semantics = self.version if self.semantics == "original" else "mended"
         settings = {**LEARNERS[self.version], "semantics": semantics}
         settings["prioritised"] = self.prioritised
-        # Three summed rewards at 0.99 were not shown to learn: docs/pages/how-to/treasure-hunt.md.
+        # Three summed rewards at 0.99 did not learn: docs/pages/how-to/treasure-hunt.md.
         usual = {} if self.semantics == "original" else {"n_step": 1, "discount": 0.99**3}
         given = {"n_step": self.n_step, "discount": self.discount}
         settings |= usual | {name: value for name, value in given.items() if value}
@@ -97,18 +99,18 @@ class HuntOptions:
 def hunt(
     options: HuntOptions, *, say: Callable[[str], None] = print, stop: Callable[[], bool]
 ) -> str:
-    """Trains, leaves ``epochs.jsonl``, ``checkpoints`` and ``hunt.json`` in the folder.
+    """Trains, and writes ``epochs.jsonl``, ``checkpoints`` and ``hunt.json`` into the folder.
 
     Args:
         options: Options of the training.
-        say: Told how it goes.
-        stop: Asked once a chunk; true ends the training, which can be continued.
+        say: Called with progress messages.
+        stop: Called once per chunk; true ends the training, which can be continued.
 
     Returns:
-        One paragraph that says what was learned.
+        One paragraph that summarises what was learned.
 
     Raises:
-        InputError: Naming a bad number, or what of an earlier run in the folder differs.
+        InputError: Names an invalid number, or how an earlier run in the folder differs.
     """
     world, learner = options.world(), options.learner()
     options.out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Training a population from beginning to end, with checkpoints that continue to the same bits."""
+"""Trains a population from start to finish, with checkpoints that continue bit-identically."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ from neorl_train.populations._epochs import Epochs, Order, play_episode, run_epo
 from neorl_train.runs import Checkpoints
 
 Watch = Callable[[int, Epochs], None]
-"""Told the number of the first epoch of a chunk, and what happened in it, on the host."""
+"""Called with the number of a chunk's first epoch and the chunk's results, on the host."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,9 +27,9 @@ class TrainedPopulation:
 
     Attributes:
         population: Agents along a leading axis, on the host.
-        epoch: Epochs done.
-        epochs: What happened in those of this call, on the host.
-        finished: Whether all epochs were done; false after a request to stop.
+        epoch: Number of completed epochs.
+        epochs: Results of the epochs in this call, on the host.
+        finished: Whether all epochs were completed; false after a request to stop.
     """
 
     population: Agent
@@ -39,12 +39,12 @@ class TrainedPopulation:
 
 
 def never() -> bool:
-    """No request to stop."""
+    """Never requests a stop."""
     return False
 
 
 def ignore(first: int, epochs: Epochs) -> None:
-    """Watches nothing."""
+    """Ignores all events."""
 
 
 def train_population(
@@ -60,27 +60,27 @@ def train_population(
     watch: Watch = ignore,
     stop: Callable[[], bool] = never,
 ) -> TrainedPopulation:
-    """Trains independent agents in one world, from the newest checkpoint where there is one.
+    """Trains independent agents in one world, from the newest checkpoint if there is one.
 
-    The result is a function of world, learner, seed and number of epochs: not of the chunk or of
+    The result depends on world, learner, seed and number of epochs, but not on the chunk or on
     where the training was interrupted.
 
     Args:
         world: Rules.
         learner: Hyperparameters of every agent.
-        seed: Decides everything that is drawn.
-        epochs: Episodes, each followed by one gradient step of every agent.
-        chunk: Epochs in one call of the compiled program, and between two checkpoints.
-        order: Whether agents act one after another or at one moment.
-        over_agents: How agents are gone through while they are trained; by default one after
-            another on a CPU and as a batch elsewhere.
-        checkpoints: Made by :func:`population_checkpoints`; closed before this returns.
-        watch: Told what happened after every chunk.
-        stop: Asked once a chunk; true ends the training.
+        seed: Seed of all random numbers.
+        epochs: Number of episodes, each followed by one gradient step of every agent.
+        chunk: Number of epochs in one call of the compiled program, and between two checkpoints.
+        order: Whether agents act one after another or simultaneously.
+        over_agents: How to loop over the agents in training; by default one after another on a CPU
+            and as a batch elsewhere.
+        checkpoints: Result of :func:`population_checkpoints`; closed before this returns.
+        watch: Called with the results after every chunk.
+        stop: Called once per chunk; true ends the training.
 
     Raises:
-        InputError: Naming a bad number, observations of another shape than the world says, or a
-            checkpoint of another population.
+        InputError: Names an invalid number, observations whose shape differs from the world's
+            declaration, or a checkpoint of another population.
     """
     for name, value in (("epochs", epochs), ("chunk", chunk)):
         if value < 1:
@@ -129,15 +129,15 @@ def population_checkpoints(
     keep: int = 2,
     say: Callable[[str], None] = print,
 ) -> Checkpoints:
-    """Checkpoints of one training, which those of another world, learner or seed do not continue.
+    """Checkpoints of one training; another world, learner or seed cannot continue from them.
 
     Args:
         folder: Folder of the checkpoints.
         world: Rules.
         learner: Hyperparameters.
         seed: Seed of the training.
-        keep: How many are kept.
-        say: Told of damaged ones.
+        keep: Number of checkpoints that are kept.
+        say: Called with a message about each damaged one.
     """
     identity: dict[str, Any] = {
         "number of agents": world.n_agents,
@@ -154,11 +154,11 @@ def population_checkpoints(
 def random_rewards(
     world: World, *, seed: int = 0, episodes: int = 100, order: Order = "strict"
 ) -> Float[np.ndarray, "episode agent"]:
-    """Rewards of agents that act at random, the least that a learned agent should earn.
+    """Rewards of agents that act at random, which a trained agent should exceed.
 
     Args:
         world: Rules.
-        seed: Decides what is drawn.
+        seed: Seed of all random numbers.
         episodes: Number of episodes.
         order: Order of the agents in a turn.
     """
@@ -189,7 +189,7 @@ def _play(
 
 
 def _require_observations(world: World) -> None:
-    """Refuses a world whose observations have another shape than it says."""
+    """Refuses a world whose observations do not have the declared shape."""
 
     def first(key: PRNGKeyArray) -> Any:
         return world.observe(world.reset(key), jnp.zeros((), jnp.int32))
