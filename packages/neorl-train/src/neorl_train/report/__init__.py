@@ -1,4 +1,4 @@
-"""For people: the page, its pictures, the terminal."""
+"""Presents results to people: the page, its figures, the terminal output."""
 
 from neorl_train.report._page import write_report as write_report
 from neorl_train.report._plots import plot_episode as plot_episode

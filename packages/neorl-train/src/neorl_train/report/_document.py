@@ -1,4 +1,4 @@
-"""The frame of every page: one file without script and without a single outside reference."""
+"""The frame of every page: one file without scripts or external references."""
 
 import importlib.resources
 from collections.abc import Sequence
@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from neorl_train.report._html import Html, joined, section, tag, text
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""The browser itself refuses whatever is not in the page."""
+"""Makes the browser itself refuse everything that is not in the page."""
 
 Section = tuple[str, str, Html]
-"""Identifier, heading and content."""
+"""Identifier, heading and content of a section."""
 
 
 def document(
     title: str, header: Sequence[Html], sections: Sequence[Section], *, margin: str = ""
 ) -> str:
-    """A page as one HTML document; readable in light, dark and on paper.
+    """A page as one HTML document, suitable for light and dark mode and for printing.
 
     Args:
         title: Title of the window.
         header: Elements above the contents.
-        sections: Sections in the order of reading; the contents link to them.
-        margin: Text below every printed page, left of the page number; the title by default.
+        sections: Sections in reading order; the table of contents links to them.
+        margin: Text at the bottom of every printed page, left of the page number; the title by
+            default.
 
     Returns:
         The document.
@@ -56,7 +57,7 @@ def _stylesheet() -> str:
 
 
 def _margin(words: str) -> str:
-    """The rule that prints words and the page number below every page."""
+    """The CSS rule that prints a text and the page number at the bottom of every page."""
     plain = "".join(c if c.isalnum() or c in " .:,()-_+/" else " " for c in words)
     style = "font: 8pt sans-serif; color: #444444"
     return (

@@ -1,4 +1,4 @@
-"""Small pieces of HTML; every text is escaped here and nowhere else."""
+"""Small pieces of HTML; all text is escaped in this module."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ Align = Literal["left", "right"]
 
 @dataclasses.dataclass(frozen=True)
 class Html:
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     text: str
 
@@ -23,9 +23,9 @@ class Column:
     """Head of a column of a table.
 
     Attributes:
-        title: Words for what the column holds.
-        unit: Unit of its numbers; shown below the title.
-        align: Side to align to: numbers right, words left.
+        title: Description of the column's content.
+        unit: Unit of the numbers; shown below the title.
+        align: Alignment: numbers right, text left.
     """
 
     title: str
@@ -35,18 +35,18 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """A row of a table that only names those below it."""
+    """A table row that is a heading for the rows below it."""
 
     title: str
 
 
 def text(content: Content) -> str:
-    """Escaped, unless it is HTML already."""
+    """Escapes text unless it is already HTML."""
     return content.text if isinstance(content, Html) else escape(content, quote=True)
 
 
 def tag(name: str, *content: Content, **attributes: str) -> Html:
-    """An element; a trailing underscore of an attribute's name is dropped, others become dashes."""
+    """An element; trailing underscores of attribute names are dropped, others become dashes."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(value, quote=True)}"'
         for key, value in attributes.items()
@@ -55,7 +55,7 @@ def tag(name: str, *content: Content, **attributes: str) -> Html:
 
 
 def joined(parts: Iterable[Content]) -> Html:
-    """One piece of HTML after the other."""
+    """Concatenates pieces of HTML."""
     return Html("\n".join(text(part) for part in parts))
 
 
@@ -81,12 +81,12 @@ def table(
     """A table; the first cell of every row is its heading.
 
     Args:
-        caption: Description of the table, with remarks that apply to all of it.
-        columns: Heads.
+        caption: Description of the table, with remarks that apply to the whole table.
+        columns: Column heads.
         rows: Cells in the order of the columns, or the heading of the rows that follow.
 
     Returns:
-        The table in a frame that scrolls sideways where the screen is narrow.
+        The table in a frame that scrolls sideways on a narrow screen.
     """
     head = tag("tr", *(_head(column) for column in columns))
     body = [_row(columns, row) for row in rows]
@@ -112,10 +112,10 @@ def _row(columns: Sequence[Column], row: Sequence[Content] | Group) -> Html:
 
 
 def figure(picture: Html, caption: Content) -> Html:
-    """A picture with its caption."""
+    """A figure with its caption."""
     return tag("figure", picture, tag("figcaption", caption), class_="picture")
 
 
 def folded(title: str, *content: Content) -> Html:
-    """What is shown when asked for; printed unfolded."""
+    """Content that is collapsed on screen and expanded in print."""
     return tag("details", tag("summary", title), *content)

@@ -1,4 +1,4 @@
-"""What a report is made of: the files of a run."""
+"""Inputs of a report: the files of a run."""
 
 import dataclasses
 import json
@@ -24,13 +24,13 @@ class Inputs:
     Attributes:
         run: Run directory.
         evaluation: Results of the evaluation.
-        verdict: Verdict that follows from them.
-        record: Content of ``run.json``; empty where there is none.
-        config: Resolved configuration as TOML; empty where there is none.
-        constraints: Content of ``constraints.json``; empty where there is none.
-        validations: Curves of the validations while training.
+        verdict: Verdict on these results.
+        record: Content of ``run.json``; empty if there is none.
+        config: Resolved configuration as TOML; empty if there is none.
+        constraints: Content of ``constraints.json``; empty if there is none.
+        validations: Validation curves recorded during training.
         chunks: Curves of the training loop's metrics.
-        signs: Signs that training went wrong, one sentence each.
+        signs: Warning signs that training went wrong, one sentence each.
     """
 
     run: Path
@@ -50,7 +50,7 @@ class Inputs:
 
 
 def chosen_lines(run: Path, verdict: Verdict) -> list[str]:
-    """What a *deploy* is worth that may be the best of several runs; none for the first run.
+    """Cautions against a *deploy* that may be the best of several runs; none for the first run.
 
     Args:
         run: Directory of the run.
@@ -71,7 +71,7 @@ def read_inputs(run: Path) -> Inputs:
     """Reads the files of an evaluated run.
 
     Raises:
-        InputError: If a file is missing that must be there, or one is damaged; it is named.
+        InputError: If a required file is missing, or one is damaged; the message names it.
     """
     records = list(read_records(run / METRICS))
     config = run / CONFIG
@@ -89,7 +89,7 @@ def read_inputs(run: Path) -> Inputs:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty where there is none.
+    """The object in a JSON file; empty if there is no file.
 
     Raises:
         InputError: If the file is damaged.

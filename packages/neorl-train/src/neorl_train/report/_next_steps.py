@@ -1,4 +1,4 @@
-"""The commands that may follow a run, with the reason for each."""
+"""Commands that are useful after a run, with the reason for each."""
 
 import importlib.util
 import shlex
@@ -8,11 +8,11 @@ from neorl_core.infrastructure.command_line import command_prefix
 from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict
 
 Step = tuple[str, str]
-"""A command, and what it is for."""
+"""A command and its purpose."""
 
 
 def next_steps(run: Path, verdict: Verdict, *, simulated: bool) -> list[Step]:
-    """What a user may do with a finished run.
+    """What a user can do with a finished run.
 
     Args:
         run: Directory of the run.
@@ -20,8 +20,7 @@ def next_steps(run: Path, verdict: Verdict, *, simulated: bool) -> list[Step]:
         simulated: Whether policies were run in a simulator.
 
     Returns:
-        Commands in the order in which they are useful. Those of neorl-deploy are left out where
-        it is not installed.
+        Commands, the most useful first. Those of neorl-deploy are left out if it is not installed.
     """
     where = shlex.quote(str(run))
     train = command_prefix("neorl-train")
@@ -48,7 +47,7 @@ def next_steps(run: Path, verdict: Verdict, *, simulated: bool) -> list[Step]:
 
 
 def next_lines(steps: list[Step]) -> list[str]:
-    """The commands as lines of text, the first one behind ``Next:``."""
+    """The commands as lines of text, the first one after ``Next:``."""
     return [
         f"{'Next:' if not i else '     '} {command}    ({why})"
         for i, (command, why) in enumerate(steps)

@@ -1,4 +1,4 @@
-"""The page: one file without a single outside reference."""
+"""The report page: one file without external references."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ from neorl_train.runs._names import REPORT
 
 
 def write_report(run: str | os.PathLike[str]) -> Path:
-    """Writes ``report.html`` into a run that was evaluated.
+    """Writes ``report.html`` into an evaluated run.
 
     Args:
         run: Directory of the run, with ``evaluation.json``, ``traces.json`` and ``verdict.json``.
@@ -30,8 +30,8 @@ def write_report(run: str | os.PathLike[str]) -> Path:
         The file.
 
     Raises:
-        InputError: If a file that is needed is missing or damaged; it is named.
-        OSError: If the report cannot be written; an older one is then as it was.
+        InputError: If a required file is missing or damaged; the message names it.
+        OSError: If the report cannot be written; an older one is then unchanged.
     """
     path = Path(run) / REPORT
     write_text(path, page(read_inputs(Path(run))))
@@ -42,10 +42,11 @@ def page(inputs: Inputs) -> str:
     """The report as one HTML document.
 
     Args:
-        inputs: Inputs as :func:`read_inputs` gives them.
+        inputs: Result of :func:`read_inputs`.
 
     Returns:
-        The document. No script, no outside reference; readable in light, dark and on paper.
+        The document, without scripts or external references, suitable for light and dark mode and
+        for printing.
     """
     tables = inputs.evaluation.tables
     name = tables.environment or inputs.evaluation.source.name
@@ -60,7 +61,7 @@ def page(inputs: Inputs) -> str:
 
 
 def _question(inputs: Inputs, name: str) -> str:
-    """A plant is run; of a log alone one can only ask about the plant behind it."""
+    """The question that the report answers: about a plant, or about the plant behind a log."""
     candidate = inputs.verdict.candidate
     if inputs.simulated:
         return f"May {candidate} run {name}?"
@@ -68,7 +69,7 @@ def _question(inputs: Inputs, name: str) -> str:
 
 
 def _sections(inputs: Inputs) -> list[Section]:
-    """Identifier, heading and content, in the order of reading."""
+    """Identifier, heading and content of every section, in reading order."""
     parts = [
         ("why", "Why", _why(inputs)),
         ("limits", "What the verdict says and does not say", about.what_it_says(inputs)),

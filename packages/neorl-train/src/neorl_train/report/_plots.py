@@ -1,4 +1,4 @@
-"""Single pictures of a run, for a notebook or a file."""
+"""Single figures of a run, for a notebook or a file."""
 
 import os
 from pathlib import Path
@@ -15,19 +15,19 @@ from neorl_train.results._results import Evaluation
 
 
 def plot_episode(evaluation: Evaluation, label: str = TYPICAL) -> Any:
-    """One episode of the guarded candidate, the reference controller on the same start behind it.
+    """One episode of the guarded candidate, with the reference controller in the background.
 
     Args:
         evaluation: Evaluation on a plant.
-        label: Which of the episodes that were kept: ``"typical"``, ``"lowest return"`` or
-            ``"closest to the limits"``, or one of those between the largest loss and the best
-            gain, such as ``"start 12"``.
+        label: Which of the stored episodes: ``"typical"``, ``"lowest return"`` or ``"closest to the
+            limits"``, or one of those between the largest loss and the largest gain, such as
+            ``"start 12"``.
 
     Returns:
         A ``matplotlib.figure.Figure``.
 
     Raises:
-        InputError: If no episode of that label was kept, or matplotlib is missing.
+        InputError: If no episode with that label was stored, or matplotlib is missing.
     """
     _require_matplotlib()
     candidate = evaluation.tables.candidate
@@ -41,7 +41,7 @@ def plot_episode(evaluation: Evaluation, label: str = TYPICAL) -> Any:
 
 
 def plot_learning(run: str | os.PathLike[str]) -> Any:
-    """How the policies of a run were judged while they were trained, by algorithm and seed.
+    """Validation results of a run's policies during training, by algorithm and seed.
 
     Args:
         run: Directory of an evaluated run.

@@ -1,4 +1,4 @@
-"""The results in short, for the terminal."""
+"""Summarises the results for the terminal."""
 
 import re
 import shutil
@@ -31,19 +31,19 @@ from neorl_train.runs._records import read_records
 from neorl_train.verdicts._file import read_verdict
 from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict, clause_lines, closing, exceeded
 
-WIDTH = 118  # columns of a terminal that shows every mean with its interval on one line
+WIDTH = 118  # columns needed to show every mean with its interval on one line
 _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
 
 
 def print_summary(run: Path, stream: TextIO | None = None) -> None:
-    """Prints the results of an evaluated run, what may follow, and last where its report lies.
+    """Prints the results of an evaluated run, useful next commands, and the path of its report.
 
     Args:
         run: Directory of the run.
         stream: Stream to print to; standard output by default.
 
     Raises:
-        InputError: If a file of the run is missing or damaged; it is named.
+        InputError: If a file of the run is missing or damaged; the message names it.
     """
     evaluation, verdict = read_evaluation(run), read_verdict(run)
     console = _console(stream)
@@ -76,7 +76,7 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
 
 
 def _typed(run: Path) -> Path:
-    """The directory as one would type it: from here if it lies below the current folder."""
+    """The directory as one would type it: relative if it lies below the current folder."""
     here, path = Path.cwd(), run.absolute()
     return path.relative_to(here) if path.is_relative_to(here) and path != here else path
 
@@ -84,7 +84,7 @@ def _typed(run: Path) -> Path:
 def print_evaluation(
     evaluation: Evaluation, verdict: Verdict, stream: TextIO | None = None
 ) -> None:
-    """Prints the table of an evaluation and what was decided on it.
+    """Prints the table of an evaluation and its verdict.
 
     Args:
         evaluation: Results.
@@ -101,7 +101,7 @@ def _console(stream: TextIO | None) -> Any:
 
     out = stream or sys.stdout
     width = None if out.isatty() else max(shutil.get_terminal_size().columns, WIDTH)
-    # A terminal gets lines that end between words; in a file a sentence stays one line.
+    # On a terminal, lines are wrapped between words; in a file each sentence stays on one line.
     return Console(file=out, highlight=False, width=width, soft_wrap=not out.isatty())
 
 
@@ -134,14 +134,14 @@ def _print_verdict(console: Any, evaluation: Evaluation, verdict: Verdict) -> No
 
 
 def fit_lines(evaluation: Evaluation) -> list[str]:
-    """How far every policy's actions are from the log's, of each learner its first seed."""
+    """How far each policy's actions are from the log's; for each learner its first seed."""
     fits = evaluation.imitation
     first = {group_of(fit.policy): fit.policy for fit in reversed(fits)}
     return [fit_line(fit) for fit in fits if first[group_of(fit.policy)] == fit.policy]
 
 
 def benefit_lines(tables: ResultTables) -> list[str]:
-    """The terms of the return: the candidate less the reference, or what the log came to."""
+    """The terms of the return: candidate minus reference, or the values in the log."""
     if not tables.environment:
         rows = [row for row in tables.rows if row.role == "log"]
         cells = [cell for row in rows for cell in row.amounts if cell.kind == "term"]
@@ -162,12 +162,12 @@ def benefit_lines(tables: ResultTables) -> list[str]:
 
 
 def _unit(unit: str) -> str:
-    """The unit behind a number; a count has none."""
+    """The unit after a number; empty for a count."""
     return "" if unit == "1" else f" {unit}"
 
 
 def guard_lines(record: Mapping[str, Any]) -> list[str]:
-    """The limits of a run and its fallback, as its record says them; none where it says none."""
+    """The limits of a run and its fallback as recorded; empty if there is no record of them."""
     fallback, lines = record.get("fallback", ""), []
     for name, title in (
         ("limits", "limits:"),
@@ -183,7 +183,7 @@ def guard_lines(record: Mapping[str, Any]) -> list[str]:
 
 
 def chosen_rows(tables: ResultTables) -> list[PolicyRow]:
-    """The candidate behind its guard; controllers and log as they are. Other seeds are pooled."""
+    """The candidate with its guard, controllers and log as they are; other seeds are pooled."""
     return [
         row
         for row in tables.rows
@@ -259,10 +259,10 @@ def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
 
 
 def pooled_lines(tables: ResultTables) -> list[str]:
-    """One line for each algorithm: its seeds together against what filled the log.
+    """One line for each algorithm: its pooled seeds compared with the behaviour in the log.
 
-    Where the candidate was compared with another controller than the plant's reference, a line
-    says how it stands beside that one.
+    If the candidate was compared with a controller other than the plant's reference, another line
+    gives that comparison.
     """
     lines = []
     own = tables.candidate.rpartition("-")[0]

@@ -1,1 +1,1 @@
-"""The pictures of the report."""
+"""The figures of the report."""

@@ -1,4 +1,4 @@
-"""Learning curves: what was recorded while the policies were trained."""
+"""Learning curves: records of the policies during training."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,14 +33,14 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """One metric and what it is compared with.
+    """One metric and the levels to compare it with.
 
     Attributes:
         metric: Name of the metric in the records.
         label: Title of the panel, with the unit.
-        lines: Levels to compare with, by name.
+        lines: Levels for comparison, by name.
         limit: A level that must not be exceeded; NaN for none.
-        logarithmic: Whether the axis is.
+        logarithmic: Whether the axis is logarithmic.
     """
 
     metric: str
@@ -51,14 +51,14 @@ class Panel:
 
 
 def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
-    """The records of one kind, one curve for each metric, algorithm and seed.
+    """The records of one kind, as one curve for each metric, algorithm and seed.
 
     Args:
         records: Lines of ``metrics.jsonl``.
         kind: ``"validation"`` or ``"chunk"``.
 
     Returns:
-        In order of appearance.
+        The curves, in order of appearance.
     """
     points: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
     for line in records:
@@ -74,14 +74,14 @@ def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
 
 
 def single_validation(recorded: Sequence[Curve], panels: Sequence[Panel]) -> str:
-    """What was measured where every policy was validated once, so that there is no curve.
+    """Describes the values if every policy was validated only once, so that there is no curve.
 
     Args:
         recorded: Curves of all metrics.
         panels: Metrics to show.
 
     Returns:
-        One sentence of values and one on how to get a curve; empty where there is a curve.
+        One sentence with the values and one on how to get a curve; empty if there is a curve.
     """
     shown = [curve for panel in panels for curve in recorded if curve.metric == panel.metric]
     steps = {int(step) for curve in shown for step in curve.step}
@@ -102,11 +102,11 @@ def single_validation(recorded: Sequence[Curve], panels: Sequence[Panel]) -> str
 
 
 def learning_curves(recorded: Sequence[Curve], panels: Sequence[Panel]) -> Any:
-    """One panel for each metric: a thin line for each seed, a thick one for their mean.
+    """One panel per metric: a thin line for each seed, a thick line for the mean.
 
     Args:
         recorded: Curves of all metrics.
-        panels: Metrics to show, one or more.
+        panels: Metrics to show; at least one.
 
     Returns:
         The figure.
@@ -159,5 +159,5 @@ def _seeds(axis: Any, mine: Sequence[Curve], algorithm: str, colour: str) -> Non
 
 
 def _marks(points: int, size: float) -> dict[str, Any]:
-    """A line through one point is not seen: it is drawn as a dot."""
+    """A line through a single point is invisible, so it is drawn as a dot."""
     return {"marker": "o", "markersize": size} if points == 1 else {}

@@ -1,4 +1,4 @@
-"""Return against cost, start by start, and who acts."""
+"""Figures of return against cost, of results by start, and of who acts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,22 +25,22 @@ MARKERS = {"learner": "o", "classical": "D", "behaviour": "s", "log": "^"}
 
 
 def shown_rows(tables: ResultTables) -> list[PolicyRow]:
-    """Learners behind their guard, everything else as it runs today."""
+    """The rows to show: learners with their guard, all others as they run today."""
     return [row for row in tables.rows if row.guarded == (row.role == "learner")]
 
 
 def costs_that_occur(tables: ResultTables) -> list[int]:
-    """The costs that some policy caused."""
+    """The costs that at least one policy caused."""
     rows = tables.rows
     return [j for j in range(tables.spec.n_cost) if any(row.costs[j].largest > 0 for row in rows)]
 
 
 def return_against_cost(tables: ResultTables, costs: Sequence[int]) -> Any:
-    """One panel for each cost: mean return over the mean of what the limit bounds.
+    """One panel for each cost: mean return against the mean of the limited quantity.
 
     Args:
         tables: Tables of one evaluation.
-        costs: Indices of the cost channels to show, one or more.
+        costs: Indices of the cost channels to show; at least one.
 
     Returns:
         The figure.
@@ -55,7 +55,7 @@ def return_against_cost(tables: ResultTables, costs: Sequence[int]) -> Any:
         cell = rows[0].costs[j]
         ends = [value for row in rows for value in (row.costs[j].limited.high, cell.limit)]
         top = max(ends) * 1.25 or 1.0
-        # Linear from zero to a quarter of the limit, logarithmic above
+        # Linear from zero to a quarter of the limit, logarithmic above.
         panel.set_xscale("symlog", linthresh=max(cell.limit / 4, top / 1000), linscale=0.6)
         panel.set_xlim(0, top)
         panel.axvspan(cell.limit, top, color=LIMIT, alpha=0.1, lw=0, zorder=0)
@@ -138,11 +138,12 @@ def _legend(figure: Any, of_group: dict[str, str]) -> None:
 def by_start(
     gains: np.ndarray, costs: Sequence[tuple[np.ndarray, np.ndarray, str, float]], unit: str
 ) -> Any:
-    """The candidate in every paired episode, sorted: its gain, and its costs beside the limit.
+    """The candidate in every paired episode, sorted by gain, with its costs and their limits.
 
     Args:
-        gains: Return less that of the reference, one for each paired episode.
-        costs: Costs of the candidate and of the reference, label with unit, and limit, by channel.
+        gains: Return minus that of the reference, one for each paired episode.
+        costs: For each channel, the costs of candidate and reference, the label with unit, and
+            the limit.
         unit: Unit of the return.
 
     Returns:
@@ -183,7 +184,7 @@ def by_start(
 
 
 def who_acts(tables: ResultTables) -> Any:
-    """Fractions of the steps in which filter or fallback decided, by guarded policy."""
+    """Fractions of the steps in which the filter or the fallback decided, by guarded policy."""
     rows = [row for row in tables.rows if row.guarded]
     figure = new_figure(0.24 * len(rows) + 1.0)
     panel = figure.subplots()
@@ -203,7 +204,7 @@ def who_acts(tables: ResultTables) -> Any:
     names = [row.name for row in rows]
     panel.set_yticks(position, names)
     panel.set_ylim(-0.6, len(rows) - 0.4)
-    # As far as it is needed: two per cent of the steps are to be seen too.
+    # The axis ends where the data end, so that even two per cent of the steps are visible.
     panel.set_xlim(0, min(100, max(1.0, 1.2 * float((changed + fell_back).max()))))
     panel.set_xlabel("fraction of all steps [%]; in all others the policy's own action")
     panel.grid(axis="y", visible=False)

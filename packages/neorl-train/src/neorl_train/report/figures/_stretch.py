@@ -1,4 +1,4 @@
-"""A stretch of a log in one narrow column: actions above, measurements below."""
+"""A section of a log in one narrow column: actions above, measurements below."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +14,12 @@ from neorl_train.results._results import Band
 from neorl_train.results._stretches import Stretch
 
 PROPOSED, LOGGED, OUTSIDE = LEARNERS[0], CLASSICAL, LEARNERS[1]
-WIDTH, PANEL, HEAD = 4.6, 1.35, 0.75  # inches; as wide as a phone, so that its words can be read
+WIDTH, PANEL, HEAD = 4.6, 1.35, 0.75  # inches; the width of a phone, so that the text is readable
 MOST_ACTIONS = 6
 
 
 def shown_actions(one: Stretch, spec: Spec) -> list[int]:
-    """The actions that are drawn: all, or of many those whose proposal differs most."""
+    """The actions to draw: all, or if there are many, those whose proposals differ most."""
     ranges = np.array([max(channel.high - channel.low, 1e-300) for channel in spec.action])
     away = np.abs(np.where(one.known[:, None], one.proposed - one.logged, 0.0)).mean(axis=0)
     if len(ranges) <= MOST_ACTIONS:
@@ -28,11 +28,11 @@ def shown_actions(one: Stretch, spec: Spec) -> list[int]:
 
 
 def stretch_trend(one: Stretch, spec: Spec, bands: Sequence[Band]) -> Any:
-    """Actions as logged and as proposed, then measurements and costs as logged.
+    """Draws logged and proposed actions, then logged measurements and costs.
 
     Args:
-        one: The stretch.
-        spec: Channels, limits and period.
+        one: The section.
+        spec: Channels, limits and control period.
         bands: Limits of observed channels.
 
     Returns:
@@ -86,7 +86,7 @@ def _action(panel: Any, one: Stretch, index: int, time: np.ndarray, spec: Spec) 
         time[outside], proposed[outside], "o", color=OUTSIDE, ms=3.5, zorder=4, label="outside"
     )
     panel.set_ylim(*window_of([*logged, *proposed], margin=0.15))
-    for end in (channel.low, channel.high):  # drawn where it lies within the axis
+    for end in (channel.low, channel.high):  # drawn if it lies within the axis
         panel.axhline(end, color=MUTED, lw=0.8, ls=":", zorder=1)
     panel_title(panel, channel.name, channel.unit)
 

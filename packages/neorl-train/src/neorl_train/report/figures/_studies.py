@@ -1,4 +1,4 @@
-"""Pictures of several runs: scores with intervals, performance profiles, learning curves."""
+"""Figures of several runs: scores with intervals, performance profiles, learning curves."""
 
 import dataclasses
 import math
@@ -20,8 +20,8 @@ class Dots:
         title: Title of the panel.
         unit: Quantity on the axis.
         values: Estimate of every policy.
-        learners: Names of those that are learners.
-        level: A value to compare with; NaN for none.
+        learners: Names of the policies that are learners.
+        level: Value to compare with; NaN for none.
     """
 
     title: str
@@ -33,13 +33,13 @@ class Dots:
 
 @dataclasses.dataclass(frozen=True)
 class Profiles:
-    """A panel of the part of the scores above each threshold.
+    """A panel of the fraction of scores above each threshold.
 
     Attributes:
         unit: Quantity on the axis.
         thresholds: Thresholds.
-        parts: Part of the scores above each, by policy.
-        learners: Names of those that are learners.
+        parts: Fraction of the scores above each threshold, by policy.
+        learners: Names of the policies that are learners.
     """
 
     unit: str
@@ -55,8 +55,8 @@ class Curves:
     Attributes:
         title: Title of the panel.
         unit: Quantity on the axis.
-        lines: Numbers of updates and estimates by learner.
-        level: A value to compare with; NaN for none.
+        lines: Numbers of updates and estimates, by learner.
+        level: Value to compare with; NaN for none.
     """
 
     title: str
@@ -69,11 +69,11 @@ Picture = Sequence[Dots] | Sequence[Curves] | Profiles
 
 
 def study_figure(pictures: Sequence[Picture], learners: Sequence[str]) -> Any:
-    """All pictures, one below the other.
+    """All panels, one below the other.
 
     Args:
-        pictures: Pictures to draw.
-        learners: All learners, so that each has one colour everywhere.
+        pictures: Panels to draw.
+        learners: All learners, so that each has the same colour everywhere.
 
     Returns:
         The figure.
@@ -171,7 +171,8 @@ def _curves(axis: Any, panel: Curves, of: Mapping[str, str]) -> None:
             axis.fill_between(thousands, low, high, color=colour, alpha=0.15, lw=0)
     if math.isfinite(panel.level):
         axis.axhline(panel.level, color=CLASSICAL, lw=1, ls=DASHES[0])
-    # The means decide the window: with two or three seeds Student's intervals are very wide.
+    # The means determine the axis, because with two or three seeds Student's intervals are very
+    # wide.
     shown = [one.value for _, estimates in panel.lines.values() for one in estimates]
     axis.set_ylim(*window([*shown, *[panel.level] * math.isfinite(panel.level)], margin=0.25))
     axis.set_xlabel("updates [thousands]")

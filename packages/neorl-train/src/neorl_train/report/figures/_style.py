@@ -1,6 +1,6 @@
-"""Pictures for the report as SVG that follows the page: its colours, its font, light or dark.
+"""Figures for the report as SVG that adopts the page's colours, font, and light or dark mode.
 
-Matplotlib is imported in the modules of this folder only, when a picture is drawn.
+Matplotlib is imported only in this folder's modules, and only when a figure is drawn.
 """
 
 import io
@@ -51,14 +51,14 @@ _STYLE: Any = {
 
 
 def installed() -> bool:
-    """Whether pictures can be drawn here."""
+    """Whether matplotlib is installed."""
     import importlib.util
 
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def new_figure(height: float, *, width: float = WIDTH) -> Any:
-    """An empty figure in the style of the report, by default as wide as its page; inches."""
+    """An empty figure in the style of the report; inches, by default as wide as the page."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -67,14 +67,14 @@ def new_figure(height: float, *, width: float = WIDTH) -> Any:
 
 
 def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> str:
-    """Draws a figure in the style of the report and gives it as inline SVG.
+    """Draws a figure in the style of the report and returns it as inline SVG.
 
     Args:
         draw: A function that returns a figure.
-        *arguments: Its arguments.
-        name: Short and unique on the page; keeps the identifiers of two pictures apart.
-        alt: Description of the picture, for those who cannot see it.
-        **options: Its keyword arguments.
+        *arguments: Positional arguments of that function.
+        name: Short and unique on the page; prevents clashes between the identifiers of two figures.
+        alt: Description of the figure for people who cannot see it.
+        **options: Keyword arguments of that function.
 
     Returns:
         An ``svg`` element without outside references.
@@ -97,7 +97,7 @@ def styled(draw: Any, *arguments: Any, **options: Any) -> Any:
 
 
 def inline(svg: str, *, name: str, alt: str) -> str:
-    """A complete SVG file as an element of a page: own identifiers, the page's colours, a title."""
+    """Adapts an SVG file for use in a page: unique identifiers, the page's colours, a title."""
     from html import escape
 
     body = svg[svg.index("<svg") :]
@@ -118,12 +118,12 @@ def inline(svg: str, *, name: str, alt: str) -> str:
 
 
 def time_axis(steps: int, dt: float) -> tuple[float, str]:
-    """Seconds in one unit of the time axis, and the unit."""
+    """Converts seconds to a suitable unit of the time axis; also returns the unit."""
     return next((seconds, unit) for least, seconds, unit in UNITS_OF_TIME if steps * dt >= least)
 
 
 def window(values: Sequence[float], *, margin: float = 0.08) -> tuple[float, float]:
-    """Ends of an axis that shows all finite values with a margin."""
+    """The ends of an axis that shows all finite values with a margin."""
     finite = [float(value) for value in values if math.isfinite(value)] or [0.0]
     low, high = min(finite), max(finite)
     pad = margin * (high - low) or max(abs(high) * margin, 1e-6)

@@ -1,4 +1,4 @@
-"""Trends of one episode as on an operator's screen, the reference controller behind."""
+"""Trends of one episode as on an operator's screen, with the reference in the background."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,12 +41,12 @@ def trends(
     """Measurements and costs on the left, manipulated variables and the guard on the right.
 
     Args:
-        ours: An episode of the guarded candidate.
-        reference: The reference controller on the same start.
-        spec: Channels, limits and period.
+        ours: Episode of the guarded candidate.
+        reference: Episode of the reference controller from the same start.
+        spec: Channels, limits and control period.
         bands: Soft limits of observed channels, and limits of actions that are tighter than their
-            ranges; without any of observed channels, the first ones are shown.
-        names: Names of the two; the policies by default.
+            ranges; if no observed channel has limits, the first ones are shown.
+        names: Names of the two; by default those of the policies.
 
     Returns:
         The figure.
@@ -103,7 +103,7 @@ def _draw(
 
 
 def _line(panel: Any, position: int, time: np.ndarray, y: np.ndarray, **options: Any) -> None:
-    """The candidate in front and solid, the reference behind and dashed."""
+    """Draws the candidate in front as a solid line, the reference behind it dashed."""
     front = {"color": OURS, "lw": 1.6, "zorder": 3}
     behind = {"color": CLASSICAL, "lw": 1.2, "ls": (0, (4, 2)), "zorder": 2}
     draw = panel.step if options.pop("steps", False) else panel.plot
@@ -135,12 +135,12 @@ def _measurement(
 
 
 def panel_title(panel: Any, name: str, unit: str) -> None:
-    """Name and unit above a panel."""
+    """Writes name and unit above a panel."""
     panel.set_title(f"{name}  [{unit}]" if unit else name, loc="left", fontsize=10, pad=3)
 
 
 def forbidden(panel: Any, low: float, high: float) -> None:
-    """Shades what lies beyond limits, and writes them at the side; infinite for none."""
+    """Shades the area beyond limits and labels it at the side; infinite limits are ignored."""
     bottom, top = panel.get_ylim()
     for limit, end in ((low, bottom), (high, top)):
         if not np.isfinite(limit):

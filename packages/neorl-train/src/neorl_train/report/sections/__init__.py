@@ -1,1 +1,1 @@
-"""The sections of the report, one function each; ``report/_page.py`` puts them in order."""
+"""The sections of the report, one function each; ``report/_page.py`` arranges them."""

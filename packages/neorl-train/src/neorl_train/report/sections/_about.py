@@ -1,4 +1,4 @@
-"""Where the numbers come from, and what they do not say."""
+"""The origin of the numbers, and their limitations."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,20 +62,20 @@ def what_it_says(inputs: Inputs) -> Html:
 
 
 def next_commands(inputs: Inputs) -> Html:
-    """The commands that may follow this run."""
+    """Commands that are useful after this run."""
     steps = next_steps(inputs.run, inputs.verdict, simulated=inputs.simulated)
     return bullets([joined([tag("code", command), f": {why}"]) for command, why in steps])
 
 
 def training_facts(inputs: Inputs) -> Html:
-    """What the last metrics say of values and weights; nothing where nothing is suspicious."""
+    """Warnings from the last metrics about values and weights; nothing if there are none."""
     return bullets(inputs.signs) if inputs.signs else Html("")
 
 
 def data_facts(inputs: Inputs) -> Html:
-    """The log: size, origin, excitation, and what was tried on the plant."""
+    """The log: size, origin, excitation, and what happened on the plant during training."""
     source, spec = inputs.evaluation.source, inputs.evaluation.tables.spec
-    # A channel without a unit comes from a format that states neither units nor a period.
+    # A channel without a unit comes from a format that has neither units nor a period.
     assumed = " (assumed: the file does not say)" if spec.obs[0].unit == "?" else ""
     log = [
         ("Log", source.name),
@@ -100,7 +100,7 @@ def data_facts(inputs: Inputs) -> Html:
 
 
 def identified(inputs: Inputs) -> Html:
-    """What classical controllers were fitted to, and what retuning would change in them."""
+    """The models fitted for classical controllers, and what retuning would change in these."""
     sentences = [str(sentence) for sentence in inputs.record.get("controllers", [])]
     if not sentences:
         return Html("")
@@ -132,7 +132,7 @@ def _excitation(inputs: Inputs) -> Html:
 
 
 def guard_facts(inputs: Inputs) -> Html:
-    """What the guard demands, each kind in its own words, and who takes over inside it."""
+    """The demands of the guard, each kind in its own words, and the fallback inside it."""
     demands = _demands(inputs)
     parts = [paragraph("Hard limits of every action:"), bullets(demands)] if demands else []
     fallback = str(inputs.record.get("fallback", ""))
@@ -150,7 +150,7 @@ def guard_facts(inputs: Inputs) -> Html:
 
 
 def _monitors(inputs: Inputs) -> Html:
-    """How often every monitor alarmed: on the log, and while the candidate acted."""
+    """How often each monitor alarmed: on the log, and while the candidate acted."""
     monitors = inputs.record.get("monitors", [])
     if not monitors:
         return Html("")
@@ -222,6 +222,6 @@ def provenance(inputs: Inputs) -> Html:
 
 
 def pairs(facts: Sequence[tuple[str, str]]) -> Html:
-    """Names and values, side by side."""
+    """Names and values in two columns."""
     entries = [joined([tag("dt", name), tag("dd", value)]) for name, value in facts]
     return tag("dl", *entries)

@@ -1,4 +1,4 @@
-"""What the gain is made of, in the units that the plant's people count in."""
+"""The terms of the gain, in units that plant engineers use."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,9 +17,9 @@ from neorl_train.results._wording import (
 
 
 def benefit(inputs: Inputs) -> Html:
-    """Every term of the return with its paired difference, and what the difference is worth.
+    """Every term of the return with its paired difference and the worth of that difference.
 
-    Empty where neither the plant nor the log declares terms.
+    Empty if neither the plant nor the log declares terms.
     """
     row = described_row(inputs)
     cells = [cell for cell in row.amounts if cell.kind == "term"] if row else []
@@ -42,7 +42,7 @@ def benefit(inputs: Inputs) -> Html:
 
 
 def described_row(inputs: Inputs) -> PolicyRow | None:
-    """The candidate behind its guard, or the log where no policy was run."""
+    """The row of the candidate with its guard, or of the log if no policy was run."""
     tables = inputs.evaluation.tables
     name, guarded = (tables.candidate, True) if inputs.simulated else (LOG, False)
     rows = [row for row in tables.rows if (row.name, row.guarded) == (name, guarded)]
@@ -56,16 +56,16 @@ def amount_table(
     *,
     total: Estimate | None = None,
 ) -> Html:
-    """Amounts of an episode: the candidate's, the reference's and their paired difference.
+    """Amounts per episode: the candidate's, the reference's and their paired difference.
 
     Args:
-        inputs: Contents of the report.
-        kinds: Kinds of amounts with the heading of each, in order.
+        inputs: Inputs of the report.
+        kinds: Kinds of amounts in order, each with its heading.
         caption: Caption of the table.
-        total: Gain in return, to which the worth of the differences is summed up; none by default.
+        total: Gain in return that the worths should add up to; none by default.
 
     Returns:
-        The table; nothing where there is no such amount.
+        The table; nothing if there is no such amount.
     """
     tables, row = inputs.evaluation.tables, described_row(inputs)
     if row is None or not any(cell.kind in kinds for cell in row.amounts):
@@ -116,7 +116,7 @@ def _cells(
 
 
 def _sum(row: PolicyRow, total: Estimate, width: int) -> list[Content]:
-    """The gain itself; what no term explains is said beside it."""
+    """The total gain, and the part that no term explains."""
     worths = [
         cell.worth * cell.difference.value
         for cell in row.amounts

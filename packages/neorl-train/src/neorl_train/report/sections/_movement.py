@@ -1,4 +1,4 @@
-"""How far the actuators travelled and how steady the plant was, in the episodes that were kept."""
+"""Travel of the actuators and steadiness of the plant, in the stored episodes."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,10 +22,10 @@ MOVES: dict[AmountKind, str] = {
 
 
 def movement_table(inputs: Inputs) -> Html:
-    """Travel and reversals of every actuator, spread of every measurement, time beyond limits.
+    """Travel and reversals of every actuator, spread of measurements, and time beyond limits.
 
-    First over all episodes, with intervals; then, folded, of the episodes that are drawn, one
-    table for each: the candidate beside the other policy on the same start.
+    The first table covers all episodes, with intervals. Collapsed below it is one table for each
+    stored episode: the candidate compared with the other policy from the same start.
     """
     evaluation = inputs.evaluation
     ours = [
@@ -103,7 +103,7 @@ def _table(ours: Trace, theirs: Trace | None, inputs: Inputs) -> Html:
 
 
 def travel(action: Float[np.ndarray, " time"]) -> float:
-    """Mean distance from one action to the next one; zero for a single action.
+    """Mean distance between consecutive actions; zero for a single action.
 
     Example:
         >>> travel(np.array([0.0, 2.0, 1.0]))
@@ -113,7 +113,7 @@ def travel(action: Float[np.ndarray, " time"]) -> float:
 
 
 def reversals(action: Float[np.ndarray, " time"], least: float = 0.0) -> float:
-    """Part of the steps in which an action turns back; moves of at most ``least`` do not count.
+    """Fraction of the steps in which an action reverses; moves of at most ``least`` are ignored.
 
     Example:
         >>> reversals(np.array([0.0, 1.0, 1.0, 0.0, 2.0]))

@@ -1,4 +1,4 @@
-"""The pictures and what they show; a line instead where they cannot be drawn."""
+"""The figures with their captions; a line of text instead if they cannot be drawn."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ TITLES = {
 
 
 def missing() -> Html:
-    """What to install to get pictures."""
+    """What to install to get figures."""
     return paragraph(
         "Pictures need matplotlib: ",
         tag("code", f'python -m pip install "{_style.EXTRA}"'),
@@ -38,7 +38,7 @@ def missing() -> Html:
 
 
 def picture(draw: Any, *arguments: Any, name: str, alt: str, caption: str | Html) -> Html:
-    """A figure with its caption, or nothing where it cannot be drawn."""
+    """A figure with its caption, or nothing if it cannot be drawn."""
     if not _style.installed():
         return Html("")
     svg = Html(_style.drawn(draw, *arguments, name=name, alt=alt))
@@ -46,7 +46,7 @@ def picture(draw: Any, *arguments: Any, name: str, alt: str, caption: str | Html
 
 
 def trend_pictures(inputs: Inputs) -> Html:
-    """One picture for each episode that was kept."""
+    """One figure for each stored episode."""
     evaluation = inputs.evaluation
     tables = evaluation.tables
     parts, further = [], []
@@ -78,7 +78,7 @@ def trend_pictures(inputs: Inputs) -> Html:
 
 
 def _choice(further: list[tuple[float, int, Html]], tables: ResultTables) -> Html:
-    """Episodes to choose from; opening one closes the others, and none is printed."""
+    """Selectable episodes; opening one closes the others, and none is printed."""
     further = sorted(further, key=lambda one: one[:2])
     digits = 1 if max(abs(gain) for gain, _, _ in further) >= 1 else 3
     entries = [
@@ -105,7 +105,7 @@ def _choice(further: list[tuple[float, int, Html]], tables: ResultTables) -> Htm
 
 
 def other_policy(traces: tuple[Trace, ...], ours: Trace) -> Trace | None:
-    """The episode of another policy on the same start, where one was kept."""
+    """The episode of another policy from the same start, if one was stored."""
     for trace in traces:
         if trace.start == ours.start and trace.policy != ours.policy:
             return trace
@@ -137,7 +137,7 @@ def _quiet_costs(inputs: Inputs) -> list[str]:
 
 
 def start_picture(inputs: Inputs) -> Html:
-    """The candidate beside the reference in every paired episode."""
+    """The candidate compared with the reference in every paired episode."""
     evaluation = inputs.evaluation
     tables = evaluation.tables
     episodes = {(r.name, r.guarded): r.episodes for r in evaluation.results}
@@ -163,7 +163,7 @@ def start_picture(inputs: Inputs) -> Html:
 
 
 def cost_picture(inputs: Inputs) -> Html:
-    """Return against cost."""
+    """Figure of return against cost."""
     tables = inputs.evaluation.tables
     costs = costs_that_occur(tables)
     if not costs:
@@ -182,7 +182,7 @@ def cost_picture(inputs: Inputs) -> Html:
 
 
 def acting_picture(inputs: Inputs) -> Html:
-    """Who acts."""
+    """Figure of who acts."""
     words = (
         "Fraction of all steps in which the policy's own action reached the plant, in which the "
         "guard changed it to keep range and rate of change, and in which the fallback acted."
@@ -191,7 +191,7 @@ def acting_picture(inputs: Inputs) -> Html:
 
 
 def learning_picture(inputs: Inputs) -> Html:
-    """Learning curves of every seed."""
+    """Figure of the learning curves of every seed."""
     panels = learning_panels(inputs)
     if not panels:
         return paragraph("Nothing was recorded while the policies were trained.")
@@ -214,7 +214,7 @@ def learning_picture(inputs: Inputs) -> Html:
 
 
 def learning_panels(inputs: Inputs) -> list[Panel]:
-    """The panels that the records of a run can fill."""
+    """The panels for which the records of a run have data."""
     tables = inputs.evaluation.tables
     recorded = {curve.metric for curve in inputs.validations}
     panels = []
@@ -229,7 +229,7 @@ def learning_panels(inputs: Inputs) -> list[Panel]:
         mine = [curve for curve in inputs.validations if curve.metric == metric]
         if any((curve.value > 0).any() for curve in mine):
             label = f"cost {channel.name} [{channel.unit}]"
-            # The curve is of sums over an episode, beside which a limit per step means nothing.
+            # The curve shows sums over an episode, to which a limit per step does not apply.
             limit = limit_kind(channel).of_episode(total=channel.limit, worst=float("nan"))
             panels.append(Panel(metric, label, {}, limit, logarithmic=False))
     if "held_out_distance" in recorded:

@@ -32,7 +32,7 @@ ROLES = {
 
 
 def display(row: PolicyRow, tables: ResultTables) -> Html:
-    """Name of a policy as people know it, with its part in the verdict."""
+    """Readable name of a policy, with its part in the verdict."""
     name = row.name
     if row.role == "log":
         name = "recorded log"
@@ -48,7 +48,7 @@ def display(row: PolicyRow, tables: ResultTables) -> Html:
 
 
 def grouped(rows: Sequence[PolicyRow]) -> list[PolicyRow | Group]:
-    """The rows with a heading before every kind."""
+    """The rows with a heading before each kind of policy."""
     listed_rows: list[PolicyRow | Group] = []
     title = ""
     for row in sorted(rows, key=lambda row: (list(ROLES).index(row.role), row.name)):
@@ -60,7 +60,7 @@ def grouped(rows: Sequence[PolicyRow]) -> list[PolicyRow | Group]:
 
 
 def return_table(tables: ResultTables) -> Html:
-    """Return, gain over the reference, spread and length."""
+    """Table of return, gain over the reference, spread and length."""
     unit, level = tables.reward_unit, confidence(tables.level)
     simulated = bool(tables.environment)
     columns = [
@@ -110,7 +110,7 @@ def _return_cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[Con
 
 
 def ending_table(tables: ResultTables) -> Html:
-    """How episodes ended, how many kept every limit, and how often the guard acted."""
+    """Table of how episodes ended, how many kept every limit, and how often the guard acted."""
     level = confidence(tables.level)
     columns = [
         Column("Policy", align="left"),
@@ -138,7 +138,7 @@ def _ending_cells(row: PolicyRow, tables: ResultTables) -> list[Content]:
 
 
 def cost_table(tables: ResultTables, position: int) -> Html:
-    """One cost of every policy: what its limit bounds, and the violations as counted."""
+    """Table of one cost for every policy: the limited quantity and the number of violations."""
     channel = tables.spec.cost[position]
     level = confidence(tables.level)
     kind = limit_kind(channel)
@@ -174,7 +174,7 @@ def _cost_cells(row: PolicyRow, cell: CostCell, tables: ResultTables, digits: in
 
 
 def pooled_table(tables: ResultTables) -> Html:
-    """All seeds of each algorithm against the logged behaviour and the reference."""
+    """Table of each algorithm's pooled seeds against the logged behaviour and the reference."""
     unit, level = tables.reward_unit, confidence(tables.level)
     columns = [
         Column("Seeds of", align="left"),
@@ -215,7 +215,7 @@ def _pooled_cells(row: PooledRow, digits: int) -> list[Content]:
 
 
 def imitation_table(inputs: Inputs) -> Html:
-    """Each policy's actions beside the logged ones, on episodes it was not trained on."""
+    """Each policy's actions compared with the logged ones, on episodes not used for training."""
     fits = inputs.evaluation.imitation
     level = confidence(inputs.evaluation.tables.level)
     columns = [
@@ -263,7 +263,7 @@ def _beyond_line(fit: ActionFit) -> Content:
 
 
 def score_line(inputs: Inputs) -> Html:
-    """The normalised score of the log, where the benchmark's formula is known."""
+    """The normalised score of the log, if the benchmark's formula is known."""
     score = inputs.evaluation.score
     if score is None:
         return Html("")

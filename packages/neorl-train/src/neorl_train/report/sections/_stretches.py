@@ -1,4 +1,4 @@
-"""The candidate in shadow over the best, the median and the worst stretch of a log."""
+"""The candidate in shadow over the best, the median and the worst section of a log."""
 
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ TITLES = {
 
 
 def stretch_pictures(inputs: Inputs) -> Html:
-    """One narrow picture for each stretch, side by side where there is room."""
+    """One narrow figure for each section, side by side if there is room."""
     evaluation = inputs.evaluation
     if not evaluation.stretches:
         return Html("")
@@ -97,7 +97,7 @@ def _described(one: Stretch, inputs: Inputs) -> str:
 
 
 def _beyond(one: Stretch, inputs: Inputs) -> str:
-    """Which measurements lay beyond their limits, as logged."""
+    """Names the measurements that exceeded their limits, as logged."""
     words = []
     for place, name in enumerate(one.channels):
         values = one.obs[one.known, place]
@@ -113,7 +113,7 @@ def _beyond(one: Stretch, inputs: Inputs) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in words.
+    """A duration as text.
 
     Example:
         >>> duration(30_000)

@@ -1,4 +1,4 @@
-"""First of all: what to do, and the numbers it was decided on."""
+"""The first section: what to do, and the numbers behind the decision."""
 
 from html import escape
 
@@ -21,7 +21,7 @@ _WIDTH, _HEIGHT = 190, 26
 
 
 def headline(inputs: Inputs) -> Html:
-    """The verdict in one word and one sentence."""
+    """The verdict in one phrase and one sentence."""
     verdict = inputs.verdict
     further = [tag("p", line) for line in chosen_lines(inputs.run, verdict)]
     kind, mark = _MARKS.get(verdict.answer, ("unknown", "?"))
@@ -36,11 +36,12 @@ def headline(inputs: Inputs) -> Html:
 
 
 def clause_table(verdict: Verdict, level: float | None = None) -> Html:
-    """Every condition with its numbers; a picture shows interval and limit on one scale.
+    """Every condition with its numbers; a figure shows interval and limit on one scale.
 
     Args:
-        verdict: With its clauses.
-        level: Confidence of the intervals; ``None`` for predictions, whose intervals have none.
+        verdict: Verdict with its clauses.
+        level: Confidence level of the intervals; ``None`` for predictions, whose intervals have
+            none.
     """
     columns = [
         Column("Clause", align="left"),
@@ -78,7 +79,7 @@ def _row(clause: Clause) -> list[Content]:
 
 
 def clause_picture(clause: Clause) -> Html:
-    """The interval as a bar, the estimate as a dot, the limit as a line, on one scale."""
+    """Draws the interval as a bar, the estimate as a dot and the limit as a line on one scale."""
     shown = [clause.low, clause.high, clause.limit, clause.bound, 0.0]
     finite = [value for value in shown if abs(value) < float("inf")]
     low, high = min(finite), max(finite)
@@ -119,7 +120,7 @@ def _reference_kept(tables: ResultTables) -> str:
 
 
 def tiles(inputs: Inputs) -> Html:
-    """The four numbers that an engineer asks for first."""
+    """The four numbers that interest an engineer most."""
     tables = inputs.evaluation.tables
     row = tables.row(tables.candidate, guarded=True)
     gain = row.difference or Estimate(*[float("nan")] * 3)
