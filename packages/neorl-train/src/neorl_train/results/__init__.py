@@ -1,4 +1,4 @@
-"""The tables that an evaluation found, as data."""
+"""The results of an evaluation, as data."""
 
 from neorl_train.results._episodes import Episodes as Episodes
 from neorl_train.results._episodes import Trace as Trace

@@ -1,4 +1,4 @@
-"""Results of single episodes, and the few episodes that are kept row by row."""
+"""Results of single episodes, and the few episodes that are stored row by row."""
 
 import dataclasses
 from typing import Any
@@ -10,7 +10,7 @@ from neorl_core import Spec
 from neorl_core.costs import limit_kind
 
 SMALLEST = 1e-3
-"""Part of a channel's range below which a move does not count as a reversal."""
+"""Fraction of a channel's range below which a move does not count as a reversal."""
 TYPICAL, LOWEST, HARDEST = "typical", "lowest return", "closest to the limits"
 
 
@@ -23,17 +23,18 @@ class Episodes:
         length: Number of steps.
         cost_sum: Sum of every cost over the episode, in the unit of the cost.
         cost_worst: Largest cost of one step.
-        steps_over: Steps with a cost above its limit per step, or above zero where the limit is
-            per episode.
-        violated: The limit was broken: by a step, or by the sum over the episode.
-        success: The episode ended as the plant wants; ``None`` in a log, which does not say.
-        trip: The plant ended the episode otherwise; ``None`` in a log.
-        filtered: Steps in which the guard changed the action and the policy kept acting.
+        steps_over: Steps with a cost above its limit per step, or above zero if the limit is per
+            episode.
+        violated: Whether the limit was broken, by a step or by the sum over the episode.
+        success: Whether the episode ended successfully; ``None`` in a log, which does not record
+            it.
+        trip: Whether the plant ended the episode without success; ``None`` in a log.
+        filtered: Steps in which the guard changed the action while the policy kept acting.
         fallback: Steps in which the fallback acted.
-        alarms: Monitors that alarmed in any step, one bit each in the order of the guard.
-        travel: Way of every actuator over the episode, in its unit.
-        reversals: How often every actuator turned back.
-        terms: Amounts that the return is made of, each in its unit; none where none are declared.
+        alarms: Monitors that raised an alarm in any step, one bit each in the order of the guard.
+        travel: Total travel of every actuator over the episode, in its unit.
+        reversals: Number of times that every actuator reversed.
+        terms: Terms of the return, each in its unit; none if none are declared.
     """
 
     returns: Float[np.ndarray, " episode"]
@@ -65,7 +66,7 @@ class Episodes:
 
 
 def limited(episodes: Episodes, spec: Spec, cost: int) -> np.ndarray:
-    """The quantity that the limit of a cost bounds, episode by episode: worst step, or sum."""
+    """The quantity that the limit of a cost bounds, per episode: largest step, or sum."""
     kind = limit_kind(spec.cost[cost])
     return kind.of_episode(total=episodes.cost_sum, worst=episodes.cost_worst)[:, cost]
 
@@ -75,12 +76,12 @@ class Trace:
     """One episode, row by row, trimmed to its length; physical units.
 
     Attributes:
-        label: Reason why it was kept: ``"typical"`` (median return of the candidate), ``"lowest
+        label: Why it was stored: ``"typical"`` (median return of the candidate), ``"lowest
             return"`` or ``"closest to the limits"``; ``"start 12"`` for one of those between the
-            largest loss and the best gain.
+            largest loss and the largest gain.
         policy: Name of the policy that acted.
         guarded: Whether it acted through the guard.
-        start: Number of the start, and so of the paired episodes.
+        start: Number of the start, which identifies the paired episodes.
         obs: Observations, the first one before the first step, shape ``(time + 1, obs)``.
         action: Requested actions, shape ``(time, act)``.
         applied: Actions that the plant received, shape ``(time, act)``.

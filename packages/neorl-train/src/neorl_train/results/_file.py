@@ -1,4 +1,4 @@
-"""An evaluation on the disk: ``evaluation.json`` and ``traces.json``."""
+"""An evaluation on disk: ``evaluation.json`` and ``traces.json``."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
         evaluation: Results of an evaluation.
 
     Returns:
-        What JSON can hold, with its head.
+        JSON data with its head.
     """
     plain = to_plain(evaluation)
     del plain["traces"], plain["stretches"]
@@ -37,7 +37,7 @@ def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def traces_to_json(evaluation: Evaluation) -> dict[str, Any]:
-    """The content of ``traces.json``: episodes and stretches of a log, row by row."""
+    """The content of ``traces.json``: episodes and sections of a log, row by row."""
     spec = evaluation.tables.spec
     units = {
         field: {channel.name: channel.unit for channel in getattr(spec, field)}
@@ -56,26 +56,26 @@ def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> 
     """Inverse of :func:`evaluation_to_json` and :func:`traces_to_json`, without their heads.
 
     Raises:
-        InputError: If a field is missing, unknown or of another type; it is named.
+        InputError: If a field is missing, unknown or of another type; the message names it.
     """
     plain = {name: value for name, value in evaluation.items() if name != "units"}
     tables = plain.get("tables")
     rows = tables.get("rows") if isinstance(tables, dict) else None
-    for row in _objects(rows):  # files from before the verdict looked at the worst episode
+    for row in _objects(rows):  # files from before the verdict considered the worst episode
         row.setdefault("least_difference", None)
         row.setdefault("amounts", [])  # and from before there were any
     for result in _objects(plain.get("results")):
         if isinstance(result.get("episodes"), dict):
             for name in ("travel", "reversals", "terms"):
                 result["episodes"].setdefault(name, [])
-    for fit in _objects(plain.get("imitation")):  # files from before the line was compared with
+    for fit in _objects(plain.get("imitation")):  # files from before this comparison
         fit.setdefault("beyond_line", None)
     rows_of = {"traces": traces.get("traces"), "stretches": traces.get("stretches", [])}
     return from_plain(Evaluation, {**plain, **rows_of})
 
 
 def _objects(entries: Any) -> list[dict[str, Any]]:
-    """The objects in a list of a file that may be damaged."""
+    """The objects in a list that a file may contain in damaged form."""
     return [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
 
 
@@ -102,7 +102,7 @@ def read_evaluation(run: str | os.PathLike[str]) -> Evaluation:
     """The evaluation of a run.
 
     Raises:
-        InputError: If a file is missing, damaged or of another version; it is named.
+        InputError: If a file is missing, damaged or of another version; the message names it.
     """
     path = Path(run) / EVALUATION
     evaluation = read_json(path, "evaluation", VERSION)

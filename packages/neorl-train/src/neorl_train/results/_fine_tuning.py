@@ -24,13 +24,13 @@ VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class Collected:
-    """Counts of what happened on the simulated plant while one seed was fine-tuned.
+    """Counts of the events on the simulated plant while one seed was fine-tuned.
 
     Attributes:
         seed: Seed of the training.
-        steps: Steps of the plant, those before the first update included.
+        steps: Steps of the plant, including those before the first update.
         episodes: Episodes that ended.
-        mean_return: Mean of their returns, with the plant's own reward; NaN where none ended.
+        mean_return: Mean of their returns, with the plant's own reward; NaN if none ended.
         violated: Number of these episodes that broke the limit of each cost.
         trips: Number of these episodes that the plant ended without success.
         filtered: Steps in which the filter changed the action.
@@ -49,17 +49,17 @@ class Collected:
 
 @dataclasses.dataclass(frozen=True)
 class FineTuned:
-    """One learner before and after its fine-tuning, behind the guard, in paired episodes.
+    """One learner before and after fine-tuning, with the guard, in paired episodes.
 
     Attributes:
         name: Name of the learner.
         before: Mean return of the offline policies over seeds and episodes.
-        after: That of the fine-tuned ones.
-        gain: Mean of the paired differences; where there are several seeds, the interval takes
-            them as drawn at random too.
+        after: Mean return of the fine-tuned policies.
+        gain: Mean of the paired differences; with several seeds, the interval treats them as random
+            too.
         each_seed: Mean paired difference of every seed.
-        regret: Shortfall of the policies from the reference while they were fine-tuned: mean over
-            the offline policy and all validations, of every seed; ``None`` where none were made.
+        regret: Shortfall of every seed's policies from the reference during fine-tuning, as the
+            mean over the offline policy and all validations; ``None`` if there were no validations.
         collected: Record of every seed's collection on the plant.
     """
 
@@ -79,7 +79,7 @@ class FineTuning:
     Attributes:
         unit: Unit of the returns.
         costs: Names of the costs, in the order of ``Collected.violated``.
-        learners: One entry a learner.
+        learners: One entry per learner.
     """
 
     unit: str
@@ -87,7 +87,7 @@ class FineTuning:
     learners: tuple[FineTuned, ...]
 
     def lines(self) -> list[str]:
-        """Lines for the terminal: the gain, the regret, and the costs on the way."""
+        """Lines for the terminal: the gain, the regret, and the costs incurred in training."""
         return [line for one in self.learners for line in self._lines(one)]
 
     def _lines(self, one: FineTuned) -> list[str]:
@@ -110,15 +110,15 @@ class FineTuning:
 
 
 def tried_words(collected: Sequence[Collected], costs: Sequence[str]) -> str:
-    """What a plant went through while learners were trained on it.
+    """Describes what happened on a plant while learners were trained on it.
 
     Args:
         collected: Counts of every seed.
         costs: Names of the costs.
 
     Returns:
-        Such as ``"of 40 episodes: 3 over the limit of heat, 0 trips, the guard acted in 2 % of the
-        steps"``.
+        A phrase such as ``"of 40 episodes: 3 over the limit of heat, 0 trips, the guard acted in 2
+        % of the steps"``.
     """
     broken = [
         f"{sum(seed.violated[j] for seed in collected)} over the limit of {name}"

@@ -1,4 +1,4 @@
-"""Results as JSON: a head, units beside the numbers, and a reader that names the fault."""
+"""Results as JSON: a head, units with the numbers, and a reader that names each fault."""
 
 import json
 import math
@@ -16,9 +16,10 @@ T = TypeVar("T")
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses, tuples and arrays as what JSON can hold.
+    """Converts dataclasses, tuples and arrays to JSON data.
 
-    NaN becomes ``null`` and the infinities ``"inf"`` and ``"-inf"``: JSON has no such numbers.
+    NaN becomes ``null``, and infinities become ``"inf"`` and ``"-inf"``, because JSON has no such
+    numbers.
     """
     return _BINDER.plain(value)
 
@@ -27,20 +28,20 @@ def from_plain(kind: type[T], plain: Any) -> T:
     """Inverse of :func:`to_plain` for a type made of dataclasses, tuples, arrays and scalars.
 
     Args:
-        kind: Type.
+        kind: The type to create.
         plain: Value as parsed from JSON.
 
     Returns:
-        An instance.
+        An instance of ``kind``.
 
     Raises:
-        InputError: If a field is missing, unknown or of another type; its path is named.
+        InputError: If a field is missing, unknown or of another type; the message names its path.
     """
     return _BINDER.bound(kind, plain)
 
 
 def _array(hint: Any, plain: Any, where: str) -> Any:
-    """What is annotated as an array of a known rank."""
+    """Reads a value that is annotated as an array of a known rank."""
     if not hasattr(hint, "dtypes"):
         return NotImplemented
     of = str(hint.dtypes[0])
@@ -67,7 +68,7 @@ _BINDER = Binder(complete=True, number=_numbers, special=_array)
 
 
 def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:
-    """The object in ``path``, whose head must be as given; the head is left out.
+    """The object in a file, whose head must be as given, without that head.
 
     Raises:
         InputError: If the file is missing, damaged or of another kind or version.
@@ -84,10 +85,10 @@ def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:
 
 
 def decoded(path: Path, decode: Callable[..., T], *content: dict[str, Any]) -> T:
-    """Result of ``decode`` on the content of a file; its errors name the file.
+    """Applies ``decode`` to the content of a file; its errors name the file.
 
     Raises:
-        InputError: As ``decode`` does, with the path in front.
+        InputError: As raised by ``decode``, preceded by the path.
     """
     try:
         return decode(*content)

@@ -12,7 +12,7 @@ from neorl_train.results._wording import decimals, difference, listed, with_inte
 
 LOG = "log"
 MEAN, LINE = "mean action", "linear feedback"
-"""What is fitted without learning: a constant, and least squares on the observation."""
+"""Policies fitted without learning: a constant, and least squares on the observation."""
 _SEEDED = re.compile(r"(?P<group>.+)-(?P<seed>\d+)")
 
 
@@ -22,12 +22,13 @@ class PolicyResult:
 
     Attributes:
         name: Name of the policy, for example ``"iql-0"``.
-        group: Name of the learner it is one seed of, for example ``"iql"``; its own name otherwise.
-        role: ``"learner"``; ``"classical"``, a controller of the plant; ``"behaviour"``, what
-            filled the log, in paired episodes; ``"log"``, the recorded episodes, which have
-            starts of their own.
-        guarded: Whether the guard stood between it and the plant.
-        episodes: Results of each paired episode, or of each recorded one.
+        group: Name of the learner of which it is one seed, for example ``"iql"``; otherwise its own
+            name.
+        role: ``"learner"``; ``"classical"``, a controller of the plant; ``"behaviour"``, the
+            policies that generated the log, in paired episodes; ``"log"``, the recorded episodes,
+            which have their own starts.
+        guarded: Whether it acted through the guard.
+        episodes: Results of each paired or recorded episode.
     """
 
     name: str
@@ -44,7 +45,7 @@ class PolicyResult:
 
 @dataclasses.dataclass(frozen=True)
 class Band:
-    """Soft limits of one observed channel, in its unit; infinite where there is none.
+    """Soft limits of one observed channel, in its unit; infinite if there is none.
 
     Attributes:
         channel: Name of the channel.
@@ -59,13 +60,13 @@ class Band:
 
 @dataclasses.dataclass(frozen=True)
 class Excitation:
-    """Movements of one manipulated variable while the log was filled.
+    """Movements of one manipulated variable while the log was recorded.
 
     Attributes:
         channel: Name of the variable.
         unit: Unit of ``signal`` and ``deviation``.
         signal: Amplitude of the test signal.
-        manual: Fraction of the steps in which it was in manual.
+        manual: Fraction of the steps in manual mode.
         deviation: Standard deviation of the action that the plant received.
     """
 
@@ -78,7 +79,7 @@ class Excitation:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """The log that was learnt from.
+    """The log that was used for training.
 
     Attributes:
         name: Name of the data.
@@ -86,7 +87,7 @@ class Source:
         episodes: Number of episodes.
         content_hash: Hash of the file's content.
         attribution: Owner and licence of the data; empty for a log of the simulator.
-        excitation: Excitation of each manipulated variable, where the log states it.
+        excitation: Excitation of each manipulated variable, if the log states it.
     """
 
     name: str
@@ -99,20 +100,20 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class ActionFit:
-    """One action channel of one policy beside the logged action.
+    """One action channel of one policy compared with the logged action.
 
     Attributes:
         policy: Name of the policy.
         channel: Name of the action channel.
         unit: Unit of ``difference`` and ``deviation``.
         difference: Mean over the episodes of the mean absolute difference.
-        deviation: Standard deviation of the logged action: the scale to read it on.
-        explained: Fraction of the variance of the logged action that the policy's action accounts
-            for: 1 is the same action in every step, 0 no better than the mean action.
+        deviation: Standard deviation of the logged action, as a scale for ``difference``.
+        explained: Fraction of the variance of the logged action that the policy's action explains:
+            1 for the same action in every step, 0 if it is no better than the mean action.
         n_episodes: Number of episodes.
         n_rows: Number of rows.
-        beyond_line: Paired difference of ``difference`` to that of a straight line, episode by
-            episode; ``None`` for the line itself, and where none was fitted.
+        beyond_line: Paired difference between ``difference`` and that of linear feedback, per
+            episode; ``None`` for linear feedback itself, and if it was not fitted.
     """
 
     policy: str
@@ -136,7 +137,7 @@ class Score:
     """``100 (return - low) / (high - low)`` of the mean return of a log.
 
     Attributes:
-        benchmark: Name of the benchmark whose formula and references these are.
+        benchmark: Name of the benchmark that defines the formula and the references.
         low: Return that scores 0.
         high: Return that scores 100.
         log: Score of the log, in points.
@@ -153,16 +154,16 @@ class Evaluation:
     """Results of an evaluation.
 
     Attributes:
-        tables: Means with intervals: all that the verdict depends on.
+        tables: Means with intervals: everything on which the verdict depends.
         results: Episodes behind them, by policy and guard.
         traces: A few episodes row by row, of the guarded candidate and of the reference.
-        bands: Limits of observed channels, to be drawn with a trend.
-        imitation: How each learner's actions compare with the logged ones on episodes that it
-            was not trained on; empty where there was a simulator.
-        score: Score of the log by the published formula, where one is known.
+        bands: Limits of observed channels to draw in trends.
+        imitation: How each learner's actions compare with the logged ones on episodes not used for
+            training; empty if there was a simulator.
+        score: Score of the log by the published formula, if one is known.
         source: Description of the log.
-        stretches: Best, median and worst stretch of the log with what the candidate proposed there;
-            empty where there was a simulator.
+        stretches: Best, median and worst section of the log with the candidate's proposals there;
+            empty if there was a simulator.
     """
 
     tables: ResultTables
@@ -180,7 +181,7 @@ class Evaluation:
 
 
 def fit_line(fit: ActionFit) -> str:
-    """One action of one policy beside the logged action, in words."""
+    """Describes one action of one policy compared with the logged action."""
     difference = with_interval(fit.difference, decimals([fit.difference]))
     return (
         f"{fit.policy} on held-out rows, {fit.channel}: {difference} {fit.unit} from the log's "
@@ -189,14 +190,14 @@ def fit_line(fit: ActionFit) -> str:
 
 
 def line_warnings(fits: Sequence[ActionFit]) -> list[str]:
-    """A sentence for every learner that a straight line beats at repeating the logged actions.
+    """Warns about every learner that linear feedback beats at reproducing the logged actions.
 
     Args:
-        fits: Of an evaluation on a log.
+        fits: Results of an evaluation on a log.
 
     Returns:
-        The sentences, each with the numbers of one policy, the first seed that is worse; none
-        where no policy is.
+        The sentences, each with the numbers of one policy, the first seed that is worse; empty if
+        there is none.
     """
     worse: dict[str, list[ActionFit]] = {}
     for fit in fits:
@@ -212,7 +213,7 @@ def line_warnings(fits: Sequence[ActionFit]) -> list[str]:
 
 
 def _beyond(fits: Sequence[ActionFit]) -> str:
-    """By how much, channel by channel, and what follows."""
+    """Describes the shortfall, channel by channel, and its consequence."""
     amounts = []
     for fit in fits:
         assert fit.beyond_line is not None
@@ -226,6 +227,6 @@ def _beyond(fits: Sequence[ActionFit]) -> str:
 
 
 def group_of(name: str) -> str:
-    """``"iql"`` for ``"iql-3"``; a name without a seed is its own group."""
+    """The group of a policy, ``"iql"`` for ``"iql-3"``; a name without a seed is its own group."""
     seeded = _SEEDED.fullmatch(name)
     return seeded["group"] if seeded else name

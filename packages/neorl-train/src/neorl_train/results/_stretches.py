@@ -1,4 +1,4 @@
-"""Stretches of a log, row by row, with what a policy proposed beside what was done."""
+"""Sections of a log, row by row, with a policy's proposals and the actual actions."""
 
 import dataclasses
 
@@ -10,22 +10,22 @@ BEST, MEDIAN, WORST = "best", "median", "worst"
 
 @dataclasses.dataclass(frozen=True)
 class Stretch:
-    """At most a day of a log: what was done, what a policy proposed, and what the log covers.
+    """At most a day of a log: the actions, a policy's proposals, and the coverage of the log.
 
     Attributes:
-        label: ``"best"``, ``"median"`` or ``"worst"``, by the mean logged reward of a step.
-        policy: Name of the policy that proposed.
+        label: ``"best"``, ``"median"`` or ``"worst"``, by the mean logged reward per step.
+        policy: Name of the policy that made the proposals.
         episode: Number of the episode in the log.
         first: Number of its first row within the episode.
-        stamp: Time of its first row in seconds since 1970 UTC; NaN where the log has no stamps.
+        stamp: Time of its first row in seconds since 1970 UTC; NaN if the log has no time stamps.
         held_out: Whether the policy was not trained on the episode.
-        reward: Mean logged reward of a step.
-        channels: Names of the observations that are shown.
+        reward: Mean logged reward per step.
+        channels: Names of the observations to show.
         obs: Their logged values, shape ``(time, channel)``.
         logged: Actions that the plant received, shape ``(time, act)``.
-        proposed: Actions that the policy behind its guard proposed in the logged situations, shape
-            ``(time, act)``.
-        low: Least action of the log in similar situations, shape ``(time, act)``.
+        proposed: Actions that the guarded policy proposed in the logged situations, shape ``(time,
+            act)``.
+        low: Smallest action of the log in similar situations, shape ``(time, act)``.
         high: Largest action of the log in similar situations, shape ``(time, act)``.
         cost: Logged costs, shape ``(time, cost)``.
         flags: Decisions of the guard, bits of ``neorl_safety.filters.Flag``, shape ``(time,)``.
@@ -50,7 +50,7 @@ class Stretch:
     known: Bool[np.ndarray, " time"]
 
     def outside(self, action: Float[np.ndarray, "time act"]) -> Bool[np.ndarray, "time act"]:
-        """Where actions lie outside what the log did in similar situations.
+        """Where actions lie outside the range of the log's actions in similar situations.
 
         Args:
             action: :attr:`proposed` or :attr:`logged`.

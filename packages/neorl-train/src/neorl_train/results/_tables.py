@@ -1,4 +1,4 @@
-"""The shape of the result tables: numbers with intervals and units, nothing else."""
+"""The layout of the result tables: only numbers with intervals and units."""
 
 import dataclasses
 from typing import Literal
@@ -12,7 +12,7 @@ Role = Literal["learner", "classical", "behaviour", "log"]
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A mean or a fraction between the ends of its interval, in the unit of what was averaged.
+    """A mean or a fraction with the ends of its interval, in the unit of the averaged quantity.
 
     Attributes:
         value: Point estimate.
@@ -32,7 +32,7 @@ class CostCell:
     Attributes:
         name: Name of the cost channel.
         unit: Unit of every number here.
-        limit: Limit of one step or of the sum over the episode.
+        limit: Limit per step or for the sum over the episode.
         per: Kind of the limit, either ``"step"`` or ``"episode"``.
         total: Mean over the episodes of the sum over the episode.
         worst: Mean over the episodes of the largest cost of one step.
@@ -40,8 +40,8 @@ class CostCell:
         violations: Number of episodes that broke the limit.
         violating: Fraction of these episodes, with its exact interval.
         steps_over: Number of steps over the limit per step, or above zero for a limit per episode.
-        difference: Paired difference of the limited quantity to the reference; ``None`` where
-            the episodes are not paired.
+        difference: Paired difference of the limited quantity from the reference; ``None`` if the
+            episodes are not paired.
     """
 
     name: str
@@ -58,13 +58,13 @@ class CostCell:
 
     @property
     def limited(self) -> Estimate:
-        """The estimate of what the limit bounds."""
+        """The estimate of the limited quantity."""
         return limit_kind(self.per).of_episode(total=self.total, worst=self.worst)
 
 
 @dataclasses.dataclass(frozen=True)
 class AmountCell:
-    """One amount of an episode: a term of the return, or how an actuator was moved.
+    """One amount per episode: a term of the return, or the movement of an actuator.
 
     Attributes:
         kind: ``"term"``; ``"travel"`` or ``"reversals"`` of an actuator; ``"beyond"``, the time
@@ -73,7 +73,7 @@ class AmountCell:
         unit: Unit of the amount.
         worth: Reward of one unit of a term; zero otherwise.
         amount: Mean over the episodes.
-        difference: Paired difference to the reference; ``None`` where there is none.
+        difference: Paired difference from the reference; ``None`` if there is none.
     """
 
     kind: AmountKind
@@ -90,9 +90,9 @@ class PolicyRow:
 
     Attributes:
         name: Name of the policy, for example ``"iql-0"``.
-        group: Name of the learner it is one seed of.
+        group: Name of the learner of which it is one seed.
         role: Role: learner, classical controller, behaviour in paired episodes, or recorded log.
-        guarded: Whether the guard stood between it and the plant.
+        guarded: Whether it acted through the guard.
         n_episodes: Number of episodes.
         returns: Mean return, in the unit of the reward.
         return_std: Standard deviation over the episodes.
@@ -102,16 +102,16 @@ class PolicyRow:
         length_std: Standard deviation over the episodes.
         costs: Cells of the cost channels, in their order.
         satisfied: Fraction of episodes that broke no limit.
-        success: Fraction of successful episodes; ``None`` where the plant does not say.
-        trips: Fraction of episodes that the plant ended otherwise; ``None`` where not known.
+        success: Fraction of successful episodes; ``None`` if the plant does not define success.
+        trips: Fraction of episodes that the plant ended without success; ``None`` if unknown.
         n_trips: Number of these trips.
         filtered: Fraction of all steps in which the guard changed the action.
         fallback: Fraction of all steps in which the fallback acted.
-        difference: Paired difference of the return to the reference; ``None`` where the episodes
-            are not paired.
-        least_difference: That of the episode with the smallest one; ``None`` likewise.
-        amounts: Amounts of an episode, for the candidate behind its guard, the reference and the
-            log; empty for all others.
+        difference: Paired difference of the return from the reference; ``None`` if the episodes are
+            not paired.
+        least_difference: Smallest paired difference of a single episode; ``None`` likewise.
+        amounts: Amounts per episode, for the guarded candidate, the reference and the log; empty
+            for all others.
     """
 
     name: str
@@ -139,13 +139,13 @@ class PolicyRow:
 
 @dataclasses.dataclass(frozen=True)
 class PooledCost:
-    """One cost of the pooled seeds beside that of the policy they are compared with.
+    """One cost of the pooled seeds compared with that of another policy.
 
     Attributes:
         name: Name of the cost channel.
         unit: Unit of every number here.
         ours: Mean of the limited quantity over seeds and starts.
-        theirs: Mean of the limited quantity of the other side.
+        theirs: Mean of the limited quantity of the other policy.
         difference: Paired difference.
     """
 
@@ -158,19 +158,19 @@ class PooledCost:
 
 @dataclasses.dataclass(frozen=True)
 class PooledRow:
-    """All seeds of one algorithm against one other policy, in paired episodes.
+    """All seeds of one algorithm compared with one other policy, in paired episodes.
 
     Attributes:
         group: Name of the algorithm.
-        guarded: Whether its seeds ran through the guard.
+        guarded: Whether its seeds acted through the guard.
         seeds: Names of the pooled policies.
-        against: Name of the other side.
-        against_role: Role of the other side.
-        difference: Paired difference of the return: for every start the mean over the seeds less
-            the other side, bootstrapped over the starts. It speaks of these trained policies.
-        fresh_seeds: The same mean, with seeds and starts both drawn anew (crossed random
-            effects): it speaks of the next training run. ``None`` with a single seed.
-        each_seed: Paired difference of every seed alone.
+        against: Name of the other policy.
+        against_role: Role of the other policy.
+        difference: Paired difference of the return: for every start the mean over the seeds minus
+            the other policy, bootstrapped over the starts. It applies to these trained policies.
+        fresh_seeds: The same mean, with both seeds and starts treated as random (crossed random
+            effects): it applies to the next training run. ``None`` with a single seed.
+        each_seed: Paired difference of every single seed.
         costs: Comparisons of the cost channels, in their order.
     """
 
@@ -186,7 +186,7 @@ class PooledRow:
 
     @property
     def better(self) -> bool:
-        """Return above the other side's with confidence, no cost's upper bound above theirs."""
+        """Whether the return is higher with confidence and no cost's upper bound is higher."""
         return self.difference.low > 0 and all(
             cost.ours.high <= cost.theirs.high for cost in self.costs
         )
@@ -194,21 +194,22 @@ class PooledRow:
 
 @dataclasses.dataclass(frozen=True)
 class ResultTables:
-    """All that a verdict may depend on.
+    """Everything on which a verdict may depend.
 
     Attributes:
-        environment: Name of the simulator; empty where there was none.
+        environment: Name of the simulator; empty if there was none.
         reason: Reason why there was none.
-        spec: Channels, costs with their limits, period, horizon.
+        spec: Channels, costs with their limits, control period, horizon.
         reward_unit: Unit of rewards and returns.
         level: Confidence level of all intervals, in (0.5, 1).
         n_starts: Number of paired episodes.
-        candidate: Name of the policy that would be exported, behind its guard.
+        candidate: Name of the policy that would be exported, with its guard.
         reference: Name of the controller to beat.
         rows: Rows of every policy, with and without guard.
-        pooled: Rows of every algorithm, guard and other side.
-        episode_margin: Part of the episodes by which the upper bound of those over a limit may
-            exceed the reference's part; infinite where nothing is demanded of single episodes.
+        pooled: Rows of every algorithm, guard setting and other policy.
+        episode_margin: Margin for the fraction of episodes over a limit: its upper bound may exceed
+            the reference's fraction by at most this; infinite for no requirement on single
+            episodes.
     """
 
     environment: str
@@ -227,7 +228,7 @@ class ResultTables:
         """The row of a policy.
 
         Raises:
-            ValueError: If there is none; the known names are listed.
+            ValueError: If there is none; the message lists the known names.
         """
         for row in self.rows:
             if row.name == name and row.guarded == guarded:

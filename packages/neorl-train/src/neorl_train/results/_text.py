@@ -10,13 +10,13 @@ from neorl_train.results._wording import confidence, decimals, difference, with_
 def table_text(tables: ResultTables) -> str:
     """Return, paired gain and limited costs of every policy, one line each.
 
-    Learners stand behind their guard, as they would be deployed, everything else as it is.
+    Learners are shown with their guard, as they would be deployed, all others as they are.
 
     Args:
         tables: Tables of one evaluation.
 
     Returns:
-        Lines of aligned columns under a title.
+        Aligned columns under a title.
     """
     shown = [row for row in tables.rows if row.guarded == (row.role == "learner")]
     digits = decimals(row.returns for row in shown)
@@ -49,7 +49,7 @@ def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of columns as wide as their widest cell, the first to the left, others to the right."""
+    """Aligns columns to their widest cells, the first one left, the others right."""
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     return [
         "  ".join(

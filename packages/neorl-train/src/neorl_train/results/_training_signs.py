@@ -1,4 +1,4 @@
-"""Signs that training went wrong, read from its last metrics."""
+"""Detects from its last metrics that training went wrong."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,15 +15,15 @@ MOST_HELD = 0.1
 def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
     """Warnings from the values and weights in the last chunk of every training run.
 
-    A run gets a warning if one of these holds:
+    A run gets a warning in any of these cases:
 
-    - More than 1 % of the rows have a value that the log's rewards do not admit
+    - More than 1 % of the rows have a value that the log's rewards do not permit
       (``q_beyond_rewards``).
-    - Its values imply a reward per step more than three deviations from the log's
+    - Its values imply a reward per step more than three standard deviations from the log's
       (``q_off_rewards``).
-    - Its weighted regression has an effective sample below 5 % of the rows (``effective_sample``),
-      or gives more than 20 % of them the largest weight (``at_ceiling``).
-    - Its actor holds more than 10 % of the actions at a bound where the log is not
+    - Its weighted regression has an effective sample size below 5 % of the rows
+      (``effective_sample``), or gives more than 20 % of them the largest weight (``at_ceiling``).
+    - Its actor holds more than 10 % of the actions at a bound where the log does not
       (``held_at_bound``).
 
     Args:

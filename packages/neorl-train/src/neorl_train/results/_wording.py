@@ -1,4 +1,4 @@
-"""Numbers as people read them: aligned, with their interval, never with false digits."""
+"""Formats numbers for people: aligned, with their interval, and without false precision."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,13 +9,13 @@ MINUS, DASH, NBSP = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{NO-BREAK SPACE}"
 
 
 def decimals(estimates: Iterable[Estimate | None], *, most: int = 4) -> int:
-    """Digits after the point that a column of estimates deserves: two digits of a usual width."""
+    """Decimal places for a column of estimates: two significant digits of a typical width."""
     widths = _widths(estimates)
     return _digits(widths[len(widths) // 2], 2, most) if widths else 0
 
 
 def finest(estimates: Iterable[Estimate | None]) -> int:
-    """Digits that a column of very different estimates needs: one digit of the least width."""
+    """Decimal places for a column of very different estimates: one digit of the smallest width."""
     widths = _widths(estimates)
     return _digits(widths[0], 1, 2) if widths else 0
 
@@ -31,14 +31,14 @@ def _digits(width: float, significant: int, most: int) -> int:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """A number without an interval: so many significant digits, and every one before the point."""
+    """A number without an interval, with significant digits and all digits before the point."""
     if value == 0 or not math.isfinite(value):
         return fixed(value, 0)
     return fixed(value, max(digits - 1 - math.floor(math.log10(abs(value))), 0))
 
 
 def fixed(value: float, digits: int) -> str:
-    """A number with a fixed count of digits after the point and a real minus sign."""
+    """A number with a fixed number of decimal places and a real minus sign."""
     if math.isnan(value):
         return "not a number"
     if math.isinf(value):
@@ -50,25 +50,25 @@ def fixed(value: float, digits: int) -> str:
 
 
 def interval(estimate: Estimate, digits: int) -> str:
-    """``[low, high]``."""
+    """An interval as ``[low, high]``."""
     return f"[{fixed(estimate.low, digits)},{NBSP}{fixed(estimate.high, digits)}]"
 
 
 def with_interval(estimate: Estimate, digits: int) -> str:
-    """``value [low, high]``."""
+    """An estimate as ``value [low, high]``."""
     return f"{fixed(estimate.value, digits)}{NBSP}{interval(estimate, digits)}"
 
 
 def signed(value: float, digits: int) -> str:
-    """A difference: with its sign, even if it is positive."""
+    """A difference with its sign, even if it is positive."""
     text = fixed(value, digits)
     return text if value <= 0 or text.strip("0.") == "" else f"+{text}"
 
 
 def sign_digits(estimate: Estimate, digits: int, *, most: int = 4) -> int:
-    """Digits with which no end of a difference that is not zero is rounded to zero.
+    """Decimal places with which no non-zero end of a difference is rounded to zero.
 
-    The sign of an end decides, so it gets as many digits as it needs, up to ``most``.
+    The sign of an end matters, so it gets as many digits as it needs, up to ``most``.
     """
     ends = [end for end in (estimate.low, estimate.high) if end != 0 and math.isfinite(end)]
     while digits < most and any(float(f"{end:.{digits}f}") == 0 for end in ends):
@@ -77,19 +77,19 @@ def sign_digits(estimate: Estimate, digits: int, *, most: int = 4) -> int:
 
 
 def difference(estimate: Estimate, digits: int, *, space: str = NBSP) -> str:
-    """A paired difference with its interval: the sign of each end can be read.
+    """A paired difference with its interval, in which the sign of each end is visible.
 
     Args:
         estimate: The difference.
-        digits: Least number of digits after the point.
-        space: Space between the difference and its interval; a plain one may be broken.
+        digits: Smallest number of decimal places.
+        space: Space between the difference and its interval; a normal space allows a line break.
     """
     digits = sign_digits(estimate, digits)
     return f"{signed(estimate.value, digits)}{space}{interval(estimate, digits)}"
 
 
 def percent(fraction: float) -> str:
-    """A fraction in per cent: small ones are not rounded to nothing."""
+    """A fraction in per cent; small fractions are not rounded to zero."""
     if math.isnan(fraction):
         return DASH
     value = 100 * fraction
@@ -108,29 +108,29 @@ def fraction_interval(fraction: Estimate) -> str:
 
 
 def plain(value: float) -> str:
-    """A number on an axis: as short as it goes."""
+    """A number on an axis, as short as possible."""
     return f"{value:g}"
 
 
 def confidence(level: float) -> str:
-    """A confidence level in words: ``95 %`` for 0.95."""
+    """A confidence level as text: ``95 %`` for 0.95."""
     return f"{100 * level:g} %"
 
 
 def listed(names: Sequence[str]) -> str:
-    """``a, b and c``."""
+    """A list as text: ``a, b and c``."""
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def quantity(value: float, unit: str) -> str:
-    """A number with its unit; ``1`` is the unit of pure numbers and is not shown."""
+    """A number with its unit; the unit ``1`` of dimensionless numbers is not shown."""
     return number(value) if unit == "1" else f"{number(value)} {unit}"
 
 
 def number(value: float) -> str:
-    """A number as people read it: four significant digits, no exponent where avoidable."""
+    """A number with four significant digits, without an exponent if possible."""
     if value != value:
         return "not a number"
     if value == 0:
