@@ -1,4 +1,4 @@
-"""Files of a run."""
+"""The files of a run."""
 
 from typing import TYPE_CHECKING
 

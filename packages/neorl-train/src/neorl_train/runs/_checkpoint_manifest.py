@@ -15,7 +15,7 @@ VERSION = 1
 
 
 class DamagedError(Exception):
-    """Stored bytes are not those that were saved."""
+    """The stored bytes differ from those that were saved."""
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def named_leaves(tree: Any) -> dict[str, Any]:
 
 
 def stored_leaves(tree: Any) -> dict[str, Any]:
-    """The leaves that are written: without those of size zero, with which Orbax never ends."""
+    """The leaves that are written; empty ones are left out, because Orbax hangs on them."""
     return {
         name: leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
         for name, leaf in named_leaves(tree).items()
@@ -37,11 +37,11 @@ def make_manifest(tree: Any, identity: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a tree of arrays.
 
     Args:
-        tree: Tree of NumPy or JAX arrays, typed keys among them.
+        tree: Tree of NumPy or JAX arrays, which may include typed keys.
         identity: Run, algorithm and step that the tree belongs to, as plain JSON.
 
     Returns:
-        A JSON object with a digest over itself.
+        A JSON object that contains its own digest.
     """
     leaves = {
         name: {**_form(leaf), "sha256": leaf_digest(leaf)}
@@ -52,7 +52,7 @@ def make_manifest(tree: Any, identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leaf_digest(leaf: Any) -> str:
-    """SHA-256 of the values of one array, of a typed key those of its data."""
+    """SHA-256 of the values of one array; for a typed key, of its data."""
     if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     return hashlib.sha256(np.ascontiguousarray(np.asarray(leaf)).tobytes()).hexdigest()
@@ -65,10 +65,10 @@ def tree_digest(tree: Any) -> str:
 
 
 def check_manifest(manifest: Any) -> None:
-    """Refuses a manifest whose digest is not its own.
+    """Refuses a manifest that does not match its digest.
 
     Raises:
-        DamagedError: Saying so.
+        DamagedError: If it does not match.
     """
     try:
         check_head(manifest, "checkpoint", VERSION, "its manifest")
@@ -83,13 +83,12 @@ def check_template(template: Any, manifest: Mapping[str, Any], where: str) -> No
     """Refuses to restore into a tree of another form; nothing is ever cast.
 
     Args:
-        template: Arrays or ``jax.ShapeDtypeStruct``, as the tree was when it was saved.
+        template: Arrays or ``jax.ShapeDtypeStruct`` with the form of the saved tree.
         manifest: Manifest of the checkpoint.
         where: Name of the checkpoint in messages.
 
     Raises:
-        InputError: Naming the first path that is missing, unexpected, or of another shape or
-            type.
+        InputError: Names the first path that is missing, unexpected, or of another shape or type.
     """
     expected, stored = named_leaves(template), manifest["leaves"]
     for name, leaf in expected.items():
@@ -112,10 +111,10 @@ def check_template(template: Any, manifest: Mapping[str, Any], where: str) -> No
 
 
 def check_leaves(leaves: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-    """Compares loaded values with the digests that were taken when they were saved.
+    """Compares loaded values with the digests computed when they were saved.
 
     Raises:
-        DamagedError: Naming the first leaf that differs.
+        DamagedError: Names the first leaf that differs.
     """
     for name, leaf in leaves.items():
         if leaf_digest(leaf) != manifest["leaves"][name]["sha256"]:

@@ -1,6 +1,6 @@
-"""Checkpoints of a training state: Orbax behind one interface, with digests of our own.
+"""Checkpoints of a training state: Orbax behind a simple interface, with our own digests.
 
-Orbax is imported on first use, which takes most of a second.
+Orbax is imported on first use, because that takes most of a second.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from neorl_train.runs._orbax_noise import begin_write, end_write
 
 ARRAYS, MANIFEST = "arrays", "manifest"
 SETTLE = 0.2
-"""Seconds in which the threads of a failed read run into the loop that it closed."""
+"""Seconds during which the threads of a failed read may run into the loop that it closed."""
 
 
 class Restored(NamedTuple):
@@ -51,18 +51,19 @@ class Restored(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints of one training state, in one folder, newest kept. Not thread safe.
+    """The checkpoints of one training state, in one folder, newest kept. Not thread-safe.
 
-    A checkpoint appears under its number when it is complete, so a process that is killed while
-    it writes leaves the previous one. Orbax does not notice flipped bits in its data files;
-    the digests of every leaf, stored beside the values and compared after loading, do.
+    A checkpoint appears under its number only when it is complete, so a process killed while
+    writing leaves the previous one intact. Orbax does not detect flipped bits in its data files;
+    the digests of every leaf, stored with the values and compared after loading, do.
 
     Args:
-        folder: Folder of the checkpoints; made where it is missing.
-        identity: Run and algorithm of the state, as plain JSON; another identity is not restored.
+        folder: Folder of the checkpoints; created if it is missing.
+        identity: Run and algorithm of the state, as plain JSON; checkpoints of another identity are
+            not restored.
         interval: Number of steps between two checkpoints.
         keep: Number of checkpoints kept.
-        say: Called with one line for every damaged checkpoint that is passed over.
+        say: Called with one line for every damaged checkpoint that is skipped.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Checkpoints:
         self._pending: Any = None
 
     def part(self, name: str) -> "Checkpoints":
-        """Checkpoints of something that is trained before this, in a folder beside its own.
+        """Checkpoints of a part that is trained earlier, in a folder beside this one.
 
         Args:
             name: Name of the part.
@@ -98,13 +99,14 @@ class Checkpoints:
     def save(self, step: int, tree: Any, *, force: bool = False) -> bool:
         """Writes a checkpoint in the background.
 
-        The values are read before this returns, so the caller may give their buffers away. What
-        went wrong with the checkpoint before is raised here.
+        The values are read before this returns, so the caller may donate their buffers. An error of
+        the previous checkpoint is raised here.
 
         Args:
             step: Number of the checkpoint.
-            tree: Tree of NumPy or JAX arrays, typed keys among them; leaves may have size zero.
-            force: Whether to write it although ``step`` is no multiple of the interval.
+            tree: Tree of NumPy or JAX arrays, which may include typed keys; leaves may have size
+                zero.
+            force: Whether to write it even if ``step`` is not a multiple of the interval.
 
         Returns:
             Whether a checkpoint is being written.
@@ -122,14 +124,14 @@ class Checkpoints:
         return True
 
     def wait(self) -> None:
-        """Returns when the last checkpoint is on the disk; raises what went wrong with it."""
+        """Returns when the last checkpoint is on disk; raises its error if it failed."""
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
             end_write()
 
     def close(self) -> None:
-        """Waits and lets go of the folder."""
+        """Waits for the last checkpoint and releases the folder."""
         manager, self._manager = self._manager, None
         try:
             self.wait()
@@ -146,18 +148,18 @@ class Checkpoints:
         return complete_steps(self.folder)
 
     def restore(self, template: Any) -> Restored | None:
-        """Loads the newest intact checkpoint; damaged newer ones are removed, and said.
+        """Loads the newest intact checkpoint; damaged newer ones are reported and removed.
 
         Args:
-            template: Arrays of the expected shapes and types. NumPy arrays are restored as such,
-                JAX arrays with the sharding of the template, on whatever devices these are.
+            template: Arrays of the expected shapes and types. NumPy arrays are restored as NumPy
+                arrays, JAX arrays with the sharding of the template, on any devices.
 
         Returns:
-            Step and values, or ``None`` where the folder has no checkpoint at all.
+            Step and values, or ``None`` if the folder contains no checkpoint at all.
 
         Raises:
-            InputError: If the checkpoint is of another form or belongs to something else, or
-                if there are checkpoints but none is intact.
+            InputError: If the checkpoint has another form or identity, or if there are checkpoints
+                but none is intact.
         """
         damaged = []
         for step in reversed(self.steps()):
@@ -223,16 +225,16 @@ class Checkpoints:
 
 
 class _OneOfSeveral:
-    """What Orbax's ``Checkpointer`` does, by one process of several, which waits for no other.
+    """Replaces Orbax's ``Checkpointer`` in one of several processes, without waiting for others.
 
-    That class makes its folder together with all processes, and so does the function that saves:
-    the manager beneath them need not. It writes the same form.
+    That class creates its folder jointly with all processes, and so does its save function; the
+    underlying manager need not. The format is the same.
 
     Args:
-        folder: A folder that is there.
-        context: Orbax's context, changed to this process alone.
+        folder: An existing folder.
+        context: Orbax's context, changed to this process only.
         interval: Number of steps between two checkpoints.
-        keep: Number of checkpoints that stay.
+        keep: Number of checkpoints kept.
     """
 
     def __init__(self, folder: Path, context: Any, interval: int, keep: int) -> None:
@@ -267,13 +269,13 @@ class _OneOfSeveral:
             return ocp.load_checkpointables(str(self._folder / str(step)), template)
 
     def result(self) -> None:
-        """Waits for the last checkpoint, and raises what went wrong with it."""
+        """Waits for the last checkpoint and raises its error if it failed."""
         self._manager.wait_until_finished()
         self._manager.check_for_errors()
 
 
 def complete_steps(folder: Path) -> list[int]:
-    """The numbers of the complete checkpoints in a folder, oldest first; Orbax is not needed."""
+    """The numbers of the complete checkpoints in a folder, oldest first; does not need Orbax."""
     if not folder.is_dir():
         return []
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
@@ -308,10 +310,10 @@ def _check_identity(stored: Mapping[str, Any], expected: Mapping[str, Any], wher
 
 
 def _read(load: Callable[[], Any]) -> Any:
-    """What ``load`` gives; whatever Orbax cannot read is a damaged checkpoint, in one line.
+    """The result of ``load``; anything that Orbax cannot read is reported as damaged in one line.
 
-    Orbax leaves tasks and coroutines behind when it fails, and Python reports each at length when
-    it is collected; so they are collected here, and the reports dropped.
+    When Orbax fails, it leaves tasks and coroutines behind, and Python reports each at length when
+    it is collected. They are therefore collected here, and the reports dropped.
 
     Raises:
         DamagedError: If it fails.

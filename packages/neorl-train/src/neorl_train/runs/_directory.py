@@ -44,12 +44,12 @@ class RunDirectory:
 
     @property
     def metrics(self) -> Path:
-        """The truth of the run, line by line."""
+        """The complete metrics of the run, line by line."""
         return self.path / METRICS
 
     @property
     def dataset(self) -> Path:
-        """The collected log; absent where the log is a file elsewhere."""
+        """The collected log; absent if the log is a file elsewhere."""
         return self.path / DATASET
 
     def checkpoints(self, algorithm: str) -> Path:
@@ -62,14 +62,14 @@ class RunDirectory:
 
     @property
     def fallback(self) -> Path:
-        """The artefact of the controller that takes over where a guard falls back."""
+        """The artefact of the controller that acts if the guard falls back."""
         return self.path / policy_file(FALLBACK)
 
     def record(self) -> dict[str, Any]:
-        """Content of ``run.json``, without its header.
+        """Content of ``run.json``, without its head.
 
         Raises:
-            InputError: If the folder is no run directory, or the file is damaged.
+            InputError: If the folder is not a run directory, or the file is damaged.
         """
         path = self.path / RECORD
         if not self.path.is_dir():
@@ -89,29 +89,29 @@ class RunDirectory:
         return check_head(record, "run", VERSION, str(path))
 
     def update_record(self, **values: Any) -> dict[str, Any]:
-        """Writes ``run.json`` with the given top-level values replaced."""
+        """Replaces the given top-level values in ``run.json``."""
         record = {**self.record(), **values}
         write_json(self.path / RECORD, {**head("run", VERSION), **record})
         return record
 
     def resume_line(self) -> str:
-        """The exact command that continues this run, from any folder."""
+        """The exact command that continues this run from any folder."""
         return f"{command_prefix('neorl-train')} resume {shlex.quote(str(self.path))}"
 
 
 def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirectory:
-    """Makes the next numbered directory with its configuration and record in place.
+    """Creates the next numbered directory with its configuration and record.
 
     Args:
-        runs: Folder of all runs; made where it is missing.
+        runs: Folder of all runs; created if it is missing.
         config_toml: The resolved configuration.
-        record: First content of ``run.json``.
+        record: Initial content of ``run.json``.
 
     Returns:
-        The new directory. Two commands at once get two numbers.
+        The new directory. Two simultaneous commands get different numbers.
 
     Raises:
-        InputError: If the folder of all runs cannot be made.
+        InputError: If the folder of all runs cannot be created.
         OSError: If the run directory cannot be written.
     """
     try:
@@ -134,12 +134,12 @@ def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirec
 
 
 def fill_run(path: Path, config_toml: str, record: dict[str, Any]) -> RunDirectory:
-    """Puts configuration and record into an empty folder, which is a run from then on.
+    """Writes configuration and record into an empty folder, which makes it a run.
 
     Args:
-        path: Absolute path of the folder; removed where it cannot be written.
+        path: Absolute path of the folder; removed if it cannot be written.
         config_toml: The resolved configuration.
-        record: First content of ``run.json``.
+        record: Initial content of ``run.json``.
 
     Raises:
         OSError: If it cannot be written.
@@ -155,9 +155,9 @@ def fill_run(path: Path, config_toml: str, record: dict[str, Any]) -> RunDirecto
 
 
 def judged_before(run: Path) -> int:
-    """Number of earlier runs of the same folder that were judged on the same source.
+    """Number of earlier runs in the same folder that were judged on the same source.
 
-    Whoever keeps the best of several has chosen it by its verdict.
+    Keeping the best of several runs selects it by its verdict.
 
     Args:
         run: Directory of a run.
@@ -169,7 +169,7 @@ def judged_before(run: Path) -> int:
 
 
 def _source(run: Path) -> str:
-    """Source of a run; empty where its configuration cannot be read."""
+    """Source of a run; empty if its configuration cannot be read."""
     try:
         data = tomllib.loads((run / CONFIG).read_text(encoding="utf-8")).get("data", {})
     except (OSError, ValueError):
@@ -178,7 +178,7 @@ def _source(run: Path) -> str:
 
 
 def numbered(runs: Path) -> list[Path]:
-    """The run directories of a folder, oldest first."""
+    """The run directories in a folder, oldest first."""
     if not runs.is_dir():
         return []
     directories = [path for path in runs.iterdir() if path.name.isdecimal() and path.is_dir()]

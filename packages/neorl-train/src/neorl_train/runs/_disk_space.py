@@ -1,4 +1,4 @@
-"""Free disk space: asked for ahead of a large write, and missed in one line."""
+"""Free disk space: checked before a large write, and reported in one line when it runs out."""
 
 import contextlib
 import errno
@@ -12,14 +12,14 @@ from neorl_core.infrastructure import is_full_disk
 
 
 def require_free_space(folder: Path, size: int) -> None:
-    """Fails before anything is written where ``size`` more bytes would not fit.
+    """Fails before anything is written if ``size`` more bytes would not fit.
 
     Args:
-        folder: Folder to write to; made where it is missing.
+        folder: Folder to write to; created if it is missing.
         size: Number of bytes.
 
     Raises:
-        OSError: If the disk is full or the size is above the limit of the process.
+        OSError: If the disk is full or the size is above the process's limit.
     """
     folder.mkdir(parents=True, exist_ok=True)
     allocate = getattr(os, "posix_fallocate", None)
@@ -30,7 +30,7 @@ def require_free_space(folder: Path, size: int) -> None:
     trial = folder / ".free-space"
     with trial.open("wb") as file:
         try:
-            # Free blocks alone would not do: quotas and limits of the process count too.
+            # Checking only free blocks would not suffice: quotas and process limits apply too.
             allocate(file.fileno(), 0, max(size, 1))
         except OSError as error:
             if is_full_disk(error):
@@ -41,14 +41,14 @@ def require_free_space(folder: Path, size: int) -> None:
 
 @contextlib.contextmanager
 def one_line_when_full(what: str, advice: str) -> Iterator[None]:
-    """Turns the errors of a full disk into one line, which names the file where it is known.
+    """Turns the errors of a full disk into one line, which names the file if it is known.
 
     Args:
         what: Name of what was being written, for example ``"checkpoint 4000 of iql"``.
-        advice: Words for what to do once there is free space.
+        advice: What to do once there is free space.
 
     Raises:
-        InputError: In place of any error that means a full disk.
+        InputError: Instead of any error that means a full disk.
     """
     try:
         yield

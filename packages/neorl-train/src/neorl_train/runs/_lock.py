@@ -1,4 +1,4 @@
-"""One process at a time in a run directory, and who that is."""
+"""Allows one process at a time in a run directory, and identifies it."""
 
 import contextlib
 import os
@@ -13,37 +13,37 @@ from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import LOCK
 
 PATIENCE = 0.5
-"""Seconds until a lock counts as held: whoever only asks who holds it has it for an instant."""
+"""Seconds until a lock counts as held, because a process that only checks it holds it briefly."""
 
 
 @contextlib.contextmanager
 def locked(run: RunDirectory) -> Iterator[None]:
-    """Keeps a second process out of a run directory.
+    """Excludes a second process from a run directory.
 
     Args:
         run: The directory.
 
     Raises:
-        InputError: If another process holds it; its number is named.
+        InputError: If another process holds the lock; the message gives its number.
     """
     with file_lock(run.path / LOCK):
         yield
 
 
 def holder(run: RunDirectory) -> str | None:
-    """The process that works on a run at this moment, as its lock names it; ``None``: nobody.
+    """The process that works on a run at this moment, according to its lock; ``None`` for nobody.
 
-    The record of a killed run says "running" for ever; its lock ended with the process.
+    The record of a killed run says "running" forever, but its lock ended with the process.
 
     Args:
-        run: The directory; nothing is written there.
+        run: The directory; nothing is written to it.
     """
     try:
         descriptor = os.open(run.path / LOCK, os.O_RDONLY)
     except OSError:
         return None
     try:
-        # Two that ask at once may meet each other, so a held lock is asked twice.
+        # Two simultaneous checks may see each other's lock, so a held lock is checked twice.
         for pause in (0.0, 0.01):
             time.sleep(pause)
             if lock_descriptor(descriptor, blocking=False):
@@ -61,11 +61,12 @@ def file_lock(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
     """Holds a lock that ends with the process, however that ends.
 
     Args:
-        path: The file to lock; made where it is missing, and left there. It names the process.
+        path: The file to lock; created if it is missing, and left in place. It contains the process
+            number.
         patience: Seconds to wait for the present holder before refusing.
 
     Raises:
-        InputError: If another process holds it all that time.
+        InputError: If another process holds it for all that time.
         OSError: If the file cannot be opened, or the file system has no locks.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -76,7 +77,7 @@ def file_lock(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
             )
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        # Windows keeps others from reading the locked first byte, so that the number comes after.
+        # Windows keeps other processes from reading a locked first byte, so the number follows it.
         os.write(descriptor, f" {os.getpid()}\n".encode())
         try:
             yield

@@ -1,4 +1,4 @@
-"""Copies the records and results of a run into MLflow, as far as they are permanent.
+"""Copies the permanent records and results of a run to MLflow.
 
 Importing this module imports MLflow, which takes a second.
 """
@@ -30,26 +30,26 @@ from neorl_train.runs._records import RecordReader
 
 EXPERIMENT = "neorl"
 BATCH = 1000
-"""Most metrics that one call may carry."""
+"""Largest number of metrics in one call."""
 PARAMETERS = 100
-"""Most parameters that one call may carry."""
+"""Largest number of parameters in one call."""
 LINES, POLICY = "neorl.lines", "neorl.policy_digest"
-"""Tags: how many lines of the records an MLflow run holds, and of which policy the artefact."""
+"""Tags: the number of record lines that an MLflow run contains, and the policy of its artefact."""
 RESULTS = "neorl.results_digest"
-"""Tag: of which results and files the job's run holds the copies."""
+"""Tag: a digest of the results and files that were copied to the job's run."""
 PARENT = "mlflow.parentRunId"
 PATIENCE = 60.0
-"""Seconds until the lock of the database counts as held for good."""
+"""Seconds until the lock of the database counts as permanently held."""
 
 
 def tracking_uri(run: RunDirectory) -> str:
-    """Tracking address for the runs of a folder: ``MLFLOW_TRACKING_URI``, else its own database."""
+    """Tracking address for the runs in a folder: ``MLFLOW_TRACKING_URI``, else its own database."""
     address = os.environ.get("MLFLOW_TRACKING_URI", "")
     return address or f"sqlite:///{run.path.parent.absolute() / MLFLOW_DATABASE}"
 
 
 def copy_to_mlflow(run: RunDirectory) -> None:
-    """Brings the MLflow runs of a run directory up to its last checkpoints and results, once.
+    """Updates the MLflow runs of a run directory once, up to its last checkpoints and results.
 
     Args:
         run: The run.
@@ -63,13 +63,13 @@ def copy_to_mlflow(run: RunDirectory) -> None:
 
 
 class MlflowCopy:
-    """The MLflow runs of one run directory, brought up to its last checkpoints on demand.
+    """The MLflow runs of one run directory, updated to its last checkpoints on demand.
 
-    One parent run for the job, with its configuration, dataset, source commit and, at the end,
-    verdict, gain, costs and files; nested in it one run for each algorithm and seed, with
-    parameters, metrics and the policy artefact. Only what a checkpoint has made permanent is
-    copied, so nothing is ever logged twice or taken back. A database beside the runs has a lock
-    that lets one process at a time in; a server needs none.
+    There is one parent run for the job, with its configuration, dataset, source commit and, at the
+    end, verdict, gain, costs and files. Nested in it is one run for each algorithm and seed, with
+    parameters, metrics and the policy artefact. Only data made permanent by a checkpoint are
+    copied, so nothing is ever logged twice or revoked. A database beside the runs has a lock that
+    admits one process at a time; a server needs none.
 
     Args:
         run: The run.
@@ -79,7 +79,7 @@ class MlflowCopy:
     """
 
     def __init__(self, run: RunDirectory) -> None:
-        # Whatever goes wrong is said in one line by whoever called; these would print tracebacks.
+        # The caller reports every failure in one line; these loggers would print tracebacks.
         for noisy in ("mlflow", "alembic", "sqlalchemy"):
             logging.getLogger(noisy).setLevel(logging.CRITICAL)
         self.run, self.record = run, run.record()
@@ -95,7 +95,7 @@ class MlflowCopy:
         self.samples = 0
 
     def update(self) -> None:
-        """Copies what has become permanent since the last time."""
+        """Copies what has become permanent since the last call."""
         lines = self.lines.new()
         if self.lines.restarted:
             self.lines.restarted = False
@@ -118,7 +118,7 @@ class MlflowCopy:
                 self._results(self.parent)
 
     def measure(self, values: dict[str, float], time: float) -> None:
-        """Writes system metrics of the process into the job's run.
+        """Writes system metrics of the process to the job's run.
 
         Args:
             values: Values under MLflow's names, without ``system/``.
@@ -197,7 +197,7 @@ class MlflowCopy:
         self.runs[algorithm, seed] = self.client.get_run(run_id)
 
     def _results(self, parent: Run) -> None:
-        """Verdict, gain, costs and files of the job, once they are there and when they changed."""
+        """Copies verdict, gain, costs and files of the job when they are new or have changed."""
         files, digest = artifacts_of(self.run)
         if not digest or parent.data.tags.get(RESULTS) == digest:
             return
@@ -269,7 +269,7 @@ _STATUS = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 
 def _batches(lines: list[dict[str, Any]]) -> Iterator[tuple[list[Metric], int]]:
-    """Complete lines, at most a thousand metrics at a time, with the number of lines then done."""
+    """Complete lines, at most a thousand metrics at a time, with the number of lines so far."""
     metrics: list[Metric] = []
     for number, line in enumerate(lines):
         more = [

@@ -13,7 +13,7 @@ from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import BUNDLE, EVALUATION, REPORT, VERDICT
 
 LEFT_OUT = ("algorithms", "output")
-"""Sections that the job's run does not repeat: those of the learners are on their own runs."""
+"""Sections left out of the job's run; those of the learners are in their own runs."""
 
 
 def run_parameters(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def _leaves(value: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
 def dataset_input(
     run: RunDirectory, record: Mapping[str, Any], config: Mapping[str, Any]
 ) -> DatasetInput | None:
-    """The log of a run as MLflow's dataset input; ``None`` where none was recorded."""
+    """The log of a run as MLflow's dataset input; ``None`` if none was recorded."""
     known = record.get("dataset", {})
     if "content_hash" not in known:
         return None
@@ -56,13 +56,13 @@ def dataset_input(
 
 
 def artifacts_of(run: RunDirectory) -> tuple[list[Path], str]:
-    """Report, configuration, record, evaluation, verdict and bundle, and a digest of them.
+    """Report, configuration, record, evaluation, verdict and bundle, with a digest of them.
 
     Args:
         run: The run.
 
     Returns:
-        The files that are there, and their digest; empty while there is no verdict.
+        The existing files and their digest; empty as long as there is no verdict.
     """
     if not (run.path / VERDICT).is_file():
         return [], ""
@@ -79,7 +79,7 @@ def artifacts_of(run: RunDirectory) -> tuple[list[Path], str]:
 
 
 def result_tags(run: RunDirectory) -> dict[str, str]:
-    """The verdict in words."""
+    """The verdict as text."""
     verdict = _read(run.path / VERDICT)
     return {
         "neorl.verdict": str(verdict["answer"]),
@@ -90,9 +90,10 @@ def result_tags(run: RunDirectory) -> dict[str, str]:
 
 
 def result_metrics(run: RunDirectory) -> dict[str, float]:
-    """Return, gain, costs, trips and whether the answer is *deploy*; intervals by their ends.
+    """Return, gain, costs, trips and whether the answer is *deploy*; intervals as their two ends.
 
-    Of the candidate behind its guard; a log without simulator has the answer alone.
+    The values are those of the guarded candidate; for a log without a simulator there is only the
+    answer.
     """
     verdict, tables = _read(run.path / VERDICT), _read(run.path / EVALUATION)["tables"]
     metrics: dict[str, Any] = {"verdict.deploy": float(verdict["answer"] == "deploy")}

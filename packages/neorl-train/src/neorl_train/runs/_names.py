@@ -1,4 +1,4 @@
-"""Every file name and status word of a run directory and of the folder of all runs."""
+"""All file names and status words of run directories and of the folder of all runs."""
 
 CONFIG, RECORD, METRICS, LOCK = "config.toml", "run.json", "metrics.jsonl", "run.lock"
 DATASET, POLICIES, CHECKPOINTS = "dataset.h5", "policies", "checkpoints"
@@ -15,7 +15,7 @@ MLFLOW_DATABASE, MLFLOW_ARTIFACTS, MLFLOW_LOCK = "mlflow.db", "mlflow-artifacts"
 
 RUNNING, INTERRUPTED, FAILED, FINISHED = "running", "interrupted", "failed", "finished"
 STOPPED = "stopped"
-"""What a run is called whose record says "running" and on which no process works."""
+"""Status of a run whose record says "running" but on which no process works."""
 
 
 def fallback_names(count: int) -> list[str]:
@@ -30,7 +30,7 @@ def policy_file(name: str) -> str:
         name: Name of the policy, for example ``"iql-0"`` or ``FALLBACK``.
 
     Returns:
-        The path below the run directory, with forward slashes on every system.
+        The path within the run directory, with forward slashes on every system.
     """
     return f"{POLICIES}/{name}.safetensors"
 
@@ -42,6 +42,6 @@ def critic_file(name: str) -> str:
         name: Either ``"safety_critic"`` or ``"ensemble"``.
 
     Returns:
-        The path below the run directory, with forward slashes on every system.
+        The path within the run directory, with forward slashes on every system.
     """
     return f"critics/{name}.safetensors"

@@ -1,7 +1,7 @@
-"""What Orbax prints of a write that failed, kept back: the error is raised to whoever waits for it.
+"""Suppresses Orbax's output about failed writes, whose errors are raised to the waiting caller.
 
-On a full disk its threads log a traceback each and leave callbacks to loops that are closed, which
-Python prints at length: more than a thousand lines, with the one that helps beneath them.
+On a full disk, each of its threads logs a traceback and leaves callbacks to closed loops, which
+Python prints at length: more than a thousand lines, below which the one helpful line is buried.
 """
 
 import logging
@@ -18,7 +18,7 @@ _printed = sys.excepthook
 
 
 def begin_write() -> None:
-    """A write begins; until as many have ended, Orbax is kept from printing."""
+    """Marks the beginning of a write; Orbax's output is suppressed until all writes have ended."""
     global _writes, _printed
     with _lock:
         if not _writes:
@@ -29,7 +29,7 @@ def begin_write() -> None:
 
 
 def end_write() -> None:
-    """A write ended well; where one failed, its threads go on failing, so silence stays."""
+    """Marks a successful end; after a failure the output stays off, as threads keep failing."""
     global _writes
     with _lock:
         _writes -= 1

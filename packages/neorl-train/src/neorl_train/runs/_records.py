@@ -14,7 +14,7 @@ class Records:
     """Appends lines to a file.
 
     Args:
-        path: File of the records; made where it is missing.
+        path: File of the records; created if it is missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,16 +26,16 @@ class Records:
         self._file.write(_text(line))
 
     def sync(self) -> None:
-        """Returns when all lines are on the disk."""
+        """Returns when all lines are on disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Writes what is left and lets go of the file."""
+        """Writes the remaining lines and closes the file."""
         self._file.close()
 
     def keep(self, condition: Callable[[dict[str, Any]], bool]) -> None:
-        """Drops all other lines, and a last one that was cut short; a new file if any is."""
+        """Drops all other lines and a truncated last one, in a new file if there are any."""
         self._file.close()
         lines = [_text(line) for line in read_records(self.path) if condition(line)]
         if "".join(lines).encode() != self.path.read_bytes():
@@ -44,14 +44,14 @@ class Records:
 
 
 class RecordReader:
-    """Reads what was appended since the last time.
+    """Reads the lines appended since the last call.
 
     Args:
         path: File of the records; a missing one counts as empty.
 
     Attributes:
-        restarted: Whether the file was replaced by another one, so that :meth:`new` began at
-            its beginning; set back by whoever took note.
+        restarted: Whether the file was replaced, so that :meth:`new` began at its beginning; the
+            caller resets it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +60,7 @@ class RecordReader:
         self.restarted = False
 
     def new(self) -> list[dict[str, Any]]:
-        """The complete lines that were not there before.
+        """The complete lines that are new since the last call.
 
         Raises:
             InputError: If one is damaged.
@@ -80,7 +80,7 @@ class RecordReader:
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a file, in order; a last line that was cut short is left out.
+    """The lines of a file, in order; a truncated last line is left out.
 
     Args:
         path: File of the records; a missing one counts as empty.
@@ -91,7 +91,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
         by name.
 
     Raises:
-        InputError: If a line before the last one is damaged; it is numbered.
+        InputError: If a line before the last one is damaged; the message gives its number.
     """
     if not path.exists():
         return

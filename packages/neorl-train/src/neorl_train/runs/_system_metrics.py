@@ -1,4 +1,4 @@
-"""Load of a machine, under the names that MLflow gives its system metrics."""
+"""Load of the machine, under MLflow's names for system metrics."""
 
 import contextlib
 import importlib.util
@@ -8,7 +8,7 @@ SAMPLE_SECONDS = 10.0
 
 
 class SystemMetrics:
-    """Processor, memory, disk and network by MLflow's own monitors; nothing without ``psutil``."""
+    """Processor, memory, disk and network from MLflow's own monitors; empty without ``psutil``."""
 
     def __init__(self) -> None:
         self._monitors: list[Any] = []
@@ -19,16 +19,16 @@ class SystemMetrics:
         from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
 
         self._monitors = [CPUMonitor(), DiskMonitor(), NetworkMonitor()]
-        with contextlib.suppress(Exception):  # a machine without such a device, or its driver
+        with contextlib.suppress(Exception):  # a machine without such a device or its driver
             from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
 
             self._monitors.append(GPUMonitor())
 
     def sample(self) -> dict[str, float]:
-        """Values of this moment, by name without ``system/``; what cannot be read is left out."""
+        """The present values, by name without ``system/``; unreadable ones are left out."""
         metrics: dict[str, float] = {}
         for monitor in self._monitors:
-            with contextlib.suppress(Exception):  # never at the price of a run
+            with contextlib.suppress(Exception):  # a failure here must not end a run
                 monitor.collect_metrics()
                 metrics |= {name: float(v) for name, v in monitor.aggregate_metrics().items()}
                 monitor.clear_metrics()

@@ -1,4 +1,4 @@
-"""Trackers follow the records of a run; the records themselves are the truth."""
+"""Trackers follow the records of a run; the records themselves are authoritative."""
 
 import importlib.util
 import re
@@ -16,19 +16,19 @@ MISSING = (
     "`pip install 'neorl-train[mlflow]'` and `neorl-train track RUN` write them later"
 )
 DAMAGED = ("already exists", "malformed", "not a database")
-"""What SQLite says of a database that a full disk left half made, or that is none."""
+"""SQLite's messages about a database that a full disk left incomplete, or that is not one."""
 LAST_SECONDS = 30.0
-"""Most seconds that the end of a run waits for a database or a server."""
+"""Longest time in seconds that the end of a run waits for a database or a server."""
 
 
 class Tracker(Protocol):
-    """Copies what a checkpoint has made permanent to somewhere else, in the background."""
+    """Copies what a checkpoint has made permanent to another system, in the background."""
 
     def follow(self) -> None:
-        """There may be more to copy."""
+        """Signals that there may be more to copy."""
 
     def finish(self, status: str = "FINISHED") -> str:
-        """Copies the rest and ends; what there is to say about it, or nothing.
+        """Copies the rest and ends; returns a message for the user, or an empty one.
 
         Args:
             status: How the run ended: ``"FINISHED"``, ``"FAILED"`` or ``"KILLED"``.
@@ -40,24 +40,23 @@ class NoTracker:
     """Copies nothing."""
 
     def follow(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def finish(self, status: str = "FINISHED") -> str:
-        """Nothing."""
+        """Does nothing."""
         del status
         return ""
 
 
 class MlflowTracker:
-    """Follows a run into MLflow from a thread of its own: a server, or the database of its folder.
+    """Copies a run to MLflow from its own thread: to a server, or to the database of its folder.
 
-    Whatever goes wrong there is tried again when there is more to copy, said at the end, and harms
-    nothing: the records stay complete, and the run never waits but at its very end, and there not
-    for long.
+    A failure is retried when there is more to copy, reported at the end, and harmless: the records
+    stay complete, and the run waits only at its very end, for a limited time.
 
     Args:
         run: The run to follow.
-        last_seconds: Most seconds that :meth:`finish` waits.
+        last_seconds: Longest time in seconds that :meth:`finish` waits.
     """
 
     def __init__(self, run: RunDirectory, *, last_seconds: float = LAST_SECONDS) -> None:
@@ -72,7 +71,7 @@ class MlflowTracker:
         self._more.set()
 
     def finish(self, status: str = "FINISHED") -> str:
-        """Waits for the thread, for a while; what went wrong, in one line."""
+        """Waits for the thread for a limited time; returns any failure in one line."""
         self._status = status
         self._last.set()
         self._more.set()
@@ -111,7 +110,7 @@ class MlflowTracker:
                     copy.end(self._status)
                 self._error = ""
             except Exception as error:
-                # What was half written is known by the tags of the next copy.
+                # The next copy recognises partial writes by their tags.
                 self._error, copy = _reason(error), None
             if last:
                 return
@@ -119,12 +118,12 @@ class MlflowTracker:
 
 
 def _reason(error: Exception) -> str:
-    """What the database said, without its statement and the address of its manual."""
+    """The message of the database, without its statement and the address of its manual."""
     message = re.sub(r"\s*\(Background on this error at: \S+\)", "", one_line(error))
     return message.partition(" [SQL:")[0][:200]
 
 
 def mlflow_installed() -> bool:
-    """Whether MLflow and what its SQLite store needs can be imported."""
+    """Whether MLflow and the packages for its SQLite store can be imported."""
     needed = ("mlflow", "sqlalchemy", "alembic")
     return all(importlib.util.find_spec(name) is not None for name in needed)
