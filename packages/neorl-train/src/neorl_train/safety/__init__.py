@@ -1,4 +1,4 @@
-"""The safety report: a policy with and without its filter, on a plant or beside a log."""
+"""The safety report: a policy with and without its filter, on a plant or on a log."""
 
 from neorl_train.safety._findings import Assessment as Assessment
 from neorl_train.safety._on_log import assess_on_log as assess_on_log

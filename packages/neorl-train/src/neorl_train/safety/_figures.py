@@ -1,4 +1,4 @@
-"""The pictures of a safety report."""
+"""The figures of a safety report."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ MOST = 14
 
 
 def overview(assessment: Assessment) -> Any:
-    """Left: part of the episodes in which each constraint was broken. Right: who acts."""
+    """Left: fraction of the episodes in which each constraint was broken. Right: who acts."""
     order = {"hard": 0, "soft": 1, "preference": 2}
     shown = sorted(
         assessment.constraints,
@@ -73,7 +73,7 @@ def _acting(panel: Any, assessment: Assessment) -> None:
 
 
 def case_figure(case: Case, assessment: Assessment) -> Any:
-    """One episode with the filter, the same start without it behind; shaded beyond a limit."""
+    """One episode with the filter, and behind it the same start without; shaded beyond limits."""
     bands = [*assessment.bands, *_boxes(assessment)]
     names = (
         ("with the filter", "without the filter, from the same start")
@@ -84,7 +84,7 @@ def case_figure(case: Case, assessment: Assessment) -> Any:
 
 
 def _boxes(assessment: Assessment) -> list[Band]:
-    """Boxes that are tighter than the range of their channel, from their words."""
+    """Boxes that are tighter than the range of their channel, parsed from their description."""
     boxes = []
     ends = {one.name: one.words for one in assessment.constraints}
     for channel in assessment.spec.action:

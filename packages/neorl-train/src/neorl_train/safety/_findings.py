@@ -16,13 +16,14 @@ class Violations:
 
     Attributes:
         steps: Steps in which it was broken.
-        step_fraction: Part of all steps.
+        step_fraction: Fraction of all steps.
         longest: Longest uninterrupted violation in seconds.
         episodes: Episodes with a violation.
-        episode_fraction: Part of the episodes, with its exact (Clopper-Pearson) interval.
+        episode_fraction: Fraction of the episodes, with its exact (Clopper-Pearson) interval.
         largest: Largest excess, in the unit of the constraint.
-        mean: Mean excess of the violating steps.
-        integral: Excess summed over time, mean of the episodes, in the unit times seconds.
+        mean: Mean excess over the violating steps.
+        integral: Time integral of the excess, averaged over the episodes, in the unit times
+            seconds.
     """
 
     steps: int
@@ -40,10 +41,10 @@ class Constraint:
     """One constraint and how often it was violated.
 
     Attributes:
-        name: Such as ``"feed: rate"`` or ``"cost pressure"``.
+        name: For example ``"feed: rate"`` or ``"cost pressure"``.
         tier: ``"hard"``, ``"soft"`` or ``"preference"``.
         unit: Unit of its excess.
-        words: The demand in words.
+        words: Description of the constraint.
         violations: Violations without the filter, with it, and as logged, by these labels.
     """
 
@@ -56,22 +57,23 @@ class Constraint:
 
 @dataclasses.dataclass(frozen=True)
 class Metrics:
-    """An evaluation with safety in one row; every mean and fraction with its interval.
+    """An evaluation including safety in one row; every mean and fraction has its interval.
 
     Attributes:
         episodes: Number of episodes.
         return_mean: Mean return.
         return_std: Standard deviation of the return.
-        return_min: Least return.
+        return_min: Smallest return.
         return_max: Largest return.
         length_mean: Mean length in steps.
         length_std: Standard deviation of the length.
-        violations: Violating steps of all constraints but preferences.
+        violations: Violating steps of all constraints except preferences.
         violations_per_episode: Their mean per episode.
         critical_violations: Violating steps of hard constraints.
-        shutdowns: Episodes that the plant ended by a trip, as a part of all.
-        satisfaction: Part of the episodes in which no constraint but a preference was broken.
-        success: Part of the episodes that ended as the plant wants; ``None`` where it does not say.
+        shutdowns: Fraction of the episodes that the plant ended by a trip.
+        satisfaction: Fraction of the episodes in which only preferences were broken, if anything.
+        success: Fraction of the episodes that ended successfully; ``None`` if the plant does not
+            define success.
     """
 
     episodes: int
@@ -91,17 +93,17 @@ class Metrics:
 
 @dataclasses.dataclass(frozen=True)
 class Intervention:
-    """Changes by the filter of one action channel.
+    """Changes that the filter made to one action channel.
 
     Attributes:
         channel: Name of the channel.
         unit: Its unit.
-        changed: Part of the steps in which it was moved.
-        mean: Mean size of a move.
-        p95: Size that 95 % of the moves stay below.
-        largest: Largest move.
-        span: Range of the actuator, to read the sizes on.
-        limits: Part of the steps in which each limit was active, by name.
+        changed: Fraction of the steps in which it was changed.
+        mean: Mean size of a change.
+        p95: 95 % quantile of the size of the changes.
+        largest: Largest change.
+        span: Range of the actuator, as a scale for the sizes.
+        limits: Fraction of the steps in which each limit was active, by name.
     """
 
     channel: str
@@ -120,9 +122,9 @@ class Reason:
 
     Attributes:
         flag: Its name.
-        words: Meaning of it.
-        steps: Part of the steps.
-        episodes: Episodes with it.
+        words: Its meaning.
+        steps: Fraction of the steps.
+        episodes: Number of episodes with it.
     """
 
     flag: str
@@ -138,12 +140,14 @@ class Alarms:
     Attributes:
         name: Name of the monitor.
         words: Condition of its alarm.
-        promised: Promised part of the episodes with a false alarm; ``None`` where none is.
-        episodes: Part of the episodes with an alarm, with its exact interval.
-        before_violation: Number of the episodes with a violated hard or soft constraint in which
-            it alarmed before the violation.
-        violating: Those episodes.
-        lead: Median time from its first alarm to the violation in seconds; ``None`` where none.
+        promised: Promised fraction of the episodes with a false alarm; ``None`` if nothing is
+            promised.
+        episodes: Fraction of the episodes with an alarm, with its exact interval.
+        before_violation: Number of episodes with a violated hard or soft constraint in which the
+            alarm came before the violation.
+        violating: Number of episodes with such a violation.
+        lead: Median time from its first alarm to the violation in seconds; ``None`` if there is
+            none.
     """
 
     name: str
@@ -160,9 +164,9 @@ class Case:
     """One episode worth looking at.
 
     Attributes:
-        title: Why it was chosen, and what was broken in it.
+        title: Why it was chosen, and which constraint was broken in it.
         ours: The episode with the filter.
-        other: The same start without it; of a log the episode as it was logged.
+        other: The same start without it; for a log, the episode as logged.
     """
 
     title: str
@@ -178,21 +182,21 @@ class Assessment:
         policy: Name of the policy.
         where: Name of the plant or of the log.
         simulated: Whether the policy ran on the plant.
-        spec: Channels, period and cost limits.
+        spec: Channels, control period and cost limits.
         level: Confidence level of every interval.
         unit: Unit of the return.
-        metrics: The row of metrics by what acted.
-        constraints: Every constraint that bound in any step.
-        quiet: Names of the constraints that bound nowhere.
+        metrics: The row of metrics for each case, with and without the filter.
+        constraints: Every constraint that was active in any step.
+        quiet: Names of the constraints that were never active.
         interventions: Interventions of the filter, channel by channel.
         reasons: Decisions of the guard that occurred.
-        changed: Part of the steps in which the filter changed the action.
-        fallback: Part of the steps in which the fallback acted.
-        monitors: Findings of the monitors.
-        demands: Limits that the guard keeps, in words.
-        supervision: Monitors, and conditions for the fallback, in words.
-        cases: Episodes to look at.
-        bands: Soft limits of measurements, for the pictures.
+        changed: Fraction of the steps in which the filter changed the action.
+        fallback: Fraction of the steps in which the fallback acted.
+        monitors: Results for the monitors.
+        demands: Limits that the guard enforces, as text.
+        supervision: Monitors, and conditions for the fallback, as text.
+        cases: Episodes worth looking at.
+        bands: Soft limits of measurements, for the figures.
     """
 
     policy: str
@@ -216,7 +220,7 @@ class Assessment:
 
     @property
     def broken(self) -> tuple[Constraint, ...]:
-        """Hard constraints that were broken with the filter on: where there is one, it fails."""
+        """Hard constraints that were broken with the filter on; if there are any, it failed."""
         return tuple(
             one
             for one in self.constraints

@@ -1,4 +1,4 @@
-"""A policy beside a log: what it would have asked for, and what its filter would have let pass."""
+"""A policy on a log: the actions it would have requested, and those its filter would have sent."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -38,27 +38,27 @@ def assess_on_log(
     spec: Spec | None = None,
     level: float = EvaluationConfig.level,
 ) -> Assessment:
-    """Runs a policy in shadow on a log, with and without its filter, and checks every constraint.
+    """Runs a policy in shadow on a log, with and without its filter, and checks all constraints.
 
-    In each step policy and guard answer the logged observation, and are told that the plant
-    received the logged action. So what is said of constraints of the action holds at the logged
-    situations, whatever the plant is; of costs and of anything that follows from an action only
-    the log's own can be said: there is no plant to ask.
+    In each step policy and guard answer the logged observation, and the logged action is reported
+    to them as the one that the plant received. Results on constraints of the action therefore hold
+    in the logged situations, whatever the plant is. For costs, and for everything that follows from
+    an action, only the logged values are available, because there is no plant.
 
     Args:
-        dataset: The log; of a long one the first 512 episodes.
+        dataset: The log; only its first 512 episodes are used.
         policy: Policy without its guard.
-        constraints: Limits that the guard keeps.
+        constraints: Limits that the guard enforces.
         fallbacks: Fallbacks by name.
         name: Name of the policy.
-        judged_by: Constraints to check; the same by default.
-        requirements: Functions of observation and action that are checked besides.
-        settings: Monitors and supervisor; those of a guard with default settings by default.
-        spec: Channels with the cost limits of the run; those of the log by default.
+        judged_by: Constraints to check; by default those of the guard.
+        requirements: Additional functions of observation and action to check.
+        settings: Monitors and supervisor; by default those of a guard with default settings.
+        spec: Channels with the cost limits of the run; by default those of the log.
         level: Confidence level of every interval.
 
     Returns:
-        What was found; costs as logged alone.
+        The results; costs only as logged.
 
     Raises:
         ValueError: If the log has fewer than two episodes, or the constraints are of another plant.
@@ -71,14 +71,14 @@ def assess_on_log(
     judges = constraints if judged_by is None else judged_by
     logged = _logged(dataset)
     judged = {LOGGED: judged_rows(logged, judges, requirements, spec)}
-    # How an episode ended is no part of a log.
+    # A log does not record how an episode ended.
     unknown = dataclasses.replace(judged[LOGGED].episodes, success=None, trip=None)
     judged[LOGGED] = judged[LOGGED]._replace(episodes=unknown)
     for label, actor in ((WITHOUT, as_arrays(policy)), (WITH, as_arrays(guarded))):
         rows = _in_shadow(actor, logged)
         part = judged_rows(rows, judges, requirements, spec)
         costs = part.excess.shape[2] - spec.n_cost
-        part.excess[..., costs:] = -np.inf  # what would have followed is not known
+        part.excess[..., costs:] = -np.inf  # what would have followed is unknown
         judged[label] = part
     checked = all_checks(judges, requirements, spec)
     return assembled(
@@ -99,7 +99,7 @@ def assess_on_log(
 
 
 def _logged(dataset: Dataset) -> Rollout:
-    """The episodes of a log as rows of a rollout, one a row."""
+    """The episodes of a log as rollouts, one per row."""
     rows, mask = dataset.padded_rows(slice(MOST_EPISODES))
     c: Any = dataset.transitions
     action: Any = np.asarray(c.action)[rows]
@@ -124,7 +124,7 @@ def _logged(dataset: Dataset) -> Rollout:
 
 
 def _in_shadow(policy: Policy, logged: Rollout) -> Rollout:
-    """What a policy answers, told in each step that the logged action was received."""
+    """A policy's answers, with the logged action reported as received in each step."""
     obs = np.concatenate([logged.first_obs[:, None], logged.obs[:, :-1]], axis=1)
     action, report = jax.device_get(shadow(policy, obs, logged.applied))
     return logged._replace(

@@ -65,30 +65,31 @@ def assess_on_plant(
     level: float = EvaluationConfig.level,
     at_once: int = STARTS_AT_ONCE,
 ) -> Assessment:
-    """Runs a policy with and without its filter from the same starts, and checks every constraint.
+    """Runs a policy with and without its filter from the same starts, and checks all constraints.
 
-    Hard are the constraints of the action and the limits of costs per step; soft the limits per
-    episode; requirements as they say. Each is checked on what was sent, by what its kind admits
-    and by nothing of the filter. Every number is of these starts of this simulator.
+    Constraints of the action and cost limits per step are hard; limits per episode are soft;
+    requirements declare their own tier. Each is checked on the actions sent, using only the
+    definition of its kind and nothing from the filter. Every number refers to these starts of this
+    simulator.
 
     Args:
         environment: A plant.
         policy: Policy without its guard, in physical units.
         name: Its name.
-        constraints: Limits that the guard keeps; the ranges and rates of the plant by default.
-        judged_by: Constraints to check; the same by default.
-        requirements: Functions of observation and action that are checked besides.
-        fallbacks: Fallbacks by name; the plant's reference controller by default.
-        settings: Monitors and supervisor; those of a guard with default settings by default.
-        spec: Channels with the cost limits of the run; those of the plant by default.
+        constraints: Limits that the guard enforces; by default the ranges and rates of the plant.
+        judged_by: Constraints to check; by default those of the guard.
+        requirements: Additional functions of observation and action to check.
+        fallbacks: Fallbacks by name; by default the plant's reference controller.
+        settings: Monitors and supervisor; by default those of a guard with default settings.
+        spec: Channels with the cost limits of the run; by default those of the plant.
         key: Key of the starts.
-        n_starts: Number of starts, two or more.
+        n_starts: Number of starts; at least two.
         level: Confidence level of every interval.
-        at_once: Starts that run side by side; of no effect on any count, and on other numbers
-            within rounding.
+        at_once: Number of starts that run in parallel; it affects no count, and other numbers only
+            by rounding.
 
     Returns:
-        What was found.
+        The results.
 
     Raises:
         ValueError: If there are fewer than two starts, or the constraints are of another plant.
@@ -130,7 +131,7 @@ def assembled(
     metrics: dict[str, Metrics],
     **facts: Any,
 ) -> Assessment:
-    """The findings of judged rows, with the given facts about their source."""
+    """The results for judged rows, with the given facts about their source."""
     spec, level = facts["spec"], facts["level"]
     constraints, quiet = constraints_of(checked, judged, spec, level)
     changed, fallback = acting_of(judged[WITH].episodes)
@@ -151,7 +152,7 @@ def assembled(
 def all_checks(
     constraints: AnyConstraints, requirements: Sequence[Requirement], spec: Spec
 ) -> list[Checked]:
-    """Everything that is checked: the action, the requirements, the costs."""
+    """Everything that is checked: the action, the requirements and the costs."""
     own = [Checked(r.name, r.unit, r.tier, "at most zero", 1.0) for r in requirements]
     return [*checked_constraints(constraints), *own, *cost_checks(spec)]
 
@@ -159,7 +160,7 @@ def all_checks(
 def judged_rows(
     rows: Rollout, constraints: AnyConstraints, requirements: Sequence[Requirement], spec: Spec
 ) -> Judged:
-    """Rows with the excess of everything that is checked, in the order of :func:`all_checks`."""
+    """Rows with the excess over every checked constraint, in the order of :func:`all_checks`."""
     before = np.concatenate([rows.first_obs[:, None], rows.obs[:, :-1]], axis=1)
     unknown = np.full_like(rows.applied[:, :1], np.nan)
     previous = np.concatenate([unknown, rows.applied[:, :-1]], axis=1)
@@ -205,5 +206,5 @@ def _cases(checked: Sequence[Checked], judged: Mapping[str, Judged], name: str) 
 
 
 def case_trace(rows: Rollout, start: int, policy: str, *, guarded: bool) -> Trace:
-    """One episode of many, row by row."""
+    """One of many episodes, row by row."""
     return trace_of(rows, start, label="case", policy=policy, guarded=guarded, start=start)

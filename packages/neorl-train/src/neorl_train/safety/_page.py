@@ -46,7 +46,7 @@ TIERS = {
 
 
 def page(assessment: Assessment) -> str:
-    """The report as one HTML document without script and without outside reference."""
+    """The report as one HTML document without scripts or external references."""
     kind, mark = ("no", "\N{MULTIPLICATION X}") if assessment.broken else ("yes", "\N{CHECK MARK}")
     header = [
         tag("p", "neorl \N{MIDDLE DOT} safety report", class_="over"),

@@ -1,4 +1,4 @@
-"""Numbers of a safety report from the rows of many episodes, on the host."""
+"""Computes the numbers of a safety report from the rows of many episodes, on the host."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -60,16 +60,17 @@ FLAG_WORDS = {
     Flag.HAND_OVER: "a hand-over was under way",
     Flag.EMERGENCY_STOP: "the emergency stop was pressed",
 }
-"""Every decision of a guard in words."""
+"""Description of every decision of a guard."""
 
 
 class Judged(NamedTuple):
-    """Rows of many episodes, what each came to, and the excess of every constraint.
+    """Rows of many episodes, their sums, and the excess over every constraint.
 
     Attributes:
         rows: Rows on the host; the first axis is the start.
-        episodes: Their sums, as every evaluation has them.
-        excess: Shape ``(start, time, constraint)``; positive where broken, -inf where none binds.
+        episodes: Their sums, as in every evaluation.
+        excess: Shape ``(start, time, constraint)``; positive if broken, -inf if the constraint is
+            inactive.
     """
 
     rows: Any
@@ -96,7 +97,7 @@ def cost_checks(spec: Spec) -> list[Checked]:
 def cost_excess(
     cost: np.ndarray, mask: np.ndarray, spec: Spec
 ) -> Float[np.ndarray, "start time cost"]:
-    """Cost, or its sum so far, less its limit."""
+    """Cost, or its running sum, minus its limit."""
     excess = np.full(cost.shape, -np.inf)
     inside = np.where(mask[..., None], cost.astype(np.float64), 0.0)
     for j, channel in enumerate(spec.cost):
@@ -110,7 +111,7 @@ def violations_of(
     excess: Float[np.ndarray, "start time"], mask: Bool[np.ndarray, "start time"], *, dt: float,
     level: float,
 ) -> Violations:  # fmt: skip
-    """Count, duration and depth of one constraint."""
+    """Count, duration and size of the violations of one constraint."""
     broken: Any = excess > 0
     steps: Any = mask
     counted = violation_statistics(broken, steps, level=level)
@@ -133,7 +134,7 @@ def violations_of(
 def constraints_of(
     checked: Sequence[Checked], judged: Mapping[str, Judged], spec: Spec, level: float
 ) -> tuple[tuple[Constraint, ...], tuple[str, ...]]:
-    """Every constraint that bound anywhere, and the names of the others."""
+    """Every constraint that was active in any step, and the names of the others."""
     constraints, quiet = [], []
     for j, one in enumerate(checked):
         columns = {name: part.excess[..., j] for name, part in judged.items()}
@@ -156,7 +157,7 @@ def constraints_of(
 def metrics_of(
     label: str, checked: Sequence[Checked], judged: Judged, spec: Spec, level: float
 ) -> Metrics:
-    """The row of an evaluation for one set of episodes, with the columns of the constraints.
+    """The row of an evaluation for one set of episodes, with columns for the constraints.
 
     Args:
         label: Name of the case, such as ``"with the filter"``.
@@ -217,7 +218,7 @@ def interventions_of(rows: Rollout, spec: Spec) -> tuple[Intervention, ...]:
 
 
 def reasons_of(rows: Rollout) -> tuple[Reason, ...]:
-    """The decisions of the guard that occurred, the most frequent first."""
+    """The decisions of the guard that occurred, most frequent first."""
     reasons = []
     for flag in Flag:
         happened = ((np.asarray(rows.flags) & int(flag)) != 0) & rows.mask
@@ -229,7 +230,7 @@ def reasons_of(rows: Rollout) -> tuple[Reason, ...]:
 
 
 def acting_of(episodes: Episodes) -> tuple[float, float]:
-    """Parts of the steps in which the filter changed the action, and the fallback acted."""
+    """Fractions of the steps in which the filter changed the action, and the fallback acted."""
     steps = int(episodes.length.sum())
     return int(episodes.filtered.sum()) / steps, int(episodes.fallback.sum()) / steps
 
@@ -237,7 +238,7 @@ def acting_of(episodes: Episodes) -> tuple[float, float]:
 def alarms_of(
     settings: GuardSettings, checked: Sequence[Checked], judged: Judged, spec: Spec, level: float
 ) -> tuple[Alarms, ...]:
-    """Alarms of every monitor, and how long before a violation they came."""
+    """Alarms of every monitor, and their lead time before a violation."""
     mask = np.asarray(judged.rows.mask)
     counts = [str(one.tier) != "preference" for one in checked]
     broken: Any = ((judged.excess > 0) & mask[..., None])[..., counts].any(axis=2)
@@ -266,15 +267,15 @@ def alarms_of(
 def worst_starts(
     checked: Sequence[Checked], judged: Mapping[str, Judged], names: tuple[str, str]
 ) -> dict[int, str]:
-    """Starts to look at: the worst without the filter, the worst with it, the most changed.
+    """Starts worth looking at: the worst without the filter, the worst with it, the most changed.
 
     Args:
         checked: The constraints that were checked.
-        judged: Rows by what acted.
-        names: Names in ``judged`` of what acted without and with the filter.
+        judged: Rows for each case.
+        names: Names in ``judged`` of the cases without and with the filter.
 
     Returns:
-        Reason by number of the start.
+        Reason for each selected start, by its number.
     """
     chosen: dict[int, str] = {}
     counts = [str(one.tier) != "preference" for one in checked]

@@ -1,4 +1,4 @@
-"""Subject of a safety report: a policy with its guard, from a run, an artefact or a bundle."""
+"""The subject of a safety report: a policy with its guard, from a run, an artefact or a bundle."""
 
 import dataclasses
 import json
@@ -17,16 +17,16 @@ MANIFEST = "manifest.json"
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A policy with all that its guard is made of.
+    """A policy and all parts of its guard.
 
     Attributes:
-        name: Such as ``"iql-0"``.
+        name: For example ``"iql-0"``.
         policy: The policy without its guard.
         spec: Its channels, with the cost limits of the run.
-        constraints: Limits that its guard keeps.
+        constraints: Limits that its guard enforces.
         fallbacks: Fallbacks by name.
         settings: Monitors and supervisor.
-        source: Name of the plant, or file of the log, that it was trained on.
+        source: Name of the plant, or file of the log, on which it was trained.
         constants: Factors on the constants of that plant.
         run: Directory of the run.
     """
@@ -43,11 +43,11 @@ class Subject:
 
 
 def read_subject(path: Path, policy: str = "") -> Subject:
-    """The policy that a path means.
+    """Finds the policy that a path refers to.
 
     Args:
         path: A run directory (its candidate), an artefact in a run, or a bundle in a run (the
-            policy that was exported).
+            exported policy).
         policy: Name of another policy of the run.
 
     Returns:
@@ -83,7 +83,7 @@ def read_subject(path: Path, policy: str = "") -> Subject:
 
 
 def _located(path: Path) -> tuple[Path, str]:
-    """The run that a path lies in, and the policy that it names."""
+    """The run that contains a path, and the policy that it names."""
     where = path.absolute()
     if (where / MANIFEST).is_file():
         return _of_bundle(where)
@@ -100,7 +100,7 @@ def _located(path: Path) -> tuple[Path, str]:
 
 
 def _of_bundle(bundle: Path) -> tuple[Path, str]:
-    """The run that a bundle lies in: the bundle itself holds the guarded program alone."""
+    """The run that contains a bundle; the bundle itself contains only the guarded program."""
     run = bundle.parent
     manifest = _json(bundle / MANIFEST)
     try:

@@ -1,4 +1,4 @@
-"""Sentences on what is guaranteed, under which conditions, and what is not known."""
+"""Sentences on what is guaranteed, under which conditions, and on what is unknown."""
 
 from neorl_train.results._wording import confidence, listed, percent
 from neorl_train.safety._findings import LOGGED, WITH, WITHOUT, Assessment
@@ -36,14 +36,14 @@ NOT_CLAIMED = (
 
 
 def answer(assessment: Assessment) -> str:
-    """The finding in a few words; beside a log they speak of actions only."""
+    """The result in a few words; for a log it covers only actions."""
     if assessment.broken:
         return FAILED
     return PASSED if assessment.simulated else PASSED_ON_A_LOG
 
 
 def headline(assessment: Assessment) -> str:
-    """The finding in one sentence, and in another what a log leaves open."""
+    """The result in one sentence, and for a log a second one on what remains open."""
     episodes = next(iter(assessment.metrics.values())).episodes
     where = f"in {episodes} episodes of {assessment.where}"
     unseen = "" if assessment.simulated else UNSEEN
@@ -68,7 +68,7 @@ def headline(assessment: Assessment) -> str:
 
 
 def hard_of(assessment: Assessment) -> list:
-    """The hard constraints that bound anywhere."""
+    """The hard constraints that were active in any step."""
     return [one for one in assessment.constraints if one.tier == "hard"]
 
 

@@ -1,4 +1,4 @@
-"""A safety report on the disk: a page, pictures and the numbers."""
+"""Writes a safety report to disk: a page, figures and the numbers."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ DPI = 130
 
 
 def assessment_to_json(assessment: Assessment) -> dict[str, Any]:
-    """All numbers and words; the rows of the worst cases are left out."""
+    """All numbers and descriptions as JSON, without the rows of the worst cases."""
     plain = to_plain(assessment)
     cases = [{"title": case.title, "start": case.ours.start} for case in assessment.cases]
     return {
@@ -37,17 +37,17 @@ def assessment_to_json(assessment: Assessment) -> dict[str, Any]:
 
 
 def write_safety_report(assessment: Assessment, directory: str | os.PathLike[str]) -> Path:
-    """Writes ``safety.html``, ``safety.json``, ``safety.png`` and one picture for each worst case.
+    """Writes ``safety.html``, ``safety.json``, ``safety.png`` and one figure for each worst case.
 
     Args:
         assessment: Result of :func:`assess_on_plant` or :func:`assess_on_log`.
-        directory: Folder; made where it is missing.
+        directory: Folder; created if it is missing.
 
     Returns:
-        The page.
+        The path of the page.
 
     Raises:
-        InputError: If the folder cannot be made.
+        InputError: If the folder cannot be created.
         OSError: If a file cannot be written.
     """
     folder = Path(directory)
