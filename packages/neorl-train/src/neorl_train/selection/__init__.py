@@ -1,4 +1,4 @@
-"""The choice among candidates from a log alone: estimates of every policy, and an order of them."""
+"""Chooses among candidates from a log: estimates of every policy, and a ranking."""
 
 from neorl_train.selection._agreement import other_estimates as other_estimates
 from neorl_train.selection._learned_order import Task as Task

@@ -1,4 +1,4 @@
-"""Whether other estimators contradict the gain that a plant model predicts."""
+"""Checks whether other estimators contradict the gain that a plant model predicts."""
 
 import dataclasses
 import math
@@ -11,25 +11,25 @@ from neorl_train.selection._value_estimates import LEAST_SIZE, ValueEstimates
 from neorl_train.verdicts import OtherEstimate
 
 Z = 1.96
-"""Standard errors on top of an estimate for its upper end."""
+"""Number of standard errors between an estimate and its upper bound."""
 
 
 def other_estimates(
     one: Prediction, mine: ValueEstimates | None, theirs: ValueEstimates | None
 ) -> tuple[OtherEstimate, ...]:
-    """What estimators other than the networks of a plant model say of a candidate's gain.
+    """Estimates of a candidate's gain from methods other than the networks of a plant model.
 
-    Fitted Q evaluation is allowed the error that it makes where the log shows the truth: the
-    difference of the fitted values of what runs today to the logged returns. Importance sampling
-    says nothing below ten effective episodes, and is then left out.
+    The error allowed for fitted Q evaluation is the one that it makes where the log shows the
+    truth: the difference between the fitted values of the incumbent and the logged returns.
+    Importance sampling with fewer than ten effective episodes is uninformative and is left out.
 
     Args:
         one: Prediction of the plant model for the candidate.
-        mine: Estimates from the log's rows; ``None`` where none was asked for.
-        theirs: The same of what runs today.
+        mine: Estimates from the rows of the log; ``None`` if none were requested.
+        theirs: The same estimates for the incumbent.
 
     Returns:
-        One estimate each, with the largest gain that it leaves possible.
+        One estimate per method, with the largest gain that it leaves possible.
     """
     linear = one.by_member[-1]
     others = [
@@ -50,9 +50,9 @@ def other_estimates(
 
 
 def contradicted(one: Prediction, others: tuple[OtherEstimate, ...]) -> Prediction:
-    """The prediction, refused where an estimator contradicts its gain.
+    """The prediction, refused if an estimator contradicts its gain.
 
-    That is where it predicts a loss beyond all of its own error, and where it diverged.
+    An estimator contradicts if it predicts a loss that exceeds its own error, or if it diverged.
     """
     refusals = []
     for other in others if one.gain > 0 else ():

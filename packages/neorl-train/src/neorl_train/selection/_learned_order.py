@@ -1,4 +1,4 @@
-"""An order of policies by estimates of their returns, learned where returns are known."""
+"""Ranks policies by estimates of their returns, with a rule learned where returns are known."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,16 +7,17 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 RIDGES = (3.0, 10.0, 30.0, 100.0)
-"""Weights of the squared coefficients to choose from, in tasks."""
+"""Candidate weights of the squared coefficients, in units of one task."""
 
 
 class Task(NamedTuple):
     """The policies of one task.
 
     Attributes:
-        columns: Known numbers of every policy without the plant, shape ``(policy, column)``.
+        columns: Features of every policy that are known without the plant, shape ``(policy,
+            column)``.
         returns: Their true returns, shape ``(policy,)``.
-        allowed: Which of them may be picked, shape ``(policy,)``.
+        allowed: Whether each policy may be picked, shape ``(policy,)``.
     """
 
     columns: Float[np.ndarray, "policy column"]
@@ -30,14 +31,15 @@ def estimate_columns(
 ) -> Float[np.ndarray, "policy column"]:
     """Unit-free features of the policies of one task from several estimators.
 
-    Of every estimator three ranks within the task, from -0.5 to 0.5: of the mean over its
-    repetitions, of their spread, and of the distance from what it says of cloned behaviour. The
-    last one matters most: an estimator that was fitted to a log knows the behaviour, and where it
-    says something quite different of a policy it is more often wrong than the policy is good.
+    For every estimator there are three ranks within the task, from -0.5 to 0.5: of the mean over
+    its repetitions, of their spread, and of the distance from its estimate for cloned behaviour.
+    The last one matters most: an estimator that was fitted to a log knows the behaviour, and when
+    its estimate for a policy is very different, the estimate is more often wrong than the policy is
+    good.
 
     Args:
         estimates: For every estimator its repetitions, such as seeds of fitted Q evaluation.
-        behaviour: Which policies are clones of what filled the log; at least one.
+        behaviour: Which policies are clones of the logged behaviour; at least one.
 
     Returns:
         Three columns for each estimator.
@@ -57,14 +59,14 @@ def estimate_columns(
 
 
 def fit_order(tasks: Sequence[Task], ridge: float) -> Float[np.ndarray, " column"]:
-    """Ridge regression of the ranks of true returns within their tasks on the columns.
+    """Ridge regression of the within-task ranks of true returns on the features.
 
     Args:
         tasks: Tasks whose returns are known.
-        ridge: Weight of the squared coefficients, in tasks.
+        ridge: Weight of the squared coefficients, in units of one task.
 
     Returns:
-        The coefficient of every column; the largest score is picked first.
+        The coefficient of every column; the policy with the largest score is picked first.
     """
     return _solved([_moments(task) for task in tasks], ridge)
 
@@ -75,23 +77,23 @@ def pick(task: Task, coefficients: Float[np.ndarray, " column"]) -> int:
 
 
 def regret(task: Task, picked: int) -> float:
-    """Return that the pick falls short of the best, as a part of the range in the task."""
+    """Difference in return of the best and the picked policy, relative to the task's range."""
     best, worst = float(task.returns.max()), float(task.returns.min())
     return (best - float(task.returns[picked])) / (best - worst or 1.0)
 
 
 def held_out_picks(tasks: Sequence[Task], groups: Sequence[str]) -> list[int]:
-    """The pick of every task by an order learned without all tasks of its group.
+    """The pick of every task by a rule learned without any task of its group.
 
-    The ridge is chosen among :data:`RIDGES` in the same way within the tasks that are left, so that
-    nothing of a group decides on it.
+    The ridge is chosen among :data:`RIDGES` in the same way within the remaining tasks, so that no
+    data of a group influence its own picks.
 
     Args:
         tasks: All tasks.
-        groups: Group of each; names of their own leave one task out.
+        groups: Group of each task; distinct names leave one task out at a time.
 
     Returns:
-        The number of a policy for each task.
+        The number of the picked policy for each task.
     """
     moments = [_moments(task) for task in tasks]
 

@@ -1,4 +1,4 @@
-"""The page and the file of a choice without the plant."""
+"""The page and the data file of a choice without the plant."""
 
 import dataclasses
 from pathlib import Path
@@ -17,11 +17,11 @@ VERSION = 1
 
 
 def write_selection(selection: Selection, path: Path) -> tuple[Path, Path]:
-    """Writes the page, and beside it the same as JSON.
+    """Writes the page, and beside it the same content as JSON.
 
     Args:
         selection: Result of :func:`select_candidates`.
-        path: The page; the other file has its name with ``.json``.
+        path: The page; the JSON file has the same name with ``.json``.
 
     Returns:
         Both files.
@@ -63,7 +63,7 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
 
 
 def page(selection: Selection) -> str:
-    """The page as one HTML document without script and without outside reference."""
+    """The page as one HTML document without scripts or external references."""
     changes = selection.chosen != selection.incumbent
     kind, sign = ("yes", "\N{CHECK MARK}") if changes else ("no", "\N{MULTIPLICATION X}")
     answer = f"Try {selection.chosen}" if changes else f"Keep {selection.incumbent}"
@@ -90,7 +90,7 @@ def page(selection: Selection) -> str:
 
 
 def lines(selection: Selection) -> list[str]:
-    """The table for the terminal: a line for each candidate."""
+    """The table for the terminal, with one line per candidate."""
     rows = []
     for one in selection.candidates:
         each, mark = one.prediction, "*" if one.prediction.name == selection.chosen else " "

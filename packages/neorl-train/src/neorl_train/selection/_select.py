@@ -1,4 +1,4 @@
-"""Every candidate beside what runs today, estimated from the log alone, and the choice."""
+"""Compares every candidate with the incumbent, using only the log, and chooses one."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -29,23 +29,24 @@ from neorl_train.selection._value_estimates import (
 from neorl_train.verdicts import OtherEstimate
 
 LEAST_AGREEMENT = 3
-"""Candidates from which on the agreement of two estimators is told."""
+"""Smallest number of candidates for which the agreement of two estimators is reported."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SelectOptions:
-    """How candidates are estimated.
+    """Options for estimating candidates.
 
     Attributes:
-        policies: Further policy artefacts, beside those of the run and the plant's own controllers.
-        incumbent: Candidate that runs today; empty takes the first controller of the plant.
+        policies: Additional policy artefacts, beside those of the run and the plant's own
+            controllers.
+        incumbent: Candidate that runs today; if empty, the first controller of the plant.
         exogenous: Observations that no controller influences, such as weather, demand or
             set-points.
         updates: Gradient steps of each network of the plant model.
         value_updates: Gradient steps of each fitted Q evaluation, a multiple of 100; 0 for none.
         discount: Discount per step of fitted Q evaluation and importance sampling.
-        seed: Decides splits, weights and draws.
-        output: Page that is written; a JSON file of the same name stands beside it.
+        seed: Seed of splits, weights and random samples.
+        output: Page to write; a JSON file of the same name is written beside it.
     """
 
     policies: tuple[str, ...] = ()
@@ -58,10 +59,10 @@ class SelectOptions:
     output: str = "select.html"
 
     def validate(self) -> None:
-        """Refuses bad values.
+        """Refuses invalid values.
 
         Raises:
-            InputError: Naming the first.
+            InputError: Names the first one.
         """
         if self.updates < 1:
             raise InputError(f"updates must be at least 1, got {self.updates}")
@@ -78,8 +79,8 @@ class Estimated(NamedTuple):
 
     Attributes:
         prediction: Prediction of the plant model, and reasons why it may not be preferred.
-        values: Estimates from the log's own rows; ``None`` where none was asked for.
-        others: Its gain by other estimators; none where none was asked for.
+        values: Estimates from the rows of the log; ``None`` if none were requested.
+        others: Its gain according to other estimators; empty if none were requested.
     """
 
     prediction: Prediction
@@ -96,14 +97,14 @@ class Selection:
         spec: Channels and limits.
         reward_unit: Unit of the reward.
         incumbent: Controller that runs today.
-        chosen: The choice; the incumbent where nothing may be preferred.
+        chosen: The choice; the incumbent if no candidate may be preferred.
         candidates: Every candidate, the incumbent first.
         scale: Spread of returns between the episodes of the log.
-        error: How wrong the model is where the log shows it, in the unit of the return; zero where
-            the log does not say who filled it.
-        episodes: Episodes that judged.
-        agreement: Rank correlation of the model's returns and the fitted values over the
-            candidates; NaN where there are too few.
+        error: The model's error where the log shows the truth, in the unit of the return; zero if
+            the log does not state which controller generated it.
+        episodes: Number of episodes used for judging.
+        agreement: Rank correlation between the model's returns and the fitted values over the
+            candidates; NaN if there are too few.
         discount: Discount of the values.
     """
 
@@ -121,7 +122,7 @@ class Selection:
 
     @property
     def sentence(self) -> str:
-        """The answer in one sentence."""
+        """The conclusion in one sentence."""
         if self.chosen == self.incumbent:
             return f"Keep {self.incumbent}: nothing may be preferred to it from this log alone."
         one = next(c.prediction for c in self.candidates if c.prediction.name == self.chosen)
@@ -141,22 +142,22 @@ def select_candidates(
 ) -> Selection:
     """Estimates every candidate from a log and chooses by :class:`ChoiceRule`.
 
-    The choice rests on replayed episodes of a plant model that was fitted to others. Fitted Q
-    evaluation and importance sampling stand beside it; they do not order the candidates, but one of
-    which either predicts a loss beyond all of its own error is refused.
+    The choice is based on replayed episodes of a plant model that was fitted to other episodes.
+    Fitted Q evaluation and importance sampling are additional: they do not rank the candidates, but
+    a candidate is refused if either predicts a loss that exceeds its own error.
 
     Args:
         dataset: Log with rewards.
         source: Name of the log, for messages and the page.
-        candidates: Deterministic policies in physical units by name, two or more.
-        options: How they are estimated.
+        candidates: Deterministic policies in physical units by name; at least two.
+        options: Options for estimating them.
         facts: Declared facts about the plant; none by default.
 
     Returns:
         All estimates and the choice.
 
     Raises:
-        InputError: If there are fewer than two candidates, the incumbent is none of them, or the
+        InputError: If there are fewer than two candidates, the incumbent is not one of them, or the
             log does not suffice.
     """
     options.validate()
@@ -218,7 +219,7 @@ def select_candidates(
 
 
 def episodes_of(dataset: Dataset, name: str) -> Any:
-    """Whether a controller filled each episode; ``None`` where the log does not say."""
+    """Whether a controller generated each episode; ``None`` if the log does not state it."""
     behaviours = list(dataset.attributes.get("behaviours", ()))
     if dataset.behaviour is None or name not in behaviours:
         return None

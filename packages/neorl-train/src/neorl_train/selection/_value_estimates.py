@@ -1,4 +1,4 @@
-"""Discounted returns and costs of a policy by fitted Q evaluation and by importance sampling."""
+"""Estimates a policy's discounted returns by fitted Q evaluation and importance sampling."""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -24,24 +24,25 @@ from neorl_train.training._loop import train
 from neorl_train.training._plan import Plan
 
 DRAWS = 200
-"""Bootstrap draws of episodes for an interval of importance sampling."""
+"""Number of bootstrap resamples of episodes for an interval of importance sampling."""
 LEAST_SIZE = 10.0
-"""Effective number of episodes below which importance sampling says nothing."""
+"""Effective number of episodes below which importance sampling is uninformative."""
 
 
 class ValueEstimates(NamedTuple):
     """Estimates from a log of the discounted return of one policy.
 
     Attributes:
-        fitted_q: Estimate by fitted Q evaluation, mean over the first observations of the episodes;
-            the interval is that between episodes and does not hold the error of the fit.
-        fitted_q_costs: The same of every cost.
-        importance: Estimate by weighted importance sampling per decision.
+        fitted_q: Estimate by fitted Q evaluation, as the mean over the first observations of the
+            episodes; the interval is that between episodes and does not include the error of the
+            fit.
+        fitted_q_costs: The same estimate for every cost.
+        importance: Estimate by per-decision weighted importance sampling.
         doubly_robust: Weighted doubly robust estimate with the fitted values.
-        effective: Effective number of episodes behind the last two; below :data:`LEAST_SIZE` they
-            say nothing.
-        gap: Difference of the fitted values to the logged returns, mean over the episodes; of the
-            controller that filled the log it is the error of the fit.
+        effective: Effective number of episodes behind the last two estimates; below
+            :data:`LEAST_SIZE` they are uninformative.
+        gap: Difference between the fitted values and the logged returns, averaged over the
+            episodes; for the controller that generated the log it is the error of the fit.
         first: Fitted value of the first observation of every episode.
     """
 
@@ -55,7 +56,7 @@ class ValueEstimates(NamedTuple):
 
 
 class LoggedEpisodes(NamedTuple):
-    """Episodes as padded columns, and how their actions were chosen.
+    """Episodes as padded columns, and a model of how their actions were chosen.
 
     Attributes:
         obs: Shape ``(episode, time, obs)``.
@@ -63,9 +64,9 @@ class LoggedEpisodes(NamedTuple):
         last: Observation after the last row of every episode, shape ``(episode, obs)``.
         terminated: Whether the plant ended the episode, shape ``(episode,)``.
         reward: Shape ``(episode, time)``.
-        mask: False behind the end of an episode, shape ``(episode, time)``.
-        expected: Actions that a linear behaviour model expects, as ``action``.
-        spread: Standard deviation of what it leaves, shape ``(act,)``.
+        mask: False after the end of an episode, shape ``(episode, time)``.
+        expected: Actions that a linear behaviour model predicts, in the shape of ``action``.
+        spread: Standard deviation of the model's residual, shape ``(act,)``.
     """
 
     obs: Float[np.ndarray, "episode time obs"]
@@ -81,12 +82,12 @@ class LoggedEpisodes(NamedTuple):
 def logged_episodes(dataset: Dataset, most: int = 256) -> LoggedEpisodes:
     """The first episodes of a log with a behaviour model.
 
-    The model is linear in the observation and the action before, with a normal remainder: about
-    what a controller with an integral and a test signal is.
+    The model is linear in the observation and the previous action, with a normal residual: roughly
+    a controller with integral action and a test signal.
 
     Args:
         dataset: The log.
-        most: Most episodes.
+        most: Largest number of episodes.
     """
     rows, mask = dataset.padded_rows(slice(most))
     columns: Any = dataset.transitions
@@ -102,7 +103,7 @@ def logged_episodes(dataset: Dataset, most: int = 256) -> LoggedEpisodes:
     expected = inputs @ gain
     spread = (action[mask] - expected[mask]).std(axis=0)
     used = np.ptp(action[mask], axis=0)
-    # Of a controller without any test signal nothing is left, and every ratio would be zero.
+    # A controller without a test signal leaves no residual, and every ratio would be zero.
     spread = np.maximum(spread, 1e-3 * used)
     last, terminated = np.asarray(columns.next_obs)[ends], np.asarray(columns.terminated)[ends]
     return LoggedEpisodes(obs, action, last, terminated, reward, mask, expected, spread)
@@ -118,10 +119,10 @@ def value_estimates(
     seed: int = 0,
     level: float = 0.95,
 ) -> ValueEstimates:
-    """Estimates of one policy.
+    """Estimates the returns of one policy.
 
-    The policy is taken as normal around its action with the spread of the behaviour model: a
-    deterministic one has no ratio to what the log did.
+    The policy is treated as normally distributed around its action, with the spread of the
+    behaviour model, because a deterministic one has no density ratio to the logged actions.
 
     Args:
         dataset: The log.
@@ -130,7 +131,7 @@ def value_estimates(
         discount: Discount per step, in [0, 1).
         updates: Gradient steps of the fitted Q evaluation, a multiple of 100.
         seed: Seed of the fit and of the bootstrap.
-        level: Level of the intervals.
+        level: Confidence level of the intervals.
     """
     # The targets follow within some 50 steps, so that the values cover the horizon of the discount
     # in thousands of steps.
@@ -175,11 +176,11 @@ def value_estimates(
 def _logged_returns(
     learner: FittedQEvaluation, state: Any, episodes: LoggedEpisodes, acted: np.ndarray
 ) -> Float[np.ndarray, " episode"]:
-    """Discounted logged returns, with the fitted value of where a truncated episode ended."""
+    """Discounted logged returns, including the fitted value at the end of a truncated episode."""
     lengths = episodes.mask.sum(axis=1)
     weights = learner.discount ** np.arange(episodes.mask.shape[1])
     earned = np.sum(np.where(episodes.mask, episodes.reward, 0) * weights, axis=1)
-    # The action of the last row stands for the next one, which a policy with a memory may refine.
+    # The action of the last row stands in for the next one, which a policy with memory may refine.
     held = acted[np.arange(len(lengths)), lengths - 1]
     ahead = np.asarray(_values(learner, state, episodes.last, held).reward, np.float64)
     return earned + learner.discount**lengths * np.where(episodes.terminated, 0, ahead)
@@ -192,9 +193,9 @@ def bootstrapped(
 
     Args:
         estimator: ``estimator(trajectories, discount=...)``, such as ``wpdis``.
-        trajectories: All of them, shape ``(trajectory, time)``.
+        trajectories: All trajectories, shape ``(trajectory, time)``.
         discount: Discount per step.
-        seed: Seed of the draws.
+        seed: Seed of the resampling.
         level: Coverage of the interval, in (0, 1).
     """
     count = np.shape(trajectories.reward)[0]
@@ -209,7 +210,7 @@ def bootstrapped(
 
 @cache
 def _drawn(estimator: Any) -> Any:
-    """One compiled program for each estimator."""
+    """Resamples with one compiled program for each estimator."""
 
     def of(trajectories: LoggedTrajectories, drawn: Array, discount: Array) -> tuple[Array, Array]:
         def again(some: Array) -> Array:
