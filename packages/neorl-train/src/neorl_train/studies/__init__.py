@@ -1,4 +1,4 @@
-"""More than one run: comparisons, benchmarks, grids of settings and searches over them."""
+"""Studies of several runs: comparisons, benchmarks, grids of settings and searches over them."""
 
 from neorl_train.studies._aggregates import LearnerAggregate as LearnerAggregate
 from neorl_train.studies._aggregates import aggregate as aggregate

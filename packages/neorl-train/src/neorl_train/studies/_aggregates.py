@@ -18,7 +18,7 @@ from neorl_train.results._tables import Estimate
 from neorl_train.studies._comparison import ComparedRow, Comparison
 
 THRESHOLDS = tuple(round(0.5 * step, 1) for step in range(-8, 9))
-"""Gains, in standard deviations of the incumbent's return, that a profile is read at."""
+"""Thresholds of a profile: gains in standard deviations of the incumbent's return."""
 
 _SEED = 20_260_101
 
@@ -28,17 +28,17 @@ class LearnerAggregate:
     """One learner with one choice of settings over several plants.
 
     The score of a seed is its gain over the incumbent in standard deviations of the incumbent's
-    return over the starts: comparable between plants, and above zero where it is better than what
-    runs today. It does not say whether limits are kept.
+    return over the starts. It is comparable between plants, and above zero if the learner is better
+    than the incumbent. It does not show whether limits are kept.
 
     Attributes:
         learner: Name of the learner.
-        settings: Its settings where the compared runs differ.
-        sources: Plants that count.
-        seeds: Number of seeds of each.
-        score: Interquartile mean of the scores, with a bootstrap interval that draws the seeds anew
+        settings: Its settings that differ between the compared runs.
+        sources: Plants that are included.
+        seeds: Number of seeds per plant.
+        score: Interquartile mean of the scores, with a bootstrap interval that resamples the seeds
             within each plant; its ends are NaN with a single seed.
-        profile: Part of the scores above each of :data:`THRESHOLDS`.
+        profile: Fraction of the scores above each of :data:`THRESHOLDS`.
         deployed: Number of runs that have this learner as candidate and answered *deploy*.
         judged: Number of runs that have this learner as candidate.
     """
@@ -54,14 +54,14 @@ class LearnerAggregate:
 
 
 def aggregate(comparison: Comparison) -> tuple[LearnerAggregate, ...]:
-    """One row for each learner and choice of settings that ran on two plants or more.
+    """One row for each learner and choice of settings that ran on at least two plants.
 
     Args:
         comparison: Result of :func:`compare_runs`.
 
     Returns:
-        The rows, best first. Where plants have different numbers of seeds, the first seeds of each
-        count, as many as the plant with the fewest has.
+        The rows, best first. If plants have different numbers of seeds, only the first seeds of
+        each are used, as many as the plant with the fewest has.
     """
     groups: dict[Any, list[ComparedRow]] = {}
     for row in comparison.rows:

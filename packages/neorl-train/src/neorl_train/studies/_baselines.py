@@ -44,21 +44,21 @@ def plant_baselines(
     level: float,
     logged: str = MIXED,
 ) -> tuple[Evaluation, bool]:
-    """The tunings of a plant, uniform random actions, and what fills a log, on common starts.
+    """The tunings of a plant, uniform random actions and the logged behaviour, on common starts.
 
     Args:
         plant: Name of the plant.
-        folder: Folder whose ``.baselines`` keeps the results.
+        folder: Folder whose ``.baselines`` stores the results.
         starts: Number of paired episodes.
-        seed: Seed of the starts; an evaluation of a run with the same seed has the same ones.
+        seed: Seed of the starts; an evaluation of a run with the same seed uses the same starts.
         level: Confidence level of all intervals.
-        logged: Quality of the log whose behaviour takes part.
+        logged: Quality of the log whose behaviour is included.
 
     Returns:
-        The results, and whether they were there already.
+        The results, and whether they were already stored.
 
     Raises:
-        InputError: If the plant is unknown, or a file that was kept is damaged.
+        InputError: If the plant is unknown, or a stored file is damaged.
     """
     environment = _plant(plant)
     inputs = {"starts": starts, "seed": seed, "level": level, "quality": logged, "version": 1}
@@ -80,20 +80,20 @@ def plant_baselines(
 
 
 def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluation, list[str]]:
-    """The log's own episodes, and controllers that are fitted on it.
+    """The log's own episodes, and controllers that are fitted to it.
 
-    A log of a built-in plant is scored on that plant, its fitted controllers beside the tunings. Of
-    another log no controller can be run: the actions of each are compared with the logged ones on
-    held-out episodes.
+    A log of a built-in plant is scored on that plant, with its fitted controllers and the tunings.
+    For other logs no controller can be run: the actions of each are compared with the logged ones
+    on held-out episodes.
 
     Args:
         path: Dataset file.
-        settings: Sections of a run's configuration: ``classical`` says which controllers are
-            fitted, ``evaluation`` how many starts there are; their seed is that of sweeps and
-            benchmarks unless it is given.
+        settings: Sections of a run's configuration: ``classical`` selects the controllers to fit,
+            ``evaluation`` the number of starts; the default seed of the starts is that of sweeps
+            and benchmarks.
 
     Returns:
-        The results, and in words what was identified.
+        The results, and a description of the identified models.
 
     Raises:
         InputError: If the file cannot be read, or a fit refuses the log or the loops.
@@ -125,7 +125,7 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
 
 
 def scale_from(evaluation: Evaluation) -> Scale:
-    """The scale of a plant: its stored anchors, else random actions and reference as run here."""
+    """The scale of a plant: its stored anchors, or those of random actions and reference here."""
     plant = evaluation.tables.environment
     try:
         return scale_of(plant)
@@ -149,7 +149,7 @@ def _plant(name: str) -> Plant:
 
 
 def _keep(outcome: Evaluation, at_hand: Path) -> None:
-    """Two commands at once leave the same content; whoever is second finds it there."""
+    """Stores a file; two simultaneous commands write the same content, and the second finds it."""
     partial = at_hand.with_name(f"{at_hand.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
     write_evaluation(partial, outcome)
@@ -158,7 +158,7 @@ def _keep(outcome: Evaluation, at_hand: Path) -> None:
 
 
 def _in_shadow(config: Config, dataset: Dataset, controllers: Mapping[str, Policy]) -> Evaluation:
-    """How near the actions of controllers are to those of held-out episodes."""
+    """Compares the actions of controllers with those of held-out episodes."""
     check_split(config.data, dataset)
     used, rest = both_parts(config.data, dataset)
     return evaluate_offline(
@@ -174,7 +174,7 @@ def _in_shadow(config: Config, dataset: Dataset, controllers: Mapping[str, Polic
 def baseline_table(
     outcome: Evaluation, quality_or_log: str
 ) -> tuple[Table, tuple[BenchmarkRow, ...]]:
-    """The controllers of a plant as a table of a benchmark, and its rows."""
+    """The controllers of a plant as a table of a benchmark, with its rows."""
     tables = outcome.tables
     rows = controller_rows(
         (tables.environment, quality_or_log), outcome, scale_from(outcome), tables.level
@@ -188,7 +188,7 @@ def baseline_table(
 
 
 def shadow_table(outcome: Evaluation, log: str) -> Table:
-    """A log without a simulator: its own episodes, and how near controllers are to its actions."""
+    """The table for a log without a simulator: its episodes, and controllers' distances to it."""
     tables = outcome.tables
     (row,) = tables.rows
     episodes = with_interval(row.returns, decimals([row.returns]))

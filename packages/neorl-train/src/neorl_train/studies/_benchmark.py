@@ -1,4 +1,4 @@
-"""Results of a benchmark: a row for each policy of each task, and the learners over all tasks."""
+"""Results of a benchmark: a row for each policy and task, and the learners over all tasks."""
 
 import dataclasses
 import math
@@ -29,13 +29,13 @@ from neorl_train.studies._scores import (
 )
 
 PROFILE = tuple(float(score) for score in range(-50, 151, 10))
-"""Normalised scores that a profile is read at."""
+"""Thresholds of a profile: normalised scores."""
 _SEED = 20_260_101
 _NOTHING: dict[str, Any] = {
     **dict.fromkeys(("returns", "gain", "last", "best", "last_there", "over", "trips")),
     **{"role": "learner", "seeds": 0, "each_seed": (), "worst_cost": ""},
 }
-"""The rest of the row of a learner of which no seed has finished."""
+"""Remaining fields of the row of a learner of which no seed has finished."""
 
 Task = tuple[str, str]
 """Name of a plant and quality of its log."""
@@ -48,23 +48,23 @@ class BenchmarkRow:
     Attributes:
         plant: Name of the plant.
         quality: Quality of the log.
-        policy: Learner behind its guard, or controller as it is.
+        policy: Learner with its guard, or controller as it is.
         role: Role of the policy.
         seeds: Number of seeds that finished; 1 for a controller.
         failed: Number of seeds whose run failed.
         unit: Unit of the return.
-        returns: Mean return; ``None`` where no seed has finished.
-        incumbent: Name of what runs today.
-        gain: Paired gain in return over it; ``None`` for itself.
-        last: Normalised score after the last update; 0 as random actions, 100 as the reference.
-        each_seed: The same of every seed that finished.
+        returns: Mean return; ``None`` if no seed has finished.
+        incumbent: Name of the controller that runs today.
+        gain: Paired gain in return over the incumbent; ``None`` for the incumbent itself.
+        last: Normalised score after the last update; 0 for random actions, 100 for the reference.
+        each_seed: The same score for every seed that finished.
         best: Normalised score at the best validation of each seed, on other starts and without
-            guard: what a choice by online evaluations would have shown. ``None`` for a controller
-            and where policies were not run on the plant while they trained.
+            guard: the score that a choice by online evaluations would have shown. ``None`` for a
+            controller, and if policies were not run on the plant during training.
         last_there: Normalised score after the last update on those same starts.
-        worst_cost: Cost whose limit was broken in the most episodes; empty where there is none.
-        over: Part of the episodes over that limit, of the worst seed.
-        trips: Part of the episodes that the plant ended, of the worst seed.
+        worst_cost: Cost whose limit was broken in the most episodes; empty if there is none.
+        over: Fraction of the episodes over that limit, for the worst seed.
+        trips: Fraction of the episodes that the plant ended, for the worst seed.
     """
 
     plant: str
@@ -93,11 +93,11 @@ class Overall:
     Attributes:
         policy: Learner, or ``"first tuning"``, ``"reference"`` and ``"logged behaviour"``.
         role: Role of the policy.
-        tasks: Number of tasks that are complete.
+        tasks: Number of complete tasks.
         failed: Number of seeds that failed in them; each counts as the worst score of its task.
         last: Interquartile mean over tasks and seeds of the score after the last update.
-        best: The same of the best validation; ``None`` where it is not known.
-        profile: Part of the scores above each of :data:`PROFILE`.
+        best: The same mean for the best validation; ``None`` if it is unknown.
+        profile: Fraction of the scores above each of :data:`PROFILE`.
     """
 
     policy: str
@@ -117,7 +117,7 @@ class Learning:
         plant: Name of the plant.
         quality: Quality of the log.
         policy: Learner.
-        steps: Number of updates.
+        steps: Numbers of updates.
         score: Mean over seeds of the normalised score, with Student's interval.
     """
 
@@ -130,17 +130,17 @@ class Learning:
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-    """A benchmark, complete or as far as it is.
+    """A benchmark, complete or in progress.
 
     Attributes:
         level: Confidence level of all intervals.
         rows: Rows of every task, learners before controllers.
         overall: Learners and controllers over all tasks, best first.
         learning: Learning curves.
-        runs: Number of runs by how they stand: ``finished``, ``failed`` and ``left``.
-        failures: A sentence for each run that failed.
+        runs: Number of runs by status: ``finished``, ``failed`` and ``left``.
+        failures: One sentence for each run that failed.
         starts: Number of paired episodes behind ``last``.
-        online: Number of episodes on the plant, for each seed, that a choice of ``best`` takes.
+        online: Number of episodes on the plant, for each seed, that choosing ``best`` would use.
     """
 
     level: float
@@ -155,14 +155,14 @@ class Benchmark:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One run of a benchmark, carried out or not.
+    """One run of a benchmark, finished or not.
 
     Attributes:
         task: Plant and quality.
         learner: Name of the learner.
         seeds: Its seeds.
-        run: Directory; ``None`` where there is none yet.
-        error: Reason why it failed; empty where it did not.
+        run: Directory; ``None`` if there is none yet.
+        error: Reason why it failed; empty if it did not.
     """
 
     task: Task
@@ -192,7 +192,7 @@ def benchmark_of(
         controllers: The controllers of every task on the starts of the runs.
         scales: Scale of every plant.
         level: Confidence level of all intervals.
-        curve_starts: Number of episodes of one validation while learners train.
+        curve_starts: Number of episodes per validation during training.
 
     Raises:
         InputError: If a file of a run is damaged.
@@ -241,7 +241,7 @@ def benchmark_of(
 def controller_rows(
     task: Task, evaluation: Evaluation, scale: Scale, level: float
 ) -> tuple[BenchmarkRow, ...]:
-    """The rows of a plant's controllers alone."""
+    """The rows of a plant's controllers."""
     scored = measured_controllers(evaluation, scale)
     policies = {one.policy: (one, 0, True) for one in scored}
     return tuple(_rows(task, policies, evaluation.tables, level))
@@ -306,7 +306,7 @@ def _learning(task: Task, scored: Measured, level: float) -> Learning:
 def _overall(
     by_task: Mapping[Task, Mapping[str, tuple[Measured | None, int, bool]]], level: float
 ) -> tuple[Overall, ...]:
-    """Learners and kinds of controllers over the tasks that are complete."""
+    """Learners and kinds of controllers over the complete tasks."""
     groups: dict[str, list[tuple[Task, Measured | None, int]]] = {}
     for task, policies in by_task.items():
         for policy, (scored, failed, complete) in policies.items():
@@ -322,7 +322,7 @@ def _overall(
 
 
 def _kinds(policy: str, scored: Measured | None) -> list[str]:
-    """What a policy is called over several plants, whose tunings have names of their own."""
+    """Common name of a policy over several plants, whose tunings have individual names."""
     if scored is None or scored.role == "learner" or scored.role == "behaviour":
         return [policy]
     first = ["first tuning"] if policy == scored.tables.reference else []
@@ -357,13 +357,13 @@ def _one_overall(
 
 
 def _table(columns: Sequence[Sequence[float]]) -> np.ndarray:
-    """Seeds by tasks; of tasks with more seeds the first, as many as the others have."""
+    """Scores of seeds by tasks; if tasks have more seeds, only the first ones are used."""
     seeds = min(map(len, columns))
     return np.asarray([column[:seeds] for column in columns], np.float64).T
 
 
 def _middle(scores: np.ndarray, level: float) -> Estimate:
-    """Interquartile mean; seeds are drawn anew within each task."""
+    """Interquartile mean; seeds are resampled within each task."""
     with jax.enable_x64(True):
         if len(scores) < 2:
             return Estimate(float(interquartile_mean(scores)), math.nan, math.nan)

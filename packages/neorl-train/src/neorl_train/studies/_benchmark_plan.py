@@ -1,4 +1,4 @@
-"""A declared benchmark: which learners, on which plants, from which logs, with which seeds."""
+"""A declared benchmark: its learners, plants, logs and seeds."""
 
 import dataclasses
 import tomllib
@@ -15,10 +15,10 @@ from neorl_train.studies._cells import Cell, SweepFile
 
 SECTION = "benchmark"
 FILE = "benchmark.toml"
-"""In the folder of a benchmark: what it is, so that the folder alone continues it."""
+"""File in the folder of a benchmark that describes it, so that the folder alone continues it."""
 SET_BY_GRID = ("data.source", "data.quality", "training.algorithms", "training.seeds")
 OF_OTHER_PLANTS = ("data.constants", "limits.cost", "finetune.environment")
-"""What would make it another plant, so that its anchors and controllers no longer fit."""
+"""Settings that would change the plant, so that its anchors and controllers no longer apply."""
 
 DEFAULTS: dict[str, Any] = {
     "plants": (),
@@ -38,10 +38,10 @@ class BenchmarkPlan:
         qualities: Qualities of the logs that learners are trained on.
         algorithms: Names of the learners.
         seeds: Seeds of every learner on every log.
-        separate_seeds: Whether every seed is a run of its own, so that one that diverges takes no
-            other with it; else the seeds of a learner on one log are one run.
+        separate_seeds: Whether every seed is a separate run, so that a diverging seed does not stop
+            the others; otherwise the seeds of a learner on one log form one run.
         base: Sections of the configuration that all runs share.
-        directory: Folder of runs and tables.
+        directory: Folder for runs and tables.
     """
 
     plants: tuple[str, ...]
@@ -56,7 +56,7 @@ class BenchmarkPlan:
         """One configuration for each run, in the order of plants, qualities and learners.
 
         Raises:
-            InputError: If one is no valid configuration; the value is named.
+            InputError: If one is not a valid configuration; the message names the value.
         """
         seeds = [[seed] for seed in self.seeds] if self.separate_seeds else [list(self.seeds)]
         grid = {
@@ -68,7 +68,7 @@ class BenchmarkPlan:
         return SweepFile(self.base, grid, None, self.directory).cells()
 
     def write(self) -> None:
-        """Leaves the plan in its folder."""
+        """Writes the plan into its folder."""
         names = [field for field in DEFAULTS if field != "separate_seeds"]
         grid: dict[str, Any] = {name: list(getattr(self, name)) for name in names}
         grid["separate_seeds"] = self.separate_seeds
@@ -79,17 +79,17 @@ class BenchmarkPlan:
 def benchmark_plan(
     path: Path | None, given: Mapping[str, Any], directory: Path | None = None
 ) -> BenchmarkPlan:
-    """The plan of a file, of values, or of both: values override those of the file.
+    """The plan from a file, from values, or from both: values override those of the file.
 
     Args:
-        path: A TOML file with a section ``[benchmark]`` and, for what all runs share, sections of
-            a run's configuration; or the folder of a benchmark, which is continued.
+        path: A TOML file with a section ``[benchmark]`` and, for settings that all runs share,
+            sections of a run's configuration; or the folder of a benchmark to continue.
         given: Entries of ``[benchmark]``, and options of all runs by dotted name.
-        directory: Folder of runs and tables; by default that folder, else
-            ``benchmarks/NAME`` after the file.
+        directory: Folder for runs and tables; by default that folder, else ``benchmarks/NAME``,
+            named after the file.
 
     Raises:
-        InputError: If the file cannot be read, a name is unknown, or nothing says which plants.
+        InputError: If the file cannot be read, a name is unknown, or no plants are given.
     """
     where, base = "the command line", {}
     grid: dict[str, Any] = dict(DEFAULTS)

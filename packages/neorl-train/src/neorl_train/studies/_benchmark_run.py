@@ -1,4 +1,4 @@
-"""Carries a benchmark out and reads what it found."""
+"""Carries out a benchmark and reads its results."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,22 +35,22 @@ def carry_out_benchmark(
     retry: bool = False,
     say: Callable[[str], None] = say_at_once,
 ) -> tuple[Benchmark, list[Path]]:
-    """Runs what is left of a benchmark, and writes its tables and pictures.
+    """Runs the rest of a benchmark, and writes its tables and figures.
 
     Args:
         plan: The grid.
         cells: Its cells.
-        processes: Number of runs at once on this machine.
-        cluster: Address of a Ray cluster; empty uses this machine alone.
-        retry: Whether runs that failed are tried again.
+        processes: Number of simultaneous runs on this machine.
+        cluster: Address of a Ray cluster; empty uses only this machine.
+        retry: Whether to rerun failed runs.
         say: Called with a line for each run that ends.
 
     Returns:
-        What it found, and the files.
+        The results and the files.
 
     Raises:
         InputError: If another command carries it out, a run is damaged or Ray cannot be reached.
-        StoppedError: After a signal; the same command goes on.
+        StoppedError: After a signal; the same command continues.
     """
     with one_command(plan.directory):
         plan.write()
@@ -64,9 +64,9 @@ def carry_out_benchmark(
 def read_benchmark(
     plan: BenchmarkPlan, cells: Sequence[Cell], *, say: Callable[[str], None] = say_at_once
 ) -> Benchmark:
-    """Results so far of the runs of a benchmark, beside the controllers of its plants.
+    """Results so far of the runs of a benchmark, with the controllers of its plants.
 
-    The controllers are run once for each plant and quality, on the starts of the runs, and kept.
+    The controllers are run once for each plant and quality, on the starts of the runs, and stored.
 
     Args:
         plan: The grid.

@@ -1,4 +1,4 @@
-"""A benchmark as tables: one of every task, one over all of them, and what stands behind both."""
+"""A benchmark as tables: one per task, one over all tasks, and the notes on both."""
 
 import json
 import math
@@ -23,16 +23,16 @@ from neorl_train.studies._formats import Table, csv_text, ends, rendered
 
 VERSION = 1
 SHOWN = (0.0, 50.0, 100.0)
-"""Scores of the profile that the table over all tasks has."""
+"""Thresholds of the profile in the table over all tasks."""
 
 
 def benchmark_text(benchmark: Benchmark) -> str:
-    """All tables and what did not finish, for the terminal."""
+    """All tables and notes on unfinished runs, for the terminal."""
     return "\n".join([rendered(benchmark_tables(benchmark), ".txt"), *notes(benchmark)])
 
 
 def benchmark_to_json(benchmark: Benchmark) -> dict[str, Any]:
-    """Everything as plain JSON; numbers that are not known are ``null``."""
+    """Everything as plain JSON; unknown numbers are ``null``."""
     return {
         **head("benchmark", VERSION),
         "thresholds": list(PROFILE),
@@ -68,7 +68,7 @@ def write_benchmark(folder: Path, benchmark: Benchmark) -> list[Path]:
 
 
 def benchmark_tables(benchmark: Benchmark) -> list[Table]:
-    """The table over all tasks where there are several, then one of every task."""
+    """The table over all tasks if there are several, then one table per task."""
     tasks = list(dict.fromkeys((row.plant, row.quality) for row in benchmark.rows))
     tables = [_overall_table(benchmark, len(tasks))] if len(tasks) > 1 else []
     for plant, quality in tasks:
@@ -84,7 +84,7 @@ def benchmark_tables(benchmark: Benchmark) -> list[Table]:
 
 
 def notes(benchmark: Benchmark) -> list[str]:
-    """Budget of online evaluations, how many runs there are, and each that failed."""
+    """Notes on the budget of online evaluations, the number of runs, and each failed run."""
     runs = benchmark.runs
     lines = [
         f"runs: {runs['finished']} finished, {runs['failed']} failed, {runs['left']} left",
@@ -97,7 +97,7 @@ def notes(benchmark: Benchmark) -> list[str]:
 
 
 def task_cells(rows: Sequence[BenchmarkRow]) -> list[list[str]]:
-    """One task: a line for each policy."""
+    """The cells of one task's table: one line per policy."""
     failed = any(row.failed for row in rows)
     followed = any(row.best is not None for row in rows)
     heads = ["policy", "seeds", *["failed"] * failed, "score, last"]

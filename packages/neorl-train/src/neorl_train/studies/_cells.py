@@ -1,4 +1,4 @@
-"""The cells of a sweep: one configuration for every combination of the values that are varied."""
+"""The cells of a sweep: one configuration for every combination of the varied values."""
 
 import dataclasses
 import itertools
@@ -25,9 +25,10 @@ class Cell:
     """One configuration of a sweep.
 
     Attributes:
-        values: Values to vary, by dotted name.
+        values: Varied values, by dotted name.
         config: The configuration, checked as far as it can be without the data.
-        name: Digest of all that decides a result: equal cells have equal names, in any file.
+        name: Digest of everything that determines the result; equal cells have equal names in any
+            file.
     """
 
     values: dict[str, Any]
@@ -35,21 +36,20 @@ class Cell:
     name: str
 
     def words(self) -> str:
-        """The varied settings in words."""
+        """The varied settings as text."""
         return ", ".join(f"{name} {_word(value)}" for name, value in self.values.items())
 
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """A search in place of a grid.
+    """A search instead of a grid.
 
     Attributes:
-        space: What is drawn, by dotted name: a list of choices, or ``low`` and ``high``, with
+        space: Settings to sample, by dotted name: a list of choices, or ``low`` and ``high``, with
             ``log = true`` for a logarithmic scale.
-        trials: Number of configurations that are tried.
-        seed: Seed of the draws.
-        batch: Number of configurations that are drawn at once; 1 draws as many as there are
-            processes.
+        trials: Number of configurations to try.
+        seed: Seed of the sampling.
+        batch: Number of configurations sampled at once; 1 samples as many as there are processes.
     """
 
     space: dict[str, Any]
@@ -65,8 +65,8 @@ class SweepFile:
     Attributes:
         base: Sections of the configuration that all cells share.
         grid: Values by dotted name; empty for a search.
-        search: How values are drawn; ``None`` for a grid.
-        directory: Folder that results go to.
+        search: How values are sampled; ``None`` for a grid.
+        directory: Folder for results.
     """
 
     base: dict[str, Any]
@@ -78,7 +78,7 @@ class SweepFile:
         """Every combination of the grid once; hyperparameters of untrained learners are left out.
 
         Raises:
-            InputError: If a combination is no valid configuration; the value is named.
+            InputError: If a combination is not a valid configuration; the message names the value.
         """
         cells: dict[str, Cell] = {}
         for values in itertools.product(*self.grid.values()):
@@ -87,13 +87,13 @@ class SweepFile:
         return list(cells.values())
 
     def cell(self, values: Mapping[str, Any]) -> Cell:
-        """One configuration.
+        """Makes one configuration.
 
         Args:
             values: Values by dotted name.
 
         Raises:
-            InputError: If it is no valid configuration; the values are named.
+            InputError: If it is not a valid configuration; the message names the values.
         """
         merged = _nested(self.base)
         for name, value in values.items():
@@ -125,14 +125,15 @@ def read_sweep(path: Path, directory: Path | None = None) -> SweepFile:
 
     Args:
         path: TOML file.
-        directory: Folder that results go to; ``sweeps/NAME`` by default, after the file.
+        directory: Folder for results; by default ``sweeps/NAME``, named after the file.
 
     Returns:
-        What it varies.
+        The sweep.
 
     Raises:
-        InputError: If the file is missing or no TOML, has neither or both of ``[grid]`` and
-            ``[search]``, or what is varied is not a list of values or a range; the key is named.
+        InputError: If the file is missing or not TOML, has neither or both of ``[grid]`` and
+            ``[search]``, or a varied setting has neither a list of values nor a range; the message
+            names the key.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -217,5 +218,5 @@ def _word(value: Any) -> str:
 
 
 def plain(cell: Cell) -> dict[str, Any]:
-    """The configuration of a cell as sections that another process can build it from."""
+    """The configuration of a cell as sections from which another process can rebuild it."""
     return config_to_dict(cell.config)

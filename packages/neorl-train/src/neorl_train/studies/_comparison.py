@@ -1,4 +1,4 @@
-"""Several runs side by side: what differs, and a row for each learner and controller."""
+"""Compares several runs: their differences, and a row for each learner and controller."""
 
 import dataclasses
 import tomllib
@@ -19,40 +19,41 @@ from neorl_train.verdicts._file import read_verdict
 from neorl_train.verdicts._rule import Verdict
 
 SAYS_NOTHING = ("output", "checkpoints")
-"""Sections of a configuration that decide no result."""
+"""Sections of a configuration that influence no result."""
 NOR = ("devices.memory",)
-"""Single settings that decide none."""
+"""Single settings that influence no result."""
 
 OTHER_COLUMNS = ("data.source", "training.algorithms", "evaluation.candidate")
 OF_THE_SOURCE = ("penalty.", "limits.", "fallback.", "evaluation.incumbent")
-"""What differs of itself between plants: said only where all runs have one source."""
+"""Settings that naturally differ between plants; shown only if all runs have the same source."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ComparedRow:
-    """One learner, all its seeds behind the guard, or one controller of one run.
+    """One learner with the guard, over all its seeds, or one controller, of one run.
 
     Attributes:
         run: Name of the run's folder.
-        source: Plant, or log where there is no simulator.
+        source: Plant, or log if there is no simulator.
         settings: Settings of this run that differ between the compared runs.
         policy: Learner or controller.
         role: Role of the policy.
         seeds: Number of trained policies that are pooled.
         unit: Unit of the return.
-        returns: Mean return over seeds and starts; ``None`` where no policy could be run.
-        incumbent: Name of what runs today in this run.
-        gain: Paired gain in return over the incumbent; ``None`` for the incumbent itself and where
+        returns: Mean return over seeds and starts; ``None`` if no policy could be run.
+        incumbent: Name of the controller that runs today in this run.
+        gain: Paired gain in return over the incumbent; ``None`` for the incumbent itself and if
             there was no simulator.
-        each_seed: Gain of every seed alone.
-        spread: Standard deviation of the incumbent's returns over the starts; NaN without one.
-        worst_cost: Cost whose limit was broken in the most episodes; empty where there is none.
-        over: Part of the episodes over that limit, of the worst seed.
-        trips: Part of the episodes that the plant ended, of the worst seed; ``None`` where unknown.
-        explained: Part of the variance of the logged actions on held-out rows that the policy's
-            actions account for, averaged over seeds and channels; ``None`` where there was a
-            simulator.
-        answer: Verdict of the run where this is its candidate; empty otherwise.
+        each_seed: Gain of every single seed.
+        spread: Standard deviation of the incumbent's returns over the starts; NaN if there is no
+            incumbent.
+        worst_cost: Cost whose limit was broken in the most episodes; empty if there is none.
+        over: Fraction of the episodes over that limit, for the worst seed.
+        trips: Fraction of the episodes that the plant ended, for the worst seed; ``None`` if
+            unknown.
+        explained: Fraction of the variance of the logged actions on held-out rows that the policy's
+            actions explain, averaged over seeds and channels; ``None`` if there was a simulator.
+        answer: Verdict of the run if this is its candidate; empty otherwise.
     """
 
     run: str
@@ -76,7 +77,7 @@ class ComparedRow:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Runs side by side.
+    """A comparison of several runs.
 
     Attributes:
         level: Confidence level of all intervals.
@@ -94,12 +95,12 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
         paths: Directories of the runs.
 
     Returns:
-        One row for each learner of each run, and for each controller of a plant with the same
-        results the first.
+        One row for each learner of each run, and one for each controller of a plant; a controller
+        with the same results in several runs appears once.
 
     Raises:
-        InputError: If none is given, one is no run or is not finished, one is given twice, or
-            their intervals are of different confidence levels.
+        InputError: If none is given, one is not a run or is not finished, one is given twice, or
+            their intervals have different confidence levels.
     """
     runs = [RunDirectory(path.absolute()) for path in paths]
     twice = [str(p) for p, run in zip(paths, runs, strict=True) if runs.count(run) > 1]
@@ -198,7 +199,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
 def _imitations(
     evaluation: Evaluation, shared: dict[str, Any], settings: dict[str, str], answer: Verdict
 ) -> list[ComparedRow]:
-    """Learners of a log without a simulator: none was run, and their actions stand beside its."""
+    """Rows of learners on a log without a simulator: how near their actions are to the log's."""
     groups: dict[str, list[Any]] = {}
     for fit in evaluation.imitation:
         groups.setdefault(group_of(fit.policy), []).append(fit)
@@ -207,7 +208,7 @@ def _imitations(
             **shared,
             settings=_of_learner(settings, group, list(groups)),
             policy=group,
-            # Simple policies that are fitted beside the learners have no seeds.
+            # Simple policies that are fitted for comparison have no seeds.
             role="classical" if fits[0].policy == group else "learner",
             seeds=len({fit.policy for fit in fits}),
             returns=None,
@@ -224,7 +225,7 @@ def _imitations(
 
 
 def _pooled(tables: ResultTables, group: str) -> PooledRow | None:
-    """All seeds of a learner behind the guard, beside the incumbent."""
+    """All seeds of a learner with the guard, compared with the incumbent."""
     for row in tables.pooled:
         if row.group == group and row.guarded and row.against == tables.reference:
             return row
@@ -270,7 +271,7 @@ def _leaves(value: Mapping[str, Any], where: str) -> Any:
 
 
 def _differing(configurations: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Of each configuration what is not the same in all of them, hyperparameters where both are."""
+    """The entries of each configuration that are not equal in all of them."""
     sources = {one.get("data.source") for one in configurations}
     skipped = OTHER_COLUMNS + (OF_THE_SOURCE if len(sources) > 1 else ())
     names = sorted({name for one in configurations for name in one})
@@ -286,6 +287,6 @@ def _differing(configurations: Sequence[dict[str, str]]) -> list[dict[str, str]]
 
 
 def _of_learner(settings: dict[str, str], group: str, groups: Sequence[str]) -> dict[str, str]:
-    """Without the hyperparameters of the other learners of a run."""
+    """Leaves out the hyperparameters of the other learners of a run."""
     others = [f"algorithms.{name}." for name in groups if name != group]
     return {n: value for n, value in settings.items() if not n.startswith(tuple(others))}

@@ -1,4 +1,4 @@
-"""Tables in the formats that people paste: text, Markdown, LaTeX with booktabs, CSV."""
+"""Tables in formats for pasting: text, Markdown, LaTeX with booktabs, CSV."""
 
 import csv
 import io
@@ -21,10 +21,10 @@ _LATEX = {
 
 
 class Table(NamedTuple):
-    """A table of words.
+    """A table of text cells.
 
     Attributes:
-        title: Description of it, with remarks that apply to all of it.
+        title: Description of the table, with remarks that apply to the whole table.
         cells: Heads, then the rows.
     """
 
@@ -33,7 +33,7 @@ class Table(NamedTuple):
 
 
 def rendered(tables: Sequence[Table], suffix: str) -> str:
-    """Tables one below the other.
+    """The tables one below the other.
 
     Args:
         tables: Tables in order.
@@ -44,14 +44,14 @@ def rendered(tables: Sequence[Table], suffix: str) -> str:
 
 
 def check_output(path: Path, suffixes: Sequence[str]) -> None:
-    """Refuses a file that could not be written, before anything is computed for it.
+    """Refuses an output file that could not be written, before anything is computed for it.
 
     Args:
-        path: File to be written.
-        suffixes: Endings of the formats that there are.
+        path: File to write.
+        suffixes: Suffixes of the available formats.
 
     Raises:
-        InputError: If the name ends otherwise, or the folder is missing.
+        InputError: If the name has another suffix, or the folder is missing.
     """
     if path.suffix not in suffixes:
         raise unknown_name(f"ending of {path}:", path.suffix, suffixes)
@@ -60,7 +60,7 @@ def check_output(path: Path, suffixes: Sequence[str]) -> None:
 
 
 def csv_text(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as CSV with the line ends of every system."""
+    """Rows as CSV with the same line ends on every system."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(heads)
@@ -69,7 +69,7 @@ def csv_text(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def ends(estimate: Any) -> list[Any]:
-    """Value and both ends of an estimate for CSV; empty where there is none."""
+    """Value and both ends of an estimate for CSV; empty if there is none."""
     if estimate is None:
         return ["", "", ""]
     numbers = (estimate.value, estimate.low, estimate.high)
@@ -77,7 +77,7 @@ def ends(estimate: Any) -> list[Any]:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """The last parts of dotted names, as few as keep them apart."""
+    """The last parts of dotted names, as few as needed to distinguish them."""
     short = []
     for name in names:
         parts = name.split(".")

@@ -1,4 +1,4 @@
-"""A finished run on fresh starts: the same policies, guard and rule, without training again."""
+"""Evaluates a finished run on fresh starts: same policies, guard and rule, without retraining."""
 
 import dataclasses
 import json
@@ -35,14 +35,14 @@ VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class Again:
-    """A further evaluation of a run.
+    """An additional evaluation of a run.
 
     Attributes:
-        path: Folder inside the run that holds its evaluation and its verdict.
+        path: Folder inside the run that contains its evaluation and its verdict.
         evaluation: Results.
-        verdict: Answer by the run's own rule.
+        verdict: Verdict by the run's own rule.
         seed: Seed of the starts.
-        earlier: Number of evaluations of the run before this one, that of the run itself included.
+        earlier: Number of earlier evaluations of the run, including its own.
         first: Answer of the run itself.
     """
 
@@ -57,23 +57,23 @@ class Again:
 def evaluate_again(
     run: RunDirectory, *, starts: int = 0, seed: int = -1, candidate: str = ""
 ) -> Again:
-    """Evaluates the policies of a finished run on further starts of its simulated plant.
+    """Evaluates the policies of a finished run on other starts of its simulated plant.
 
-    The run's own evaluation, verdict and report stay as they are. What is new lies in a numbered
-    folder of :data:`EVALUATIONS` inside the run. Where one is there that was asked for the same
-    and would come out the same, it is given again.
+    The run's own evaluation, verdict and report are unchanged. The new results are written to a
+    numbered folder in :data:`EVALUATIONS` inside the run. If an earlier evaluation was made with
+    the same request and would give the same result, it is returned instead.
 
     Args:
         run: Directory of the run.
-        starts: Number of paired episodes; 0 takes as many as the run.
-        seed: Seed of the starts; -1 takes one that no evaluation of this run has used.
-        candidate: Policy that is judged; empty takes the candidate of the run.
+        starts: Number of paired episodes; 0 uses as many as the run.
+        seed: Seed of the starts; -1 chooses one that no evaluation of this run has used.
+        candidate: Policy to judge; empty uses the candidate of the run.
 
     Returns:
-        Results and verdict, which are on the disk too.
+        Results and verdict, which are also on disk.
 
     Raises:
-        InputError: If the run is not finished or has no simulator, the candidate is none of its
+        InputError: If the run is not finished or has no simulator, the candidate is not one of its
             policies, or there are fewer than two starts.
     """
     record = run.record()
@@ -118,13 +118,13 @@ def evaluate_again(
         digests = {INPUTS: inputs, RESULTS: results_digest(path)}
         write_json(path / STARTS, {**head("starts", VERSION), **about, **digests})
     except BaseException:
-        shutil.rmtree(path, ignore_errors=True)  # half an evaluation would count as an earlier one
+        shutil.rmtree(path, ignore_errors=True)  # a partial one would count as an earlier evaluation
         raise
     return Again(path, evaluation, decided, seed, 1 + len(earlier), str(first["answer"]))
 
 
 def _known(earlier: list[Path], inputs: str) -> Path | None:
-    """The earlier evaluation that is a function of the same inputs, unchanged since."""
+    """The earlier evaluation with the same inputs, if it is unchanged."""
     for path in reversed(earlier):
         try:
             about = json.loads((path / STARTS).read_text(encoding="utf-8"))
@@ -137,7 +137,7 @@ def _known(earlier: list[Path], inputs: str) -> Path | None:
 
 
 def _seed_of(path: Path) -> int:
-    """Seed of the starts of an earlier evaluation; that of a damaged one is not known."""
+    """Seed of the starts of an earlier evaluation; unknown if that is damaged."""
     try:
         return int(json.loads((path / STARTS).read_text(encoding="utf-8"))["seed"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -182,12 +182,12 @@ def _evaluated(
 
 
 def _policies(run: RunDirectory, record: dict[str, Any]) -> dict[str, Policy]:
-    """Every policy of a run by the name of its file."""
+    """Every policy of a run, by the name of its file."""
     names = [Path(file).stem for file in record.get("policies", {})]
     return {name: load_policy(run.path / policy_file(name)).policy for name in names}
 
 
 def _log(source: RunSource, run: RunDirectory) -> Any:
-    """The log of a run where it is still there; it stands beside the policies, unjudged."""
+    """The log of a run if it still exists; it is listed with the policies but not judged."""
     path = source.log_file(run.dataset)
     return read_dataset(path, memory_map=True) if path.is_file() else None

@@ -1,4 +1,4 @@
-"""Trains the learners of several runs by one program; each run then goes on by itself."""
+"""Trains the learners of several runs in one program; each run then continues by itself."""
 
 import contextlib
 import dataclasses
@@ -40,13 +40,13 @@ from neorl_train.training._together import Setting, program_key, train_together
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Joint:
-    """One run of several whose learners are trained together.
+    """One of several runs whose learners are trained together.
 
     Attributes:
         name: Its name among them.
         config: Configuration as given by the user.
-        about: Further entries of the record of a new run.
-        run: Directory of a run that was stopped; ``None`` for a new one.
+        about: Additional entries for the record of a new run.
+        run: Directory of an interrupted run; ``None`` for a new one.
     """
 
     name: str
@@ -64,17 +64,17 @@ class _Opened:
 
 
 def joint_key(config: Config) -> Hashable | None:
-    """Runs of equal keys can be trained together: they differ in numbers of their learners alone.
+    """Runs with equal keys can be trained together: only numbers of their learners differ.
 
     Args:
-        config: Configuration, checked as far as it can be without the data.
+        config: Configuration, after the checks that need no data.
 
     Returns:
         The key; ``None`` for a run that is not trained on a log.
     """
     if config.finetune.run or config.training.on != "log":
         return None
-    if config.devices.batch > 1:  # devices that share a batch serve one training at a time
+    if config.devices.batch > 1:  # devices that share a batch run one training at a time
         return None
     plain = {name: value for name, value in config_to_dict(config).items() if name != "algorithms"}
     try:
@@ -82,21 +82,21 @@ def joint_key(config: Config) -> Hashable | None:
             program_key(hyperparameters(config, name), config.training.updates)
             for name in config.training.algorithms
         ]
-    except (TypeError, ValueError):  # the run itself says what is wrong with it
+    except (TypeError, ValueError):  # the run itself reports what is wrong with it
         return None
     return json.dumps(plain, sort_keys=True, default=str), tuple(programs)
 
 
 def train_runs_together(jobs: Sequence[Joint], reporter: Reporter) -> dict[str, str]:
-    """Trains the learners of several runs by one program, up to their last checkpoints.
+    """Trains the learners of several runs in one program, up to their last checkpoints.
 
-    Each run has a directory of its own with the records and the checkpoints that it would have
-    alone, so that resuming it writes the policies, the evaluation and the report, and finds nothing
-    left to train. A run whose training fails says so in its own record, and the others go on.
+    Each run has its own directory with the records and the checkpoints that it would have alone, so
+    that resuming it writes the policies, the evaluation and the report without further training. A
+    run whose training fails records this, and the others continue.
 
     Args:
-        jobs: The runs, of one :func:`joint_key`.
-        reporter: Reporter of progress.
+        jobs: The runs, all with the same :func:`joint_key`.
+        reporter: Progress reporter.
 
     Returns:
         Reason in one line for each run that failed, by name.
@@ -218,7 +218,7 @@ def _one_learner(
 
 
 def _note(opened: Sequence[_Opened], failed: Mapping[str, str]) -> None:
-    """Each run is left as one that was stopped after its last checkpoint, or as failed."""
+    """Marks each run as interrupted after its last checkpoint, or as failed."""
     for one in opened:
         if not one.session.directory.path.exists():
             continue

@@ -1,4 +1,4 @@
-"""Several runs in pictures: a page of tables and pictures, and the pictures alone as PNG."""
+"""Figures of several runs: a page of tables and figures, and single figures as PNG."""
 
 import dataclasses
 import math
@@ -34,12 +34,12 @@ DOTS_PER_INCH = 150
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """One picture with its words.
+    """One figure with its text.
 
     Attributes:
         heading: Heading of its section.
         caption: Description of it.
-        picture: The picture.
+        picture: The figure.
     """
 
     heading: str
@@ -48,7 +48,7 @@ class Shown:
 
 
 def write_benchmark_pictures(folder: Path, benchmark: Benchmark) -> list[Path]:
-    """The page of a benchmark, and its pictures as PNG where matplotlib is installed.
+    """Writes the page of a benchmark, and its figures as PNG if matplotlib is installed.
 
     Args:
         folder: Folder of the benchmark.
@@ -74,11 +74,11 @@ def write_benchmark_pictures(folder: Path, benchmark: Benchmark) -> list[Path]:
 def write_comparison_picture(
     path: Path, comparison: Comparison, aggregates: Sequence[LearnerAggregate]
 ) -> None:
-    """Compared runs as a page (``.html``) or as a picture alone (``.png``).
+    """Writes compared runs as a page (``.html``) or as a single figure (``.png``).
 
     Raises:
-        InputError: If a PNG is asked for and matplotlib is missing, or no policy was run on a
-            plant, so that there is nothing to draw.
+        InputError: If a PNG is requested and matplotlib is missing, or there is nothing to draw
+            because no policy was run on a plant.
         OSError: If it cannot be written.
     """
     shown = _of_comparison(comparison, aggregates)

@@ -1,4 +1,4 @@
-"""The score of every policy of a benchmark: after the last update, and at its best on the way."""
+"""The score of every policy of a benchmark: after the last update, and at its best validation."""
 
 import dataclasses
 import math
@@ -25,11 +25,11 @@ from neorl_train.runs._records import read_records
 class Scale:
     """Scale of the scores of a plant: ``100 (score - random) / (reference - random)``.
 
-    The score is the return less the declared penalties.
+    The score is the return minus the declared penalties.
 
     Attributes:
         plant: Name of the plant.
-        penalty: Penalty of every cost by name; a cost without one has no part in the score.
+        penalty: Penalty of every cost by name; a cost without a penalty does not affect the score.
         random: Mean score of uniform random actions.
         reference: Mean score of the plant's reference controller.
         best_tuning: Name of that controller.
@@ -42,7 +42,7 @@ class Scale:
     best_tuning: str
 
     def __call__(self, score: np.ndarray) -> np.ndarray:
-        """0 as random actions, 100 as the reference."""
+        """The normalised score: 0 for random actions, 100 for the reference."""
         return 100 * (score - self.random) / (self.reference - self.random)
 
     def of(self, episodes: Episodes, costs: Sequence[str]) -> Float[np.ndarray, " episode"]:
@@ -65,20 +65,21 @@ def scale_of(plant: str) -> Scale:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """One policy on one plant, by all runs of a benchmark that have it.
+    """One policy on one plant, from all runs of a benchmark that contain it.
 
     Attributes:
         policy: Learner, or controller.
         role: Role of the policy.
-        tables: Tables of a run that has it.
+        tables: Tables of a run that contains it.
         seeds: Its seeds, as many as ``scores`` has rows; a controller has one row and no seed.
         scores: Normalised score of every seed and start.
         returns: Return of every seed and start.
-        gains: Return less that of what runs today, on the same start.
+        gains: Return minus that of the incumbent from the same start.
         violated: Fraction of the episodes over each limit, by seed, shape ``(seed, cost)``.
-        trips: Fraction of the episodes that the plant ended, by seed; NaN where not known.
-        steps: Updates at which the policies were scored while they trained.
-        curves: Normalised score there, by seed; policies without guard, on other starts.
+        trips: Fraction of the episodes that the plant ended, by seed; NaN if unknown.
+        steps: Updates at which the policies were scored during training.
+        curves: Normalised scores at these updates, by seed; policies without guard, on other
+            starts.
         best_tuning: Name of the plant's reference controller.
     """
 
@@ -97,7 +98,7 @@ class Measured:
 
 
 def measured(run: RunDirectory, learner: str, scale: Scale) -> Measured:
-    """A learner of a finished run on a plant, behind its guard.
+    """A learner of a finished run on a plant, with its guard.
 
     Args:
         run: The run.
@@ -117,7 +118,7 @@ def measured(run: RunDirectory, learner: str, scale: Scale) -> Measured:
 
 
 def measured_controllers(evaluation: Evaluation, scale: Scale) -> list[Measured]:
-    """Every controller of a plant as it is, the behaviour of its log, and its recorded episodes."""
+    """Every controller of a plant as it is, the behaviour of its log, and the recorded episodes."""
     plain = [one for one in evaluation.results if not one.guarded and one.role != "learner"]
     nothing = np.zeros(0), np.zeros((1, 0))
     return [_measured([one], evaluation, scale, (), *nothing) for one in plain]
@@ -137,7 +138,7 @@ def _measured(
     first = members[0]
 
     def gain(episodes: Episodes) -> np.ndarray:
-        if not first.paired:  # recorded episodes have starts of their own
+        if not first.paired:  # recorded episodes have their own starts
             return np.full(episodes.count, math.nan)
         return episodes.returns - today.episodes.returns
 
@@ -158,7 +159,7 @@ def _measured(
 
 
 def joined(parts: Sequence[Measured]) -> Measured:
-    """The same learner from several runs: their seeds one after the other."""
+    """The same learner from several runs, with their seeds concatenated."""
     first = parts[0]
     names = ("scores", "returns", "gains", "violated", "trips")
     shortest = min(len(part.steps) for part in parts)
@@ -203,7 +204,7 @@ def means_of(
 
 
 def over_seeds(values: Float[np.ndarray, " seed"], level: float) -> Estimate:
-    """Mean over seeds with Student's interval; the ends of a single seed are NaN."""
+    """Mean over seeds with Student's interval; the ends are NaN for a single seed."""
     if len(values) < 2:
         return Estimate(float(values[0]), math.nan, math.nan)
     with jax.enable_x64(True):
@@ -227,7 +228,7 @@ def _curves(
     costs: Sequence[str],
     scale: Scale,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores while the policies trained; nothing where they were not run on the plant."""
+    """Scores during training; empty if policies were not run on the plant."""
     points: dict[int, dict[int, float]] = {seed: {} for seed in seeds}
     for line in read_records(run.metrics):
         metrics = line["metrics"]

@@ -1,4 +1,4 @@
-"""A search over settings by Optuna: what is drawn next depends on the trials so far."""
+"""A search over settings with Optuna: each sample depends on the trials so far."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,17 +21,17 @@ from neorl_train.studies._sweep import carry_out, say_at_once, state_of
 
 JOURNAL = "search.log"
 WARM_UP = 5
-"""Trials that are drawn at random before the search learns from them."""
+"""Number of random trials before the search learns from them."""
 
 
 class PredictedGain:
     """Objective of a search: the gain over the incumbent that a plant model predicts.
 
-    For each learner of a run, the lower bound of its predicted gain in return, averaged over its
-    seeds; the best learner counts. A policy that the rule of ``neorl-train select`` refuses, such
-    as one that is predicted to break a limit, is worth less by the spread of the returns between
-    episodes of the log. The plant and the starts of the evaluation have no part in it. The model of
-    a log is fitted once.
+    For each learner of a run, this is the lower bound of its predicted gain in return, averaged
+    over its seeds; the best learner is used. If the rule of ``neorl-train select`` refuses a
+    policy, for example because it is predicted to break a limit, its value is reduced by the spread
+    of the returns between episodes of the log. The simulator and the starts of the evaluation are
+    not used. The model of a log is fitted once.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class PredictedGain:
         """The value of a finished run.
 
         Raises:
-            InputError: If nothing stands for what runs today: the log is of no built-in plant, and
+            InputError: If nothing represents the incumbent: the log is not of a built-in plant, and
                 behaviour cloning was not trained.
         """
         config, log = configure(run.config), known_log(run.path)
@@ -89,27 +89,27 @@ def search(
     together: bool = True,
     say: Callable[[str], None] = say_at_once,
 ) -> list[Cell]:
-    """Tries settings until the number of trials is reached; a stopped search goes on.
+    """Tries settings until the number of trials is reached; a stopped search continues.
 
-    Trial ``k`` is drawn with the seed of the search and ``k``, so that a search that was stopped
-    draws what it would have drawn. Those of one batch are drawn before any of them is known, each
-    as if those before it had turned out badly ("constant liar").
+    Trial ``k`` is sampled with the seed of the search and ``k``, so a resumed search samples what
+    it would have sampled without the interruption. The trials of one batch are sampled before any
+    of their results are known, each as if the earlier ones had turned out badly ("constant liar").
 
     Args:
         sweep: The file of the search.
         how: Its space, number of trials and seed.
         objective: Value of a finished run, to be maximised.
-        processes: Number of trials at once.
+        processes: Number of simultaneous trials.
         cluster: Address of a Ray cluster; empty for none.
-        together: Whether the trials of a batch that differ in numbers of their learners alone are
-            trained by one program, where they share this process.
+        together: Whether the trials of a batch whose learners differ only in numbers are trained in
+            one program, if they share this process.
         say: Called with a line for each trial.
 
     Returns:
         The cells of all trials, in order.
 
     Raises:
-        InputError: If Optuna is not installed, or a trial is no valid configuration.
+        InputError: If Optuna is not installed, or a trial is not a valid configuration.
     """
     study, optuna = _study(sweep.directory, how)
     distributions = {name: _distribution(optuna, one) for name, one in how.space.items()}
@@ -119,7 +119,7 @@ def search(
         numbers = [(trial.number, dict(trial.params)) for trial in waiting]
         waiting = []
         count = len(study.trials)
-        # A batch that was stopped is completed first, so that its end is known to the next.
+        # A stopped batch is completed first, so that its results are known to the next one.
         begun = -count % at_once
         for _ in range(min(how.trials - count, begun or (0 if numbers else at_once))):
             count = len(study.trials)
@@ -161,7 +161,7 @@ def _try(
 
 
 def best_trial(directory: Path, how: Search) -> tuple[dict[str, Any], float] | None:
-    """Settings and value of the best trial of a search; ``None`` where none finished."""
+    """Settings and value of the best trial of a search; ``None`` if none finished."""
     study, optuna = _study(directory, how)
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
     if not done:
@@ -186,7 +186,7 @@ def _study(directory: Path, how: Search) -> tuple[Any, Any]:
         storage=storage, study_name="search", direction="maximize", load_if_exists=True
     )
     settings = {"space": how.space, "seed": how.seed}
-    if how.batch > 1:  # searches of before there were batches go on
+    if how.batch > 1:  # keeps searches valid that began before batches existed
         settings["batch"] = how.batch
     if study.user_attrs and study.user_attrs.get("search") != settings:
         raise InputError(

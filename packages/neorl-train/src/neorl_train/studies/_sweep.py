@@ -1,4 +1,4 @@
-"""Carries a sweep out: a run for every cell, on this machine or on a Ray cluster, resumable."""
+"""Carries out a sweep: one run per cell, on this machine or on a Ray cluster, resumable."""
 
 import contextlib
 import dataclasses
@@ -28,21 +28,21 @@ from neorl_train.studies._joint_runs import Joint, joint_key, train_runs_togethe
 
 SWEEP = "sweep"
 REFUSED = "refused.json"
-"""Cells that failed, with the reason; those that were refused have no run directory."""
+"""File of the cells that failed, with reasons; cells that were refused have no run directory."""
 VERSION = 1
 SWEEP_LOCK = "sweep.lock"
 MOST_TOGETHER = 64
-"""Trainings of one program, settings times seeds, whose states are in memory side by side."""
+"""Most trainings (settings times seeds) in one program, whose states share the memory."""
 SECONDS_TO_CONNECT = 10.0
 
 
 class Outcome(NamedTuple):
-    """Status of one finished cell.
+    """Outcome of one cell.
 
     Attributes:
         cell: Name of the cell.
-        error: Reason why it failed, in one line; empty where it finished.
-        lost: Whether its process or machine ended under it: the same command resumes it.
+        error: Reason why it failed, in one line; empty if it finished.
+        lost: Whether its process or machine was lost; repeating the command resumes it.
     """
 
     cell: str
@@ -56,9 +56,9 @@ class SweepState:
 
     Attributes:
         runs: Run directory of each cell that has one, by name of the cell.
-        failed: Reason by name of the cell that failed.
+        failed: Reason for each failed cell, by its name.
         left: Cells that are still to be run or resumed, in order.
-        others: Number of runs in the folder that are of none of the cells.
+        others: Number of runs in the folder that belong to none of the cells.
     """
 
     runs: dict[str, RunDirectory]
@@ -75,10 +75,10 @@ class SweepState:
 
 @contextlib.contextmanager
 def one_command(directory: Path) -> Iterator[None]:
-    """Keeps a second command out of the folder of a sweep or a benchmark.
+    """Excludes a second command from the folder of a sweep or a benchmark.
 
     Raises:
-        InputError: If another process carries one out there; its number is named.
+        InputError: If another process is running one there; the message gives its number.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with file_lock(directory / SWEEP_LOCK):
@@ -86,12 +86,12 @@ def one_command(directory: Path) -> Iterator[None]:
 
 
 def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> SweepState:
-    """Reads from the run directories how far a sweep is.
+    """Reads the progress of a sweep from the run directories.
 
     Args:
         directory: Folder of the sweep.
         cells: Its cells.
-        retry: Whether cells that failed are tried again.
+        retry: Whether to rerun failed cells.
 
     Raises:
         InputError: If a run is damaged, or another process works on one.
@@ -117,7 +117,7 @@ def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> 
                 "carry out a sweep"
             )
         if record["status"] == FINISHED:
-            failed.pop(cell.name, None)  # resumed by hand since
+            failed.pop(cell.name, None)  # it was resumed manually
         elif record["status"] == FAILED and not retry:
             failed[cell.name] = record.get("error", "failed")
         elif cell.name not in failed:
@@ -126,7 +126,7 @@ def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> 
 
 
 def say_at_once(line: str) -> None:
-    """Prints a line that whoever reads a pipe or a file sees at once."""
+    """Prints a line immediately, even into a pipe or a file."""
     print(line, flush=True)
 
 
@@ -139,24 +139,24 @@ def carry_out(
     together: bool = False,
     say: Callable[[str], None] = say_at_once,
 ) -> dict[str, str]:
-    """Runs every cell that is left, and resumes those that were stopped.
+    """Runs every remaining cell, and resumes those that were interrupted.
 
     Args:
         state: Result of :func:`state_of`.
-        directory: Folder of the sweep, on a disk that every machine of a cluster sees.
-        processes: Number of cells at once on this machine; one trains its seeds on all cores.
-        cluster: Address of a Ray cluster that the cells are spread over; ``"local"`` starts one on
+        directory: Folder of the sweep, on a disk that every machine of a cluster can access.
+        processes: Number of simultaneous cells on this machine; each trains its seeds on all cores.
+        cluster: Address of a Ray cluster on which to distribute cells; ``"local"`` starts one on
             this machine, empty uses none.
-        together: Whether cells that differ in numbers of their learners alone are first trained by
-            one program, where they share this process.
+        together: Whether cells whose learners differ only in numbers are first trained in one
+            program, if they share this process.
         say: Called with a line for each cell that ends.
 
     Returns:
-        Reason by name of every cell that failed, those of before included.
+        Reason for every failed cell, by its name, including earlier failures.
 
     Raises:
-        InputError: If Ray is asked for and not installed, or the cluster cannot be reached.
-        StoppedError: After a signal; the same command goes on.
+        InputError: If Ray is requested but not installed, or the cluster cannot be reached.
+        StoppedError: After a signal; the same command continues.
     """
     directory.mkdir(parents=True, exist_ok=True)
     failed, words = dict(state.failed), {cell.name: cell.words() for cell in state.left}
@@ -193,7 +193,7 @@ def carry_out(
 def _trained_together(
     state: SweepState, directory: Path, say: Callable[[str], None]
 ) -> tuple[list[Outcome], SweepState]:
-    """Trains groups of the cells that are left; who failed meanwhile, and what is left then."""
+    """Trains groups of the remaining cells; returns the failures and the cells that then remain."""
     groups: dict[Any, list[Cell]] = {}
     for cell in state.left:
         key = joint_key(cell.config)
@@ -228,13 +228,13 @@ def _about(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def run_cell(
     name: str, sections: Mapping[str, Any], values: Mapping[str, Any], run: str
 ) -> Outcome:
-    """Runs one cell, or resumes its run, and says how it ended; what fails is not raised.
+    """Runs one cell, or resumes its run, and returns the outcome; failures are not raised.
 
     Args:
         name: Name of the cell.
         sections: Its configuration as plain sections.
-        values: Values that are varied.
-        run: Directory of the run that was stopped; empty for none.
+        values: Varied values.
+        run: Directory of the interrupted run; empty for none.
 
     Raises:
         StoppedError: After a signal.
@@ -248,13 +248,13 @@ def run_cell(
             run_job(configure(**sections), reporter, timings, _about(name, values))
     except StoppedError:
         raise
-    except Exception as error:  # a cell that fails is counted, and the others go on
+    except Exception as error:  # a failing cell is recorded, and the others continue
         return Outcome(name, one_line(error))
     return Outcome(name, "")
 
 
 def _in_processes(jobs: Sequence[Any], processes: int) -> Iterator[Outcome]:
-    """Each cell in a process of its own: what it has compiled is freed when it ends."""
+    """Runs each cell in its own process, so that its compiled programs are freed when it ends."""
     pool = ProcessPoolExecutor(
         processes, get_context("spawn"), initializer=prepare_process, max_tasks_per_child=1
     )
@@ -270,7 +270,7 @@ def _in_processes(jobs: Sequence[Any], processes: int) -> Iterator[Outcome]:
 
 
 def _on_cluster(jobs: Sequence[Any], address: str) -> Iterator[Outcome]:
-    """Each cell as a task of Ray, on any machine that has a core for it."""
+    """Runs each cell as a Ray task, on any machine with a free core."""
     try:
         ray: Any = importlib.import_module("ray")
         faults: Any = importlib.import_module("ray.exceptions")
@@ -300,14 +300,14 @@ def _on_cluster(jobs: Sequence[Any], address: str) -> Iterator[Outcome]:
                 yield Outcome(*ray.get(done))
             except faults.RayTaskError as error:
                 yield Outcome(name, one_line(error))
-            except faults.RayError as error:  # its machine is gone
+            except faults.RayError as error:  # its machine was lost
                 yield Outcome(name, one_line(error), True)
     finally:
         ray.shutdown()
 
 
 def _require_listener(address: str) -> None:
-    """Refuses an address at which nothing listens: Ray itself would try for minutes."""
+    """Refuses an address at which nothing listens, because Ray itself would try for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if not colon or not port.isdecimal():
         return

@@ -30,15 +30,15 @@ SUFFIXES = (".txt", ".md", ".tex", ".csv", ".json", ".html", ".png")
 def write_comparison(
     path: Path, comparison: Comparison, aggregates: Sequence[LearnerAggregate]
 ) -> None:
-    """Writes compared runs in the format that the name of the file ends with.
+    """Writes compared runs in the format given by the suffix of the file.
 
     Args:
-        path: File of one of :data:`SUFFIXES`. A CSV file holds the rows of the runs alone.
-        comparison: Runs side by side.
+        path: File with one of :data:`SUFFIXES`. A CSV file contains only the rows of the runs.
+        comparison: The compared runs.
         aggregates: Learners over several plants.
 
     Raises:
-        InputError: If the name ends otherwise, its folder is missing, or a picture cannot be drawn.
+        InputError: If the suffix is unknown, its folder is missing, or a figure cannot be drawn.
         OSError: If the file cannot be written.
     """
     check_output(path, SUFFIXES)
@@ -64,7 +64,7 @@ def comparison_text(comparison: Comparison, aggregates: Sequence[LearnerAggregat
 def comparison_to_json(
     comparison: Comparison, aggregates: Sequence[LearnerAggregate]
 ) -> dict[str, Any]:
-    """Everything as plain JSON; numbers that are not known are ``null``."""
+    """Everything as plain JSON; unknown numbers are ``null``."""
     plain = {
         "thresholds": list(THRESHOLDS),
         **to_plain(comparison),
@@ -76,7 +76,7 @@ def comparison_to_json(
 def comparison_tables(
     comparison: Comparison, aggregates: Sequence[LearnerAggregate]
 ) -> list[Table]:
-    """The rows of the runs, and the learners over several plants where there are some."""
+    """The rows of the runs, and the learners over several plants if there are any."""
     tables = [Table(_runs_title(comparison), _run_cells(comparison.rows))]
     if aggregates:
         tables.append(Table(_aggregate_title(comparison.level), _aggregate_cells(aggregates)))
