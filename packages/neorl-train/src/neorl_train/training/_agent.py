@@ -16,16 +16,15 @@ from neorl_train.training._loop import train
 from neorl_train.training._plan import plan_in_chunks
 
 PARITY_ROWS = 256
-"""Observations of the log that are stored in a saved agent, with the actions given for them."""
+"""Number of the log's observations that are stored in a saved agent, with the resulting actions."""
 
 
 class Agent:
     """A learner with ``train``, ``predict``, ``save`` and ``load``.
 
     It holds what the pure functions pass around: the state of the learner, and the memory of the
-    policy between two calls of :meth:`predict`. Whoever wants several seeds, checkpoints or
-    validation calls :func:`neorl_train.train`, and a whole job with a verdict is
-    :func:`neorl_train.start`.
+    policy between two calls of :meth:`predict`. For several seeds, checkpoints or validation use
+    :func:`neorl_train.train`, and for a complete job with a verdict :func:`neorl_train.start`.
 
     Example:
         >>> from neorl_envs import collect_log, make
@@ -40,10 +39,11 @@ class Agent:
 
         Args:
             algorithm: Name in ``neorl_agents.ALGORITHMS``, or a learner.
-            **hyperparameters: Fields of the learner of that name, such as ``expectile=0.8``.
+            **hyperparameters: Fields of the named learner, such as ``expectile=0.8``.
 
         Raises:
-            InputError: If the name or a field is unknown, or fields are given beside a learner.
+            InputError: If the name or a field is unknown, or fields are given with a learner
+                object.
         """
         if isinstance(algorithm, str):
             kind = ALGORITHMS.find(algorithm)
@@ -65,19 +65,19 @@ class Agent:
         self._carry: Any = None
 
     def train(self, log: Dataset, *, updates: int, seed: int = 0) -> "Agent":
-        """Trains from the beginning on every row of a log that is not masked.
+        """Trains from scratch on every row of a log that is not masked.
 
         Args:
             log: Logged data.
             updates: Gradient steps of the critic (of the policy for behaviour cloning).
-            seed: Seed of initial weights and batches; equal seeds give equal bits.
+            seed: Seed of initial weights and batches; equal seeds give identical bits.
 
         Returns:
             This agent.
 
         Raises:
-            InputError: If the agent was loaded from a file, which holds the policy alone, if a
-                hyperparameter is bad, or if ``updates`` does not fit the learner.
+            InputError: If the agent was loaded from a file, which contains only the policy, if a
+                hyperparameter is invalid, or if ``updates`` does not fit the learner.
         """
         if self.algorithm is None:
             raise InputError(
@@ -101,9 +101,9 @@ class Agent:
     def predict(self, obs: Any) -> np.ndarray:
         """The action for an observation, both in physical units.
 
-        One observation is a step of an episode: a policy with a memory remembers it until
-        :meth:`reset`, and takes the action to have been carried out. Rows of a batch are the first
-        steps of separate episodes, and are not remembered.
+        A single observation is a step of an episode: a policy with memory remembers it until
+        :meth:`reset`, and assumes that the action was carried out. The rows of a batch are the
+        first steps of separate episodes, and are not remembered.
 
         Args:
             obs: Shape ``(obs,)``, or ``(row, obs)`` for a batch.
@@ -128,15 +128,15 @@ class Agent:
         return np.asarray(action)
 
     def reset(self) -> None:
-        """Begins a new episode: what the policy remembers is forgotten."""
+        """Begins a new episode by clearing the memory of the policy."""
         policy, _ = self._ready()
         self._carry = policy.initial_carry()
 
     def save(self, path: str | os.PathLike[str]) -> str:
-        """Writes the policy as one sealed file, which ``neorl_agents.load_policy`` reads too.
+        """Writes the policy as one sealed file, which ``neorl_agents.load_policy`` can also read.
 
         Args:
-            path: Destination, by custom ``*.safetensors``; an existing file is replaced.
+            path: Destination, conventionally ``*.safetensors``; an existing file is replaced.
 
         Returns:
             The digest of the file.
@@ -150,13 +150,13 @@ class Agent:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Agent":
-        """Reads an agent that can predict; it cannot be trained.
+        """Reads an agent that can predict but cannot be trained.
 
         Args:
             path: File that :meth:`save`, ``save_policy`` or a run wrote.
 
         Raises:
-            ArtefactError: If the file is damaged or holds something else.
+            ArtefactError: If the file is damaged or contains something else.
             OSError: If it cannot be opened.
         """
         artefact = load_policy(path)
@@ -167,7 +167,7 @@ class Agent:
         return agent
 
     def __repr__(self) -> str:
-        """What it is and whether it is trained."""
+        """Describes the agent and whether it is trained."""
         name = self._metadata.get("algorithm") or type(self.algorithm).__name__
         state = "not trained" if self.policy is None else f"{self._metadata.get('updates')} updates"
         return f"Agent({name}, {state})"

@@ -9,10 +9,10 @@ from neorl_train.training._plan import Plan
 
 
 def check_trainable(learner: Learner, data: TrainingData | StreamedData, plan: Plan) -> None:
-    """Refuses what is no learner, bad hyperparameters, half an update, and too few rows.
+    """Refuses an invalid learner, invalid hyperparameters, a partial update, and too few rows.
 
     Raises:
-        InputError: Naming the learner and the field.
+        InputError: Names the learner and the field.
     """
     check_learner(learner, plan)
     name, moved_on = type(learner).__name__, learner.source(Log()).cycle > 0
@@ -36,15 +36,15 @@ def check_trainable(learner: Learner, data: TrainingData | StreamedData, plan: P
 
 
 def stride(learner: Learner) -> int:
-    """Critic gradient steps after which a chunk of a training on a log may end."""
+    """Number of critic gradient steps that a chunk of training on a log must be a multiple of."""
     return learner.batches_per_update * max(1, learner.source(Log()).cycle)
 
 
 def check_learner(learner: Learner, plan: Plan) -> None:
-    """Refuses what is no learner, bad hyperparameters, and half an update.
+    """Refuses an invalid learner, invalid hyperparameters, and a partial update.
 
     Raises:
-        InputError: Naming the learner and the field.
+        InputError: Names the learner and the field.
     """
     if isinstance(learner, type | str) or not isinstance(learner, Learner):
         raise InputError(

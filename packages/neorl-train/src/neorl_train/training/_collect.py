@@ -1,4 +1,4 @@
-"""Collecting on a simulated plant while training: parallel episodes, and what happened in them."""
+"""Collects on a simulated plant during training: parallel episodes, and counts of events."""
 
 from typing import Any, NamedTuple
 
@@ -23,10 +23,10 @@ class Collection(eqx.Module):
         environment: A simulated plant, a PyTree without leaves.
         constraints: Hard limits of the filter between policy and plant; ``None`` for no filter.
         fallback: Policy that takes over inside the filter; ``None`` for no filter.
-        prices: Reward that one unit of each cost takes off, as in the log, shape ``(cost,)``;
-            ``None`` for a learner that reads costs, which is given the plant's own reward.
-        spec: Channels with the cost limits that episodes are held against; static.
-        episodes: Number of episodes side by side; static.
+        prices: Penalty per unit of each cost, as in the log, shape ``(cost,)``; ``None`` for a
+            learner that reads costs, which receives the plant's own reward.
+        spec: Channels with the cost limits that episodes are checked against; static.
+        episodes: Number of parallel episodes; static.
     """
 
     environment: Any
@@ -37,13 +37,13 @@ class Collection(eqx.Module):
     episodes: int = eqx.field(static=True)
 
     def reward(self, step: Step) -> Float[Array, ""]:
-        """The reward of a step as the learner is given it."""
+        """The reward of a step as the learner receives it."""
         if self.prices is None:
             return step.reward
         return penalised_reward(step.reward, step.cost, self.prices)
 
     def guarded(self, policy: Policy) -> Policy:
-        """The policy behind its filter, where one is declared."""
+        """The policy wrapped in its filter, if one is declared."""
         if self.constraints is None:
             return policy
         return guard(policy, self.constraints, self.fallback, self.spec)
@@ -54,7 +54,7 @@ class AskingCarry(NamedTuple):
 
     Attributes:
         policy: Carry of the policy itself.
-        asked: The action that it asked for last, shape ``(act,)``.
+        asked: The action that it requested last, shape ``(act,)``.
     """
 
     policy: Any
@@ -62,21 +62,22 @@ class AskingCarry(NamedTuple):
 
 
 class Asking(eqx.Module):
-    """A policy that remembers what it asked for, before a guard or the plant changes it.
+    """A policy that remembers the action it requested, before a guard or the plant changes it.
 
-    A learner from its own rollouts weighs the probability of its draws. To it, guard and actuators
-    are part of the plant: the action that the plant received may have no chance of being drawn.
+    A learner that uses its own rollouts needs the probability of its sampled actions. For such a
+    learner, guard and actuators are part of the plant: the action that the plant received may have
+    probability zero under the policy.
 
     Attributes:
         policy: Any policy.
-        n_action: Channels of its actions; static.
+        n_action: Number of action channels; static.
     """
 
     policy: Policy
     n_action: int = eqx.field(static=True)
 
     def initial_carry(self) -> AskingCarry:
-        """Nothing is asked yet."""
+        """Nothing has been requested yet."""
         return AskingCarry(self.policy.initial_carry(), jnp.zeros(self.n_action, jnp.float32))
 
     def __call__(
@@ -87,15 +88,15 @@ class Asking(eqx.Module):
         return AskingCarry(inner, action), action
 
     def sent(self, carry: AskingCarry, action: Float[Array, " act"]) -> AskingCarry:
-        """The policy is told the action that the plant received."""
+        """Passes the action that the plant received to the policy."""
         return AskingCarry(self.policy.sent(carry.policy, action), carry.asked)
 
 
 class Running(NamedTuple):
-    """Episodes that go on side by side; every leaf has their number as first axis.
+    """Episodes in progress; the first axis of every leaf is their number.
 
     Attributes:
-        params: Drawn parameters of the plant.
+        params: Sampled parameters of the plant.
         state: State of the plant.
         obs: Observation to act on next.
         carry: Carry of the policy, guarded or not.
@@ -114,7 +115,7 @@ class Running(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Counts of events while rows were collected, since the beginning.
+    """Counts of events during collection, since the beginning.
 
     Attributes:
         steps: Steps of all episodes.
@@ -136,14 +137,14 @@ class Counts(NamedTuple):
 
 
 def no_counts(n_cost: int) -> Counts:
-    """Nothing happened yet."""
+    """All counts at zero."""
     zero = jnp.zeros((), jnp.int32)
     violated = jnp.zeros(n_cost, jnp.int32)
     return Counts(zero, zero, jnp.zeros((), jnp.float32), violated, zero, zero, zero)
 
 
 def begin_episodes(collection: Collection, policy: Policy, key: PRNGKeyArray) -> Running:
-    """First episodes, each with its own draw of the plant's parameters."""
+    """First episodes, each with its own sample of the plant's parameters."""
     keys = jax.random.split(key, collection.episodes)
     return jax.vmap(lambda one: _fresh(collection, policy, one))(keys)
 
@@ -151,18 +152,18 @@ def begin_episodes(collection: Collection, policy: Policy, key: PRNGKeyArray) ->
 def collect_step(
     collection: Collection, policy: Policy, running: Running, key: PRNGKeyArray
 ) -> tuple[Running, Transition, Counts]:
-    """One step of every episode; one that ends is followed by a fresh one.
+    """One step of every episode; a finished episode is replaced by a new one.
 
     Args:
-        collection: Plant, filter, prices.
-        policy: Policy that acts, already behind its filter.
+        collection: Plant, filter and penalties.
+        policy: Policy that acts, already wrapped in its filter.
         running: Episodes before the step.
-        key: Decides actions, noise and new episodes.
+        key: Key of actions, noise and new episodes.
 
     Returns:
-        The episodes after it; their rows in physical units with the learner's reward, the action
-        that the plant received (that of an :class:`Asking` policy: what it asked for) and the
-        observation that it was followed by; and what happened.
+        The episodes after the step; their rows in physical units with the learner's reward, the
+        action that the plant received (for an :class:`Asking` policy: the requested one) and the
+        next observation; and the counts.
     """
     keys = jax.random.split(key, collection.episodes)
     return_of = jax.vmap(lambda now, one: _step(collection, policy, now, one))
@@ -174,8 +175,8 @@ def _step(
     collection: Collection, policy: Policy, now: Running, key: PRNGKeyArray
 ) -> tuple[Running, Transition, Counts]:
     for_action, for_step, for_reset = jax.random.split(key, 3)
-    # Not `rollout`: an episode that ends is followed by a fresh one, and training goes on between
-    # two steps, with another policy after every update.
+    # `rollout` does not fit here: a finished episode is replaced by a new one, and training runs
+    # between two steps, with another policy after every update.
     loop, acted = closed_loop_step(
         collection.environment,
         policy,

@@ -1,4 +1,4 @@
-"""Message on a training that diverged: which tensors, since when, and the last good checkpoint."""
+"""Message about a diverged training: which tensors, since when, and the last good checkpoint."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from neorl_train.training._processes import LeaderCheckpoints
 
 AnyCheckpoints: TypeAlias = Checkpoints | LeaderCheckpoints | None
 NAMED = 3
-"""So many tensors are named, and the others counted."""
+"""Number of tensors that are named; the others are counted."""
 
 
 def require_finite_metrics(
@@ -32,11 +32,11 @@ def require_finite_metrics(
         seeds: Seeds of the training runs.
         step: Number of updates.
         metrics: Metrics of every seed.
-        snapshot: Function that gives all states, stacked by seed; called where it is needed.
+        snapshot: Function that returns all states, stacked by seed; called only if needed.
         checkpoints: Checkpoints of the training, if it has any.
 
     Raises:
-        InputError: Naming the metric, the tensors that are not finite and the last checkpoint.
+        InputError: Names the metric, the non-finite tensors and the last checkpoint.
     """
     for i, (seed, one) in enumerate(zip(seeds, metrics, strict=True)):
         for metric, value in one.items():
@@ -52,12 +52,12 @@ def require_finite_states(
     snapshot: Any,
     checkpoints: AnyCheckpoints,
 ) -> None:
-    """Refuses states that are not finite, though every metric up to them was.
+    """Refuses states that are not finite, even if every metric so far was.
 
-    Metrics are those before a step, so that the last step of all shows in none.
+    Metrics are computed before a step, so none of them shows the effect of the very last step.
 
     Raises:
-        InputError: See :func:`require_finite_metrics`.
+        InputError: As in :func:`require_finite_metrics`.
     """
     for i, seed in enumerate(seeds):
         if nonfinite := _not_finite(snapshot, i):
@@ -66,7 +66,7 @@ def require_finite_states(
 
 
 def _not_finite(snapshot: Any, i: int) -> list[str]:
-    """The tensors of a learner's state in which a number is not finite."""
+    """The tensors of a learner's state that contain a non-finite number."""
     learner = snapshot["state"].learner
     return [
         jax.tree_util.keystr(path, simple=True, separator=".")

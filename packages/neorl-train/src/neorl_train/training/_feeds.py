@@ -1,4 +1,4 @@
-"""Feeds of the batches of a chunk: rows on the device, or batches from a file."""
+"""Feeds the batches of a chunk: from rows on the device, or from a file."""
 
 from collections.abc import Generator, Sequence
 from typing import Any, Protocol
@@ -15,39 +15,40 @@ from neorl_train.training._mesh import put, put_own_rows
 
 
 class Feed(Protocol):
-    """The tables of :func:`neorl_agents.learning.train_chunk` for the seeds of a training."""
+    """Tables of :func:`neorl_agents.learning.train_chunk` for the seeds of a training."""
 
     @property
     def source(self) -> Source:
-        """The source that draws batches from the tables."""
+        """The source that samples batches from the tables."""
         ...
 
     @property
     def shared_by_seeds(self) -> bool:
-        """Whether all seeds of a device are given the same tables."""
+        """Whether all seeds of a device receive the same tables."""
         ...
 
     def example(self, device: Any, n_updates: int) -> Any:
-        """Arrays of the shapes that :meth:`tables` gives."""
+        """Arrays with the shapes that :meth:`tables` returns."""
         ...
 
     def tables(self, number: int, device: Any, done: int, n_updates: int) -> Any:
-        """Tables for the next chunk of the seed of that number, on its device."""
+        """Tables for the next chunk of the seed with the given number, on its device."""
         ...
 
     def close(self) -> None:
-        """Lets go of files and threads."""
+        """Releases files and threads."""
         ...
 
 
 class MemoryFeed:
-    """All rows, once on every device; the program draws from them.
+    """All rows, once on every device; the program samples from them.
 
     Args:
         learner: Learner whose sampler makes the tables.
         data: The rows.
         devices: Devices.
-        tables: What ``learner`` draws from, where it was made already; by default it is made.
+        tables: Tables from which ``learner`` samples, if they already exist; by default they are
+            made.
     """
 
     source = Log()
@@ -70,36 +71,36 @@ class MemoryFeed:
         return self._tables[device]
 
     def tables(self, number: int, device: Any, done: int, n_updates: int) -> Any:
-        """The same for every seed and chunk."""
+        """The same tables for every seed and chunk."""
         return self._tables[device]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
 
 class NoRows:
-    """No log: the source makes every row itself."""
+    """Feed without a log: the source makes every row itself."""
 
     source = Log()
     shared_by_seeds = True
 
     def example(self, device: Any, n_updates: int) -> tuple[()]:
-        """Nothing."""
+        """An empty table."""
         return ()
 
     def tables(self, number: int, device: Any, done: int, n_updates: int) -> tuple[()]:
-        """Nothing."""
+        """An empty table."""
         return ()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
 
 class StreamFeed:
-    """Batches of every seed out of the file, read ahead while the devices work.
+    """Batches of every seed from the file, read ahead while the devices work.
 
-    Of several processes that share each batch, each reads the rows of its own devices alone, where
-    the readers of the log can be dealt to them; else each reads all rows.
+    If several processes share each batch, each reads only the rows of its own devices, provided
+    that the readers of the log can be divided among them; otherwise each reads all rows.
     """
 
     source = GivenBatches()
@@ -113,13 +114,13 @@ class StreamFeed:
         self._open: dict[int, tuple[int, Generator[Transition, None, None]]] = {}
 
     def example(self, device: Any, n_updates: int) -> Any:
-        """Zeros."""
+        """Zeros of the right shapes."""
         empty = self._data.empty(self._learner, n_batches=n_updates * self._per_update)
         rows = self._learner.batch_size // self._part[1]
         return self._put(jax.tree.map(lambda column: column[:, :rows], empty), device)
 
     def tables(self, number: int, device: Any, done: int, n_updates: int) -> Any:
-        """The next batches of a seed; reading starts anew where it was not the last to stop."""
+        """The next batches of a seed; reading restarts if it was not the last to stop there."""
         expected, source = self._open.get(number, (-1, None))
         if expected != done or source is None:
             if source is not None:
@@ -142,7 +143,7 @@ class StreamFeed:
         self._open = {}
 
     def _put(self, batches: Transition, device: Any) -> Any:
-        """Batches on their device, or the rows of this process on its devices."""
+        """Places batches on their device, or this process's rows on its devices."""
         split = (-1, self._per_update)
         shaped = jax.tree.map(lambda c: np.reshape(c, (*split, *c.shape[1:])), batches)
         return put(shaped, device) if self._part == (0, 1) else put_own_rows(shaped, device)

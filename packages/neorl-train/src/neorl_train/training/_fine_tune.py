@@ -1,4 +1,4 @@
-"""Training on a simulated plant, from an offline training or from nothing, seeds side by side."""
+"""Training on a simulated plant, after offline training or from scratch, seeds in parallel."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -57,39 +57,40 @@ def fine_tune(
     validate: Validate | None = None,
     stop: Callable[[], bool] = never,
 ) -> Trained:
-    """Goes on with offline learners on a **simulated** plant: collect, store, update.
+    """Continues offline learners on a **simulated** plant: collect, store, update.
 
     Before the first update ``settings.warm_up`` steps are collected with the offline policy. Then,
-    for every step of all episodes side by side, the learner takes its updates on batches of which
-    ``settings.share`` comes from the log and the rest from what was collected. Rows are in physical
-    units with the reward penalised as in the log, and the learner scales both by the maps that it
-    was trained with. Exploration may violate limits; never run this on a real plant.
+    for every step of all parallel episodes, the learner takes its updates on batches of which the
+    fraction ``settings.share`` comes from the log and the rest from the collected rows. Rows are in
+    physical units with the reward penalised as in the log, and the learner scales both by the maps
+    that it was trained with. Exploration may violate limits; never run this on a real plant.
 
     Args:
         algorithm: Learner with plain numbers, as it was trained offline.
         states: Its state for each seed (:meth:`Trained.states`).
-        data: The log that it was trained on.
+        data: The log on which it was trained.
         environment: The simulated plant.
         seeds: Seeds of the fine-tuning, one for each state.
-        plan: Number of critic gradient steps online; the chunk is a multiple of those that follow
+        plan: Number of online critic gradient steps; the chunk is a multiple of those that follow
             one step of all episodes.
         settings: How much is collected, stored and mixed; ``run`` and ``environment`` have no
             effect here.
-        penalty: Reward that one unit of each cost takes off, by name; as in the log, by default
-            what the plant declares.
+        penalty: Penalty per unit of each cost, by name, as in the log; by default what the plant
+            declares.
         constraints: Hard limits of the filter between policy and plant; none by default.
-        fallback: Takes over inside the filter; the plant's reference by default.
+        fallback: Acts inside the filter if the policy cannot; by default the plant's reference.
         watcher: Observer of all events.
         checkpoints: Checkpoints to resume from and save to; the online buffer is part of them.
-        validate: Function that judges a policy, called at every checkpoint.
-        stop: Function asked once a chunk; true ends training when the running chunk ends.
+        validate: Function that evaluates a policy, called at every checkpoint.
+        stop: Called once per chunk; true ends training when the running chunk ends.
 
     Returns:
-        The policies and states reached; :func:`online_counts` says what happened on the way.
+        The final policies and states; :func:`online_counts` returns the counts of events on the
+        plant.
 
     Raises:
-        InputError: If the learner has no fine-tuning, the plant has other channels than the log,
-            a number is bad, or a metric is not finite.
+        InputError: If the learner cannot be fine-tuned, the plant has other channels than the log,
+            a number is invalid, or a metric is not finite.
     """
     if isinstance(data, Dataset):
         data = training_data(data)
@@ -134,7 +135,7 @@ def train_online(
 ) -> Trained:
     """Trains a learner on a **simulated** plant, without a log.
 
-    Observations and actions are scaled by their declared ranges; rewards stay in their own unit.
+    Observations and actions are scaled by their declared ranges; rewards keep their own unit.
     Exploration may violate limits; never run this on a real plant.
 
     Args:
@@ -142,25 +143,26 @@ def train_online(
         environment: The simulated plant.
         seeds: Seeds of the training runs.
         plan: Number of critic gradient steps; the chunk is a multiple of those that follow one step
-            of all episodes where the learner draws from the buffer.
+            of all episodes if the learner samples from the buffer.
         settings: How much is collected and stored. A learner that learns from fresh rollouts
-            (``given.rollouts(steps)``) takes ``environments`` alone.
-        spec: Channels with the cost limits of the run; those of the plant by default.
-        penalty: Reward that one unit of each cost takes off, by name, for a learner that does not
-            read costs; what the plant declares by default.
+            (``given.rollouts(steps)``) uses only ``environments``.
+        spec: Channels with the cost limits of the run; by default those of the plant.
+        penalty: Penalty per unit of each cost, by name, for a learner that does not read costs; by
+            default what the plant declares.
         constraints: Hard limits of the filter between policy and plant; none by default.
-        fallback: Takes over inside the filter; the plant's reference by default.
+        fallback: Acts inside the filter if the policy cannot; by default the plant's reference.
         watcher: Observer of all events.
         checkpoints: Checkpoints to resume from and save to; the buffer is part of them.
-        validate: Function that judges a policy, called at every checkpoint.
-        stop: Function asked once a chunk; true ends training when the running chunk ends.
+        validate: Function that evaluates a policy, called at every checkpoint.
+        stop: Called once per chunk; true ends training when the running chunk ends.
 
     Returns:
-        The policies and states reached; :func:`online_counts` says what happened on the way.
+        The final policies and states; :func:`online_counts` returns the counts of events on the
+        plant.
 
     Raises:
-        InputError: If the learner does not explore, or is trained on a log first; if a number is
-            bad, or a metric is not finite.
+        InputError: If the learner does not explore, or needs training on a log first; if a number
+            is invalid, or a metric is not finite.
     """
     check_learner(learner, plan)
     check_online(learner, environment, settings, chunk=plan.chunk, where="settings")
@@ -182,10 +184,10 @@ def train_online(
 def check_online(
     learner: Learner, environment: Plant, settings: Collecting, *, chunk: int, where: str = "online"
 ) -> None:
-    """Refuses a learner that cannot be trained on a plant from nothing, and numbers that do not go.
+    """Refuses a learner that cannot be trained on a plant from scratch, and invalid settings.
 
-    The learner itself says whether it can: it explores, needs no log for a fit, and its source
-    either draws from the buffer or makes rollouts. Nothing is compiled.
+    The learner qualifies if it explores, needs no log for a fit, and its source either samples from
+    the buffer or collects rollouts. Nothing is compiled.
 
     Args:
         learner: Learner with plain numbers.
@@ -195,7 +197,7 @@ def check_online(
         where: Name of the settings, for messages.
 
     Raises:
-        InputError: Naming what is missing, or the first bad number.
+        InputError: Names what is missing, or the first invalid number.
     """
     check_collection(settings, learner, chunk=chunk, where=where, buffered=False)
     assert isinstance(learner, Explorer)  # refused above
@@ -264,24 +266,24 @@ def _buffered(
 
 
 def online_key(seed: int) -> PRNGKeyArray:
-    """The key of a fine-tuning; another one than those of the offline training of that seed."""
+    """The key of a fine-tuning, which differs from those of the seed's offline training."""
     return jax.random.fold_in(jax.random.key(seed), 0x0FF)
 
 
 def online_counts(trained: Trained) -> list[Counts]:
-    """Counts of what happened on the plant while each seed was fine-tuned, on the host.
+    """Counts of events on the plant while each seed was trained, on the host.
 
     Args:
         trained: Result of :func:`fine_tune`.
 
     Returns:
-        One for each seed.
+        One entry for each seed.
     """
     return [jax.tree.map(np.asarray, training.memory.counts) for training in trained.trainings()]
 
 
 def _beyond(learner: Explorer, data: TrainingData) -> float:
-    """As the returns of a log go on behind a truncation (``returns_to_go``)."""
+    """The assumed return after a truncation, as for the returns of a log (``returns_to_go``)."""
     discount = float(learner.discount)
     return data.mean_reward(learner) / (1 - discount) if discount < 1 else 0.0
 

@@ -23,20 +23,20 @@ from neorl_train.training._queues import Form, SeedQueues, settled_form
 from neorl_train.training._seeds import offline_seeds
 
 Validate = Callable[[Policy], dict[str, jax.Array]]
-"""Judges a policy while training goes on; called with policies on the host."""
+"""Evaluates a policy while training continues; called with policies on the host."""
 
 
 class Watcher(Protocol):
-    """Told what happens while an algorithm trains; all steps count critic gradient steps.
+    """Receives the events of an algorithm's training; all steps count critic gradient steps.
 
-    Every method may be left out by a class that derives from this one.
+    A derived class may omit any method.
     """
 
     def begin(self, step: int) -> bool:
         """Training continues after ``step``; events after it are dropped.
 
         Returns:
-            Whether the policies at ``step`` were judged already.
+            Whether the policies at ``step`` have already been evaluated.
         """
         return False
 
@@ -44,23 +44,23 @@ class Watcher(Protocol):
         """States are ready; the program of a chunk is about to be compiled."""
 
     def takes(self, memory: TrainingMemory) -> None:
-        """It is compiled, and this is what it takes, of which the work is yet to be allocated."""
+        """The program is compiled and needs this memory, of which the work is not allocated yet."""
 
     def running(self) -> None:
         """The first chunk is about to run."""
 
     def chunk(self, step: int, metrics: list[dict[str, float]]) -> None:
-        """The chunk that ended at ``step`` is done: mean metrics of every seed."""
+        """The chunk that ended at ``step`` is complete: mean metrics of every seed."""
 
     def validated(self, step: int, metrics: list[dict[str, float]]) -> None:
-        """The policies at ``step`` were judged."""
+        """The policies at ``step`` have been evaluated."""
 
     def saving(self, step: int) -> None:
         """A checkpoint of ``step`` is about to be written."""
 
 
 class _Unwatched(Watcher):
-    """Ignores everything."""
+    """Ignores all events."""
 
 
 UNWATCHED = _Unwatched()
@@ -73,10 +73,10 @@ class Trained:
     Attributes:
         algorithm: Learner that was trained.
         seeds: Seeds of the training runs.
-        step: Number of critic gradient steps done.
-        policies: Policy of each seed, with host arrays; none where the learner is no policy.
+        step: Number of completed critic gradient steps.
+        policies: Policy of each seed, with host arrays; empty if the learner is not a policy.
         snapshot: Trainings and keys, stacked by seed.
-        finished: Whether the plan was carried out; false after a request to stop.
+        finished: Whether the plan was completed; false after a request to stop.
     """
 
     algorithm: Learner
@@ -92,11 +92,11 @@ class Trained:
         return [treedef.unflatten([leaf[i] for leaf in leaves]) for i in range(len(self.seeds))]
 
     def states(self) -> list[LearnerState]:
-        """The learner's state of each seed: what fine-tuning, or another learner, begins with."""
+        """The learner's state for each seed: the start of fine-tuning or of another learner."""
         return [training.learner for training in self.trainings()]
 
     def named(self, name: str) -> dict[str, Policy]:
-        """The policies as an evaluation takes them.
+        """The policies in the form that an evaluation takes.
 
         Args:
             name: Name of the algorithm, such as ``"iql"``.
@@ -109,14 +109,14 @@ class Trained:
         }
 
     def __repr__(self) -> str:
-        """One line: what, which seeds, how far."""
+        """One line with the learner, its seeds and the progress."""
         seeds = f"seed{'s' * (len(self.seeds) > 1)} {', '.join(map(str, self.seeds))}"
         stopped = "" if self.finished else ", stopped before the end"
         return f"Trained({type(self.algorithm).__name__}, {seeds}, {self.step} updates{stopped})"
 
 
 def never() -> bool:
-    """No request to stop."""
+    """Never requests a stop."""
     return False
 
 
@@ -133,39 +133,41 @@ def train(
     batch_devices: int = 0,
     form: Form = "",
 ) -> Trained:
-    """Trains all seeds of one algorithm, from the newest checkpoint where there is one.
+    """Trains all seeds of one algorithm, from the newest checkpoint if there is one.
 
-    The result is a function of algorithm, data, seed and number of updates: not of the chunk
-    length, the other seeds, the number of devices, or where it was interrupted. On an accelerator,
-    where the seeds of a device are one batch, the other seeds change its rounding. While one chunk
-    is recorded and saved, the next one runs.
+    The result depends on algorithm, data, seed and number of updates, but not on the chunk length,
+    the other seeds, the number of devices, or where it was interrupted. On an accelerator, where
+    the seeds of a device form one batch, the other seeds affect its rounding. While one chunk is
+    recorded and saved, the next one runs.
 
     Args:
-        algorithm: Learner with plain numbers; schedules of length -1 take that of the plan.
-        data: Training split; of a dataset every row that is not masked, with its own reward.
+        algorithm: Learner with plain numbers; schedules of length -1 take the length of the plan.
+        data: Training split; for a dataset every row that is not masked, with its own reward.
             Streamed data stay in their file; batches are then shuffled by blocks, and the result
-            is a function of the same things, but another one than in memory.
+            depends on the same inputs but differs from that in memory.
         seeds: Seeds of the training runs.
         plan: Length; its chunk is a multiple of ``algorithm.batches_per_update``.
         watcher: Observer of all events.
         checkpoints: Checkpoints to resume from and save to; waited for before this returns.
-        validate: Function that judges a policy, called at every checkpoint.
-        stop: Function asked once a chunk; true ends training when the running chunk ends.
+        validate: Function that evaluates a policy, called at every checkpoint.
+        stop: Called once per chunk; true ends training when the running chunk ends.
         batch_devices: Number of devices that share every batch, each with a copy of the state; the
-            result is then that of one device up to rounding. Groups of as many devices take the
-            seeds in turn. 0 takes one device for each seed, or all devices of all processes where
-            there are several processes.
-        form: How the seeds of one device are called: by default in turn on a CPU, so that each
-            result is that of its single run, bit for bit, and as one batch on an accelerator.
+            result then equals that of one device up to rounding. Seeds are assigned in turn to
+            groups of this many devices. 0 means one device for each seed, or all devices of all
+            processes if there are several processes.
+        form: How the program is called for the seeds of one device: by default in turn on a CPU, so
+            that each result is bit-identical to that of its single run, and as one batch on an
+            accelerator.
 
     Returns:
-        The policies and states reached.
+        The final policies and states.
 
     Raises:
-        InputError: If there are fewer devices, a batch does not divide among them, a hyperparameter
-            or the form is bad, the chunk is no multiple, there are fewer rows than a batch has, or
-            it would take more memory than there is; and if a metric or a state is not finite,
-            naming algorithm, seed, update, the tensors and the last checkpoint.
+        InputError: If there are too few devices, a batch does not divide among them, a
+            hyperparameter or the form is invalid, the chunk is not a multiple, there are fewer rows
+            than a batch has, or it would take more memory than there is; or if a metric or a state
+            is not finite, in which case the message names algorithm, seed, update, the tensors and
+            the last checkpoint.
     """
     if isinstance(data, Dataset):
         data = training_data(data)
@@ -192,11 +194,11 @@ def fitted_before(
     places: Sequence[Place],
     form: Form,
 ) -> list[dict[str, LearnerState]]:
-    """The states of what is trained before the learner, by name, for every seed.
+    """The states of the parts that are trained before the learner, by name, for every seed.
 
-    Each part has checkpoints of its own beside those of the learner, so that a run that is resumed
-    finds it trained. Where a request to stop comes meanwhile, the learner itself is not begun by
-    the caller's loop, which asks again.
+    Each part has its own checkpoints beside those of the learner, so a resumed run need not train
+    it again. If a request to stop arrives during this, the caller's loop, which checks again, does
+    not begin the learner.
     """
     contexts: list[dict[str, LearnerState]] = [{} for _ in seeds]
     for name, fit in algorithm.fits().items():
@@ -222,19 +224,19 @@ def run_loop(
     validate: Validate | None,
     stop: Callable[[], bool],
 ) -> Trained:
-    """Chunk after chunk of whatever the queues do, from the newest checkpoint where there is one.
+    """Runs chunk after chunk of the queues, from the newest checkpoint if there is one.
 
     Args:
         queues: States of all seeds, and the program of a chunk.
-        algorithm: Learner with plain numbers, schedules settled.
+        algorithm: Learner with plain numbers and resolved schedules.
         plan: Length.
         watcher: Observer of all events.
         checkpoints: Checkpoints to resume from and save to; closed before this returns.
-        validate: Function that judges a policy, called at every checkpoint.
-        stop: Function asked once a chunk.
+        validate: Function that evaluates a policy, called at every checkpoint.
+        stop: Called once per chunk; returns whether to stop.
 
     Returns:
-        The policies and states reached.
+        The final policies and states.
     """
     chunks = loop_chunks(queues, algorithm, plan, watcher, checkpoints, validate, stop)
     while True:
@@ -255,9 +257,9 @@ def loop_chunks(
 ) -> Generator[None, None, Trained]:
     """Does the same as :func:`run_loop`, with pauses, so that several trainings can take turns.
 
-    It pauses twice a chunk: once before its state is read, which waits for the device, and once
-    before the next chunk is queued. At the first pause the program is compiled. Where the generator
-    is closed early, the last checkpoint stands.
+    It pauses twice per chunk: before its state is read, which waits for the device, and before the
+    next chunk is queued. The program is compiled at the first pause. If the generator is closed
+    early, the last checkpoint remains valid.
     """
     loop = _Loop(queues, algorithm, plan, watcher, checkpoints, validate)
     try:
@@ -287,7 +289,7 @@ class _Loop:
         self.pending: tuple[int, list[dict[str, jax.Array]]] | None = None
 
     def begin(self) -> int:
-        """Restores and compiles; the step to continue from."""
+        """Restores and compiles; returns the step to continue from."""
         step = 0
         restored = self.checkpoints and self.checkpoints.restore(self.parallel.snapshot())
         if restored:
@@ -305,7 +307,7 @@ class _Loop:
         return step
 
     def chunks(self, step: int, stop: Callable[[], bool]) -> Generator[None, None, Trained]:
-        """Pauses before a state is read, and before the chunk that gives its buffers away."""
+        """Pauses before a state is read, and before the chunk that donates its buffers."""
         begun, done = step, None
         while True:
             yield
@@ -352,7 +354,7 @@ class _Loop:
     def _on_host(
         self, step: int, metrics_of_seeds: list[dict[str, jax.Array]]
     ) -> list[dict[str, float]]:
-        """Waits for metrics; refuses those that are not finite."""
+        """Waits for metrics and refuses those that are not finite."""
         metrics = [
             {name: float(x) for name, x in one.items()} for one in jax.device_get(metrics_of_seeds)
         ]

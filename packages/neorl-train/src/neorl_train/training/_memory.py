@@ -1,4 +1,4 @@
-"""Memory that a training takes, computed before it is allocated."""
+"""The memory that a training takes, computed before it is allocated."""
 
 import contextlib
 import math
@@ -19,21 +19,21 @@ CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-"""Where Linux says how much memory a container or a job of a cluster may take."""
+"""Files in which Linux states the memory limit of a container or a cluster job."""
 
 
 class TrainingMemory(NamedTuple):
     """Memory of the compiled chunk of a training on the device of its seeds, in bytes.
 
-    On an accelerator it is that of the fullest device; on a CPU that of all devices, which share
-    the memory of the machine.
+    On an accelerator it is that of the fullest device; on a CPU that of all devices, because they
+    share the memory of the machine.
 
     Attributes:
         rows: Source of the batches, with the settings of the learner.
         states: The states of all seeds.
-        work: Further memory of the running chunks, by the compiler's own analysis.
-        available: Memory of the device or the machine; infinite where it is not known.
-        place: Name of the device or the machine, in words.
+        work: Additional memory of the running chunks, according to the compiler's analysis.
+        available: Memory of the device or the machine; infinite if unknown.
+        place: Name of the device or the machine, as text.
     """
 
     rows: int
@@ -44,16 +44,16 @@ class TrainingMemory(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum of all parts."""
         return self.rows + self.states + self.work
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known how much there is."""
+        """Whether the available memory is known."""
         return math.isfinite(self.available)
 
     def __str__(self) -> str:
-        """In words, with the parts."""
+        """The total with its parts, as text."""
         return (
             f"{in_words(self.total)} (rows {in_words(self.rows)}, states {in_words(self.states)}, "
             f"work {in_words(self.work)})"
@@ -61,7 +61,7 @@ class TrainingMemory(NamedTuple):
 
 
 def in_words(n_bytes: float) -> str:
-    """An amount with three digits and its unit.
+    """An amount of memory with three digits and its unit.
 
     Example:
         >>> in_words(2_340_000)
@@ -73,7 +73,7 @@ def in_words(n_bytes: float) -> str:
 
 
 def tree_bytes(tree: Any) -> int:
-    """Bytes of all arrays of a tree, or of what only has their shapes."""
+    """Bytes of all arrays in a tree, which may contain only their shapes."""
     leaves = [leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "dtype")]
     return sum(int(leaf.size) * leaf.dtype.itemsize for leaf in leaves)
 
@@ -85,11 +85,11 @@ def memory_of(
 
     Args:
         programs: The program of every place; its arguments are settings, rows and a state.
-        states: The place of every seed, and the bytes of its state.
-        together: Whether a program takes the states of all its seeds at once.
+        states: Device of every seed, and the bytes of its state.
+        together: Whether a program takes the states of all its seeds in one call.
 
     Returns:
-        The amounts; ``None`` where the backend does not analyse its programs.
+        The amounts; ``None`` if the backend does not analyse its programs.
     """
     parts: list[tuple[int, int, int]] = []
     for place, program in programs.items():
@@ -110,7 +110,7 @@ def memory_of(
 
 
 def available(device: Any) -> tuple[float, str]:
-    """Bytes that a device has in all, and what has them, in words."""
+    """Total bytes of the memory that a device uses, and the name of that memory."""
     if device.platform == "cpu":
         return machine_memory(), "this machine has"
     known = device.memory_stats() or {}
@@ -118,7 +118,7 @@ def available(device: Any) -> tuple[float, str]:
 
 
 def machine_memory() -> float:
-    """Bytes of memory of this machine, or of its container; infinite where that is unknown."""
+    """Bytes of memory of this machine, or of its container; infinite if that is unknown."""
     available = math.inf
     with contextlib.suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
         available = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -134,10 +134,10 @@ def require_room(name: str, memory: TrainingMemory, most: float) -> None:
     Args:
         name: Name of the learner.
         memory: Memory that it takes.
-        most: Most bytes that it may take, whatever there is.
+        most: Largest number of bytes that it may take, regardless of the available memory.
 
     Raises:
-        InputError: With the parts, what there is, and what to change.
+        InputError: States the parts, the available memory and what to change.
     """
     allowed = min(most, memory.available)
     if memory.total > allowed:
@@ -162,10 +162,10 @@ def require_room_for_states(
     places: Sequence[Any],
     most: float,
 ) -> None:
-    """Refuses states and rows that would not fit, by their shapes alone, before there are any.
+    """Refuses states and rows that would not fit, by their shapes, before they are allocated.
 
     Raises:
-        InputError: See :func:`require_room`.
+        InputError: As in :func:`require_room`.
     """
     arrays, statistics = as_arrays(learner), data.statistics_for(learner)
     context = contexts[0] if contexts else None
@@ -176,7 +176,7 @@ def require_room_for_states(
     try:
         state = tree_bytes(jax.eval_shape(begun, jax.random.key(0)))
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
-        return  # an initial state that depends on values, not on shapes alone
+        return  # an initial state that depends on values, not only on shapes
     rows = 0 if isinstance(data, StreamedData) else tree_bytes(data.rows)
     device = _devices(places[0])[0]
     copies = sum(map(_copies, places))
@@ -190,13 +190,13 @@ def require_room_for_states(
 
 
 def _devices(place: Any) -> list[Any]:
-    """The devices of this process that a place has."""
+    """The devices of this process that belong to a place."""
     if isinstance(place, NamedSharding):
         return sorted(place.addressable_devices, key=lambda one: one.id)
     return [place]
 
 
 def _copies(place: Any) -> int:
-    """Devices of this process that hold a copy of what lies at a place, if they share memory."""
+    """Number of this process's devices that hold a copy of a place's data, if they share memory."""
     devices = _devices(place)
     return len(devices) if devices[0].platform == "cpu" else 1

@@ -1,4 +1,4 @@
-"""Devices that share every batch: a mesh of them, and a source that deals rows out to them."""
+"""Devices that share every batch: a mesh, and a source that divides rows among its devices."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -14,22 +14,23 @@ from neorl_core import InputError
 
 AXIS = "batch"
 Place: TypeAlias = Any
-"""Where a training lives: a device, or a sharding that copies its state to several."""
+"""Location of a training: a device, or a sharding that copies its state to several."""
 
 
 def places_for(seeds: Sequence[int], batch_devices: int = 1) -> list[Place]:
-    """Places of the seeds of a training: devices of this process, or groups of devices.
+    """Places for the seeds of a training: devices of this process, or groups of devices.
 
     Args:
         seeds: Seeds of the training runs.
-        batch_devices: Number of devices that share every batch. 0 takes one, or all devices of all
-            processes where there are several processes.
+        batch_devices: Number of devices that share every batch. 0 means one, or all devices of all
+            processes if there are several processes.
 
     Returns:
         At most one place for each seed.
 
     Raises:
-        InputError: If there are fewer devices, or if several processes would not share each batch.
+        InputError: If there are too few devices, or if several processes would not share each
+            batch.
     """
     processes, devices = jax.process_count(), list(jax.devices())
     size = batch_devices or (len(devices) if processes > 1 else 1)
@@ -55,7 +56,7 @@ def _are(count: int) -> str:
 
 
 def copied_to(devices: Sequence[Any]) -> NamedSharding:
-    """The place of a state that each of some devices has a copy of."""
+    """A place at which every given device has a copy of the state."""
     return NamedSharding(Mesh(np.array(list(devices)), (AXIS,)), PartitionSpec())
 
 
@@ -65,10 +66,10 @@ def batch_devices_of(places: Sequence[Place]) -> int:
 
 
 def require_equal_parts(name: str, batch_size: int, places: Sequence[Place]) -> None:
-    """Refuses batches that do not divide among the devices.
+    """Refuses batches that cannot be divided among the devices.
 
     Raises:
-        InputError: Naming the learner and both numbers.
+        InputError: Names the learner and both numbers.
     """
     size = batch_devices_of(places)
     if batch_size % size:
@@ -79,9 +80,9 @@ def require_equal_parts(name: str, batch_size: int, places: Sequence[Place]) -> 
 
 
 def put(tree: Any, place: Place, **options: Any) -> Any:
-    """Works as ``jax.device_put``, also if other processes hold some of the devices.
+    """As ``jax.device_put``, but works even if other processes hold some of the devices.
 
-    Every process gives the same numbers then.
+    In that case every process must give the same numbers.
     """
     if isinstance(place, NamedSharding) and not place.is_fully_addressable:
         return jax.tree.map(lambda leaf: _put_everywhere(leaf, place), tree)
@@ -100,7 +101,7 @@ def _from_host(array: np.ndarray, place: NamedSharding) -> jax.Array:
 
 
 def put_own_rows(batches: Any, place: NamedSharding) -> Any:
-    """Batches of which this process has the rows of its own devices and no others.
+    """Assembles batches of which this process has only the rows of its own devices.
 
     Args:
         batches: Those rows, in the order of the processes; axes are update, batch of the update,
@@ -112,10 +113,10 @@ def put_own_rows(batches: Any, place: NamedSharding) -> Any:
 
 
 class SharedBatches(eqx.Module):
-    """The batches of another source, the rows of each dealt out to the devices of a place.
+    """The batches of another source, with the rows of each divided among the devices of a place.
 
     The rows and their order are those of the source, whatever the number of devices. The compiler
-    adds the sums over devices that the means over a batch need.
+    adds the sums over devices that means over a batch need.
 
     Attributes:
         source: A source without memory.
@@ -127,7 +128,7 @@ class SharedBatches(eqx.Module):
 
     @property
     def cycle(self) -> int:
-        """Never advanced."""
+        """Zero: the source never advances."""
         return 0
 
     def begin(self, learner: Any, state: Any, tables: Any, keys: Any) -> tuple[()]:
@@ -149,5 +150,5 @@ class SharedBatches(eqx.Module):
         return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, rows), drawn)
 
     def metrics(self, memory: Any) -> dict[str, Any]:
-        """None."""
+        """No metrics."""
         return {}

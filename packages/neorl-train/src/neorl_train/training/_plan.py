@@ -16,11 +16,11 @@ class Plan:
         updates: Gradient steps of the critic (of the policy for behaviour cloning) per seed.
         chunk: Updates in one call of the compiled program.
         interval: Updates between two checkpoints and validations.
-        memory: Most bytes that the training may take; whatever it says, what the machine or the
-            device has is the most.
+        memory: Largest number of bytes that the training may take; the memory of the machine or the
+            device is a limit in any case.
 
     Raises:
-        ValueError: If a number is below one, the others are no multiples of ``chunk``, or there is
+        ValueError: If a number is below one, the others are not multiples of ``chunk``, or there is
             no memory.
     """
 
@@ -41,7 +41,7 @@ class Plan:
 
 
 USUAL_PLAN = Plan()
-"""The plan of a run where nothing else is said."""
+"""The default plan of a run."""
 
 
 def plan_of(config: Config) -> Plan:
@@ -51,15 +51,15 @@ def plan_of(config: Config) -> Plan:
 
 
 def plan_in_chunks(updates: int, cycle: int = 1, *, checkpoints: bool = False) -> Plan:
-    """The plan whose chunk is the longest of at most 1,000 updates that divides its length.
+    """A plan whose chunk is the largest divisor of its length that is at most 1,000 updates.
 
     Args:
         updates: Gradient steps of the critic.
-        cycle: Those of one ``update`` of the learner.
+        cycle: Gradient steps per ``update`` of the learner.
         checkpoints: Whether every chunk ends in a checkpoint, or only the last one.
 
     Raises:
-        InputError: If ``updates`` is no positive multiple of ``cycle``.
+        InputError: If ``updates`` is not a positive multiple of ``cycle``.
     """
     if updates < 1 or updates % cycle:
         raise InputError(f"updates must be a positive multiple of {cycle}, got {updates}")

@@ -1,4 +1,4 @@
-"""Prioritised replay of the last steps of a learner with discrete actions."""
+"""Prioritised replay of the latest steps of a learner with discrete actions."""
 
 from typing import Any, NamedTuple
 
@@ -34,16 +34,16 @@ from neorl_train.training._rows import example_rows, online_metrics
 
 
 class ReplayMemory(NamedTuple):
-    """State that is carried from update to update.
+    """State that is passed from update to update.
 
     Attributes:
-        running: Episodes that go on.
+        running: Episodes in progress.
         ring: The newest rows, in physical units.
-        tree: Their priorities.
-        largest: The largest priority so far, which new rows get.
-        drawn: Slots of the present batch; -1 before the first.
-        weights: Their weights.
-        counts: Counts of events while rows were collected.
+        tree: Priorities of these rows.
+        largest: The largest priority so far, which new rows receive.
+        drawn: Buffer slots of the present batch; -1 before the first.
+        weights: Importance weights of the present batch.
+        counts: Counts of events during collection.
     """
 
     running: Running
@@ -56,18 +56,18 @@ class ReplayMemory(NamedTuple):
 
 
 class PlantReplay(eqx.Module):
-    """Some steps of every episode, then one batch of a buffer, with chances that the learner sets.
+    """Several steps of every episode, then one prioritised batch from a buffer.
 
-    The learner says by ``priorities(state)`` what the rows of its last batch are drawn in
-    proportion to from now on, and by ``weight_exponent(state)`` how far their weights correct for
-    it. Rows hold the actions that the policy asked for.
+    After each update, the learner's ``priorities(state)`` become the sampling priorities of the
+    rows of its last batch, and ``weight_exponent(state)`` determines how far the weights correct
+    for them. Rows contain the actions that the policy requested.
 
     Attributes:
         collection: How rows are collected.
         steps: Steps of every episode before each update; static.
-        capacity: Rows that the buffer holds; static.
+        capacity: Number of rows that the buffer can store; static.
         first_steps: Steps of every episode before the first update; static.
-        cycle: One update after every move; static.
+        cycle: Number of updates after each collection; always one; static.
     """
 
     collection: Collection
@@ -106,7 +106,7 @@ class PlantReplay(eqx.Module):
         number: Int[Array, ""],
         key: PRNGKeyArray,
     ) -> ReplayMemory:
-        """The last batch gets its priorities, some more steps are tried, and a batch is drawn."""
+        """Sets the priorities of the last batch, collects more steps and samples a new batch."""
         for_steps, for_rows = jax.random.split(jax.random.fold_in(key, number))
         priorities = learner.priorities(state)
         tree = set_priorities(memory.tree, memory.drawn, priorities)
@@ -130,12 +130,12 @@ class PlantReplay(eqx.Module):
         numbers: Int[Array, " update"],
         key: PRNGKeyArray,
     ) -> Any:
-        """The batch that was drawn, for the one update."""
+        """The sampled batch, for the one update."""
         rows = jax.tree.map(lambda x: x[memory.drawn], memory.ring.rows)
         return jax.tree.map(lambda x: x[None, None], Batch(rows, weight=memory.weights))
 
     def metrics(self, memory: ReplayMemory) -> Metrics:
-        """Sums since the beginning; ``online_return`` is the mean of the episodes that ended."""
+        """Totals since the beginning; ``online_return`` is the mean over the finished episodes."""
         return online_metrics(self.collection.spec, memory.counts)
 
     def _policy(self, learner: Any, state: LearnerState) -> Policy:
@@ -143,7 +143,7 @@ class PlantReplay(eqx.Module):
         return self.collection.guarded(asking)
 
     def _collected(self, policy: Policy, memory: ReplayMemory, keys: PRNGKeyArray) -> ReplayMemory:
-        """One step of every episode for each key; new rows get the largest priority."""
+        """One step of every episode for each key; new rows receive the largest priority."""
         costs = memory.ring.rows.cost is not None
 
         def step(

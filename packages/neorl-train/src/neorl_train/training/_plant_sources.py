@@ -1,4 +1,4 @@
-"""Batches from a simulated plant: a buffer of collected rows beside a log, or fresh rollouts."""
+"""Batches from a simulated plant: a buffer of collected rows and a log, or fresh rollouts."""
 
 from typing import Any, NamedTuple
 
@@ -29,10 +29,10 @@ class PlantMemory(NamedTuple):
     """State that a collecting source carries from chunk to chunk.
 
     Attributes:
-        running: Episodes that go on.
+        running: Episodes in progress.
         rows: Source of the batches: a :class:`neorl_agents.online.Replay`, or the rows of the
             last rollouts, shape ``(step, env, ...)``.
-        counts: Counts of events while rows were collected.
+        counts: Counts of events during collection.
     """
 
     running: Running
@@ -41,15 +41,15 @@ class PlantMemory(NamedTuple):
 
 
 class PlantAndLog(eqx.Module):
-    """One step of every episode, then updates on the log and on a buffer of what was collected.
+    """One step of every episode, then updates on the log and on a buffer of collected rows.
 
-    With ``share`` zero there need be no log.
+    With ``share`` zero no log is needed.
 
     Attributes:
         collection: How rows are collected.
-        beyond: Return that a truncated episode is taken to go on with, in the unit of the reward.
-        share: Share of the log in every batch; static.
-        capacity: Rows that the online buffer holds; static.
+        beyond: Return that is assumed to follow a truncated episode, in the unit of the reward.
+        share: Fraction of the log in every batch; static.
+        capacity: Number of rows that the online buffer can store; static.
         first_steps: Steps of every episode before the first update; static.
         cycle: Calls of ``update`` after every step; static.
     """
@@ -66,7 +66,7 @@ class PlantAndLog(eqx.Module):
     ) -> PlantMemory:
         """The memory before the first update: the buffer holds as many rows as that needs.
 
-        What was collected is the work of the initial policy, exploring.
+        The rows are collected by the initial policy with exploration.
         """
         policy = self.collection.guarded(learner.explore(state))
         running = begin_episodes(self.collection, policy, keys.begin)
@@ -82,7 +82,7 @@ class PlantAndLog(eqx.Module):
         def step(memory: PlantMemory, number: Int[Array, ""]) -> tuple[PlantMemory, None]:
             return self._collected(policy, memory, number, keys.source), None
 
-        # One step more than rows are needed: the rows of the last one wait.
+        # One step more than the rows needed, because the rows of the last step are not yet stored.
         numbers = jnp.arange(self.first_steps + 1, dtype=jnp.int32)
         return jax.lax.scan(step, memory, numbers)[0]
 
@@ -107,7 +107,7 @@ class PlantAndLog(eqx.Module):
         numbers: Int[Array, " update"],
         key: PRNGKeyArray,
     ) -> Any:
-        """Batches with the same counts of rows from log and buffer."""
+        """Batches with fixed numbers of rows from log and buffer."""
 
         def draw(number: Int[Array, ""]) -> Any:
             return balanced_batch(learner, tables, memory.rows.ring, number, key, share=self.share)
@@ -115,11 +115,11 @@ class PlantAndLog(eqx.Module):
         return jax.vmap(draw)(numbers)
 
     def metrics(self, memory: PlantMemory) -> Metrics:
-        """Sums since the beginning; ``online_return`` is the mean of the episodes that ended."""
+        """Totals since the beginning; ``online_return`` is the mean over the finished episodes."""
         return online_metrics(self.collection.spec, memory.counts)
 
     def rollouts(self, steps: int) -> "PlantRollouts":
-        """Rollouts on the same plant, for a learner that is trained on its own policy alone.
+        """Rollouts on the same plant, for a learner that is trained only on its own policy.
 
         Args:
             steps: Steps of every episode for one update.
@@ -127,7 +127,7 @@ class PlantAndLog(eqx.Module):
         return PlantRollouts(self.collection, steps)
 
     def replayed(self, steps: int) -> PlantReplay:
-        """A buffer of what was tried on the same plant, whose rows are drawn by priority.
+        """A buffer of rows collected on the same plant, sampled by priority.
 
         Args:
             steps: Steps of every episode before each update.
@@ -137,7 +137,7 @@ class PlantAndLog(eqx.Module):
     def _collected(
         self, policy: Policy, memory: PlantMemory, number: Int[Array, ""], key: PRNGKeyArray
     ) -> PlantMemory:
-        """One more step of every episode; the rows of the step before are stored."""
+        """One more step of every episode; the rows of the previous step are stored."""
         replay: Replay = memory.rows
         step_key = jax.random.fold_in(key, number)
         running, rows, more = collect_step(self.collection, policy, memory.running, step_key)
@@ -147,11 +147,11 @@ class PlantAndLog(eqx.Module):
 
 
 class PlantRollouts(eqx.Module):
-    """A fresh rollout of every episode for each update: experience of the policy of that moment.
+    """A fresh rollout of every episode for each update, with the present policy.
 
-    A batch is the whole rollout, leading axes ``(step, env)``; its rows follow one another, and
-    ``next_obs`` of the last step is what a value is estimated at. Actions are those that the policy
-    asked for, whatever guard and plant made of them.
+    A batch is the whole rollout, with leading axes ``(step, env)``; its rows are consecutive, and a
+    value is estimated at ``next_obs`` of the last step. Actions are those that the policy
+    requested, regardless of changes by guard and plant.
 
     Attributes:
         collection: How rows are collected.
@@ -165,7 +165,7 @@ class PlantRollouts(eqx.Module):
     def begin(
         self, learner: Explorer, state: LearnerState, tables: Any, keys: TrainingKeys
     ) -> PlantMemory:
-        """The first episodes, and room for the rows of a rollout."""
+        """The first episodes, and space for the rows of a rollout."""
         policy = self._policy(learner, state)
         running = begin_episodes(self.collection, policy, keys.begin)
         row = example_rows(self.collection.spec, running, costs="cost" in learner.fields)
@@ -181,7 +181,7 @@ class PlantRollouts(eqx.Module):
         number: Int[Array, ""],
         key: PRNGKeyArray,
     ) -> PlantMemory:
-        """A rollout with the present policy; episodes go on from one update to the next."""
+        """A rollout with the present policy; episodes continue from one update to the next."""
         policy = self._policy(learner, state)
         costs = "cost" in learner.fields
 
@@ -209,7 +209,7 @@ class PlantRollouts(eqx.Module):
         return jax.tree.map(lambda x: x[None], memory.rows)
 
     def metrics(self, memory: PlantMemory) -> Metrics:
-        """Sums since the beginning; ``online_return`` is the mean of the episodes that ended."""
+        """Totals since the beginning; ``online_return`` is the mean over the finished episodes."""
         return online_metrics(self.collection.spec, memory.counts)
 
     def _policy(self, learner: Explorer, state: LearnerState) -> Policy:

@@ -1,4 +1,4 @@
-"""Processes that train together: they agree on what to do, and process 0 alone writes."""
+"""Processes that train together: they agree on what to do, and only process 0 writes."""
 
 import contextlib
 import re
@@ -18,7 +18,7 @@ LOST = re.compile(r"gloo|nccl|connection|coordination|heartbeat|peer|deadline|un
 
 
 class LostProcessError(InputError):
-    """Another process of the training ended without a word.
+    """Another process of the training ended unexpectedly.
 
     Args:
         seen: Symptom of the failure.
@@ -38,19 +38,20 @@ def several() -> bool:
 
 
 def leads() -> bool:
-    """Whether this process writes; it does alone where there are no others."""
+    """Whether this process writes; a single process always does."""
     return jax.process_index() == 0
 
 
 @contextlib.contextmanager
 def all_or_none(action: str) -> Iterator[None]:
-    """Runs a block in all processes at once; if one of them fails, all of them stop.
+    """Runs a block in all processes together; if one of them fails, all of them stop.
 
     Args:
         action: Action of the block, as an infinitive for the message.
 
     Raises:
-        InputError: In the processes that did not fail themselves; it names the one that did.
+        InputError: In the processes that did not fail themselves; the message names the one that
+            did.
     """
     if not several():
         yield
@@ -90,14 +91,14 @@ def lost_in_one_line(then: str) -> Iterator[None]:
 
 
 def require_equal(text: str, quantity: str) -> None:
-    """Refuses processes that hold different values.
+    """Refuses processes that have different values.
 
     Args:
         text: The value of this process, such as a content hash.
         quantity: Name of the value for the message.
 
     Raises:
-        InputError: In all processes; it names the first that differs from process 0.
+        InputError: In all processes; the message names the first that differs from process 0.
     """
     if not several():
         return
@@ -112,7 +113,7 @@ def require_equal(text: str, quantity: str) -> None:
 
 
 def text_of_leader(text: str) -> str:
-    """Text of process 0, in all processes."""
+    """The text of process 0, in all processes."""
     return _bytes_of_leader(text.encode()).decode()
 
 
@@ -124,7 +125,7 @@ def stop_of_all(stop: Callable[[], bool]) -> Callable[[], bool]:
 
 
 def end_together() -> None:
-    """The trainings are done: from here on each process is alone, and none waits for another."""
+    """Ends the joint work: from here on each process is alone, and none waits for another."""
     if several():
         jax.distributed.shutdown()
 
@@ -133,36 +134,36 @@ class LeaderCheckpoints:
     """Checkpoints that process 0 reads and writes; the other processes receive what it read.
 
     Args:
-        own: Those of process 0; ``None`` in the others.
+        own: Checkpoints of process 0; ``None`` in the others.
     """
 
     def __init__(self, own: Checkpoints | None) -> None:
         self._own = own
 
     def part(self, name: str) -> "LeaderCheckpoints":
-        """See :meth:`Checkpoints.part`."""
+        """As :meth:`Checkpoints.part`."""
         return LeaderCheckpoints(None if self._own is None else self._own.part(name))
 
     def save(self, step: int, tree: Any, *, force: bool = False) -> bool:
-        """See :meth:`Checkpoints.save`; a disk error stops all processes."""
+        """As :meth:`Checkpoints.save`; a disk error stops all processes."""
         return self._own is not None and self._own.save(step, tree, force=force)
 
     def wait(self) -> None:
-        """See :meth:`Checkpoints.wait`."""
+        """As :meth:`Checkpoints.wait`."""
         if self._own is not None:
             self._own.wait()
 
     def close(self) -> None:
-        """See :meth:`Checkpoints.close`."""
+        """As :meth:`Checkpoints.close`."""
         if self._own is not None:
             self._own.close()
 
     def steps(self) -> list[int]:
-        """See :meth:`Checkpoints.steps`; empty if nothing is written."""
+        """As :meth:`Checkpoints.steps`; empty if nothing is written."""
         return [] if self._own is None else self._own.steps()
 
     def restore(self, template: Any) -> Restored | None:
-        """See :meth:`Checkpoints.restore`; works in all processes."""
+        """As :meth:`Checkpoints.restore`; works in all processes."""
         with all_or_none("restore the checkpoint"):
             restored = None if self._own is None else self._own.restore(template)
         step = int(_bytes_of_leader(str(-1 if restored is None else restored.step).encode()))
@@ -185,7 +186,7 @@ def _gathered(values: np.ndarray) -> np.ndarray:
 
 
 def _bytes_of_leader(mine: bytes) -> bytes:
-    """The bytes of process 0, of whatever length."""
+    """The bytes of process 0, of any length."""
     with lost_in_one_line("start all of them again"):
         size = int(multihost_utils.broadcast_one_to_all(np.int32(len(mine))))
         sent = np.zeros(size, np.uint8)

@@ -1,4 +1,4 @@
-"""Seeds side by side: queued on the devices in turn, or the seeds of a device as one batch."""
+"""Runs seeds in parallel: queued on the devices in turn, or as one batch per device."""
 
 import concurrent.futures
 import functools
@@ -18,21 +18,21 @@ from neorl_train.training._memory import TrainingMemory, memory_of, tree_bytes
 from neorl_train.training._mesh import Place, SharedBatches, batch_devices_of, put
 
 Device: TypeAlias = Any
-"""A device, or the place of several that share every batch."""
+"""A device, or the devices that share every batch."""
 Metrics = dict[str, jax.Array]
 
 Form: TypeAlias = Literal["", "queued", "vmap"]
 """How one program serves several settings and seeds; empty chooses by the kind of device.
 
-``"queued"`` calls it once for every setting and seed, so that each result is that of its single
-run, bit for bit. ``"vmap"`` calls it once for all of them, in batched operations that round
-otherwise: on an accelerator a call of small networks is too short to fill the device.
+``"queued"`` calls it once for every setting and seed, so that each result is bit-identical to that
+of its single run. ``"vmap"`` calls it once for all of them, in batched operations that round
+differently: on an accelerator a call of small networks is too short to fill the device.
 """
 
 EXECUTION_MODE = "one program per seed, queued on one device; every core is a device"
-"""What, besides configuration, data and key, the bits of a seed are a function of."""
+"""The execution mode, on which the bits of a seed depend beside configuration, data and key."""
 SHARED_MODE = "one program per seed, on devices that share each batch"
-"""As :data:`EXECUTION_MODE`, where more than one device shares a batch."""
+"""As :data:`EXECUTION_MODE`, if more than one device shares a batch."""
 BATCHED_MODE = "seeds of a device as one batch where their rows are a log in memory, else queued"
 """As :data:`EXECUTION_MODE`, on an accelerator."""
 
@@ -44,7 +44,7 @@ class Stacked(NamedTuple):
         learner: Learner with array leaves.
         source: Source of its batches.
         trainings: States, stacked by seed.
-        tables: Source of the batches.
+        tables: Tables from which the source samples.
         keys: Keys of the chunks, stacked by seed.
     """
 
@@ -58,11 +58,11 @@ class Stacked(NamedTuple):
 class SeedQueues:
     """The trainings of all seeds of one learner, each on its device, and the program of a chunk.
 
-    Queued, every seed runs the very program that it would run alone, so its result is that of its
-    single run, bit for bit, whatever the number of seeds and devices. Batched, the seeds of a
-    device are one program, which an accelerator goes through in little more time than one seed
-    takes, and results are those of single runs up to rounding. Calls return at once: the devices
-    work side by side.
+    Queued, every seed runs the very program that it would run alone, so its result is bit-identical
+    to that of its single run, whatever the number of seeds and devices. Batched, the seeds of a
+    device form one program, which takes an accelerator little more time than one seed, and results
+    equal those of single runs up to rounding. Calls return immediately: the devices work in
+    parallel.
 
     Args:
         learner: Learner with array leaves.
@@ -70,17 +70,17 @@ class SeedQueues:
         begin: Initial state of the learner by the position of its seed, called once for each.
         keys: Key of the chunks of every seed.
         seeds: Seeds of the training runs.
-        devices: Devices, to which the seeds are dealt in turn.
-        source: Source in place of that of the feed; it is given the feed's tables.
-        programs: Compiled programs by device and number of updates, which trainings whose learners
-            differ in numbers alone may share; each is compiled by who needs it first.
-        form: Queued by default on a CPU and batched on an accelerator. Seeds whose rows are read
-            from a file or made during the training, and those on devices that share each batch,
-            are always queued.
+        devices: Devices, to which the seeds are assigned in turn.
+        source: Source to use instead of that of the feed; it receives the feed's tables.
+        programs: Compiled programs by device and number of updates, which trainings may share if
+            their learners differ only in numbers; the first one that needs a program compiles it.
+        form: By default queued on a CPU and batched on an accelerator. Seeds whose rows are read
+            from a file or made during the training, and those on devices that share each batch, are
+            always queued.
 
     Attributes:
         seeds: Seeds of the training runs.
-        done: Number of updates that every seed has taken, in calls of ``update``.
+        done: Number of updates of every seed so far, in calls of ``update``.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class SeedQueues:
 
     def _begun(self, i: int, state: LearnerState) -> Training:
         device = self._devices[i]
-        # A chunk takes its training's buffers, so that no two leaves may share one.
+        # A chunk donates its training's buffers, so no two leaves may share one.
         state = put(state, device, may_alias=False)
         if self._source.cycle == 0:
             return Training(state, ())
@@ -144,7 +144,7 @@ class SeedQueues:
         self._programs = {device: self._shared[device, n_updates] for device in first_index}
 
     def memory(self) -> TrainingMemory | None:
-        """Memory of the compiled chunk on the devices of this process; ``None`` if not known.
+        """Memory of the compiled chunk on the devices of this process; ``None`` if unknown.
 
         Raises:
             RuntimeError: If no chunk was compiled.
@@ -158,10 +158,10 @@ class SeedQueues:
         return memory_of(self._programs, held, together=self._batched)
 
     def advance(self) -> list[Metrics]:
-        """Queues the next chunk for every seed and returns at once.
+        """Queues the next chunk for every seed and returns immediately.
 
         Returns:
-            The mean metrics of the chunk for each seed, still being worked out.
+            The mean metrics of the chunk for each seed, which are still being computed.
 
         Raises:
             RuntimeError: If no chunk was compiled.
@@ -176,8 +176,8 @@ class SeedQueues:
             self._trainings[i], means = self._programs[device](*self._arguments(i, tables))
             metrics.append(means)
             if self._shared_by > 1 and self._on_cpu:
-                # Host devices that wait for one another must not fall behind by several programs:
-                # their threads would wait for threads that have not begun.
+                # Host devices that wait for one another must not be several programs apart: their
+                # threads would wait for threads that have not started.
                 jax.block_until_ready(means)
         self.done += self._n_updates
         return metrics
@@ -197,13 +197,13 @@ class SeedQueues:
         return [i for i, own in enumerate(self._devices) if own == device]
 
     def close(self) -> None:
-        """Lets go of the file and its readers, where rows are streamed."""
+        """Releases the file and its readers if rows are streamed."""
         self._feed.close()
 
     def snapshot(self) -> dict[str, Any]:
         """All trainings and keys on the host, stacked by seed; waits for the devices.
 
-        Copied, so that it outlives the next chunk, which gives the buffers away.
+        A copy, so that it survives the next chunk, which donates the buffers.
         """
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(self._trainings))
         return {"state": stacked, "key": self.host_keys()}
@@ -213,7 +213,7 @@ class SeedQueues:
         return self._key_data.copy()
 
     def stacked(self) -> "Stacked":
-        """All that a chunk is a function of, stacked by seed, where one device has all of them."""
+        """All inputs of a chunk, stacked by seed, if one device has all seeds."""
         (device,) = set(self._devices)
         learner, source = self._settings[device]
         trainings = jax.tree.map(lambda *leaves: jnp.stack(leaves), *self._trainings)
@@ -221,11 +221,11 @@ class SeedQueues:
         return Stacked(learner, source, trainings, tables, jnp.stack(self._keys))
 
     def restore(self, snapshot: dict[str, Any], *, done: int) -> None:
-        """Puts back what :meth:`snapshot` gave.
+        """Restores the result of :meth:`snapshot`.
 
         Args:
             snapshot: All trainings and keys, stacked by seed.
-            done: Number of updates that it was taken after, in calls of ``update``.
+            done: Number of updates before it was taken, in calls of ``update``.
         """
         self.done = done
         self._trainings = self._placed(self.unstacked(snapshot["state"]))
@@ -233,14 +233,14 @@ class SeedQueues:
         self._keys = self._placed([jax.random.wrap_key_data(key) for key in self._key_data])
 
     def policies(self, snapshot: dict[str, Any]) -> list[Policy]:
-        """The policies of a snapshot, one for each seed, with host arrays; none of a model."""
+        """The policies of a snapshot, one per seed, with host arrays; empty for a plant model."""
         if not isinstance(self._learner, Algorithm):
             return []
         trainings = self.unstacked(snapshot["state"])
         return [self._learner.policy(training.learner) for training in trainings]
 
     def unstacked(self, stacked: Any) -> list[Any]:
-        """The tree of each seed, of one that is stacked by seed."""
+        """Splits a tree that is stacked by seed into one tree per seed."""
         leaves, treedef = jax.tree.flatten(stacked)
         return [treedef.unflatten([leaf[i] for leaf in leaves]) for i in range(len(self.seeds))]
 
@@ -267,7 +267,7 @@ def _shared(source: Any, place: Place) -> Any:
 
 @functools.cache
 def _program(place: Place) -> Any:
-    """The chunk of one device, or of several, each of which ends with a copy of the state."""
+    """The chunk program of one device, or of several that each end with a copy of the state."""
     if not isinstance(place, NamedSharding):
         return train_chunk
     return jax.jit(
@@ -289,7 +289,7 @@ def _chunk_of_seeds(
     *,
     n_updates: int,
 ) -> tuple[tuple[Training, ...], tuple[Metrics, ...]]:
-    """A chunk of all seeds of a device; their states are apart before and after."""
+    """A chunk of all seeds of a device; their states are separate before and after."""
 
     def one(training: Training, key: Any) -> tuple[Training, Metrics]:
         return train_chunk(learner, source, training, tables, first, key, n_updates=n_updates)
@@ -301,10 +301,10 @@ def _chunk_of_seeds(
 
 
 def execution_mode(batch_devices: int) -> str:
-    """What the bits of a seed are a function of, as a run records it.
+    """The execution mode that a run records, because the bits of a seed depend on it.
 
     Args:
-        batch_devices: Number of devices that share every batch, as :func:`places_for` takes it.
+        batch_devices: Number of devices that share every batch, as in :func:`places_for`.
     """
     if batch_devices > 1 or jax.process_count() > 1:
         return SHARED_MODE
@@ -312,12 +312,12 @@ def execution_mode(batch_devices: int) -> str:
 
 
 def settled_form(form: Form) -> Form:
-    """The form asked for, or the faster one by measurement.
+    """The requested form, or the one that was measured to be faster.
 
-    A CPU is faster with queues, and one small network does not fill a GPU.
+    On a CPU queues are faster, while one small network does not fill a GPU.
 
     Raises:
-        InputError: If there is no such form.
+        InputError: If there is no form of that name.
     """
     if form not in get_args(Form):
         raise InputError(f"form must be 'queued', 'vmap' or '', got {form!r}")
@@ -325,11 +325,11 @@ def settled_form(form: Form) -> Form:
 
 
 def devices_for(seeds: Sequence[int]) -> list[Device]:
-    """Devices of this process, as many as there are seeds to keep busy."""
+    """Devices of this process, as many as the seeds can use."""
     return list(jax.local_devices())[: len(seeds)]
 
 
 def _judged(algorithm: Algorithm, state: LearnerState) -> tuple[()]:
-    """Refuses a policy that cannot act before anything is compiled."""
+    """Refuses a policy that cannot act, before anything is compiled."""
     require_policy(algorithm, algorithm.policy(state))
     return ()

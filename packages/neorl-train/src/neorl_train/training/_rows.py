@@ -1,4 +1,4 @@
-"""The form of collected rows, and the counts of the collection."""
+"""The layout of collected rows, and the counts of the collection."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from neorl_train.training._collect import Counts, Running
 
 
 def example_rows(spec: Spec, running: Running, *, costs: bool) -> Transition:
-    """Rows of one step, of which a buffer takes shapes and dtypes."""
+    """Rows of one step, from which a buffer takes shapes and dtypes."""
     obs, no = running.obs, jnp.zeros(running.total.shape, jnp.bool_)
     action = jnp.zeros((len(no), spec.n_action), obs.dtype)
     rows = Transition(obs, action, running.total, next_obs=obs, terminated=no, truncated=no)

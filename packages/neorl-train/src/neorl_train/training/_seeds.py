@@ -1,4 +1,4 @@
-"""Offline training of all seeds of one learner, side by side."""
+"""Offline training of all seeds of one learner in parallel."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from neorl_train.training._feeds import Feed, MemoryFeed, StreamFeed
 from neorl_train.training._queues import Device, Form, SeedQueues
 
 Contexts = Sequence[Mapping[str, LearnerState]]
-"""What was trained before, by name, for every seed."""
+"""The parts that were trained before, by name, for every seed."""
 
 
 def run_keys(seed: int, part: str = "") -> tuple[PRNGKeyArray, PRNGKeyArray]:
-    """The keys of one training run: of its initial state, and of its chunks.
+    """The keys of one training run: for its initial state, and for its chunks.
 
     Args:
         seed: Seed of the run.
@@ -38,7 +38,7 @@ def feed_for(
     seeds: Sequence[int],
     devices: Sequence[Device],
 ) -> Feed:
-    """Rows on the devices, or batches out of the file."""
+    """Feeds rows from the devices, or batches from the file."""
     if isinstance(data, StreamedData):
         return StreamFeed(learner, data, seeds)
     return MemoryFeed(learner, data, list(devices)[: len(seeds)])
@@ -59,16 +59,16 @@ def offline_seeds(
     """The trainings of all seeds of one learner on a log.
 
     Args:
-        learner: Learner with plain numbers, schedules settled.
+        learner: Learner with plain numbers and resolved schedules.
         data: Training split; copied to each device once, or left in its file.
         seeds: Seeds of the training runs.
-        devices: Devices, to which the seeds are dealt in turn.
+        devices: Devices, to which the seeds are assigned in turn.
         contexts: Results of an earlier training, for every seed; none by default.
-        part: Name of a learner that is trained before another one, which draws keys of its own.
-        feed: Source of the batches, where it exists already.
+        part: Name of a learner that is trained before another one, and therefore uses its own keys.
+        feed: Source of the batches, if it already exists.
         programs: Compiled programs that this training shares with others; see
             :class:`SeedQueues`.
-        form: How the seeds of a device are called; see :class:`SeedQueues`.
+        form: How the program is called for the seeds of a device; see :class:`SeedQueues`.
     """
     arrays, keys = as_arrays(learner), [run_keys(seed, part) for seed in seeds]
     statistics = data.statistics_for(learner)

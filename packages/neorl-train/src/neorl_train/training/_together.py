@@ -1,4 +1,4 @@
-"""Several settings of one learner, trained side by side by one compiled program."""
+"""Several settings of one learner, trained in parallel by one compiled program."""
 
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
@@ -32,13 +32,13 @@ from neorl_train.training._vmapped import Batched
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Setting:
-    """One of several settings of a learner that are trained side by side.
+    """One of several settings of a learner that are trained in parallel.
 
     Attributes:
         learner: Learner with plain numbers.
         watcher: Observer of all events.
         checkpoints: Checkpoints to resume from and save to.
-        validate: Function that judges a policy, called at every checkpoint.
+        validate: Function that evaluates a policy, called at every checkpoint.
     """
 
     learner: Learner
@@ -50,7 +50,7 @@ class Setting:
 def program_key(learner: Learner, updates: int) -> Hashable:
     """Key of a learner's compiled program: learners with equal keys can share one.
 
-    Numbers are no part of it; shapes, networks, batch sizes and named variants are.
+    It does not depend on numbers, but on shapes, networks, batch sizes and named variants.
 
     Args:
         learner: Learner with plain numbers.
@@ -77,28 +77,29 @@ def train_together(
 ) -> list[Trained | InputError]:
     """Trains several settings of one learner, each with all seeds, in turns.
 
-    They share what would be the same: the compiled program, and the rows on the devices. Each has
-    the watcher, the checkpoints and the validations that it would have alone, so that one that
-    diverges ends alone, and each may be resumed alone.
+    They share what would be equal: the compiled program, and the rows on the devices. Each has the
+    watcher, the checkpoints and the validations that it would have alone, so a diverging training
+    does not stop the others, and each can be resumed separately.
 
     Args:
-        settings: The settings; their learners differ in numbers alone (:func:`program_key`).
+        settings: The settings; their learners differ only in numbers (:func:`program_key`).
         data: Training split.
         seeds: Seeds of the training runs.
         plan: Length.
-        stop: Function asked once a chunk; true ends every training when the running chunk ends.
-        form: How the program is called. By default each is queued on a CPU, and its result is that
-            of :func:`neorl_train.train` to the bit. On an accelerator they are batched, and it is
-            close: the batched operations round otherwise. Settings that draw from different
-            tables or continue after different updates are called one by one, and those that read
-            batches from a file are always queued.
+        stop: Called once per chunk; true ends every training when the running chunk ends.
+        form: How the program is called. By default each setting is queued on a CPU, and its result
+            is bit-identical to that of :func:`neorl_train.train`. On an accelerator they are
+            batched, and the result is close: the batched operations round differently. Settings
+            that sample from different tables or continue after different updates are called one by
+            one, and those that read batches from a file are always queued.
         progress: Called with the critic gradient steps that all of them have taken so far.
 
     Returns:
-        What :func:`neorl_train.train` would return or raise for each setting.
+        The value that :func:`neorl_train.train` would return, or the error that it would raise, for
+        each setting.
 
     Raises:
-        InputError: If the learners do not share one program, or the form is not known.
+        InputError: If the learners cannot share one program, or the form is unknown.
     """
     keys = {program_key(setting.learner, plan.updates) for setting in settings}
     if len(keys) != 1:
@@ -114,7 +115,7 @@ def train_together(
     group = Batched() if batched else None
 
     def turns(number: int) -> Any:
-        """The training of one setting, begun when it is first asked."""
+        """The training of one setting, created when it is first requested."""
         setting, learner = settings[number], learners[number]
         check_trainable(learner, data, plan)
         before = setting.checkpoints, stop, devices
@@ -169,7 +170,7 @@ def _feeds(
     seeds: Sequence[int],
     devices: Sequence[Device],
 ) -> list[Feed]:
-    """One for every learner; those whose tables are equal share one, so the log is there once."""
+    """One feed per learner; those with equal tables share one, so the log is stored once."""
     if isinstance(data, StreamedData):
         return [StreamFeed(learner, data, seeds) for learner in learners]
     made: list[tuple[Any, Feed]] = []

@@ -1,4 +1,4 @@
-"""Several trainings as one call: their states stacked, the program batched over them."""
+"""Several trainings in one call: their states stacked, the program batched over them."""
 
 from functools import partial
 from typing import Any
@@ -13,11 +13,11 @@ from neorl_train.training._queues import Metrics, SeedQueues
 
 
 class Batched:
-    """Trainings that are advanced by one call, on one device.
+    """Trainings that one call advances together, on one device.
 
-    The seeds of a setting have keys of their own, and settings have one learner each: rows are
-    drawn once for each seed, and given to all settings. Trainings that go on after different
-    numbers of updates are advanced one by one.
+    Each seed of a setting has its own key, and each setting one learner: rows are sampled once per
+    seed and given to all settings. Trainings that continue after different numbers of updates are
+    advanced one by one.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Batched:
         self._on_host: tuple[int, Any] = (-1, None)
 
     def member(self, queues: SeedQueues) -> "_Member":
-        """One training among those of this group.
+        """Adds a training to this group.
 
         Args:
             queues: Its states before the first update, or to be restored.
@@ -38,12 +38,12 @@ class Batched:
         return _Member(self, queues)
 
     def join(self, member: "_Member", n_updates: int) -> None:
-        """Takes a training that is about to begin; whoever has nothing left to do does not."""
+        """Adds a training that is about to begin; one with no work left does not join."""
         self._members.append(member)
         self._n_updates = n_updates
 
     def advance(self, member: "_Member") -> list[Metrics]:
-        """The next chunk of one training; the first to ask moves all of them."""
+        """The next chunk of one training; the first to request it advances all of them."""
         if not self._begun:
             self._begin()
         if self._program is None:
@@ -61,7 +61,7 @@ class Batched:
         return self._metrics[self._members.index(member)]
 
     def states(self, member: "_Member") -> Any | None:
-        """Host copies of its trainings, stacked by seed; ``None`` before the first chunk."""
+        """Host copies of a training's states, stacked by seed; ``None`` before the first chunk."""
         if self._training is None or member not in self._members:
             return None
         if self._on_host[0] != self.done:
@@ -90,7 +90,7 @@ class Batched:
 
 
 class _Member:
-    """One training of a group, as a loop drives it; see :class:`SeedQueues`."""
+    """One training of a group, with the interface of :class:`SeedQueues`."""
 
     def __init__(self, group: Batched, queues: SeedQueues) -> None:
         self._group, self.queues = group, queues
@@ -102,7 +102,7 @@ class _Member:
         self._group.join(self, n_updates)
 
     def memory(self) -> None:
-        """Not known before all have joined."""
+        """Unknown until all have joined."""
         return
 
     def advance(self) -> list[Metrics]:
@@ -110,7 +110,7 @@ class _Member:
         return self._group.advance(self)
 
     def close(self) -> None:
-        """Lets go of what the rows are read from."""
+        """Releases the source of the rows."""
         self.queues.close()
 
     def snapshot(self) -> dict[str, Any]:
