@@ -1,4 +1,4 @@
-"""The rule of deployment, its words, its file."""
+"""The rule of deployment, its wording and its file."""
 
 from neorl_train.verdicts._file import read_verdict as read_verdict
 from neorl_train.verdicts._file import write_verdict as write_verdict

@@ -1,4 +1,4 @@
-"""The verdict on the disk: ``verdict.json``."""
+"""The verdict on disk: ``verdict.json``."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def verdict_from_json(content: dict[str, Any]) -> Verdict:
     """Inverse of :func:`verdict_to_json`, without its head.
 
     Raises:
-        InputError: If a field is missing, unknown or of another type; it is named.
+        InputError: If a field is missing, unknown or of another type; the message names it.
     """
     return from_plain(Verdict, {k: v for k, v in content.items() if k != "artefact"})
 
@@ -31,7 +31,7 @@ def write_verdict(run: str | os.PathLike[str], verdict: Verdict) -> None:
     """Writes ``verdict.json`` into a run directory, completely or not at all.
 
     Args:
-        run: The directory; its evaluation is there already, so that no verdict stands alone.
+        run: The directory; it already contains the evaluation, so that no verdict exists alone.
         verdict: Verdict on the evaluation.
 
     Raises:

@@ -15,27 +15,27 @@ from neorl_train.results._wording import confidence, number, quantity
 DEPLOY, REFUSE, UNKNOWN = "deploy", "do not deploy", "cannot tell"
 Answer = Literal["deploy", "worth a trial", "do not deploy", "cannot tell"]
 LEAST_EPISODES = 64
-"""Fewer paired episodes say nothing: with 16 a bound stated at 2.5 % misses in 10 to 39 %."""
+"""Fewer paired episodes are not enough: with 16, a bound stated at 2.5 % misses in 10 to 39 %."""
 ACTED = 0.05
-"""Largest part of the steps in which the fallback may act: beyond, the merit is its own."""
+"""Largest fraction of steps in which the fallback may act; above it, the merit is its own."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Clause:
-    """One condition of the rule, with the numbers it was decided on.
+    """One condition of the rule, with the numbers on which it was decided.
 
     Attributes:
-        name: Name of what it is about: ``"return"``, a cost channel or ``"trips"``.
-        statistic: Words for what was estimated.
+        name: Subject of the clause: ``"return"``, a cost channel or ``"trips"``.
+        statistic: Description of the estimated quantity.
         value: Point estimate.
         low: Lower end of its interval.
         high: Upper end.
-        bound: Number that is compared: an end of the interval or a largest value.
-        relation: Relation to the limit that must hold.
-        limit: Number it is compared with.
+        bound: Number to compare: an end of the interval or a largest value.
+        relation: Required relation to the limit.
+        limit: Number to compare with.
         unit: Unit of all these numbers.
         holds: Whether the relation holds.
-        sentence: Clause in words, with its numbers.
+        sentence: The clause as a sentence, with its numbers.
     """
 
     name: str
@@ -58,11 +58,11 @@ class Verdict:
     Attributes:
         answer: ``"deploy"``, ``"worth a trial"``, ``"do not deploy"`` or ``"cannot tell"``.
         sentence: The verdict in one sentence.
-        candidate: The policy it concerns: that one seed, behind its guard, and no other.
-        reference: The controller it was compared with; empty where there was none.
-        rule: The rule in words.
+        candidate: The policy that it applies to: only this seed, with its guard.
+        reference: The controller it was compared with; empty if there was none.
+        rule: The rule as text.
         clauses: Every condition, whether it holds or not.
-        reason: Why it cannot be told; empty otherwise.
+        reason: Reason for "cannot tell"; empty otherwise.
     """
 
     answer: Answer
@@ -87,9 +87,9 @@ def clause_lines(verdict: Verdict) -> list[str]:
 
 
 def closing(verdict: Verdict) -> str:
-    """What a verdict on a log alone says behind its clauses: the trial, or what is missing.
+    """Closing lines of a verdict on a log, after its clauses: the trial, or what is missing.
 
-    Empty for a verdict on a plant, and where there is no more to say.
+    Empty for a verdict on a plant, and if there is nothing to add.
     """
     telling = [clause for clause in verdict.clauses if not clause.holds] or verdict.clauses
     if verdict.answer in (DEPLOY, REFUSE) or not telling:
@@ -98,11 +98,11 @@ def closing(verdict: Verdict) -> str:
 
 
 def verdict(tables: ResultTables) -> Verdict:
-    """Decides whether the guarded candidate may take the place of the reference controller.
+    """Decides whether the guarded candidate may replace the reference controller.
 
     The answer is ``deploy`` if all of the following clauses hold:
 
-    - *Gain*: the lower bound of the paired difference in return to the reference is above zero.
+    - *Gain*: the lower bound of the paired difference in return from the reference is above zero.
     - *Costs*: every cost is within its limit. For a limit per episode, this is the upper bound of
       the mean sum; for a limit per step, the upper bound of the mean worst step, and the worst step
       of all episodes.
@@ -126,7 +126,7 @@ def verdict(tables: ResultTables) -> Verdict:
         The verdict with its clauses.
 
     Raises:
-        ValueError: If the tables lack the guarded candidate or its difference to the reference.
+        ValueError: If the tables lack the guarded candidate or its difference from the reference.
     """
     if not tables.environment:
         return _unknown(tables)
@@ -158,11 +158,11 @@ def verdict(tables: ResultTables) -> Verdict:
 
 
 def rule_of(level: float, episode_margin: float) -> str:
-    """The rule in words.
+    """The rule as text.
 
     Args:
         level: Confidence level of the intervals whose ends it compares.
-        episode_margin: Margin of single episodes; infinite for no demand on them.
+        episode_margin: Margin of single episodes; infinite for no requirement on them.
     """
     bounds = f"{confidence(level)} bounds"
     rule = f"return above the reference and every cost within its limit, by {bounds}"
@@ -211,7 +211,7 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
 
 
 def _worst_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
-    """Whether the gain rests on its worst episode being rare; none in files from before it."""
+    """Whether the gain depends on a rare worst episode; empty for older files without it."""
     estimate, least = row.difference, row.least_difference
     if estimate is None or least is None:
         return []
@@ -243,11 +243,11 @@ def _worst_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
 
 @functools.cache
 def most_often(n: int, level: float) -> float:
-    """Largest share of episodes that one of ``n`` leaves possible.
+    """Largest fraction of episodes that is compatible with one occurrence in ``n``.
 
     Args:
-        n: Number of episodes, two or more.
-        level: Confidence level of the two-sided interval whose upper end it is.
+        n: Number of episodes; at least two.
+        level: Confidence level of the two-sided interval whose upper end is used.
 
     Returns:
         The upper end of the exact interval of one success in ``n`` trials.
@@ -261,7 +261,7 @@ def most_often(n: int, level: float) -> float:
 def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
     estimate, kind = cell.limited, limit_kind(cell.per)
     bound = max(estimate.high, cell.largest) if kind.bounds_largest else estimate.high
-    if math.isnan(cell.largest):  # max() would let it pass or not by the order of its arguments
+    if math.isnan(cell.largest):  # the result of max() would depend on the order of its arguments
         bound = cell.largest
     holds = bool(bound <= cell.limit)
     comparison = "is within" if holds else "is not within"
@@ -285,10 +285,10 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
 
 
 def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
-    """How many more single episodes trip or break a limit per episode than with the reference.
+    """Compares how many episodes trip or exceed a limit per episode with the reference.
 
-    A limit per step needs none: its clause holds the worst step of all episodes against it. Trips
-    have one where an episode of either tripped.
+    A limit per step needs no such clause, because its own clause already uses the worst step of all
+    episodes. There is a clause on trips if any episode of either tripped.
     """
     if math.isinf(tables.episode_margin):
         return []
@@ -307,7 +307,7 @@ def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
 
 
 def _acted_clauses(row: PolicyRow) -> list[Clause]:
-    """Who acted: none where it was the candidate in every step."""
+    """Clause on who acted; none if the candidate acted in every step."""
     share = row.fallback
     if share == 0:
         return []
@@ -338,7 +338,7 @@ def _share_clause(
     row: PolicyRow,
     tables: ResultTables,
 ) -> Clause:
-    """A part of the episodes beside that of the reference and the margin."""
+    """A fraction of the episodes compared with that of the reference plus the margin."""
     share, theirs = shares
     limit = theirs + tables.episode_margin
     holds = bool(share.high <= limit)
@@ -370,13 +370,13 @@ def _sentence(answer: Answer, telling: Sequence[Clause], tables: ResultTables) -
 
 
 def exceeded(tables: ResultTables) -> list[str]:
-    """Single episodes of the candidate over their limit, which a clause on a mean does not show.
+    """Episodes of the candidate over their limit, which a clause on a mean does not show.
 
     Args:
         tables: Tables of one evaluation in a simulator.
 
     Returns:
-        One sentence for each such cost, with the count of the reference; none without a simulator.
+        One sentence for each such cost, with the count of the reference; empty without a simulator.
     """
     if not tables.environment:
         return []

@@ -1,4 +1,4 @@
-"""The verdict on a log alone: what a plant model learned from it predicts."""
+"""The verdict on a log, based on the predictions of a plant model learned from it."""
 
 import dataclasses
 import math
@@ -12,16 +12,16 @@ from neorl_train.verdicts._rule import REFUSE, UNKNOWN, Answer, Clause, Verdict
 
 TRIAL: Answer = "worth a trial"
 TRUST = 0.25
-"""Largest error of the predicted return of what runs today, in spreads of returns in the log."""
+"""Largest error of the incumbent's predicted return, in spreads of returns in the log."""
 
 
 class Repetition(NamedTuple):
-    """Whether a plant model repeats what runs today: a clause of a run, a check of a model.
+    """Whether a plant model reproduces the incumbent: a clause of a run, a check of a model.
 
     Attributes:
-        incumbent: Name of what runs today.
-        replayed: Mean return that the model predicts of it.
-        logged: Mean return that the log shows in the same episodes.
+        incumbent: Name of the controller that runs today.
+        replayed: Mean return that the model predicts for it.
+        logged: Mean logged return in the same episodes.
         scale: Spread of returns in the log.
         unit: Unit of the return.
     """
@@ -34,7 +34,7 @@ class Repetition(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Distance of both returns."""
+        """Distance between the two returns."""
         return abs(self.replayed - self.logged)
 
     @property
@@ -44,12 +44,12 @@ class Repetition(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the model may be used; not if it diverged."""
+        """Whether the model may be used; false if it diverged."""
         return bool(self.error <= self.allowed)
 
     @property
     def sentence(self) -> str:
-        """The result, in units."""
+        """The result, with units."""
         if not math.isfinite(self.replayed):
             return f"the model diverges where {self.incumbent} acts in it, so it repeats nothing"
         return (
@@ -60,16 +60,16 @@ class Repetition(NamedTuple):
 
 
 POWER = 2.8
-"""Standard errors that a gain must be to be seen at 5 % with a chance of 80 %: 1.96 + 0.84."""
+"""Gain in standard errors that is detected at 5 % with a probability of 80 %: 1.96 + 0.84."""
 
 
 @dataclasses.dataclass(frozen=True)
 class OtherEstimate:
-    """What an estimator other than the networks of a plant model says of a gain.
+    """Estimate of a gain by a method other than the networks of a plant model.
 
     Attributes:
-        name: Of the estimator, as it stands in a sentence.
-        gain: Estimated gain over what runs today, in its own measure.
+        name: Name of the estimator, as used in a sentence.
+        gain: Estimated gain over the incumbent, in its own measure.
         high: Largest gain that its interval and its known error leave possible.
     """
 
@@ -83,14 +83,14 @@ class LogPrediction:
     """Prediction of a learned plant model for the candidate of a log.
 
     Attributes:
-        prediction: The candidate beside what runs today.
-        incumbent: Name of what runs today.
-        replayed: Mean return that the model predicts of what runs today.
-        logged: Mean return that the log shows in the same episodes.
+        prediction: Comparison of the candidate with the incumbent.
+        incumbent: Name of the controller that runs today.
+        replayed: Mean return that the model predicts for the incumbent.
+        logged: Mean logged return in the same episodes.
         scale: Spread of returns in the log.
-        rule: Rule that the prediction was made by.
-        others: The gain by other estimators.
-        excitation: How freely the actions of the log moved; ``None`` where nobody looked.
+        rule: Rule by which the prediction was made.
+        others: Estimates of the gain by other methods.
+        excitation: How freely the actions of the log moved; ``None`` if this was not examined.
     """
 
     prediction: Prediction
@@ -104,15 +104,15 @@ class LogPrediction:
 
 
 def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
-    """Whether a candidate that nobody may run yet is worth a trial.
+    """Decides whether a candidate that has not been run yet is worth a trial.
 
-    The answer is ``worth a trial`` if all of the following hold: the model repeats the return of
-    the incumbent, the lower bound of the candidate's predicted gain is above the rule's least
-    gain, the upper bound of every predicted cost is within its limit, the candidate stays in the
-    range of the log, no other estimator predicts a loss larger than its own error, and every
-    action also moved for other reasons than the measurements. The answer is ``do not deploy`` if a
-    cost is predicted beyond its limit or a loss is predicted. Otherwise it is ``cannot tell``, with
-    what is missing.
+    The answer is ``worth a trial`` if all of the following hold: the model reproduces the return of
+    the incumbent, the lower bound of the candidate's predicted gain is above the rule's least gain,
+    the upper bound of every predicted cost is within its limit, the candidate stays in the range of
+    the log, no other estimator predicts a loss larger than its own error, and every action also
+    moved for other reasons than the measurements. The answer is ``do not deploy`` if a cost is
+    predicted beyond its limit or a loss is predicted. Otherwise it is ``cannot tell``, with what is
+    missing.
 
     Args:
         tables: Tables of the log.
@@ -252,7 +252,7 @@ def _support_clause(forecast: LogPrediction) -> Clause:
 
 
 def _agreement_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Clause]:
-    """Whether the estimator that speaks most against the gain leaves it possible."""
+    """Whether the estimator that is least favourable to the gain leaves it possible."""
     if not forecast.others:
         return []
     worst = min(forecast.others, key=lambda one: -math.inf if math.isnan(one.high) else one.high)
@@ -262,7 +262,7 @@ def _agreement_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Cl
         sentence = f"no other estimator contradicts the gain ({names})"
     elif math.isnan(worst.high):
         sentence = f"{worst.name} diverged and gives no number, so it does not support the gain"
-    elif worst.gain == 0:  # as of what runs today itself
+    elif worst.gain == 0:  # for example if the candidate is the incumbent
         sentence = f"{worst.name} predicts no gain at all"
     else:
         loss = quantity(abs(worst.gain), tables.reward_unit)
@@ -287,7 +287,7 @@ def _agreement_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Cl
 
 
 def _excitation_clauses(moved: Excitation | None) -> list[Clause]:
-    """Whether the log shows what other actions would have done."""
+    """Whether the log shows the effects of other actions."""
     if moved is None:
         return []
     return [
