@@ -128,7 +128,7 @@ class ActionFit:
 
     @property
     def worse_than_line(self) -> bool:
-        """Whether a straight line is nearer to the logged action, the whole interval above zero."""
+        """Whether linear feedback is closer to the logged action; the whole interval is above 0."""
         return self.beyond_line is not None and self.beyond_line.low > 0
 
 
