@@ -135,7 +135,7 @@ class MlflowCopy:
             self.client.log_batch(self.parent.info.run_id, metrics=metrics)
 
     def end(self, status: str) -> None:
-        """Says how the job ended: ``FINISHED``, ``FAILED`` or ``KILLED``; ``RUNNING`` if not."""
+        """Records how the job ended: ``FINISHED``, ``FAILED`` or ``KILLED``; else ``RUNNING``."""
         if self.parent is None or self.parent.info.status == status:
             return
         with self._lock():
