@@ -118,7 +118,7 @@ def evaluate_again(
         digests = {INPUTS: inputs, RESULTS: results_digest(path)}
         write_json(path / STARTS, {**head("starts", VERSION), **about, **digests})
     except BaseException:
-        shutil.rmtree(path, ignore_errors=True)  # a partial one would count as an earlier evaluation
+        shutil.rmtree(path, ignore_errors=True)  # a partial one would count as earlier
         raise
     return Again(path, evaluation, decided, seed, 1 + len(earlier), str(first["answer"]))
 
