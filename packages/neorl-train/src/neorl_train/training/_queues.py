@@ -233,7 +233,7 @@ class SeedQueues:
         self._keys = self._placed([jax.random.wrap_key_data(key) for key in self._key_data])
 
     def policies(self, snapshot: dict[str, Any]) -> list[Policy]:
-        """The policies of a snapshot, one per seed, with host arrays; empty for a plant model."""
+        """The policies of a snapshot, one per seed, with host arrays; empty for a model."""
         if not isinstance(self._learner, Algorithm):
             return []
         trainings = self.unstacked(snapshot["state"])
