@@ -120,7 +120,7 @@ class StreamFeed:
         return self._put(jax.tree.map(lambda column: column[:, :rows], empty), device)
 
     def tables(self, number: int, device: Any, done: int, n_updates: int) -> Any:
-        """The next batches of a seed; reading restarts unless it continues from where it stopped."""
+        """The next batches of a seed; reading restarts unless it continues where it stopped."""
         expected, source = self._open.get(number, (-1, None))
         if expected != done or source is None:
             if source is not None:
