@@ -205,6 +205,15 @@ def summary(rounds: Sequence[float]) -> dict[str, Any]:
     }
 
 
+def median_interval(values: Sequence[float], level: float = 0.95, draws: int = 4000) -> list[float]:
+    """Ends of a percentile interval of a median over rounds, which are drawn anew."""
+    import numpy as np
+
+    drawn = np.random.default_rng(0).choice(np.asarray(values, float), (draws, len(values)))
+    ends = np.quantile(np.median(drawn, axis=1), [(1 - level) / 2, (1 + level) / 2])
+    return [float(end) for end in ends]
+
+
 TRAINING = ("jax", "jaxlib", "numpy", "optax", "orbax-checkpoint", "mlflow-skinny")
 
 

@@ -4,8 +4,9 @@ Two sizes: industrial (12 observations, 3 actions, layers of 64, batches of 64) 
 (17, 6, layers of 256, batches of 256), 100,000 random rows, float32. One process a contender, each
 pinned to the same core with one thread, takes its turn in every round; the figure is the median
 over rounds of processor time a critic gradient step (one of the actor where there is no critic),
-the ratio the peer's time over ours in the same round: above 1, we are faster. Rows are drawn
-inside the timing by everybody's own sampler; imports, compilation and the first call are not.
+the ratio the peer's time over ours in the same round: above 1, we are faster; beside it stands its
+95 % interval, from rounds drawn anew. Rows are drawn inside the timing by everybody's own sampler;
+imports, compilation and the first call are not.
 
 Peers' update code is imported, not rewritten. CORL's and unifloral's layers, whose width of 256 is
 in their code, are of the size asked for; all have the depth of CORL (three hidden layers in AWAC,
@@ -24,6 +25,7 @@ processor alone does as well (`UV_FIND_LINKS` to a folder that has it, or `UV_TO
     git -C build/unifloral checkout f2dc127
     hatch run benchmark-learners:run
     hatch run benchmark-learners:run --only td3_bc --size industrial --rounds 3 --out /tmp/l.json
+    python tools/benchmarks/learners.py --stored     the ratios of the rounds on record, once more
     python tools/benchmarks/learners.py --device gpu      where JAX and PyTorch see the same GPU
 """
 
@@ -37,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from _learner_peers import LEARNERS, PEERS, SIZES, contender
-from _rounds import MAX_SPREAD, RESULTS, machine, on_one_core, summary, write
+from _rounds import MAX_SPREAD, RESULTS, machine, median_interval, on_one_core, summary, write
 
 VERSIONS = ("jax", "jaxlib", "numpy", "torch", "d3rlpy", "flax", "optax", "distrax")
 UNITS = {
@@ -50,6 +52,8 @@ HERE = Path(__file__).resolve().parent
 def main() -> int:
     """Runs all cases and writes the raw rounds; 0 if no contender spreads too far."""
     arguments = _arguments()
+    if arguments.stored:
+        return _again(arguments.out)
     if arguments.serve:
         if arguments.device == "cpu":
             on_one_core(arguments.core)
@@ -90,6 +94,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--unifloral", type=Path, default=Path("build/unifloral"))
     parser.add_argument("--device", choices=UNITS, default="cpu", help="where all run (cpu)")
     parser.add_argument("--out", type=Path, help="learners.json, or learners_gpu.json for a GPU")
+    parser.add_argument("--stored", action="store_true", help="ratios of the rounds in --out")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     usual = {"cpu": "learners.json", "gpu": "learners_gpu.json"}[arguments.device]
@@ -171,18 +176,37 @@ def _measured(
                     missing[f"{peer} {learner} {size}"] = answer["error"]
                 else:
                     times.setdefault(peer, []).append(answer["spent"])
-        ours = times.get("ours", [])
-        row = {"size": size, "learner": learner, "times": {p: summary(t) for p, t in times.items()}}
-        row["ratios"] = {
-            peer: statistics.median(a / b for a, b in zip(rounds, ours, strict=True))
-            for peer, rounds in times.items()
-            if peer != "ours" and len(rounds) == len(ours)
-        }
-        rows.append(row)
-        shown = ", ".join(f"{p} {statistics.median(t):.0f} us" for p, t in times.items())
-        ratios = ", ".join(f"{p} {r:.2f}" for p, r in row["ratios"].items())
-        print(f"{size}, {learner}: {shown}; ratio to {ratios}", flush=True)
+        row: dict[str, Any] = {"size": size, "learner": learner}
+        row["times"] = {peer: summary(rounds) for peer, rounds in times.items()}
+        rows.append(_compared(row))
     return rows, missing
+
+
+def _compared(row: dict[str, Any]) -> dict[str, Any]:
+    """A case with the ratio to every peer and its interval, which are printed."""
+    times = {peer: one["rounds"] for peer, one in row["times"].items()}
+    ours = times.get("ours", [])
+    each = {
+        peer: [a / b for a, b in zip(rounds, ours, strict=True)]
+        for peer, rounds in times.items()
+        if peer != "ours" and len(rounds) == len(ours)
+    }
+    row["ratios"] = {peer: statistics.median(ratios) for peer, ratios in each.items()}
+    row["intervals"] = {peer: median_interval(ratios) for peer, ratios in each.items()}
+    shown = ", ".join(f"{p} {statistics.median(t):.0f} us" for p, t in times.items())
+    ratios = ", ".join(
+        f"{peer} {row['ratios'][peer]:.2f} [{low:.2f}, {high:.2f}]"
+        for peer, (low, high) in row["intervals"].items()
+    )
+    print(f"{row['size']}, {row['learner']}: {shown}; ratio to {ratios}", flush=True)
+    return row
+
+
+def _again(path: Path) -> int:
+    result = json.loads(path.read_text())
+    result["cases"] = [_compared(row) for row in result["cases"]]
+    write(path, result)
+    return _report(result["cases"], result["not_compared"])
 
 
 def _answer(process: subprocess.Popen, size: str, learner: str) -> dict[str, Any]:
