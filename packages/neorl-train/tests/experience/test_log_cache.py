@@ -1,6 +1,10 @@
 import os
 
-from neorl_envs import read_dataset
+import pytest
+
+from neorl_core import InputError
+from neorl_envs import make, read_dataset
+from neorl_train._pipeline.log_stage import require_memory_for_log
 from neorl_train.configuration import DataConfig
 from neorl_train.experience import collected_log, complete_log
 
@@ -57,3 +61,10 @@ def test_the_cache_keeps_what_was_used_last_and_may_be_missing(tmp_path, monkeyp
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
     collected_log(DataConfig(steps=600), tmp_path / "3.h5", messages.append)
     assert read_dataset(tmp_path / "3.h5").content_hash == log.content_hash
+
+
+def test_a_log_that_no_memory_holds_is_refused_before_it_is_collected():
+    spec = make("CSTR-v0").spec
+    require_memory_for_log("CSTR-v0", spec, 1000)
+    with pytest.raises(InputError, match=r"steps of CSTR-v0 take .* PB of memory, .*--shard-rows"):
+        require_memory_for_log("CSTR-v0", spec, 10**15)

@@ -14,10 +14,16 @@ from neorl_core.infrastructure.command_line import parse_options
 
 
 @dataclasses.dataclass(frozen=True)
+class Clip:
+    norm: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
 class Training:
     updates: int = 1000
     rate: float = 1e-3
     shuffle: bool = True
+    clip: Clip = Clip()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +187,11 @@ MISTAKES = {
     ),
     "of a section that is mistyped": (["a", "--trainig.updats", "3"], "mean --training.updates?"),
     "of another section": (["a", "--file.rate", "3"], "did you mean --training.rate?"),
+    "of a section inside": (["a", "--training.norm", "3"], "did you mean --training.clip.norm?"),
+    "a value of a switch": (
+        ["a", "--training.shuffle", "False"],
+        "--training.shuffle takes no value, got 'False'; --training.no-shuffle switches it off",
+    ),
     "nothing like it": (["a", "--zzz"], "unknown option '--zzz'; see `program act --help`"),
     "a word too many": (["a", "b"], "unexpected word 'b'; options begin with --; see"),
     "no file": ([], "PATH file (required)"),

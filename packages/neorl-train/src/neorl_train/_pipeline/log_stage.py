@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from neorl_core import InputError
+from neorl_core import InputError, Spec
 from neorl_envs import Dataset
 from neorl_envs.inspection import contradiction_sentences, contradictions
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
@@ -13,6 +13,9 @@ from neorl_train.experience._hindrances import hindrances, zero_limits
 from neorl_train.experience._log_cache import collected_log, complete_log, more_rows
 from neorl_train.experience._source import PlantSource, is_streamed
 from neorl_train.experience._streamed import StreamedData, streamed_sentence
+from neorl_train.training._memory import in_words, machine_memory
+
+BYTES_OF_VALUE = 4
 
 
 def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
@@ -70,10 +73,28 @@ def _collected(run: ResolvedRun, session: Session) -> None:
     if not isinstance(run.source, PlantSource):
         return
     config, directory, reporter = run.config, session.directory, session.reporter
+    require_memory_for_log(run.source.name, run.spec, config.data.steps)
     reporter.stage(f"collecting {config.data.steps} steps of {run.source.name}")
     run.kind.take_log(run, directory)
     with session.timings.stage("collect or copy the log"):
         collected_log(config.data, directory.dataset, reporter.say)
+
+
+def require_memory_for_log(plant: str, spec: Spec, steps: int) -> None:
+    """Refuses a log that the machine cannot hold, before its first step is simulated.
+
+    Raises:
+        InputError: With both amounts, and how a log is recorded in several files.
+    """
+    values = 2 * spec.n_obs + spec.n_action + spec.n_cost + 1
+    needed, there = float(BYTES_OF_VALUE * values * steps), machine_memory()
+    if needed > there:
+        raise InputError(
+            f"{steps} steps of {plant} take {in_words(needed)} of memory, and this machine has "
+            f"{in_words(there)}: take fewer data.steps, or record several files with `neorl-envs "
+            f"collect {plant} --steps {steps} --shard-rows 1000000 --out log.shards.json` and run "
+            "on log.shards.json"
+        )
 
 
 def _record(run: ResolvedRun, session: Session, dataset: Dataset, path: Path) -> None:

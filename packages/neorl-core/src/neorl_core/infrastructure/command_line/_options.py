@@ -108,7 +108,7 @@ def parse_options(
         message = _reworded(_first_message(messages.getvalue()), kind, default)
         raise InputError(f"{message}; see `{program} --help`") from None
     if unknown:
-        raise _unknown(unknown[0], list(_names(kind, default)), program)
+        raise _unknown(unknown[0], list(_names(kind, default)), program, words)
     return options
 
 
@@ -181,9 +181,19 @@ def _holds_numbers(kind: type, default: Any, option: str) -> bool:
     return values[:1] in ((float,), (int,))
 
 
-def _unknown(word: str, known: Sequence[str], program: str) -> InputError:
+def _unknown(
+    word: str, known: Sequence[str], program: str, words: Sequence[str] = ()
+) -> InputError:
     name = word.partition("=")[0]
     if not name.startswith("-"):
+        before = words[max(list(words).index(word) - 1, 0)] if word in words else ""
+        folder, dot, last = before.replace("_", "-").removeprefix("--").rpartition(".")
+        off = f"--{folder}{dot}no-{last}"
+        if off in known:
+            return InputError(
+                f"{before} takes no value, got {word!r}; {off} switches it off; "
+                f"see `{program} --help`"
+            )
         return InputError(
             f"unexpected word {word!r}; options begin with --; see `{program} --help`"
         )
@@ -198,9 +208,11 @@ def _hint(name: str, known: Sequence[str]) -> str:
     for option in known:
         by_last.setdefault(option.lstrip("-").rpartition(".")[2], []).append(option)
     inside = [option for option in known if section and option.startswith(f"--{section}.")]
-    of_section = [option.rpartition(".")[2] for option in inside]
-    if near := difflib.get_close_matches(last, of_section, n=1, cutoff=NEAR):
-        return _did_you_mean([f"--{section}.{near[0]}"])
+    of_section: dict[str, list[str]] = {}
+    for option in inside:
+        of_section.setdefault(option.rpartition(".")[2], []).append(option)
+    if near := difflib.get_close_matches(last, list(of_section), n=1, cutoff=NEAR):
+        return _did_you_mean(of_section[near[0]])
     if last in by_last:
         return _did_you_mean(by_last[last])
     if 0 < len(inside) <= MOST_LISTED:
