@@ -164,10 +164,10 @@ def _calibrated(name: str, raw: Monitor, monitors: MonitorsConfig, held_out: Dat
 
 
 def stretch_of(lengths: np.ndarray, needed: int) -> int | None:
-    """Length of the longest segments of which there are enough; ``None`` uses whole episodes.
+    """Length of the longest stretches of which there are enough; ``None`` uses whole episodes.
 
-    A long record has few episodes, so it is cut into segments. A segment must be longer than the
-    memory of a moving mean; if that gives too few segments, the result is ``None``.
+    A long record has few episodes, so it is cut into stretches. A stretch must be longer than the
+    memory of a moving mean; if that gives too few stretches, the result is ``None``.
     """
     if len(lengths) >= needed:
         return None
