@@ -78,7 +78,7 @@ def evaluate_offline(
 
     Returns:
         Tables with the log as the only row, the distance of each policy's actions from the log's,
-        and the proposals of the candidate in the best, the median and the worst section of the log.
+        and the proposals of the candidate in the best, the median and the worst stretch of the log.
 
     Raises:
         ValueError: If the candidate is unknown or the log has fewer than two episodes.

@@ -1,4 +1,4 @@
-"""Runs a policy in shadow over the best, the median and the worst section of a log."""
+"""Runs a policy in shadow over the best, the median and the worst stretch of a log."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from neorl_train.results._results import Band
 from neorl_train.results._stretches import BEST, MEDIAN, WORST, Stretch
 
 LONGEST_S, LONGEST = 86_400.0, 2_000
-"""A section lasts at most a day and has at most as many steps as a figure can show."""
+"""A stretch lasts at most a day and has at most as many steps as a figure can show."""
 ALIKE, LIBRARY, AT_ONCE = 50, 20_000, 200
 """Number of similar situations to find, rows to search, and rows to process at a time."""
 MOST_CHANNELS = 4
@@ -29,15 +29,15 @@ def stretches(
     channels: Sequence[str],
     held_out: Sequence[int] = (),
 ) -> tuple[Stretch, ...]:
-    """Proposals of a policy in the logged situations of three sections.
+    """Proposals of a policy in the logged situations of three stretches.
 
-    The sections are those with the largest, the median and the smallest mean reward. Episodes
-    longer than a day are cut. If the episode allows it, the policy starts one section earlier. It
+    The stretches are those with the largest, the median and the smallest mean reward. Episodes
+    longer than a day are cut. If the episode allows it, the policy starts one stretch earlier. It
     receives the logged action in each step and influences nothing: the situations are the logged
     ones.
 
     For each row, the coverage of the log is the range of the actions in the 50 rows of other
-    sections whose standardised observations are nearest.
+    stretches whose standardised observations are nearest.
 
     Args:
         policy: Policy, wrapped in its guard if it has one.
@@ -47,7 +47,7 @@ def stretches(
         held_out: Numbers of the episodes on which the policy was not trained.
 
     Returns:
-        Best, median and worst; fewer if the log has fewer than three sections.
+        Best, median and worst; fewer if the log has fewer than three stretches.
     """
     length = max(int(min(LONGEST_S / dataset.spec.dt, LONGEST)), 2)
     spans, rewards = _spans(dataset, length)
@@ -97,7 +97,7 @@ def stretches(
 def _spans(
     dataset: Dataset, length: int
 ) -> tuple[Int[np.ndarray, "stretch 2"], Float[np.ndarray, " stretch"]]:
-    """First row and end row of every section, and the mean reward of its known rows.
+    """First row and end row of every stretch, and the mean reward of its known rows.
 
     Sections that are much shorter than usual, or mostly unknown, are left out, because a mean over
     a few steps is extreme by chance.
