@@ -20,12 +20,13 @@ def epsilon(*, rounds: int, noise_multiplier: float, participation: float, delta
     sum that one site changes by at most the clipping length ``C``, with noise of standard deviation
     ``noise_multiplier C``.
 
-    If all sites take part in all rounds, these are one Gaussian mechanism with ``mu = sqrt(rounds)
-    / noise_multiplier``, whose epsilon solves ``Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu /
-    2 - epsilon / mu) = delta`` exactly. If each takes part with probability ``q``, the Renyi
-    divergences of integer orders ``a`` add up over rounds, each ``log(sum_k binom(a, k) (1 - q)^(a
-    - k) q^k exp((k^2 - k) / (2 sigma^2))) / (a - 1)``, and the smallest bound over all orders is
-    used.
+    If all sites take part in all rounds, these are one Gaussian mechanism with
+    ``mu = sqrt(rounds) / noise_multiplier``, whose epsilon solves
+    ``Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu) = delta`` exactly. If
+    each takes part with probability ``q``, the Renyi divergences of integer orders ``a`` add up
+    over rounds, each
+    ``log(sum_k binom(a, k) (1 - q)^(a - k) q^k exp((k^2 - k) / (2 sigma^2))) / (a - 1)``,
+    and the smallest bound over all orders is used.
 
     Args:
         rounds: Number of completed rounds.
