@@ -1,4 +1,4 @@
-"""A section of a log in one narrow column: actions above, measurements below."""
+"""A stretch of a log in one narrow column: actions above, measurements below."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def stretch_trend(one: Stretch, spec: Spec, bands: Sequence[Band]) -> Any:
     """Draws logged and proposed actions, then logged measurements and costs.
 
     Args:
-        one: The section.
+        one: The stretch.
         spec: Channels, limits and control period.
         bands: Limits of observed channels.
 

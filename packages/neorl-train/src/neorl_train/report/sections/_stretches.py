@@ -1,4 +1,4 @@
-"""The candidate in shadow over the best, the median and the worst section of a log."""
+"""The candidate in shadow over the best, the median and the worst stretch of a log."""
 
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ TITLES = {
 
 
 def stretch_pictures(inputs: Inputs) -> Html:
-    """One narrow figure for each section, side by side if there is room."""
+    """One narrow figure for each stretch, side by side if there is room."""
     evaluation = inputs.evaluation
     if not evaluation.stretches:
         return Html("")
