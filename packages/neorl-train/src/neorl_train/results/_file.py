@@ -37,7 +37,7 @@ def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def traces_to_json(evaluation: Evaluation) -> dict[str, Any]:
-    """The content of ``traces.json``: episodes and sections of a log, row by row."""
+    """The content of ``traces.json``: episodes and stretches of a log, row by row."""
     spec = evaluation.tables.spec
     units = {
         field: {channel.name: channel.unit for channel in getattr(spec, field)}

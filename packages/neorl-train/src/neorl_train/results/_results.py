@@ -162,7 +162,7 @@ class Evaluation:
             training; empty if there was a simulator.
         score: Score of the log by the published formula, if one is known.
         source: Description of the log.
-        stretches: Best, median and worst section of the log with the candidate's proposals there;
+        stretches: Best, median and worst stretch of the log with the candidate's proposals there;
             empty if there was a simulator.
     """
 
