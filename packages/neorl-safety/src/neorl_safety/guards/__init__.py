@@ -1,4 +1,4 @@
-"""A policy behind its filter, and who takes over."""
+"""A policy with its filter, and the rules for which controller takes over."""
 
 from neorl_safety.guards._chain import ChainCarry as ChainCarry
 from neorl_safety.guards._chain import FallbackChain as FallbackChain

@@ -1,4 +1,4 @@
-"""An ordered chain of fallbacks: the first that can act, acts."""
+"""An ordered chain of fallbacks: the first one that can act does so."""
 
 from typing import Any, NamedTuple
 
@@ -24,25 +24,25 @@ class ChainCarry(NamedTuple):
 
 
 class FallbackChain(eqx.Module):
-    """Several fallbacks in order, itself a policy; see :func:`fallback_chain`.
+    """Several fallbacks in order, which together are a policy; see :func:`fallback_chain`.
 
     Attributes:
-        members: The fallbacks, the preferred one first.
+        members: The fallbacks in order of preference.
     """
 
     members: tuple[Any, ...]
 
     def initial_carry(self) -> ChainCarry:
-        """Fresh carries."""
+        """Initial carries of all members."""
         carries = tuple(member.initial_carry() for member in self.members)
         return ChainCarry(carries, jnp.zeros((), jnp.int32))
 
     def __call__(
         self, carry: ChainCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[ChainCarry, Float[Array, " act"]]:
-        """Every member steps; the first whose action is finite on all channels acts.
+        """Runs every member; the first whose action is finite on all channels acts.
 
-        Where none is, the last one acts; a guard holds the channels that are not finite.
+        If there is none, the last one acts; a guard holds the channels that are not finite.
         """
         carries, actions = [], []
         for member, own in zip(self.members, carry.members, strict=True):
@@ -54,7 +54,7 @@ class FallbackChain(eqx.Module):
         return ChainCarry(tuple(carries), acted), jnp.stack(actions)[acted]
 
     def sent(self, carry: ChainCarry, action: Float[Array, " act"]) -> ChainCarry:
-        """Reports the applied action to the member that acted; the others follow."""
+        """Reports the applied action to the member that acted; the other members track it."""
         carries = []
         for index, (member, own) in enumerate(zip(self.members, carry.members, strict=True)):
             acted = carry.acted == index
@@ -69,20 +69,20 @@ class FallbackChain(eqx.Module):
 
 
 def fallback_chain(*fallbacks: Policy) -> FallbackChain:
-    """Fallbacks in order: each takes over where all before it give no finite action.
+    """Combines fallbacks in order: each takes over if none before it gives a finite action.
 
-    So a PID that lost a measurement leaves the plant to a second one that does without, and that
-    one to a constant. The whole action changes hands: half of one controller and half of another
-    is not a control law.
+    So a PID that lost a measurement hands over to one that does not need it, and that one to a
+    constant action. The whole action changes hands, since half the action of one controller and
+    half that of another is not a control law.
 
     Args:
-        fallbacks: Deterministic policies for the same channels, the preferred one first.
+        fallbacks: Deterministic policies for the same channels, in order of preference.
 
     Returns:
-        The chain, a policy.
+        The chain, which is a policy.
 
     Raises:
-        InputError: If there is none.
+        InputError: If there is no fallback.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""A policy behind its constraints, with a fallback that is always ready to take over."""
+"""A guarded policy with its constraints and a fallback that is always ready to take over."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -32,12 +32,12 @@ NOBODY, POLICY, FALLBACK = -1, 0, 1
 SETTLE_PERIODS = 10
 MOST_MONITORS = 32
 FOUND_BY_FILTER = Flag.BAD_CONSTRAINT | Flag.ROWS_INFEASIBLE
-"""Faults that the filter finds after it was decided who acts: they count for the next step."""
+"""Faults that the filter finds after the actor was chosen; they take effect in the next step."""
 STILL = 1e-6
-"""Part of the actuator range below which a command counts as no movement."""
+"""Fraction of the actuator range below which a command is not considered a movement."""
 READ_BACK = 0.01
-"""Part of the actuator range by which a read-back may differ from the command that it answers;
-one that differs by more says that somebody else moved the channel."""
+"""Fraction of the actuator range by which a read-back may differ from its command; a larger
+difference means that another controller moved the channel."""
 
 
 class GuardCarry(NamedTuple):
@@ -46,19 +46,19 @@ class GuardCarry(NamedTuple):
     Attributes:
         policy: Carry of the guarded policy.
         fallback: Carry of the fallback policy.
-        previous: The action that the plant received last, shape ``(act,)``: the one reported by
+        previous: Action that the plant last received, shape ``(act,)``: the one reported by
             ``sent``, else the last own action; NaN before the first step.
-        age: Steps since that report, shape ``(act,)``; zero means known, larger means assumed.
-        command: The last own action, shape ``(act,)``, from which a deadband and a rest count, so
-            that no noise of a read-back is taken for a move; NaN before the first step.
-        held: Seconds since a command moved each channel last, shape ``(act,)``; infinite where
-            not known.
+        age: Steps since that report, shape ``(act,)``; zero means reported, larger means assumed.
+        command: Last own action, shape ``(act,)``, to which deadband and resting time refer, so
+            that read-back noise is not taken for a move; NaN before the first step.
+        held: Seconds since a command last moved each channel, shape ``(act,)``; infinite if
+            unknown.
         acted: Last actor: 0 the policy, 1 the fallback, -1 another controller or none yet.
-        offset: Offset that was added to the proposal of the acting controller, shape ``(act,)``.
+        offset: Offset added to the proposal of the acting controller, shape ``(act,)``.
         supervisor: State of the supervisor.
         monitors: Carry of every monitor.
         scores: Value of every monitor in the last step, shape ``(monitor,)``.
-        report: Report of the filter on the last step.
+        report: Report of the filter for the last step.
     """
 
     policy: Any
@@ -76,14 +76,14 @@ class GuardCarry(NamedTuple):
 
 
 class GuardedPolicy(eqx.Module):
-    """A policy, its fallback and the filter between them and the plant; itself a policy.
+    """A policy with its fallback and the filter between them and the plant; itself a policy.
 
     Attributes:
         policy: The guarded policy.
-        constraints: Hard constraints of the action, in physical units.
-        fallback: A deterministic policy that takes over where the guarded one cannot act.
+        constraints: Hard constraints on the action, in physical units.
+        fallback: A deterministic policy that takes over when the guarded one cannot act.
         dt: Control period in seconds, scalar.
-        supervision: Rules by which the fallback takes over and hands back.
+        supervision: Rules for when the fallback takes over and hands back.
         monitors: Monitors that may call for the fallback.
         candidate: Function that proposes actions that satisfy linear rows.
     """
@@ -97,7 +97,7 @@ class GuardedPolicy(eqx.Module):
     candidate: Candidate = eqx.field(static=True, default=nearest)
 
     def initial_carry(self) -> GuardCarry:
-        """Fresh carries, no previous action, an empty report."""
+        """Initial carries, no previous action, an empty report."""
         n_action, dtype = self.constraints.n_action, self.constraints.dtype
         unknown = jnp.full((n_action,), jnp.nan, dtype)
         return GuardCarry(
@@ -123,14 +123,14 @@ class GuardedPolicy(eqx.Module):
         Args:
             carry: Carry from :meth:`initial_carry`, the last step or :meth:`sent`.
             obs: One observation in physical units.
-            key: Passed to the guarded policy; the fallback gets none.
+            key: Passed to the guarded policy; the fallback does not receive it.
 
         Returns:
             The new carry, with the report of this step, and an action that satisfies the
-            constraints as :func:`filter_action` states.
+            constraints as stated for :func:`filter_action`.
 
         Raises:
-            ValueError: If ``obs`` is not of rank one, or policy and fallback do not give one
+            ValueError: If ``obs`` is not one-dimensional, or policy and fallback do not return one
                 action for each constrained channel.
         """
         if obs.ndim != 1:
@@ -176,9 +176,9 @@ class GuardedPolicy(eqx.Module):
         return after, applied
 
     def sent(self, carry: GuardCarry, action: Float[Array, " act"]) -> GuardCarry:
-        """Tells policy and fallback what the plant received; NaN where that is not known.
+        """Reports to policy and fallback what the plant received; NaN if that is unknown.
 
-        The policy that acted in the last step is told the applied action; the other one tracks it.
+        The policy that acted in the last step receives the applied action; the other one tracks it.
         If the applied action is unknown, the guard assumes its own last action, for as many steps
         as the supervision allows.
         """
@@ -192,13 +192,13 @@ class GuardedPolicy(eqx.Module):
     def stopped(self, carry: GuardCarry) -> GuardCarry:
         """The carry after an emergency stop: the fallback acts from the next step on.
 
-        It acts at once by its own law, within the limits but without the offset of a hand-over, and
-        stays until :meth:`released`.
+        It acts immediately by its own law, within the limits but without the offset of a hand-over,
+        and stays in charge until :meth:`released`.
         """
         return carry._replace(supervisor=stopped(carry.supervisor))
 
     def released(self, carry: GuardCarry) -> GuardCarry:
-        """The carry after a release of the latch: the policy acts again if nothing is wrong."""
+        """The carry after the latch is released: the policy acts again if nothing is wrong."""
         return carry._replace(supervisor=released(carry.supervisor))
 
     def _applied_to(self, carry: GuardCarry, action: Array, acted: Array) -> GuardCarry:
@@ -211,20 +211,20 @@ class GuardedPolicy(eqx.Module):
         )
 
     def _position(self, carry: GuardCarry) -> Float[Array, " act"]:
-        """Where each channel stands: as commanded, or where somebody else has moved it to."""
+        """Position of each channel: the last command, or where another controller has moved it."""
         span = _span(usable_limits(self.constraints, carry.command.dtype))
         ours = jnp.abs(carry.previous - carry.command) <= READ_BACK * span
         return jnp.where(ours, carry.command, carry.previous)
 
     def _moved(self, position: Array, applied: Array) -> Bool[Array, " act"]:
-        """Whether a command moves a channel; the first one does, for all that is known."""
+        """Whether a command moves a channel; always true for the first command."""
         span = _span(usable_limits(self.constraints, applied.dtype))
         return ~(jnp.abs(applied - position) <= STILL * span)
 
     def _from_the_last(
         self, carry: GuardCarry, proposal: Array, who: int
     ) -> tuple[Float[Array, " act"], Float[Array, " act"]]:
-        """A proposal with the offset of a hand-over, and that offset."""
+        """A proposal with the hand-over offset added, and that offset."""
         limits = usable_limits(self.constraints, proposal.dtype)
         inside = clip(proposal, limits.low, limits.high)
         at_once = carry.supervisor.stopped & (who == FALLBACK)
@@ -237,7 +237,7 @@ class GuardedPolicy(eqx.Module):
             dt=self.dt.astype(proposal.dtype),
             settle=jnp.where(at_once, 0, self.supervision.settle).astype(proposal.dtype),
         )
-        # An infinite proposal stays what it is: clipped, it would pass for a finite one.
+        # An infinite proposal is not clipped, because it would then look like a finite one.
         shifted = jnp.isfinite(proposal) & (offset != 0)
         return jnp.where(shifted, inside + offset, proposal), offset
 
@@ -263,15 +263,15 @@ def guard(
     monitors: Sequence[Monitor] | None = None,
     candidate: Candidate = nearest,
 ) -> GuardedPolicy:
-    """Puts a policy behind its constraints, with a fallback ready to take over without a bump.
+    """Adds constraints to a policy, with a fallback that is ready to take over without a bump.
 
     Every step runs both policies and filters the proposal; :func:`filter_action` states the
     guarantees for the result. The fallback takes over in the same step if the observation or the
     proposal is not finite, if an observation is beyond its measuring range, or if the applied
-    action has been unknown for too long. It stays in charge until all has been well for some
-    steps. While the policy acts, the fallback tracks the action that was really sent. A controller
-    that takes over starts from the last action, by an offset that decays, so there is no bump
-    between controllers with or without integral action. A carry never turns from finite to
+    action has been unknown for too long. It stays in charge until there has been no fault or alarm
+    for some steps. While the policy acts, the fallback tracks the action that was really sent. A
+    controller that takes over starts from the last action, by an offset that decays, so there is no
+    bump between controllers with or without integral action. A carry never turns from finite to
     non-finite: such an entry keeps its last value, so one bad observation does not spoil an
     integrator or a recurrent state.
 
@@ -281,17 +281,17 @@ def guard(
             :func:`~neorl_safety.constraints.action_constraints`, or with further kinds.
         fallback: A deterministic policy for the same channels: usually the PID in use.
         spec: The control problem: its period, and the measuring ranges of its observations.
-        supervision: Rules by which the fallback takes over and hands back. By default it takes
-            over at the first alarm and hands back after five clean steps; offsets decay in ten
+        supervision: Rules for when the fallback takes over and hands back. By default it takes over
+            at the first alarm and hands back after five clean steps. Offsets decay over ten
             periods, and there is no latch.
         monitors: Monitors that may call for the fallback; the measuring ranges by default.
         candidate: Function that proposes actions that satisfy linear rows; static.
 
     Returns:
-        The guarded policy. Batches are a ``vmap`` outside, ``guard`` inside it.
+        The guarded policy. To run a batch, call ``guard`` inside a ``vmap``.
 
     Raises:
-        InputError: If the constraints are not for the action channels of the specification, or
+        InputError: If the constraints do not match the action channels of the specification, or
             there are more than 32 monitors.
 
     Example:

@@ -1,10 +1,10 @@
-"""Hand-over without a bump, between any two controllers: an offset that decays."""
+"""Bumpless transfer between any two controllers, by an offset that decays."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 NEGLIGIBLE = 1e-3
-"""Part of the actuator range below which an offset is dropped."""
+"""Fraction of the actuator range below which an offset is dropped."""
 
 
 def decayed_offset(
@@ -17,24 +17,24 @@ def decayed_offset(
     dt: Float[Array, ""],
     settle: Float[Array, ""],
 ) -> Float[Array, " act"]:
-    """Offset that is added to a controller's proposal in this step.
+    """The offset that is added to a controller's proposal in this step.
 
-    ``b = (last - proposal) exp(-dt / settle)`` in the step in which the controller takes over,
-    ``b = b exp(-dt / settle)`` in every further one. So the action goes on from where the plant
-    is, and approaches the controller's own law with the time constant ``settle``, whether the
+    ``b = (last - proposal) exp(-dt / settle)`` in the step in which the controller takes over, ``b
+    = b exp(-dt / settle)`` in every later one. So the action continues from the current position
+    and approaches the controller's own law with the time constant ``settle``, whether the
     controller has integral action or not (manual reset that decays).
 
     Args:
         proposal: Action that the controller proposes, within its limits; may hold NaN.
-        last: Last action of the plant; NaN where unknown, and then there is no offset.
-        offset: Offset of the last step.
+        last: Last action of the plant; NaN if unknown, and then there is no offset.
+        offset: Offset in the last step.
         acted: Whether the controller acted in the last step.
         span: Range of every actuator.
         dt: Period in seconds.
         settle: Time constant in seconds; zero for no offset.
 
     Returns:
-        The offset, finite always; zero where it would be negligible.
+        The offset, always finite; zero where it would be negligible.
     """
     decay = jnp.exp(-dt / settle)
     fresh = jnp.where(acted, offset, last - proposal)

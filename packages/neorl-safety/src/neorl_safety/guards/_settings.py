@@ -1,4 +1,4 @@
-"""All settings of a guard beside its constraints, as one document."""
+"""All settings of a guard besides its constraints, as one document."""
 
 import dataclasses
 import math
@@ -26,14 +26,14 @@ COUNTS = ("trip_after", "reset_after", "dwell", "latch_after", "assume_for")
 
 @dataclasses.dataclass(frozen=True)
 class GuardSettings:
-    """Monitors, conditions for the fallback, and the order of the fallbacks.
+    """Monitors, take-over rules, and the order of the fallbacks.
 
     Attributes:
         supervision: When to trip, to reset and to latch.
         watches: Monitors with their names, at most 32.
-        fallbacks: Names of the fallbacks, the preferred one first.
-        max_age: Seconds after which a measurement counts as lost, by name of the channel; the
-            age of one that is not named is not asked for.
+        fallbacks: Names of the fallbacks in order of preference.
+        max_age: Seconds after which a measurement counts as lost, by name of the channel; the age
+            of a channel that is not listed is not checked.
     """
 
     supervision: Supervision
@@ -43,7 +43,7 @@ class GuardSettings:
 
 
 def default_settings(spec: Spec) -> GuardSettings:
-    """The settings of :func:`guard` where it is told nothing: measuring ranges, one fallback."""
+    """The default settings of :func:`guard`: measuring ranges and one fallback."""
     return GuardSettings(default_supervision(spec.dt), (Watch("range", range_monitor(spec)),))
 
 
@@ -54,12 +54,12 @@ def guard_with(
     fallbacks: Mapping[str, Policy],
     spec: Spec,
 ) -> GuardedPolicy:
-    """:func:`guard` with these settings.
+    """Calls :func:`guard` with these settings.
 
     Args:
-        settings: Settings whose fallbacks are among those given.
+        settings: Settings whose fallbacks all occur in ``fallbacks``.
         policy: Policy to guard.
-        constraints: Its constraints.
+        constraints: Constraints on the policy's actions.
         fallbacks: Fallbacks by name.
         spec: The control problem.
 
@@ -67,7 +67,7 @@ def guard_with(
         The guarded policy; several fallbacks act in order (:func:`fallback_chain`).
 
     Raises:
-        InputError: If a fallback is missing, or as :func:`guard`.
+        InputError: If a fallback is missing, or as for :func:`guard`.
     """
     for name in settings.fallbacks:
         if name not in fallbacks:
@@ -106,16 +106,16 @@ def settings_from_dict(
 
     Args:
         data: Result of :func:`settings_to_dict`, possibly after a round trip through JSON.
-        spec: Specification whose observations are watched.
+        spec: Specification whose observations are monitored.
         policies: Policies by name, for monitors of their disagreement.
-        source: Its source, for messages.
+        source: Origin of the data, for messages.
 
     Returns:
         The settings.
 
     Raises:
-        InputError: If the document is of another format, version or plant, or a field is missing,
-            unknown or bad; it is named.
+        InputError: If the document has another format or version or is for another plant, or a
+            field is missing, unknown or bad; the message names it.
     """
     fields = check_head(data, "guard", VERSION, source)
     if set(fields) != FIELDS:
@@ -155,11 +155,11 @@ def usable_ages(ages: Any, spec: Spec, where: str) -> dict[str, float]:
 
 
 def describe_settings(settings: GuardSettings, spec: Spec) -> list[str]:
-    """Describes the monitors and the conditions for the fallback in words with units.
+    """Describes the monitors and the take-over rules in words with units.
 
     Args:
         settings: Settings with concrete numbers.
-        spec: Specification that gives units and the period.
+        spec: Specification that provides units and the period.
 
     Returns:
         Sentences without full stops: the monitors, the ages, then the supervisor.

@@ -1,4 +1,4 @@
-"""Choice of policy or fallback: a pure state machine over faults, alarms and a person's orders."""
+"""Choice of policy or fallback: a pure state machine of faults, alarms and operator commands."""
 
 import math
 from typing import NamedTuple
@@ -16,11 +16,11 @@ class Supervision(eqx.Module):
     Attributes:
         trip_after: Consecutive steps with an alarm after which the fallback takes over, scalar.
         reset_after: Consecutive steps without fault and alarm before the policy may act again.
-        dwell: Steps that the fallback stays in charge at least.
-        latch_after: Take-overs after which the fallback stays until it is released; zero for
-            never.
-        assume_for: Steps for which the last own action counts as what the plant received, where
-            nobody says.
+        dwell: Smallest number of steps that the fallback stays in charge.
+        latch_after: Number of take-overs after which the fallback stays until it is released; zero
+            for never.
+        assume_for: Number of steps for which the last own action is assumed to be what the plant
+            received if nothing is reported.
         settle: Seconds in which the offset of a hand-over decays to 37 %.
     """
 
@@ -44,21 +44,23 @@ def supervision(
     """When the fallback takes over, and when it hands back.
 
     A step in which the policy cannot act (an input that is not finite, a malformed constraint, an
-    unknown last action) hands over at once, whatever ``trip_after`` says.
+    unknown last action) hands over immediately, whatever ``trip_after`` is.
 
     Args:
         trip_after: Consecutive steps with an alarm of a monitor before the fallback takes over.
         reset_after: Consecutive clean steps before the policy may act again.
-        dwell: Steps that the fallback stays in charge at least.
-        latch_after: Take-overs after which it stays until somebody releases it; zero for never.
-        assume_for: Steps for which the last own action counts as what the plant received.
+        dwell: Smallest number of steps that the fallback stays in charge.
+        latch_after: Number of take-overs after which it stays until an operator releases it; zero
+            for never.
+        assume_for: Number of steps for which the last own action is assumed to be what the plant
+            received.
         settle: Seconds in which the offset of a hand-over decays to 37 %; zero for no offset.
 
     Returns:
         The settings as arrays.
 
     Raises:
-        InputError: If a number is out of range; it is named.
+        InputError: If a number is out of range; the message names it.
     """
     counts = {
         "trip_after": (trip_after, 1),
@@ -89,10 +91,10 @@ class SupervisorCarry(NamedTuple):
         tripped: The fallback is in charge.
         alarms: Consecutive steps with an alarm.
         clean: Consecutive steps without fault and alarm.
-        since: Steps since the last change of who is in charge.
+        since: Steps since the controller in charge last changed.
         trips: Take-overs since the last release.
         latched: The fallback stays until it is released.
-        stopped: Somebody pressed the emergency stop and nobody released it yet.
+        stopped: The emergency stop was pressed and has not been released yet.
     """
 
     tripped: Bool[Array, ""]
@@ -105,7 +107,7 @@ class SupervisorCarry(NamedTuple):
 
 
 def initial_supervisor() -> SupervisorCarry:
-    """The policy is in charge, nothing has happened."""
+    """The initial state: the policy is in charge and nothing has happened."""
     no, none = jnp.zeros((), jnp.bool_), jnp.zeros((), jnp.int32)
     return SupervisorCarry(no, none, none, none, none, no, no)
 
@@ -113,16 +115,16 @@ def initial_supervisor() -> SupervisorCarry:
 def supervise(
     settings: Supervision, carry: SupervisorCarry, fault: Bool[Array, ""], alarm: Bool[Array, ""]
 ) -> SupervisorCarry:
-    """One step: a fault trips at once, alarms after a while; resets after enough clean steps.
+    """One step: a fault trips immediately, alarms after a while; resets after enough clean steps.
 
     Args:
         settings: When to trip and to reset.
         carry: Carry from the last step.
         fault: The policy cannot act in this step.
-        alarm: A monitor finds the situation unfit.
+        alarm: A monitor judges the situation unsuitable for the policy.
 
     Returns:
-        The state that decides who acts in this step: ``tripped``.
+        The new state, whose ``tripped`` decides which controller acts in this step.
     """
     most = 2**30
     alarms = jnp.where(alarm, jnp.minimum(carry.alarms + 1, most), 0)
@@ -151,6 +153,6 @@ def stopped(carry: SupervisorCarry) -> SupervisorCarry:
 
 
 def released(carry: SupervisorCarry) -> SupervisorCarry:
-    """The carry after a person released the latch or the stop: the count of take-overs is zero."""
+    """The carry after an operator released the latch or the stop, with zero take-overs counted."""
     no = jnp.zeros_like(carry.latched)
     return carry._replace(latched=no, stopped=no, trips=jnp.zeros_like(carry.trips))

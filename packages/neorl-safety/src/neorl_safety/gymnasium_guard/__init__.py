@@ -1,4 +1,4 @@
-"""The guard inside a Gymnasium environment, for those who train elsewhere (extra ``gymnasium``)."""
+"""The guard as a Gymnasium environment, for training elsewhere (extra ``gymnasium``)."""
 
 from neorl_safety.gymnasium_guard._wrapper import GuardedEnv as GuardedEnv
 

@@ -1,4 +1,4 @@
-"""A Gymnasium wrapper whose every action has passed the guard."""
+"""A Gymnasium wrapper that passes every action through the guard."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from neorl_safety.guards import GuardCarry, GuardedPolicy, Supervision, guard
 
 
 class _Requested(eqx.Module):
-    """Proposes what somebody else asked for: its carry is the request."""
+    """A policy that proposes the action requested from outside, which is its carry."""
 
     n_action: int = eqx.field(static=True)
 
@@ -41,23 +41,24 @@ def _decide(
 
 
 class GuardedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment whose actions pass the guard before the plant receives them.
+    """An environment whose actions pass through the guard before the plant receives them.
 
-    The agent asks, the guard answers: limits, monitors, supervisor and fallback are those of
-    :func:`~neorl_safety.guards.guard`, in physical units. ``info["guard"]`` says what was applied,
-    by how much it differs from the request, and why. What the environment does with the action
-    behind the guard is not read back: its own limits should be no tighter.
+    Limits, monitors, supervisor and fallback are those of :func:`~neorl_safety.guards.guard`, in
+    physical units. ``info["guard"]`` reports which action was applied, by how much it differs from
+    the request, and why. Changes that the environment makes to the action after the guard are not
+    read back, so its own limits should be no tighter.
 
     Args:
         env: Environment with flat observations in physical units, and actions in physical units
             or all in [-1, 1].
-        constraints: Hard constraints of the action.
-        fallback: Takes over where the request cannot stand.
+        constraints: Hard constraints on the action.
+        fallback: Takes over if the request is rejected.
         spec: The control problem: channels, ranges and period.
-        supervision: When the fallback takes over and hands back; that of ``guard`` by default.
+        supervision: When the fallback takes over and hands back; the default of ``guard`` if not
+            given.
 
     Raises:
-        InputError: If the spaces are not those of the specification.
+        InputError: If the spaces do not match the specification.
     """
 
     def __init__(
@@ -81,17 +82,17 @@ class GuardedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode, of the guard as well."""
+        """Starts an episode in the environment and in the guard."""
         obs, info = self.env.reset(seed=seed, options=options)
         self._carry = self._safe.initial_carry()
         self._obs = np.asarray(obs, np.float32)
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """One step with the action that the guard lets pass.
+        """Runs one step with the action that the guard returns.
 
         Raises:
-            InputError: Before the first :meth:`reset`.
+            InputError: If called before the first :meth:`reset`.
         """
         if self._obs is None:
             raise InputError("call reset before step: the guard needs an observation")
@@ -116,7 +117,7 @@ class GuardedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 def _is_normalised(
     env: gymnasium.Env[Any, Any], spec: Spec, low: np.ndarray, high: np.ndarray
 ) -> bool:
-    """Whether actions lie in [-1, 1]; raises unless they do or have the ranges of the channels."""
+    """Whether actions lie in [-1, 1]; raises an error for any range but that or the channels'."""
     space, seen = env.action_space, env.observation_space
     if not isinstance(space, gymnasium.spaces.Box) or space.shape != low.shape:
         raise InputError(f"the action space is {space}; expected a box of shape {low.shape}")

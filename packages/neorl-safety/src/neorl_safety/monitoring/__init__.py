@@ -1,4 +1,4 @@
-"""Monitors with thresholds, and violations with their statistics."""
+"""Monitors with thresholds, and statistics of violations."""
 
 from neorl_safety.monitoring._calibration import alarms_per_day as alarms_per_day
 from neorl_safety.monitoring._calibration import calibrated as calibrated

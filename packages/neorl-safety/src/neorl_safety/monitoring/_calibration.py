@@ -1,4 +1,4 @@
-"""Thresholds with a promised rate of false alarms."""
+"""Thresholds with a guaranteed rate of false alarms."""
 
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ def episode_scores(
         mask: False where an episode has no step (padding).
 
     Returns:
-        One score an episode; minus infinity for one without steps.
+        One score per episode; minus infinity for one without steps.
     """
     return jnp.max(_along(monitor, obs, action, mask)[0], axis=1)
 
@@ -50,7 +50,7 @@ def episode_alarms(
         mask: False where an episode has no step (padding).
 
     Returns:
-        One flag an episode.
+        One flag per episode.
     """
     return jnp.any(_along(monitor, obs, action, mask)[1], axis=1)
 
@@ -64,28 +64,29 @@ def calibrated(
     false_alarms: float,
     stretch: int | None = None,
 ) -> AnyMonitor:
-    """The monitor with the conformal threshold of held-out operation.
+    """The monitor with a conformal threshold from held-out operation.
 
-    Of stretches that are exchangeable with these, at most a part ``false_alarms`` raises a false
-    alarm at any step: on average over the draw of these stretches, not for a given draw. The steps
-    of one stretch are not exchangeable, so the score of a stretch is its largest. What a monitor
-    remembers runs on from one stretch to the next, as it does while a plant runs; a monitor that
-    begins anew in every stretch would look quieter than it is in operation.
+    Among stretches that are exchangeable with these, at most a fraction ``false_alarms`` raises a
+    false alarm at any step. This holds on average over the sampling of these stretches, not for a
+    given sample. The steps of one stretch are not exchangeable, so the score of a stretch is its
+    largest. The monitor's memory continues from one stretch to the next, as it does while a plant
+    runs; if it started afresh in every stretch, the monitor would seem quieter than it is in
+    operation.
 
     Args:
         monitor: A monitor with a field ``threshold``.
-        obs: Observations of episodes that it was not fitted on.
+        obs: Observations of episodes to which it was not fitted.
         action: Action that the policy proposed, or that was sent.
         mask: False where an episode has no step.
-        false_alarms: Promised part of the stretches with a false alarm, in (0, 1); in a day there
-            are at most :func:`alarms_per_day` of them.
+        false_alarms: Guaranteed fraction of the stretches with a false alarm, in (0, 1);
+            :func:`alarms_per_day` converts it to alarms per day.
         stretch: Steps of a stretch, of which an episode may hold many; ``None`` for whole episodes.
 
     Returns:
         The monitor with its threshold.
 
     Raises:
-        InputError: If there are too few stretches to promise it: ``1 / false_alarms - 1`` are
+        InputError: If there are too few stretches for the guarantee: ``1 / false_alarms - 1`` are
             needed.
     """
     scores = operation_scores(monitor, obs, action, mask, stretch=stretch)
@@ -108,21 +109,21 @@ def operation_scores(
     *,
     stretch: int | None = None,
 ) -> Float[Array, " stretch"]:
-    """The largest score of a monitor in every stretch of operation, one after the other.
+    """The largest score of a monitor in every stretch of consecutive operation.
 
-    What the monitor remembers runs on from step to step and from episode to episode; before the
-    first it has seen all of them once.
+    The monitor's memory continues from step to step and from episode to episode; the scores are
+    those of a second pass, after the monitor has seen all episodes once.
 
     Args:
         monitor: Any monitor.
         obs: Observations of each episode.
         action: Action that the policy proposed, or that was sent.
-        mask: False where an episode has no step; such steps are passed over.
-        stretch: Steps of a stretch; what is left over of an episode is not counted. ``None`` for
-            whole episodes.
+        mask: False where an episode has no step; such steps are skipped.
+        stretch: Steps of a stretch; a shorter rest of an episode is ignored. ``None`` for whole
+            episodes.
 
     Returns:
-        One score a stretch.
+        One score per stretch.
     """
     valid = np.ones(obs.shape[:2], bool) if mask is None else np.asarray(mask, bool)
     values = np.asarray(
@@ -140,11 +141,11 @@ def operation_scores(
 
 
 def alarms_per_day(false_alarms: float, stretch_seconds: float) -> float:
-    """False alarms in a day of operation where a part of its stretches has one.
+    """Number of false alarms per day if a fraction of the stretches has one.
 
     Args:
-        false_alarms: Part of the stretches that may have one.
-        stretch_seconds: Length of a stretch; however often it alarms there, it counts once.
+        false_alarms: Fraction of the stretches that may have one.
+        stretch_seconds: Length of a stretch; several alarms in one stretch count once.
     """
     return false_alarms * 86_400.0 / stretch_seconds
 
@@ -168,7 +169,7 @@ def _continued(monitor: Any, obs: Array, action: Array, valid: Array) -> Array:
 def _along(
     monitor: Monitor, obs: Array, action: Array, mask: Array | None
 ) -> tuple[Float[Array, "episode time"], Bool[Array, "episode time"]]:
-    """Value and alarm of every step; minus infinity and none where there is no step."""
+    """Value and alarm of every step; minus infinity and no alarm where there is no step."""
     valid = jnp.ones(obs.shape[:2], jnp.bool_) if mask is None else jnp.asarray(mask)
     return _scanned(monitor, jnp.asarray(obs), jnp.asarray(action), valid)
 

@@ -26,7 +26,7 @@ PLAIN: dict[str, tuple[type, tuple[str, ...], tuple[str, ...]]] = {
     "neighbours": (NeighbourMonitor, ("rows", "mean", "scale", "threshold"), ("neighbours",)),
     "drift": (DriftMonitor, ("mean", "scale", "weight", "threshold"), ()),
 }
-"""Kinds that are their arrays: class, arrays and static fields."""
+"""Kinds of monitors that consist of arrays: class, array fields and static fields."""
 BY_CHANNEL = {"low", "high", "least", "most", "mean", "scale"}
 COMMON = {"kind", "name", "false_alarms", "episodes", "stretch"}
 
@@ -35,14 +35,14 @@ def watches_to_dict(watches: Sequence[Watch], spec: Spec) -> dict[str, Any]:
     """Monitors as plain dictionaries, lists, strings and numbers, ready for JSON.
 
     Args:
-        watches: Monitors of the kinds of this package.
-        spec: Specification that they were made for.
+        watches: Monitors of the kinds in this package.
+        spec: Specification for which they were made.
 
     Returns:
         The document.
 
     Raises:
-        InputError: If one is of a kind that has no record.
+        InputError: If a monitor is of a kind that has no record.
     """
     return {
         **head("monitors", VERSION),
@@ -85,16 +85,17 @@ def watches_from_dict(
 
     Args:
         data: Result of :func:`watches_to_dict`, possibly after a round trip through JSON.
-        spec: Specification whose observations they watch.
-        policies: Policies by name, for those that watch disagreement.
-        source: Its source, for messages.
+        spec: Specification whose observations they monitor.
+        policies: Policies by name, for monitors of disagreement.
+        source: Origin of the data, for messages.
 
     Returns:
         The monitors, in order.
 
     Raises:
-        InputError: If the document is of another format, version or plant, a kind or policy is not
-            known, or a field is missing, unknown or of another shape; the monitor is named.
+        InputError: If the document has another format or version or is for another plant, a kind or
+            policy is unknown, or a field is missing, unknown or has another shape; the message
+            names the monitor.
     """
     fields = check_head(data, "monitors", VERSION, source)
     _require_fields(source, fields, {"observations", "monitors"})

@@ -1,4 +1,4 @@
-"""Slow drift of the inputs: their exponentially weighted means leave the log's."""
+"""Slow drift of the inputs: their exponentially weighted means leave those of the log."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ class DriftMonitor(eqx.Module):
 
     Attributes:
         mean: Mean of the log, shape ``(obs,)``.
-        scale: Standard deviations of the log, shape ``(obs,)``.
+        scale: Standard deviations in the log, shape ``(obs,)``.
         weight: Weight of the latest observation, scalar.
         threshold: Value above which it alarms, scalar.
     """
@@ -26,13 +26,13 @@ class DriftMonitor(eqx.Module):
     threshold: Float[Array, ""]
 
     def initial_carry(self) -> Float[Array, " obs"]:
-        """No drift seen."""
+        """An initial carry without drift."""
         return jnp.zeros_like(self.mean)
 
     def __call__(
         self, carry: Float[Array, " obs"], seen: Seen
     ) -> tuple[Float[Array, " obs"], Score]:
-        """The largest ``|z|`` over its standard deviation; lost readings do not count."""
+        """The largest ``|z|`` over its standard deviation; lost readings are ignored."""
         standard = (seen.obs.astype(self.mean.dtype) - self.mean) / self.scale
         moved = carry + self.weight * (standard - carry)
         z = jnp.where(jnp.isfinite(standard), moved, carry)
@@ -43,8 +43,8 @@ class DriftMonitor(eqx.Module):
 def drift_monitor(obs: Float[np.ndarray, "row obs"], *, weight: float = 0.05) -> DriftMonitor:
     """Fits mean and spread of a log: ``z = z + weight ((x - mean) / std - z)``.
 
-    In units of ``sqrt(weight / (2 - weight))``, the standard deviation of ``z`` for independent
-    readings; plant signals are not, so the threshold is to be calibrated.
+    The score is in units of ``sqrt(weight / (2 - weight))``, the standard deviation of ``z`` for
+    independent readings. Plant signals are not independent, so the threshold must be calibrated.
 
     Args:
         obs: Observations of the log.

@@ -1,4 +1,4 @@
-"""Disagreement of policies that were trained alike, as a monitor."""
+"""Disagreement of policies that were trained in the same way, as a monitor."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -27,15 +27,16 @@ class Proposer(NamedTuple):
 def policy_ensemble(
     policies: Sequence[Policy], spec: Spec, threshold: Float[Array, ""] | None = None
 ) -> EnsembleMonitor:
-    """Watches how far policies of one kind disagree: several seeds of one learner.
+    """Monitors how far policies of one kind disagree, such as several seeds of one learner.
 
-    The largest standard deviation over the members of what they propose, in parts of the range of
-    the actuator. Where the log had data they agree; where they do not, nothing was learned.
+    The score is the largest standard deviation of the members' proposals, as a fraction of the
+    actuator range. The members agree where the log had data; where they do not, nothing was
+    learned.
 
     Args:
-        policies: Two policies or more of one structure, deterministic and without memory.
-        spec: Specification that gives the ranges of the actuators.
-        threshold: Value above which it alarms; infinite, to be calibrated, by default.
+        policies: At least two policies of one structure, deterministic and without memory.
+        spec: Specification that provides the ranges of the actuators.
+        threshold: Value above which it alarms; infinite by default, to be calibrated.
 
     Returns:
         The monitor, for :func:`calibrated`.
@@ -61,7 +62,7 @@ def policy_ensemble(
 def proposed_share(
     member: Proposer, obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> Float[Array, " act"]:
-    """Proposal of a member, as a share of the range of the actuator."""
+    """Proposal of a member, as a fraction of the actuator range."""
     del action
     _, own = member.policy(member.policy.initial_carry(), obs, None)
     return own / member.span

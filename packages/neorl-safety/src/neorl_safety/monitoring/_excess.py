@@ -23,18 +23,18 @@ from neorl_safety.constraints._constraints import as_constraints
 from neorl_safety.constraints._kinds import rank_of
 
 ROW_TOLERANCE = 1e-6
-"""Of the size of a row: what the guarantee leaves to rounding."""
+"""Rounding allowance of the guarantee, relative to the size of a row."""
 
 
 class Checked(NamedTuple):
-    """One thing that is checked of an action.
+    """One condition that is checked for an action.
 
     Attributes:
-        name: Such as ``"feed: rate"``.
-        unit: Unit of the excess; empty for a row, whose unit is that of its terms.
+        name: For example ``"feed: rate"``.
+        unit: Unit of the excess; empty for a row, which has the unit of its terms.
         tier: How binding it is.
-        words: The demand, in words.
-        scale: Size to read an excess on, in ``unit``.
+        words: The requirement in words.
+        scale: Typical size with which to compare an excess, in ``unit``.
     """
 
     name: str
@@ -45,13 +45,13 @@ class Checked(NamedTuple):
 
 
 def checked_constraints(constraints: AnyConstraints) -> list[Checked]:
-    """Describes the constraints of :func:`constraint_excess`, in its order, in words.
+    """Describes the constraints of :func:`constraint_excess`, in the same order, in words.
 
     Args:
         constraints: Constraints with concrete numbers.
 
     Returns:
-        Box and rate of every channel, then intervals by channel or rows of every further kind.
+        Box and rate of every channel, then intervals by channel or rows of every other kind.
     """
     every = as_constraints(constraints)
     channels = channels_of(every)
@@ -93,24 +93,25 @@ def constraint_excess(
 ) -> Float[Array, " checked"]:
     """Excess of an action over each constraint, in the order of :func:`checked_constraints`.
 
-    Every kind says what it admits now, and the action is compared with that; nothing of the filter
-    is used. What the rate cannot reach in this step counts from the step in which it can: the rate
-    ranks above box and further kinds. A tripped interlock outside the box takes its place. Rows
-    are given the 1e-6 of their size that the guarantee leaves to rounding.
+    Every kind returns the actions that it admits now, and the action is compared with them; the
+    filter is not used. If the rate limit keeps an action from reaching an admitted value in this
+    step, that is not a violation until it can, because the rate ranks above the box and other
+    kinds. A tripped interlock outside the box replaces it. Rows have an allowance of 1e-6 of their
+    size, the rounding allowance of the guarantee.
 
     Args:
         constraints: Constraints in physical units.
-        obs: The observation that the action answers.
-        previous: Action before the step; NaN where it is not known, and then no rate binds.
+        obs: The observation to which the action responds.
+        previous: Action before the step; if it is NaN, it is unknown and no rate applies.
         action: The action.
-        dt: Seconds that a step lasts.
+        dt: Length of one step in seconds.
         held: Seconds since each channel moved before this action (:func:`seconds_held`); ``None``
-            where that is not known: then no rest binds.
-        spares: Whether wear binds: it does not where the fallback acts.
+            if unknown, and then no resting time applies.
+        spares: Whether wear limits apply; they do not if the fallback acts.
 
     Returns:
-        Positive where broken; minus infinity where nothing binds; infinite where the action is not
-        finite.
+        Positive where violated, minus infinity where no limit applies, infinite where the action is
+        not finite.
     """
     every = as_constraints(constraints)
     c = every.action
@@ -146,14 +147,14 @@ def constraint_excess(
 
 
 def seconds_held(applied: Float[Array, "time act"], dt: float) -> Float[Array, "time act"]:
-    """Seconds for which each channel had stood still before every step; infinite at first.
+    """Seconds for which each channel had not moved before every step; infinite at first.
 
     Args:
         applied: Action that the plant received in every step.
-        dt: Seconds that a step lasts.
+        dt: Length of one step in seconds.
 
     Returns:
-        ``held`` of :func:`constraint_excess`, one row a step.
+        ``held`` for :func:`constraint_excess`, one row per step.
     """
     moved = jnp.concatenate([jnp.zeros_like(applied[:1], bool), applied[1:] != applied[:-1]])
 
@@ -170,7 +171,7 @@ def _beyond(action: Array, low: Array, high: Array) -> Float[Array, " act"]:
 
 
 def _is_rows(constraints: Constraints, kind: str) -> bool:
-    """Whether a kind lowers to rows, asked of it in the middle of every range."""
+    """Whether a kind lowers to rows, tested at the middle of every range."""
     n_obs, n = max(len(constraints.obs), 1), constraints.n_action
     middle = (constraints.action.low + constraints.action.high) / 2
     situation = Situation(

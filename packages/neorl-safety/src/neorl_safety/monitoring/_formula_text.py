@@ -40,25 +40,26 @@ class _Token(NamedTuple):
 
 
 def read_formula(text: str, spec: Spec) -> Formula:
-    """A formula over observed channels, from text such as ``always[0 s, 600 s] (T_R <= 385 K)``.
+    """Reads a formula over observed channels, such as ``always[0 s, 600 s] (T_R <= 385 K)``.
 
-    Comparisons ``channel <= number unit`` and ``>=`` (``<`` and ``>`` mean the same), the words
-    ``not``, ``and``, ``or``, ``implies``, ``always[first, last]``, ``eventually[first, last]`` and
-    ``(f) until[first, last] (g)``, parentheses. Windows are times in ``s``, ``min`` or ``h``, whole
-    multiples of the control period. A channel whose name is no word stands between single quotes.
-    ``not`` and the temporal words bind closest, then ``until``, ``and``, ``or``, ``implies``.
+    The text may contain comparisons ``channel <= number unit`` and ``>=`` (``<`` and ``>`` mean the
+    same), the words ``not``, ``and``, ``or``, ``implies``, ``always[first, last]``,
+    ``eventually[first, last]`` and ``(f) until[first, last] (g)``, and parentheses. Windows are
+    times in ``s``, ``min`` or ``h`` and must be multiples of the control period. A channel whose
+    name is not a plain word is written in single quotes. ``not`` and the temporal words bind most
+    tightly, then ``until``, ``and``, ``or``, ``implies``.
 
     Args:
         text: The formula.
-        spec: Specification that gives channels, units and the period.
+        spec: Specification that provides channels, units and the period.
 
     Returns:
-        The formula, windows in steps.
+        The formula, with windows in steps.
 
     Raises:
-        InputError: Where it cannot be read or is nested too deep, with the place; where a channel
-            is unknown, a unit is another than the channel's, or a window is no multiple of the
-            period.
+        InputError: If it cannot be read or is nested too deeply (the message shows the place), a
+            channel is unknown, a unit differs from the channel's, or a window is not a multiple of
+            the period.
 
     Example:
         >>> from neorl_core import Channel, Spec
@@ -75,20 +76,20 @@ def read_formula(text: str, spec: Spec) -> Formula:
 
 
 class _Reader:
-    """Recursive descent over one text."""
+    """Recursive-descent parser of one text."""
 
     def __init__(self, text: str, spec: Spec) -> None:
         self.text, self.spec, self.place, self.depth = text, spec, 0, 0
 
     def fail(self, fault: str) -> InputError:
-        """An error that shows where in the text it is."""
+        """An error that shows the place in the text."""
         return InputError(
             f"formula {self.text!r:.300}, at {self.text[self.place :].strip()[:30]!r}: {fault}; "
             f"for example {EXAMPLE!r}"
         )
 
     def peek(self) -> _Token:
-        """The next token, without taking it."""
+        """The next token, without consuming it."""
         if self._behind_blanks() == len(self.text):
             return _Token("end", "", len(self.text), len(self.text))
         match = TOKEN.match(self.text, self.place)
@@ -97,12 +98,12 @@ class _Reader:
         return _Token(match.lastgroup, match[match.lastgroup], match.start(), match.end())
 
     def _behind_blanks(self) -> int:
-        """The place of the next character that is no blank."""
+        """The position of the next character that is not a blank."""
         match = BLANKS.match(self.text, self.place)
         return self.place if match is None else match.end()
 
     def take(self, *texts: str) -> bool:
-        """Takes the next token where it is one of these."""
+        """Consumes the next token if it is one of these."""
         token = self.peek()
         if token.kind in ("name", "sign") and token.text in texts:
             self.place = token.end
@@ -110,12 +111,12 @@ class _Reader:
         return False
 
     def expect(self, text: str) -> None:
-        """Takes a sign that must come."""
+        """Consumes a required symbol."""
         if not self.take(text):
             raise self.fail(f"expected {text!r}")
 
     def expect_end(self) -> None:
-        """Raises where text is left over."""
+        """Raises an error if text is left over."""
         if self.peek().kind != "end":
             raise self.fail("expected 'and', 'or', 'until', 'implies' or the end")
 
@@ -144,7 +145,7 @@ class _Reader:
         return conjunction(*parts) if len(parts) > 1 else parts[0]
 
     def lasting(self) -> Formula:
-        """Perhaps ``a until[first, last] b``."""
+        """A formula that may be joined to another by ``until[first, last]``."""
         first = self.single()
         if not self.take("until"):
             return first
@@ -188,7 +189,7 @@ class _Reader:
         return (above if sign.startswith(">") else below)(channel.name, threshold)
 
     def channel(self, name: str) -> Channel:
-        """The observed channel of that name."""
+        """The observed channel with a given name."""
         known = {channel.name: channel for channel in self.spec.obs}
         if name not in known:
             message = unknown_name("channel", name, known)
@@ -196,7 +197,7 @@ class _Reader:
         return known[name]
 
     def number(self) -> float:
-        """A number that must come."""
+        """A required number."""
         token = self.peek()
         if token.kind != "number" or not math.isfinite(float(token.text)):
             raise self.fail("expected a number")
@@ -204,7 +205,7 @@ class _Reader:
         return float(token.text)
 
     def unit(self, channel: Channel) -> None:
-        """The unit of a channel, which must follow; a pure number has none."""
+        """The required unit of a channel; a dimensionless channel has none."""
         begin = self._behind_blanks()
         end = begin + len(channel.unit)
         follows = self.text.startswith(channel.unit, begin) and not WORD.match(self.text, end)
@@ -230,7 +231,7 @@ class _Reader:
         return first, last
 
     def steps(self) -> int:
-        """A time as a whole number of control periods."""
+        """A time as a number of control periods, which must be an integer."""
         value = self.number()
         for unit, seconds in SECONDS.items():
             if self.take(unit):
@@ -247,14 +248,14 @@ class _Reader:
 
 
 def formula_text(formula: Formula, spec: Spec) -> str:
-    """The formula as :func:`read_formula` reads it.
+    """Writes a formula as text that :func:`read_formula` can read.
 
     Args:
         formula: A formula over channels of the specification.
-        spec: Specification that gives units and the period.
+        spec: Specification that provides units and the period.
 
     Returns:
-        Text in which everything that is joined stands in parentheses.
+        Text in which every compound part is in parentheses.
     """
     if formula.operator in COMPARISONS:
         units = {channel.name: channel.unit for channel in spec.obs}

@@ -1,4 +1,4 @@
-"""Monitors that ask something learned: an ensemble's disagreement, a safety critic's value."""
+"""Monitors based on learned models: an ensemble's disagreement, a safety critic's value."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,12 +14,12 @@ Apply = Callable[[Any, Array, Array], Array]
 
 
 class CriticMonitor(eqx.Module):
-    """The value that a safety critic gives to what the policy proposes.
+    """The value that a safety critic assigns to the action that the policy proposes.
 
     Attributes:
         critic: Parameters of the critic.
         threshold: Value above which it alarms, scalar.
-        apply: ``apply(critic, obs, action)``, larger for worse; a function of a module, static.
+        apply: Function ``apply(critic, obs, action)``, larger for worse; module-level and static.
     """
 
     critic: Any
@@ -27,7 +27,7 @@ class CriticMonitor(eqx.Module):
     apply: Apply = eqx.field(static=True)
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing is remembered."""
+        """An empty carry: the monitor has no memory."""
         return ()
 
     def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
@@ -36,12 +36,12 @@ class CriticMonitor(eqx.Module):
 
 
 class EnsembleMonitor(eqx.Module):
-    """The standard deviation of what the members of an ensemble say.
+    """The standard deviation of the outputs of an ensemble.
 
     Attributes:
         members: Parameters with a leading axis of members.
         threshold: Value above which it alarms, scalar.
-        apply: ``apply(member, obs, action)``, a scalar or a vector; static.
+        apply: ``apply(member, obs, action)``, which returns a scalar or a vector; static.
     """
 
     members: Any
@@ -49,11 +49,11 @@ class EnsembleMonitor(eqx.Module):
     apply: Apply = eqx.field(static=True)
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing is remembered."""
+        """An empty carry: the monitor has no memory."""
         return ()
 
     def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
-        """The largest standard deviation over the members of any output."""
+        """The largest standard deviation over the members, among all outputs."""
         predictions = jax.vmap(self.apply, in_axes=(0, None, None))(
             self.members, seen.obs, seen.action
         )

@@ -12,7 +12,7 @@ class Seen(NamedTuple):
     Attributes:
         obs: The observation, shape ``(obs,)``; may hold NaN.
         action: Action that the policy proposes, shape ``(act,)``; may hold NaN.
-        previous: Action that the plant received last, shape ``(act,)``; NaN where unknown.
+        previous: Action that the plant last received, shape ``(act,)``; NaN if unknown.
     """
 
     obs: Float[Array, " obs"]
@@ -24,8 +24,9 @@ class Score(NamedTuple):
     """Result of a monitor.
 
     Attributes:
-        value: The larger, the less fit; infinite where it could not be computed. Scalar.
-        alarm: The value is above the monitor's threshold. Scalar.
+        value: The larger, the less suitable the situation; infinite if it could not be computed.
+            Scalar.
+        alarm: Whether the value is above the monitor's threshold. Scalar.
     """
 
     value: Float[Array, ""]
@@ -46,6 +47,6 @@ class Monitor(Protocol):
 
 
 def scored(value: Float[Array, ""], threshold: Float[Array, ""]) -> Score:
-    """A score against its threshold; a value or a threshold that is NaN is an alarm."""
+    """Compares a value with its threshold; NaN in either of them is an alarm."""
     value = jnp.where(jnp.isnan(value), jnp.inf, value)
     return Score(value, ~(value <= threshold))

@@ -1,4 +1,4 @@
-"""Distance of an observation from the log that a policy was trained on."""
+"""Distance of an observation from the log on which a policy was trained."""
 
 import equinox as eqx
 import jax
@@ -10,7 +10,7 @@ from neorl_core import InputError
 from neorl_safety.monitoring._monitor import Score, Seen, scored
 
 SMALLEST = 1e-6
-"""Part of the largest variance that every direction has at least."""
+"""Smallest variance in any direction, as a fraction of the largest."""
 
 
 class MahalanobisMonitor(eqx.Module):
@@ -27,11 +27,11 @@ class MahalanobisMonitor(eqx.Module):
     threshold: Float[Array, ""]
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing is remembered."""
+        """An empty carry: the monitor has no memory."""
         return ()
 
     def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
-        """The squared distance from the mean in units of the log's spread."""
+        """The squared distance from the mean, scaled by the covariance of the log."""
         apart = seen.obs.astype(self.mean.dtype) - self.mean
         white = jnp.sum(self.whitening * apart[None], axis=1)
         return carry, scored(jnp.sum(white * white), self.threshold)
@@ -59,14 +59,14 @@ def mahalanobis_monitor(obs: Float[np.ndarray, "row obs"]) -> MahalanobisMonitor
 
 
 class NeighbourMonitor(eqx.Module):
-    """Distance to the k-th nearest of a few rows that stand for the log.
+    """Distance to the k-th nearest of a few rows that represent the log.
 
     Attributes:
         rows: Standardised rows, shape ``(kept, obs)``.
         mean: Mean of the log, shape ``(obs,)``.
-        scale: Standard deviations of the log, shape ``(obs,)``.
+        scale: Standard deviations in the log, shape ``(obs,)``.
         threshold: Value above which it alarms, scalar.
-        neighbours: Which neighbour counts; static.
+        neighbours: Number ``k`` of the neighbour whose distance is used; static.
     """
 
     rows: Float[Array, "kept obs"]
@@ -76,7 +76,7 @@ class NeighbourMonitor(eqx.Module):
     neighbours: int = eqx.field(static=True)
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing is remembered."""
+        """An empty carry: the monitor has no memory."""
         return ()
 
     def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
@@ -90,12 +90,12 @@ class NeighbourMonitor(eqx.Module):
 def neighbour_monitor(
     obs: Float[np.ndarray, "row obs"], *, neighbours: int = 5, keep: int = 1000
 ) -> NeighbourMonitor:
-    """Keeps few rows that cover the log, each the one farthest from those kept before.
+    """Keeps a few rows that cover the log, each the farthest from those kept before.
 
     Args:
         obs: Observations of the log.
-        neighbours: Which nearest neighbour's distance is the score.
-        keep: Rows to keep.
+        neighbours: Number ``k`` of the nearest neighbour whose distance is the score.
+        keep: Number of rows to keep.
 
     Returns:
         The monitor, for :func:`calibrated`.

@@ -1,4 +1,4 @@
-"""Finite but wrong measurements: beyond the measuring range, or frozen."""
+"""Measurements that are finite but wrong: outside the measuring range, or frozen."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,16 +12,16 @@ from neorl_core import InputError, Spec, highs, lows
 from neorl_safety.monitoring._monitor import Score, Seen, scored
 
 TOLERANCE = 0.05
-"""Part of the measuring range by which a reading may lie beyond it."""
+"""Fraction of the measuring range by which a reading may lie outside it."""
 
 
 class RangeMonitor(eqx.Module):
-    """Alarms while a channel is beyond its measuring range; see :func:`range_monitor`.
+    """Alarms while a channel is outside its measuring range; see :func:`range_monitor`.
 
     Attributes:
         low: Lower ends of the measuring ranges, shape ``(obs,)``.
         high: Upper ends, shape ``(obs,)``.
-        tolerance: Part of the range by which a reading may lie beyond it, scalar.
+        tolerance: Fraction of the range by which a reading may lie outside it, scalar.
     """
 
     low: Float[Array, " obs"]
@@ -29,11 +29,11 @@ class RangeMonitor(eqx.Module):
     tolerance: Float[Array, ""]
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing is remembered."""
+        """An empty carry: the monitor has no memory."""
         return ()
 
     def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
-        """The largest distance beyond a range, in parts of the range; NaN is infinitely far."""
+        """The largest distance outside a range, as a fraction of the range; NaN gives infinity."""
         span = self.high - self.low
         beyond = jnp.maximum(self.low - seen.obs, seen.obs - self.high) / span
         beyond = jnp.where(jnp.isnan(beyond), jnp.inf, beyond)
@@ -41,11 +41,11 @@ class RangeMonitor(eqx.Module):
 
 
 def range_monitor(spec: Spec, *, tolerance: float = TOLERANCE) -> RangeMonitor:
-    """Watches that every observation lies in its measuring range.
+    """Monitors that every observation lies in its measuring range.
 
     Args:
         spec: Specification with the measuring ranges.
-        tolerance: Part of the range by which a reading may lie beyond it, not negative.
+        tolerance: Fraction of the range by which a reading may lie outside it, not negative.
 
     Returns:
         The monitor.
@@ -74,7 +74,7 @@ class FrozenCarry(NamedTuple):
 
     Attributes:
         last: Last observation, shape ``(obs,)``; NaN before the first.
-        steps: Steps for which each channel has not moved, shape ``(obs,)``.
+        steps: Number of steps for which each channel has not moved, shape ``(obs,)``.
     """
 
     last: Float[Array, " obs"]
@@ -85,22 +85,21 @@ class FrozenMonitor(eqx.Module):
     """Alarms while a channel has not moved for too long; see :func:`frozen_monitor`.
 
     Attributes:
-        least: Smallest change that counts as a movement, shape ``(obs,)``; a change must be larger
-            than this.
-        most: Steps for which a channel may stand still, shape ``(obs,)``.
+        least: Threshold for a change, shape ``(obs,)``; only a larger change counts as a movement.
+        most: Number of steps for which a channel may stand still, shape ``(obs,)``.
     """
 
     least: Float[Array, " obs"]
     most: Int[Array, " obs"]
 
     def initial_carry(self) -> FrozenCarry:
-        """Nothing seen yet."""
+        """A carry before the first observation."""
         return FrozenCarry(jnp.full_like(self.least, jnp.nan), jnp.zeros_like(self.most))
 
     def __call__(self, carry: FrozenCarry, seen: Seen) -> tuple[FrozenCarry, Score]:
-        """The longest standstill, as a multiple of what each channel is allowed."""
+        """The longest standstill, as a multiple of the number of steps allowed for its channel."""
         obs = seen.obs.astype(carry.last.dtype)
-        # A NaN on either side counts as a movement: it is told by other flags.
+        # A NaN on either side counts as a movement, since other flags report it.
         still = jnp.abs(obs - carry.last) <= self.least
         steps = jnp.where(still, jnp.minimum(carry.steps, 2**30) + 1, 0)
         share = steps.astype(carry.last.dtype) / jnp.maximum(self.most, 1).astype(carry.last.dtype)
@@ -114,20 +113,21 @@ def frozen_monitor(
     channels: tuple[str, ...] | None = None,
     least: float = 0.0,
 ) -> FrozenMonitor:
-    """Watches that measurements move: a signal with noise that stands still is a dead one.
+    """Monitors that measurements move: a noisy signal that stands still is dead.
 
     Args:
         spec: Specification with the measuring ranges.
-        steps: Steps for which a channel may stand still, at least one; or by name of the channel.
-        channels: Names of the watched channels; all by default. Leave out set points, valves and
-            whatever may rest.
-        least: Smallest change that counts as a movement, in parts of the measuring range.
+        steps: Number of steps for which a channel may stand still, at least one; or one number for
+            each channel, by name.
+        channels: Names of the monitored channels; all by default. Leave out set points, valves and
+            other signals that may stand still.
+        least: Threshold for a change, as a fraction of the measuring range.
 
     Returns:
         The monitor.
 
     Raises:
-        InputError: If ``steps`` is below one, ``least`` is negative or a name is not known.
+        InputError: If ``steps`` is below one, ``least`` is negative or a name is unknown.
     """
     names = [channel.name for channel in spec.obs]
     watched = names if channels is None else list(channels)

@@ -1,4 +1,4 @@
-"""Signal temporal logic: how well a trajectory satisfies a formula, and by how much it fails."""
+"""Signal temporal logic: how well a trajectory satisfies a formula, or how far it violates it."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -15,16 +15,16 @@ MOST_DEPTH, MOST_PARTS = 50, 1000
 
 @dataclasses.dataclass(frozen=True)
 class Formula:
-    """A formula over named channels; made by :func:`above`, :func:`below` and the operators.
+    """A formula over named channels; built by :func:`above`, :func:`below` and the operators.
 
     Attributes:
         operator: Name of the outermost operator.
-        parts: Formulas that it joins.
+        parts: Formulas to which the operator applies.
         channel: Channel of a comparison; empty otherwise.
         threshold: Threshold of a comparison, in the unit of the channel.
-        window: First and last step, counted from now, that a temporal operator looks at.
-        horizon: Steps ahead that decide the formula.
-        depth: Number of operators that enclose one another, itself included.
+        window: First and last step, counted from now, of the window of a temporal operator.
+        horizon: Number of steps ahead that decide the formula.
+        depth: Depth of nesting of operators, including the formula itself.
         size: Number of comparisons and operators.
 
     Raises:
@@ -66,41 +66,41 @@ def below(channel: str, threshold: float) -> Formula:
 
 
 def negation(part: Formula) -> Formula:
-    """Not ``part``: the robustness with the other sign."""
+    """Not ``part``: the robustness with the opposite sign."""
     return Formula("not", (part,))
 
 
 def conjunction(*parts: Formula) -> Formula:
-    """All of ``parts``: the least robustness."""
+    """All of ``parts``: the smallest robustness."""
     return Formula("and", _some(parts))
 
 
 def disjunction(*parts: Formula) -> Formula:
-    """One of ``parts``: the largest robustness."""
+    """At least one of ``parts``: the largest robustness."""
     return Formula("or", _some(parts))
 
 
 def always(part: Formula, first: int, last: int) -> Formula:
-    """``part`` at every step of the window: the least robustness in it."""
+    """``part`` at every step of the window: its smallest robustness there."""
     return Formula("always", (part,), window=_window(first, last))
 
 
 def eventually(part: Formula, first: int, last: int) -> Formula:
-    """``part`` at some step of the window: the largest robustness in it."""
+    """``part`` at some step of the window: its largest robustness there."""
     return Formula("eventually", (part,), window=_window(first, last))
 
 
 def until(part: Formula, goal: Formula, first: int, last: int) -> Formula:
-    """``goal`` at some step of the window, and ``part`` at every step from now to before it."""
+    """``goal`` at some step of the window, and ``part`` at every step from now until then."""
     return Formula("until", (part, goal), window=_window(first, last))
 
 
 class Robustness(NamedTuple):
-    """Margin by which a trajectory satisfies a formula, from every step on.
+    """Margin by which a trajectory satisfies a formula, starting from every step.
 
     Attributes:
-        value: Positive where satisfied, negative where violated, by how much; NaN where the
-            trajectory ends before that is decided, shape ``(time,)``.
+        value: Positive if satisfied, negative if violated, by the margin; NaN if the trajectory
+            ends before that is decided, shape ``(time,)``.
         complete: Whether the trajectory is long enough, shape ``(time,)``.
     """
 
@@ -115,18 +115,18 @@ def robustness(formula: Formula, obs: Float[Array, "time obs"], names: Sequence[
     ``rho(G_[a,b] f)(t) = min_{t+a..t+b} rho(f)``, ``rho(F_[a,b] f)(t) = max_{t+a..t+b} rho(f)``,
     ``rho(f U_[a,b] g)(t) = max_{s in t+a..t+b} min(rho(g)(s), min_{t <= r < s} rho(f)(r))``.
 
-    A reading that is NaN violates every comparison, also a negated one, as far as it can be.
+    A NaN reading violates every comparison, negated or not, as far as possible.
 
     Args:
         formula: The formula.
-        obs: Observations, one row a step, physical units.
+        obs: Observations, one row per step, physical units.
         names: Names of the channels, in order.
 
     Returns:
         Value and completeness for every step.
 
     Raises:
-        InputError: If a channel is not known or there is not one name for each.
+        InputError: If a channel is unknown or there is not one name for each channel.
 
     Example:
         >>> import jax.numpy as jnp
@@ -145,7 +145,7 @@ def robustness(formula: Formula, obs: Float[Array, "time obs"], names: Sequence[
 
 
 def _value(formula: Formula, obs: Array, names: list[str], *, positive: bool) -> Array:
-    """Values, where a lost reading counts against the formula if ``positive``, else for it."""
+    """Robustness of a formula; a lost reading counts against it if ``positive``, else for it."""
     if formula.operator in ("above", "below"):
         if formula.channel not in names:
             raise unknown_name("channel", formula.channel, names)
@@ -159,7 +159,7 @@ def _value(formula: Formula, obs: Array, names: list[str], *, positive: bool) ->
 
 
 def _ahead(value: Array, steps: int) -> Float[Array, " time"]:
-    """The values so many steps later, that of the last step repeated beyond the end."""
+    """The values ``steps`` steps later; the value of the last step is repeated at the end."""
     index = jnp.minimum(jnp.arange(value.shape[0]) + steps, value.shape[0] - 1)
     return value[index]
 
@@ -167,9 +167,9 @@ def _ahead(value: Array, steps: int) -> Float[Array, " time"]:
 def _over(
     values: tuple[Array, ...], first: int, last: int, join: Callable[..., tuple[Array, ...]]
 ) -> tuple[Array, ...]:
-    """The join of the values of every window, by windows of twice the width again and again.
+    """Joins the values in every window, by repeatedly doubling the width of the windows.
 
-    Two windows that overlap may be joined as well: what is joined twice counts once.
+    Overlapping windows may be joined too, because an element that is joined twice counts once.
     """
     width, span = last - first + 1, 1
     while 2 * span <= width:
@@ -198,7 +198,7 @@ def _until(values: list[Array], first: int, last: int) -> Array:
 
 
 def _until_join(earlier: tuple[Array, ...], later: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The best goal with the part held until it, and the part held all along, of two runs."""
+    """Joins two runs: the best goal with the part held until then, and the part held throughout."""
     (reached, held), (then_reached, then_held) = earlier, later
     return jnp.maximum(reached, jnp.minimum(held, then_reached)), jnp.minimum(held, then_held)
 

@@ -1,4 +1,4 @@
-"""A formula watched while the plant runs."""
+"""A formula monitored while the plant runs."""
 
 import functools
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from neorl_safety.monitoring._stl import Formula
 from neorl_safety.monitoring._stl_stream import LARGEST, Stream, worst
 
 MOST_HORIZON = 100_000
-"""Steps that a formula may look ahead, its windows together."""
+"""Largest number of steps that a formula may look ahead, all its windows together."""
 
 
 class FormulaCarry(NamedTuple):
@@ -37,14 +37,14 @@ class FormulaMonitor(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
 
     def initial_carry(self) -> FormulaCarry:
-        """Nothing seen yet."""
+        """A carry before the first observation."""
         return FormulaCarry(_stream(self.formula, self.names).initial())
 
     def __call__(self, carry: FormulaCarry, seen: Seen) -> tuple[FormulaCarry, Score]:
-        """The least robustness from any step of the horizon on, with the sign turned.
+        """Minus the smallest robustness from any step within the horizon.
 
-        What is not decided yet counts as satisfied; where nothing is decided the value is minus
-        infinity, without alarm.
+        Steps that are not decided yet count as satisfied. If no step is decided, the value is minus
+        infinity, without an alarm.
         """
         streams, least = _stream(self.formula, self.names)(carry.streams, seen.obs)
         value = jnp.where(jnp.abs(least) < LARGEST, -least, jnp.where(least > 0, -jnp.inf, jnp.inf))
@@ -52,23 +52,23 @@ class FormulaMonitor(eqx.Module):
 
 
 def formula_monitor(formula: Formula, spec: Spec) -> FormulaMonitor:
-    """Watches a formula over the observed channels, from every step on.
+    """Monitors a formula over the observed channels, starting from every step.
 
-    It alarms in the first step that decides that the formula is violated from some earlier step
-    on, and as long as that step lies within the formula's horizon. ``always`` is violated at once,
-    ``eventually`` when its time is over. A step costs the same on average, however long the
-    windows are.
+    It alarms in the first step which decides that the formula is violated from some earlier step,
+    and as long as that earlier step lies within the formula's horizon. ``always`` is violated
+    immediately, ``eventually`` when its time is over. The average cost of a step does not depend on
+    the length of the windows.
 
     Args:
-        formula: Its windows are counted in control periods.
-        spec: Specification that names the channels.
+        formula: Formula with windows in control periods.
+        spec: Specification that provides the channels.
 
     Returns:
         The monitor.
 
     Raises:
-        InputError: If the formula names a channel that is not observed, or looks ahead further
-            than 100,000 steps.
+        InputError: If the formula names a channel that is not observed, or looks ahead by more than
+            100,000 steps.
     """
     if formula.horizon > MOST_HORIZON:
         raise InputError(

@@ -1,9 +1,9 @@
-"""Formulas evaluated as the readings come, at a constant amortised cost a step.
+"""Formulas evaluated as readings arrive, at a constant amortised cost per step.
 
-A *stream* takes one observation a step and gives the robustness of one earlier step, ``late`` steps
-ago: the first for which all readings that decide it have come. Every stream is a frozen object;
-what it remembers is its state. Numbers stay finite, so that a guard, which keeps infinities out of
-what is remembered, does not change them.
+A *stream* takes one observation per step and returns the robustness of one earlier step, ``late``
+steps ago: the latest one for which all deciding readings have arrived. Every stream is a frozen
+object with separate state. Numbers stay finite, because a guard keeps infinities out of its carry
+and would change them.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from neorl_core.infrastructure import unknown_name
 from neorl_safety.monitoring._stl import Formula, negation
 
 LARGEST = float(np.finfo(np.float32).max)
-"""Stands for infinity."""
+"""Represents infinity."""
 Join = Callable[[Any, Any], Any]
 
 
@@ -28,7 +28,7 @@ class Stream(Protocol):
 
     @property
     def late(self) -> int:
-        """Steps after which the value of a step is given."""
+        """Number of steps by which the value of a step is delayed."""
         ...
 
     def initial(self) -> Any:
@@ -36,18 +36,18 @@ class Stream(Protocol):
         ...
 
     def __call__(self, state: Any, obs: Float[Array, " obs"]) -> tuple[Any, Float[Array, ""]]:
-        """The next state, and the value of ``late`` steps ago."""
+        """The next state, and the value ``late`` steps ago."""
         ...
 
 
 class Window(NamedTuple):
-    """The last elements of a sequence, kept to join them in order.
+    """The last elements of a sequence, stored so that they can be joined in order.
 
     Attributes:
-        buffer: Elements of the block at hand up to ``position``; behind it, for every place of the
-            block before, the join of its elements from there on; leading axis of the width.
-        prefix: Join of the elements of the block at hand.
-        position: Number of elements in the block at hand.
+        buffer: Elements of the current block up to ``position``. After it, for every place of the
+            previous block, the join of its elements from there on; leading axis of the width.
+        prefix: Join of the elements of the current block.
+        position: Number of elements in the current block.
     """
 
     buffer: Any
@@ -56,28 +56,28 @@ class Window(NamedTuple):
 
 
 def empty_window(neutral: Any, width: int) -> Window:
-    """A window over elements that change nothing."""
+    """A window filled with neutral elements."""
     buffer = jax.tree.map(lambda leaf: jnp.full((width,), leaf, jnp.float32), neutral)
     prefix = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), neutral)
     return Window(buffer, prefix, jnp.zeros((), jnp.int32))
 
 
 def slide(window: Window, element: Any, join: Join, neutral: Any) -> tuple[Window, Any]:
-    """The window one element further, and the join of all its elements, the oldest first.
+    """Moves the window on by one element and joins all its elements, the oldest first.
 
-    The elements come in blocks of the window's width. The window is the end of one block and the
-    beginning of the next; what belongs to the beginning is joined as it comes, what belongs to the
-    end is joined for all places at once when a block is full. So an element costs three joins on
-    average, whatever the width.
+    The elements come in blocks of the window's width, so the window is the end of one block and the
+    beginning of the next. The beginning is joined as its elements arrive. The end is joined for all
+    places together when a block is full. So an element costs three joins on average, whatever the
+    width.
 
     Args:
-        window: Window from :func:`empty_window` or the last step.
-        element: The next one, a PyTree of scalars.
-        join: Associative, of two elements, the earlier first.
-        neutral: Value that leaves the result as it is.
+        window: Window from :func:`empty_window` or from the last step.
+        element: Next element, a PyTree of scalars.
+        join: Associative function of two elements, the earlier one first.
+        neutral: Neutral element of ``join``.
 
     Returns:
-        The window and the join.
+        The new window and the join.
 
     Source: van Herk, A fast algorithm for local minimum and maximum filters on rectangular and
     octagonal kernels, Pattern Recognition Letters 13, 1992.
@@ -92,7 +92,7 @@ def slide(window: Window, element: Any, join: Join, neutral: Any) -> tuple[Windo
     )
     joined = join(older, prefix)
     buffer = jax.tree.map(lambda leaf, x: leaf.at[at].set(x), window.buffer, element)
-    # A scan in reverse hands over the later element first.
+    # A reverse scan passes the later element first.
     buffer = jax.lax.cond(
         last,
         lambda b: jax.lax.associative_scan(lambda x, y: join(y, x), b, reverse=True),
@@ -105,7 +105,7 @@ def slide(window: Window, element: Any, join: Join, neutral: Any) -> tuple[Windo
 
 @dataclasses.dataclass(frozen=True)
 class _Reading:
-    """``sign (x - threshold)``; ``lost`` where the reading is no number."""
+    """``sign (x - threshold)``; ``lost`` if the reading is not a number."""
 
     index: int
     threshold: float
@@ -140,7 +140,7 @@ class _Negated:
 
 @dataclasses.dataclass(frozen=True)
 class _Delayed:
-    """The values of a stream so many steps later; the largest number before the first."""
+    """The values of a stream, delayed by some steps; the largest number before the first."""
 
     part: Stream
     steps: int
@@ -163,7 +163,7 @@ class _Delayed:
 
 @dataclasses.dataclass(frozen=True)
 class _Joined:
-    """The least or the largest of some values that belong to the same step."""
+    """The smallest or largest of several values for the same step."""
 
     parts: tuple[Stream, ...]
     least: bool
@@ -180,7 +180,7 @@ class _Joined:
 
 @dataclasses.dataclass(frozen=True)
 class _Swept:
-    """The least or the largest of the last values of a stream."""
+    """The smallest or largest of the last values of a stream."""
 
     part: Stream
     width: int
@@ -204,11 +204,11 @@ class _Swept:
 
 @dataclasses.dataclass(frozen=True)
 class _Until:
-    """``part until[first, last] goal``, both of the same step.
+    """``part until[first, last] goal``, where both refer to the same step.
 
-    A run of steps maps what follows it, ``z``, to ``max(reached, min(held, z))``: ``reached`` is
-    the best goal with the part held until then, ``held`` the part over all of the run. Such maps
-    join associatively.
+    A run of steps maps the value ``z`` of what follows it to ``max(reached, min(held, z))``. Here
+    ``reached`` is the best goal with the part held until then, and ``held`` is the part over the
+    whole run. Joining such maps is associative.
     """
 
     part: Stream
@@ -253,7 +253,7 @@ def _until_join(earlier: tuple[Array, Array], later: tuple[Array, Array]) -> tup
 
 @dataclasses.dataclass(frozen=True)
 class _FromTheStart:
-    """The values of a stream; the largest number for steps before the first that counts."""
+    """The values of a stream; the largest number for steps before the first valid one."""
 
     part: Stream
     begins: int
@@ -274,18 +274,18 @@ class _FromTheStart:
 
 
 def exact(formula: Formula, names: Sequence[str], *, positive: bool = True) -> Stream:
-    """The robustness of a formula from every step on, as late as its horizon.
+    """The robustness of a formula from every step on, delayed by its horizon.
 
     Args:
         formula: The formula.
         names: Names of the observed channels, in order.
-        positive: Whether a lost reading counts against the formula, else for it.
+        positive: Whether a lost reading counts against the formula; otherwise it counts for it.
 
     Returns:
         The stream.
 
     Raises:
-        InputError: If a channel is not known.
+        InputError: If a channel is unknown.
     """
     if formula.operator in ("above", "below"):
         if formula.channel not in names:
@@ -309,24 +309,24 @@ def exact(formula: Formula, names: Sequence[str], *, positive: bool = True) -> S
 
 
 def worst(formula: Formula, names: Sequence[str], starts: int) -> Stream:
-    """The least robustness of a formula from any of the last steps on, as far as it is decided.
+    """The smallest robustness of a formula from any of the last steps on, as far as decided.
 
-    What is not decided yet counts as satisfied; steps before the first reading are none. A
-    violated ``always`` is decided by the reading that violates it.
+    Steps that are not decided yet count as satisfied; steps before the first reading are ignored.
+    The first violating reading decides a violated ``always``.
 
     Args:
         formula: The formula.
         names: Names of the observed channels, in order.
-        starts: Steps before now from which on it is asked for, at least the formula's horizon.
+        starts: Number of past steps from which the formula is evaluated, at least its horizon.
 
     Returns:
-        The stream; it is not late.
+        The stream, which is not delayed.
     """
     return _worst(normal_form(formula), names, starts, 0)
 
 
 def _worst(formula: Formula, names: Sequence[str], starts: int, begins: int) -> Stream:
-    """:func:`worst` from the step ``begins`` on, counted from the first reading."""
+    """Like :func:`worst`, from the step ``begins`` on, counted from the first reading."""
     first, last = formula.window
     if formula.operator == "always":
         return _worst(formula.parts[0], names, starts - first, begins + first)
@@ -335,7 +335,7 @@ def _worst(formula: Formula, names: Sequence[str], starts: int, begins: int) -> 
         return _Joined(parts, True, 0)
     lasting = [part for part in formula.parts if part.operator == "always"]
     if formula.operator == "or" and len(lasting) == 1 < len(formula.parts):
-        # `a or always[first, last] b` from every step t on says of every step s: `b`, or `a` at
+        # `a or always[first, last] b` from every step t on means for every step s: `b`, or `a` at
         # all steps from s - last to s - first. So it is decided as soon as `b` is.
         (first, last), (goal,) = lasting[0].window, lasting[0].parts
         others = tuple(part for part in formula.parts if part is not lasting[0])
@@ -353,7 +353,7 @@ def _worst(formula: Formula, names: Sequence[str], starts: int, begins: int) -> 
 
 
 def normal_form(formula: Formula, *, negated: bool = False) -> Formula:
-    """The same formula with negations of comparisons alone, and of ``until``."""
+    """The same formula with negations only of comparisons and of ``until``."""
     if formula.operator == "not":
         return normal_form(formula.parts[0], negated=not negated)
     if formula.operator == "until":

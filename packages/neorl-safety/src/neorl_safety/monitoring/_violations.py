@@ -1,4 +1,4 @@
-"""Frequency, duration and number of episodes of violations of a constraint."""
+"""Frequency and duration of constraint violations, and the number of episodes with one."""
 
 from typing import NamedTuple
 
@@ -14,8 +14,8 @@ class ViolationStatistics(NamedTuple):
 
     Attributes:
         steps: Number of violating steps.
-        step_fraction: Violating steps over valid steps; no interval, since the steps of an episode
-            are not independent.
+        step_fraction: Fraction of valid steps that violate the constraint; without an interval,
+            since the steps of an episode are not independent.
         longest: Longest uninterrupted violation, in steps.
         episodes: Number of episodes with at least one violating step.
         episode_fraction: Fraction of such episodes, with its exact (Clopper-Pearson) interval.
@@ -36,21 +36,20 @@ def violation_statistics(
 ) -> ViolationStatistics:
     """Counts violations, and bounds the probability that an episode has one.
 
-    The interval covers with at least ``level`` if the episodes are independent draws of the
-    situation that it is read for: the stated simulator, starts and seeds, nothing else. No
+    The interval has a coverage of at least ``level`` if the episodes are independent samples of the
+    situation to which it is applied: the stated simulator, starts and seeds, nothing else. No
     violation in 299 episodes bounds the probability by 1 % (one-sided, 95 %).
 
     Args:
-        violated: Whether the constraint was violated, one row an episode.
-        mask: False where an episode has no step (padding); an episode without any step is not
-            counted.
+        violated: Whether the constraint was violated, one row per episode.
+        mask: False where an episode has no step (padding); an episode without any step is ignored.
         level: Coverage of the two-sided interval, in (0, 1).
 
     Returns:
         The counts and fractions.
 
     Raises:
-        ValueError: If ``violated`` is not of rank two or ``mask`` has another shape.
+        ValueError: If ``violated`` is not two-dimensional or ``mask`` has another shape.
     """
     if violated.ndim != 2:
         raise ValueError(f"violated must have shape (episode, time), got {violated.shape}")
@@ -74,8 +73,9 @@ class Depth(NamedTuple):
     """Size of the violations of a limit over a batch of episodes.
 
     Attributes:
-        largest: Largest excess of any step, in the unit of the quantity; zero where none exceeds.
-        mean: Mean excess of the violating steps; zero where there is none.
+        largest: Largest excess of any step, in the unit of the quantity; zero if none exceeds the
+            limit.
+        mean: Mean excess of the violating steps; zero if there are none.
         integral: Mean over the episodes of the excess summed over time, in the unit times seconds.
     """
 
@@ -93,15 +93,15 @@ def violation_depth(
     """Size of violations; :func:`violation_statistics` gives their frequency and duration.
 
     Args:
-        excess: Quantity less its limit, positive where it is violated; NaN counts as infinite.
+        excess: Quantity minus its limit, positive where violated; NaN counts as infinite.
         mask: False where an episode has no step.
-        dt: Seconds that one step lasts.
+        dt: Length of one step in seconds.
 
     Returns:
         The depths.
 
     Raises:
-        ValueError: If ``excess`` is not of rank two or ``mask`` has another shape.
+        ValueError: If ``excess`` is not two-dimensional or ``mask`` has another shape.
     """
     if excess.ndim != 2:
         raise ValueError(f"excess must have shape (episode, time), got {excess.shape}")

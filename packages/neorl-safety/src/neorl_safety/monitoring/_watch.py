@@ -1,4 +1,4 @@
-"""A monitor with its name, its words and its promise."""
+"""A monitor with its name, its description and its guarantee."""
 
 import dataclasses
 import math
@@ -15,28 +15,28 @@ from neorl_safety.monitoring._sensors import FrozenMonitor, RangeMonitor
 from neorl_safety.monitoring._stl_monitor import FormulaMonitor
 
 NEVER = 2**30
-"""Steps above which a channel counts as not watched for standstill."""
+"""Number of steps that stands for a channel that is not monitored for standstill."""
 
 LONG_OPERATION = 1.9
-"""How many times as often as promised a drift monitor alarmed at most on long healthy operation.
+"""Largest measured ratio of actual to guaranteed false alarms of a drift monitor in long operation.
 
-The largest of eleven simulated plants, whose thresholds were set on episodes and which then ran for
-twenty times as long (``tools/tables/drift_alarms.py``).
+The largest ratio among eleven simulated, healthy plants, whose thresholds were set on episodes and
+which then ran for twenty times as long (``tools/tables/drift_alarms.py``).
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Watch:
-    """One monitor of a guard, as people and documents know it.
+    """One monitor of a guard, with what people and documents need to know about it.
 
     Attributes:
-        name: Unique in its guard.
+        name: Name, unique in its guard.
         monitor: The monitor.
-        false_alarms: Promised part of the stretches of operation with a false alarm; NaN where its
+        false_alarms: Guaranteed fraction of operating stretches with a false alarm; NaN if its
             threshold is given and not calibrated.
-        episodes: Number of held-out stretches that set its threshold; zero for a given one.
-        policies: Names of the policies whose disagreement it watches; empty for other kinds.
-        stretch: Seconds that a stretch lasts; NaN where that is not known.
+        episodes: Number of held-out stretches that set its threshold; zero for a given threshold.
+        policies: Names of the policies whose disagreement it monitors; empty for other kinds.
+        stretch: Length of a stretch in seconds; NaN if unknown.
     """
 
     name: str
@@ -53,16 +53,16 @@ class Watch:
 
     @property
     def per_day(self) -> float:
-        """False alarms that are promised at most in a day of operation; NaN where none are."""
+        """Guaranteed maximum of false alarms per day of operation; NaN without a guarantee."""
         return alarms_per_day(self.false_alarms, self.stretch)
 
 
 def describe_watch(watch: Watch, spec: Spec) -> str:
-    """Describes in words when a monitor alarms, with units and its promise.
+    """Describes in words when a monitor alarms, with units and its guarantee.
 
     Args:
         watch: A monitor with concrete numbers.
-        spec: Specification that gives channels and units.
+        spec: Specification that provides channels and units.
 
     Returns:
         A sentence without full stop.
