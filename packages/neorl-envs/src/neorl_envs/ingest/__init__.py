@@ -1,4 +1,4 @@
-"""Files of many formats into a ``Dataset``, and back: one reader a file, one table of them."""
+"""Readers and writers of dataset files in many formats, and the table of readers."""
 
 from neorl_envs.ingest._d4rl import write_d4rl as write_d4rl
 from neorl_envs.ingest._minari import write_minari as write_minari

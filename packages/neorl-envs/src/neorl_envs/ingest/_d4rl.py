@@ -1,4 +1,4 @@
-"""HDF5 files in the layout of D4RL, with flat or nested observations and actions."""
+"""Reads and writes HDF5 files in the layout of D4RL, with flat or nested arrays."""
 
 import os
 from collections.abc import Mapping
@@ -25,38 +25,38 @@ from neorl_envs.ingest._inferred import inferred_dataset, read_flag
 
 KEYS = ("observations", "actions", "rewards", "terminals")
 DEEPEST = 16
-"""Groups inside groups; a file whose groups hold one another is refused instead of followed."""
+"""Deepest nesting of groups; a file whose groups contain one another is refused."""
 
 
 class D4RLReader:
-    """Reads the arrays of D4RL.
+    """Reads files in the layout of D4RL.
 
-    Rules: ``terminals`` is terminated, ``timeouts`` (false where absent) is truncated. Where the
-    file has no ``next_observations``, the next row's observation takes its place; the last row of
-    an episode then has none: its own observation stands in, and it is masked unless terminal.
-    Where ``observations`` or ``actions`` is a group (a dictionary of arrays, as of robots with
-    several sensors), every array in it becomes channels with dotted names: ``arm.angle.0``.
-    ``costs``, as collections for safe control have, is one cost, or one column per cost.
+    ``terminals`` is read as terminated, and ``timeouts`` (false if absent) as truncated. If the
+    file has no ``next_observations``, the observation of the next row is used. The last row of an
+    episode then repeats its own observation, and is masked unless it is terminal. If
+    ``observations`` or ``actions`` is a group (a dictionary of arrays, as for robots with several
+    sensors), every array in it becomes channels with dotted names: ``arm.angle.0``. ``costs``,
+    which datasets for safe control have, contains a single cost or one column per cost.
     """
 
     suffixes = (".h5", ".hdf5")
 
     def recognises(self, path: Path, first_bytes: bytes) -> bool:
-        """Whether it is HDF5 with the keys of D4RL."""
+        """Whether the file is HDF5 with the keys of D4RL."""
         return is_hdf5(path, first_bytes, lambda file: all(key in file for key in KEYS))
 
     def read(self, path: Path) -> Dataset:
-        """The dataset of a file.
+        """Reads a file.
 
         Args:
             path: The file.
 
         Returns:
-            The dataset; units, ranges, period and horizon are inferred, and so are the names of
+            The dataset; units, ranges, period and horizon are inferred, as are the names of
             channels that are not nested.
 
         Raises:
-            DatasetError: If the file is damaged or a column does not fit.
+            DatasetError: If the file is damaged or its columns are inconsistent.
         """
         source = str(path)
         with opened(path) as file:
@@ -99,7 +99,7 @@ class D4RLReader:
 
 
 def _column(file: h5py.File, name: str, source: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """A column with the names of its channels; without names where it is one plain array."""
+    """A column and the names of its channels; a plain array has no names."""
     if not isinstance(file.get(name, getlink=True), h5py.HardLink) or not isinstance(
         item := file[name], h5py.Group
     ):
@@ -126,7 +126,7 @@ def _nested(group: h5py.Group, source: str, name: str, deepest: int) -> Mapping[
 
 
 def _array(group: h5py.Group, key: str, source: str, name: str = "") -> np.ndarray:
-    """Numbers that are stored in the file, looked at before they are read."""
+    """Reads an array of the file after checking its declaration."""
     column = stored_column(group, key, source)
     if column.dtype.kind not in "biuf":
         raise DatasetError(
@@ -158,12 +158,12 @@ def write_d4rl(path: str | os.PathLike[str], dataset: Dataset) -> Path:
 
     Args:
         path: The HDF5 file; an existing file is replaced.
-        dataset: What to write. Costs are ``costs``; mask, optional columns and the specification
-            lie beside the arrays of the format, and :func:`neorl_envs.read_dataset` finds them
-            again.
+        dataset: The dataset. Costs are written as ``costs``. Mask, optional columns and the
+            specification are stored in addition to the arrays of the format, and are restored by
+            :func:`neorl_envs.read_dataset`.
 
     Returns:
-        The path.
+        The path of the file.
     """
     path, rows = Path(path), dataset.transitions
     arrays: dict[str, Any] = {

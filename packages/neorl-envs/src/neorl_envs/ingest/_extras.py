@@ -1,4 +1,4 @@
-"""Data that other formats have no place for, stored beside their arrays under our own names."""
+"""Data that other formats do not provide for, stored beside their arrays under our own names."""
 
 import json
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from neorl_envs.datasets._optional import OPTIONAL, optional_columns
 from neorl_envs.datasets._specification import plain_spec, read_spec
 
 DESCRIPTION = "neorl_description"
-"""JSON of specification and attributes."""
+"""Name of the entry with specification and attributes as JSON."""
 COLUMNS = ("cost", "mask", *OPTIONAL)
 
 
 def extras_of(dataset: Dataset) -> dict[str, np.ndarray]:
-    """Costs, mask and optional columns by name; a mask that hides nothing is left out."""
+    """Costs, mask and optional columns by name; a mask that is true everywhere is left out."""
     rows: Any = dataset.transitions
     extras: dict[str, np.ndarray] = {}
     if dataset.spec.n_cost:
@@ -37,7 +37,7 @@ def described(text: str, source: str) -> tuple[Spec, dict[str, Any]]:
     """Inverse of :func:`description_of`.
 
     Raises:
-        DatasetError: If it is not what that wrote.
+        DatasetError: If the text was not written by that function.
     """
     try:
         value = json.loads(text)
@@ -52,12 +52,12 @@ def described(text: str, source: str) -> tuple[Spec, dict[str, Any]]:
 
 
 def cost_channels(cost: np.ndarray | None) -> tuple[CostChannel, ...]:
-    """Channels of costs without a description: numbered, limit 0 a step, unit unknown."""
+    """Cost channels without a description: numbered, with limit 0 per step and unknown unit."""
     width = 0 if cost is None else cost.shape[1]
     return tuple(CostChannel(f"cost_{i}", "?", 0.0, "step") for i in range(width))
 
 
 def column_cost(extras: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """The costs, one column each; formats with one cost keep it without the second axis."""
+    """The costs as columns; formats with a single cost store it without the second axis."""
     cost = extras.get("cost")
     return cost[:, None] if cost is not None and cost.ndim == 1 else cost

@@ -1,4 +1,4 @@
-"""A dataset from bare arrays: what the numbers show takes the place of a specification."""
+"""Builds a dataset from bare arrays, with a specification inferred from the numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,13 +14,13 @@ INFERRED = "units ('?'), ranges, period (1 s) and horizon"
 
 
 def read_flag(source: Any, name: str, column: np.ndarray, reward: np.ndarray) -> np.ndarray:
-    """A column of zeros and ones as booleans.
+    """Converts a column of zeros and ones to booleans.
 
     Args:
         source: Name used in error messages.
         name: Name of the column in the file.
         column: Column as stored.
-        reward: Gives the shape to expect.
+        reward: The reward, which has the expected shape.
 
     Returns:
         The flags.
@@ -55,30 +55,30 @@ def inferred_dataset(
     description: str = "",
     action_range: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Dataset:
-    """A dataset whose specification is what the numbers show: unknown units, a period of 1 s.
+    """Builds a dataset with an inferred specification: unknown units, and a period of 1 s.
 
-    The horizon is the longest episode. A range is that of the data; an action channel inside
-    [-1, 1] gets that range, which these collections declare.
+    The horizon is the length of the longest episode. Ranges are those of the data, except that an
+    action channel within [-1, 1] gets the range [-1, 1], which these collections declare.
 
     Args:
         source: Name used in error messages.
-        columns: ``obs``, ``action``, ``next_obs`` and ``reward``, one row a step.
-        terminated: The plant ended the episode.
-        truncated: The clock ended the episode.
+        columns: ``obs``, ``action``, ``next_obs`` and ``reward``, one row per step.
+        terminated: Whether the plant ended the episode.
+        truncated: Whether the episode was truncated.
         attributes: Attributes that can be stored as JSON.
-        mask: Flag of every row; where false, the row reaches no loss and no statistic.
-        names: Channel names of ``obs`` and ``action`` where the file has them; else they are
+        mask: Flag for every row; a row whose flag is false is used in no loss and no statistic.
+        names: Channel names of ``obs`` and ``action`` if the file has them; otherwise channels are
             numbered.
-        extras: ``cost``, ``mask`` and optional columns, by name, where the file has them.
-        description: What :mod:`neorl_envs.ingest` wrote beside the arrays; with it nothing is
-            inferred.
-        action_range: Low and high of every action, where the file says so.
+        extras: ``cost``, ``mask`` and optional columns by name, if the file has them.
+        description: Specification stored by :mod:`neorl_envs.ingest` in addition to the arrays; if
+            given, nothing is inferred.
+        action_range: Lower and upper limits of the actions, if the file has them.
 
     Returns:
         The dataset.
 
     Raises:
-        DatasetError: If a column does not fit, or there is no row.
+        DatasetError: If the columns are inconsistent or have no row.
     """
     for name, rank in (("obs", 2), ("action", 2), ("next_obs", 2), ("reward", 1)):
         if columns[name].ndim != rank:
@@ -142,7 +142,7 @@ def _proper(ends: tuple[np.ndarray, np.ndarray], width: int) -> bool:
 
 
 def _channels(prefix: str, column: np.ndarray, names: Sequence[str]) -> tuple[Channel, ...]:
-    """Ranges from the data; a constant channel gets half its size, at least 0.5, to each side."""
+    """Channels with the ranges of the data, which are widened for constant channels."""
     channels = []
     for index, name in enumerate(_named(prefix, column, names)):
         values = column[:, index][np.isfinite(column[:, index])]
@@ -153,7 +153,7 @@ def _channels(prefix: str, column: np.ndarray, names: Sequence[str]) -> tuple[Ch
 
 
 def _action_channels(column: np.ndarray, names: Sequence[str]) -> tuple[Channel, ...]:
-    """[-1, 1], the action space that these collections declare, where the data lie inside."""
+    """Action channels; data within [-1, 1] get this range, which these collections declare."""
     if np.abs(column).max(initial=0.0) <= 1.0:
         return tuple(Channel(name, "?", -1.0, 1.0) for name in _named("action", column, names))
     return _channels("action", column, names)

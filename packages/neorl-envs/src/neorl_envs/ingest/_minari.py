@@ -1,4 +1,4 @@
-"""The HDF5 layout of Minari, without its catalogue: a group an episode, metadata beside."""
+"""Reads and writes the HDF5 layout of Minari: one group per episode, and a metadata file."""
 
 import json
 import os
@@ -35,26 +35,26 @@ DEEPEST = 16
 
 
 class MinariReader:
-    """Reads ``main_data.hdf5`` of a Minari dataset, with ``metadata.json`` where it lies beside.
+    """Reads ``main_data.hdf5`` of a Minari dataset, and ``metadata.json`` if it is in the folder.
 
-    Rules: ``terminations`` is terminated and ``truncations`` is truncated; where an episode ends
-    with neither, its last row is truncated. ``observations`` has a row more than ``actions``, the
-    last is the next observation of the last step. Of ``infos`` a cost is read: an entry ``cost``,
-    one row a step, or one more with that of the reset first. Nested spaces become channels with
-    dotted names. Bounds of actions are those of the action space in the metadata.
+    ``terminations`` is read as terminated and ``truncations`` as truncated; an episode that ends
+    with neither is truncated at its last row. ``observations`` has one row more than ``actions``:
+    the observation after the last step. The entry ``cost`` of ``infos`` is read as the cost, with
+    one row per step, or one more if the first belongs to the reset. Nested spaces become channels
+    with dotted names. The ranges of actions are those of the action space in the metadata.
     """
 
     suffixes = (".hdf5",)
 
     def recognises(self, path: Path, first_bytes: bytes) -> bool:
-        """Whether it is HDF5 with nothing but episodes."""
+        """Whether the file is HDF5 and contains only episodes."""
         return is_hdf5(path, first_bytes, _has_episodes_alone)
 
     def read(self, path: Path) -> Dataset:
-        """The dataset of a file.
+        """Reads a file.
 
         Raises:
-            DatasetError: Naming the episode and the field that does not fit.
+            DatasetError: Naming the episode and the inconsistent field.
         """
         source = str(path)
         metadata = _metadata(path.with_name(METADATA))
@@ -101,7 +101,7 @@ class MinariReader:
 
 
 def minari_file(path: Path) -> Path:
-    """The data of a Minari dataset where a path names its folder; else the path."""
+    """The data file if the path is the folder of a Minari dataset, otherwise the path itself."""
     for inside in (MAIN, f"data/{MAIN}"):
         if path.is_dir() and (path / inside).is_file():
             return path / inside
@@ -139,7 +139,7 @@ def _has_episodes_alone(file: h5py.File) -> bool:
 def _episode(
     file: h5py.File, name: str, source: str
 ) -> tuple[Rollout, dict[str, np.ndarray], dict[str, tuple[str, ...]]]:
-    """Rollout, extras, and names of nested channels of one episode."""
+    """The rollout, extra columns, and names of nested channels of one episode."""
     where = f"{source}: {name}"
     group = file[name]
     if not isinstance(group, h5py.Group):
@@ -179,7 +179,7 @@ def _tree(group: h5py.Group, key: str, where: str, deepest: int) -> Any:
 
 
 def _infos(group: h5py.Group, n: int, where: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Costs and our own columns among the information of the steps."""
+    """Costs and this project's own columns in the information of the steps."""
     infos = group["infos"] if isinstance(group.get("infos", getlink=True), h5py.HardLink) else None
     if not isinstance(infos, h5py.Group):
         return
@@ -209,19 +209,19 @@ def _joined(
 def write_minari(
     folder: str | os.PathLike[str], dataset: Dataset, *, dataset_id: str = "neorl/log-v0"
 ) -> Path:
-    """Writes a dataset as Minari keeps one: ``data/main_data.hdf5`` and ``data/metadata.json``.
+    """Writes a dataset in Minari's layout: ``data/main_data.hdf5`` and ``data/metadata.json``.
 
     Args:
-        folder: Made if it does not exist; its files are replaced.
-        dataset: What to write. Costs, mask and optional columns of rows stand in ``infos``, the
-            specification in the metadata, and :func:`neorl_envs.read_dataset` finds them again.
+        folder: Folder of the dataset, created if necessary; existing files are replaced.
+        dataset: The dataset. Costs, mask and optional columns of rows are written to ``infos``, and
+            the specification to the metadata; :func:`neorl_envs.read_dataset` restores them.
         dataset_id: Minari's identifier of the dataset.
 
     Returns:
         The folder.
 
     Raises:
-        DatasetError: If an observation after a step is not the one before the next.
+        DatasetError: If the observation after a step differs from the one before the next step.
     """
     folder = Path(folder)
     data = folder / "data"
@@ -247,7 +247,7 @@ def _write_episode(
         group.create_dataset(name, data=getattr(rollout, name))
     infos = group.create_group("infos")
     for name, column in extras.items():
-        # One row more, as the reset has information too.
+        # One row more, because the reset has information too.
         infos.create_dataset(name, data=np.concatenate([np.zeros_like(column[:1]), column]))
 
 

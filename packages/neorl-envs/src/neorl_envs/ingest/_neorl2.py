@@ -1,4 +1,4 @@
-"""The ``.npz`` files of NeoRL-2."""
+"""Reads and writes the ``.npz`` files of NeoRL-2."""
 
 import os
 from pathlib import Path
@@ -21,20 +21,20 @@ ATTRIBUTION = (
 class NeoRL2Reader:
     """Reads an ``.npz`` file of NeoRL-2.
 
-    Rules: ``done`` is the terminal flag and nothing else; ``truncated`` is the time limit; both
-    end an episode, and so does the end of the file. ``next_obs`` is kept as stored. ``cost``, which
-    the published files do not have, holds one column per cost. ``index``, where present, is
-    ignored: the flags say the same.
+    ``done`` is read as terminated, and ``truncated`` as the time limit. Both end an episode, as
+    does the end of the file. ``next_obs`` is used as stored. ``cost``, which the published files do
+    not have, contains one column per cost. ``index`` is ignored if present, because the flags
+    contain the same information.
     """
 
     suffixes = (".npz",)
 
     def recognises(self, path: Path, first_bytes: bytes) -> bool:
-        """Whether it is an archive with the keys of NeoRL-2."""
+        """Whether the file is an archive with the keys of NeoRL-2."""
         return first_bytes.startswith(ZIP_MAGIC) and set(KEYS) <= npz_names(path)
 
     def read(self, path: Path) -> Dataset:
-        """The dataset of a file.
+        """Reads a file.
 
         Args:
             path: The file.
@@ -43,7 +43,7 @@ class NeoRL2Reader:
             The dataset; names, units, ranges, period and horizon are inferred.
 
         Raises:
-            DatasetError: If the file is damaged, a key is missing or a column does not fit.
+            DatasetError: If the file is damaged, a key is missing or columns are inconsistent.
         """
         arrays = load_npz(path, KEYS, "the keys of NeoRL-2", (*COLUMNS, DESCRIPTION))
         text = arrays.pop(DESCRIPTION, np.zeros(0, np.uint8))
@@ -65,15 +65,15 @@ class NeoRL2Reader:
 
 
 def write_neorl2(path: str | os.PathLike[str], dataset: Dataset) -> Path:
-    """Writes a dataset as NeoRL-2 does, completely or not at all.
+    """Writes a dataset in the layout of NeoRL-2, completely or not at all.
 
     Args:
-        path: The ``.npz``; an existing file is replaced.
-        dataset: What to write. Costs, mask, optional columns and the specification lie beside
-            the arrays of the format, and :func:`neorl_envs.read_dataset` finds them again.
+        path: The ``.npz`` file; an existing file is replaced.
+        dataset: The dataset. Costs, mask, optional columns and the specification are stored in
+            addition to the arrays of the format; :func:`neorl_envs.read_dataset` restores them.
 
     Returns:
-        The path.
+        The path of the file.
     """
     path, rows = Path(path), dataset.transitions
     arrays: dict[str, Any] = {key: getattr(rows, key) for key in ("obs", "action", "next_obs")}

@@ -1,4 +1,4 @@
-"""Archives of NumPy from anywhere: names, types and sizes are looked at before memory is taken."""
+"""Safe reading of NumPy archives: names, types and sizes are checked before memory is allocated."""
 
 import math
 import zipfile
@@ -29,7 +29,7 @@ HEADERS = {
 
 
 def npz_names(path: Path) -> set[str]:
-    """Names of the arrays of an archive; empty where it cannot be opened."""
+    """Names of the arrays in an archive; empty if it cannot be opened."""
     try:
         with zipfile.ZipFile(path) as archive:
             return {name.removesuffix(".npy") for name in archive.namelist()}
@@ -40,20 +40,20 @@ def npz_names(path: Path) -> set[str]:
 def load_npz(
     path: Path, required: Sequence[str], expected: str, optional: Iterable[str] = ()
 ) -> dict[str, np.ndarray]:
-    """Chosen arrays of an archive.
+    """Reads selected arrays of an archive.
 
     Args:
         path: The archive.
-        required: Names of arrays that must be there.
-        expected: Expected kind of the archive, for the messages.
-        optional: Names of arrays that may be there; others are left unread.
+        required: Names of arrays that must exist.
+        expected: Expected kind of archive, for error messages.
+        optional: Names of arrays that may exist; all others are ignored.
 
     Returns:
         The arrays by name.
 
     Raises:
-        DatasetError: If it is damaged, an array is missing, holds no real numbers, or declares
-            more than the archive can hold.
+        DatasetError: If the archive is damaged, or if an array is missing, does not contain real
+            numbers, or declares more data than the archive can hold.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -90,7 +90,7 @@ def _require_size(path: Path, declared: int) -> None:
 def _require_numbers(
     path: Path, name: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo
 ) -> None:
-    """The header of an array: real numbers, and no more of them than the archive says."""
+    """Checks that the header of an array declares real numbers that the archive can hold."""
     with archive.open(entry) as stream:
         version = np.lib.format.read_magic(stream)
         if version not in HEADERS:

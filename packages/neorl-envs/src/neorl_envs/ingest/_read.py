@@ -1,4 +1,4 @@
-"""One entry for every known format of recorded data."""
+"""One function that reads recorded data of any known format."""
 
 import os
 from pathlib import Path
@@ -17,25 +17,23 @@ from neorl_envs.ingest._readers import READERS, Reader
 def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> Dataset:
     """Reads a log from a file and checks it.
 
-    The format is recognised by content, not by name: the dataset file of this project (HDF5),
-    the ``.npz`` files of NeoRL-2, D4RL-style HDF5, Minari (its file or its folder), and what
-    installed or registered readers know (:class:`neorl_envs.ingest.Reader`). The rules by which
-    foreign files are read are on the page
-    of the dataset file; their specification is inferred from the data.
+    The format is recognised by content, not by name: the dataset file of this project (HDF5), the
+    ``.npz`` files of NeoRL-2, D4RL-style HDF5, Minari (its file or its folder), and the formats of
+    installed or registered readers (:class:`neorl_envs.ingest.Reader`). The page on the dataset
+    file explains how other formats are read; their specification is inferred from the data.
 
     Args:
         path: The file.
-        memory_map: Leave the columns on the disk and map them read-only, for logs larger than
-            memory; for the dataset file only. The content hash is then taken from the file
-            without being checked.
+        memory_map: Leave the columns on disk and map them read-only, for logs larger than memory.
+            Only dataset files can be mapped; their stored content hash is then not checked.
 
     Returns:
-        The dataset. A log without a single terminated row is valid.
+        The dataset. A log without any terminated row is valid.
 
     Raises:
-        DatasetError: If the file is missing, of no known format, truncated, or a column is
-            missing, of another shape or dtype, not finite, or inconsistent; one line that names
-            file, column, row, expected and actual.
+        DatasetError: If the file is missing, truncated or of unknown format, or if a column is
+            missing, non-finite, inconsistent, or has a wrong shape or dtype. The message is one
+            line that names file, column, row, expected and actual value.
     """
     path = minari_file(Path(path))
     first_bytes = _first_bytes(path)
@@ -49,7 +47,7 @@ def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
         if _recognises(name, reader, path, first_bytes):
             return _read(name, reader, path, memory_map)
     if first_bytes.startswith(ZIP_MAGIC):
-        return _read("neorl2", READERS["neorl2"], path, memory_map)  # says what is missing
+        return _read("neorl2", READERS["neorl2"], path, memory_map)  # names what is missing
     if first_bytes.startswith(HDF5_MAGIC):
         return _read_unmarked_hdf5(path, memory_map)
     also = "".join(f"; {problem}" for problem in broken)
@@ -61,7 +59,7 @@ def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
 
 
 def reader_name(path: str | os.PathLike[str]) -> str:
-    """The name of the reader that recognises a file; empty where none does.
+    """The name of the reader that recognises a file; empty if none does.
 
     Args:
         path: The file.
@@ -89,7 +87,7 @@ def _recognises(name: str, reader: Reader, path: Path, first_bytes: bytes) -> bo
 
 
 def _read(name: str, reader: Reader, path: Path, memory_map: bool) -> Dataset:
-    """The dataset of a file; that of a reader from outside is checked as if it were a file."""
+    """Reads a file; the result of a third-party reader is checked like a dataset file."""
     read = getattr(reader, "read_mapped", None) if memory_map else reader.read
     if read is None:
         raise DatasetError(
@@ -122,7 +120,7 @@ def _blamed(name: str, path: Path, error: Exception) -> str:
 
 
 def _read_unmarked_hdf5(path: Path, memory_map: bool) -> Dataset:
-    """A dataset file without its mark, or the error for HDF5 of something else."""
+    """Reads a dataset file without its mark, or raises the error for any other HDF5 file."""
     with opened(path) as file:
         names = sorted(file)
     if set(names) & set(DTYPES):

@@ -1,4 +1,4 @@
-"""The formats of recorded data that are known, and how others are added."""
+"""The known formats of recorded data, and the registration of further ones."""
 
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -17,20 +17,20 @@ from neorl_envs.ingest._shards import ShardsReader
 class Reader(Protocol):
     """A reader of one format: an object, or a module, with these members.
 
-    A reader of the dataset file's kind may also have ``read_mapped(path)``, which leaves the
-    columns on the disk; without it, mapping a file of the format is refused.
+    A reader may also have ``read_mapped(path)``, which leaves the columns on disk; without it, a
+    file of the format cannot be mapped.
     """
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Endings of file names, in lower case and with the dot, such as ``(".csv",)``.
+        """Suffixes of file names, in lower case and with the dot, such as ``(".csv",)``.
 
-        They say that a word on a command line names a file; the format is recognised by content.
+        They mark a word on a command line as a file name; the format is recognised by content.
         """
         ...
 
     def recognises(self, path: Path, first_bytes: bytes) -> bool:
-        """Whether a file is of this format; cheap, and false for what it cannot open.
+        """Whether a file has this format; must be fast, and false for a file it cannot open.
 
         Args:
             path: The file.
@@ -39,23 +39,23 @@ class Reader(Protocol):
         ...
 
     def read(self, path: Path) -> Dataset:
-        """The dataset of a file.
+        """Reads a file.
 
         Raises:
-            DatasetError: In one line that names the file, what was expected and what was found.
+            DatasetError: In one line that names the file, and the expected and actual content.
         """
         ...
 
 
 def _check_reader(name: str, reader: Any) -> None:
-    """Raises unless a reader has what it must.
+    """Raises unless a reader has all required members.
 
     Args:
         name: Name under which the reader is registered.
         reader: The object.
 
     Raises:
-        TypeError: Naming the first member that is missing.
+        TypeError: Naming the first missing member.
     """
     if isinstance(reader, type):
         raise TypeError(f"a reader is an object, got the class; give {reader.__name__}()")
@@ -77,13 +77,13 @@ _KNOWN: dict[str, Reader] = {
     "shards": ShardsReader(),
 }
 READERS = Registry("neorl.readers", "reader", _KNOWN, _check_reader)
-"""Every reader by the name of its format, in the order in which files are shown to them."""
+"""Every reader by the name of its format, in the order in which they are tried on a file."""
 
 
 def register_reader(name: str, reader: Reader) -> None:
-    """Makes a format known to :func:`neorl_envs.read_dataset` and to the commands.
+    """Registers a format with :func:`neorl_envs.read_dataset` and the commands.
 
-    Distributions declare theirs with an entry point instead::
+    A distribution declares its readers with an entry point instead::
 
         [project.entry-points."neorl.readers"]
         historian = "my_package.historian:READER"
@@ -99,7 +99,7 @@ def register_reader(name: str, reader: Reader) -> None:
 
 
 def log_suffixes() -> tuple[str, ...]:
-    """Endings of the names of log files, of every format that can be loaded.
+    """Suffixes of log files of every format whose reader can be loaded.
 
     Example:
         >>> from neorl_envs.ingest import log_suffixes
@@ -110,6 +110,6 @@ def log_suffixes() -> tuple[str, ...]:
     for name in READERS:
         try:
             endings |= dict.fromkeys(READERS.find(name).suffixes)
-        except InputError:  # a broken distribution; read_dataset names it where it matters
+        except InputError:  # a broken distribution, which read_dataset names if it is needed
             continue
     return tuple(endings)

@@ -1,4 +1,4 @@
-"""Rollouts: episodes as Gymnasium gives them, one observation more than actions."""
+"""Rollouts: episodes as in Gymnasium, with one observation more than actions."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,12 +16,13 @@ class Rollout(NamedTuple):
     """One episode of ``T`` steps.
 
     Attributes:
-        observations: Shape ``(T + 1, obs)``: the first of the reset, the last behind the end.
-        actions: Shape ``(T, act)``.
-        rewards: Shape ``(T,)``.
-        terminations: Shape ``(T,)``.
-        truncations: Shape ``(T,)``; the last row is one where neither flag is set.
-        costs: Shape ``(T, cost)``; the second axis may be empty.
+        observations: Observations from the reset to the end, shape ``(T + 1, obs)``.
+        actions: Actions, shape ``(T, act)``.
+        rewards: Rewards, shape ``(T,)``.
+        terminations: Whether the plant ended the episode, shape ``(T,)``.
+        truncations: Whether the episode was truncated, shape ``(T,)``; if neither flag is set in
+            the last row, it counts as truncated.
+        costs: Costs, shape ``(T, cost)``; the second axis may be empty.
     """
 
     observations: np.ndarray
@@ -40,20 +41,20 @@ def collect_rollouts(
     seed: int,
     costs: tuple[str, ...] = (),
 ) -> Iterator[Rollout]:
-    """Runs an environment of Gymnasium; every episode is complete or the last.
+    """Runs a Gymnasium environment; every episode except the last is complete.
 
     Args:
-        env: Environment with box spaces of one axis and without automatic resets.
-        act: Action for an observation.
-        n_steps: Steps to take; the last episode ends there, truncated.
-        seed: Seed of the first reset; the episodes after it follow from it.
+        env: Environment with one-dimensional box spaces and without automatic resets.
+        act: Function that returns the action for an observation.
+        n_steps: Number of steps; the last episode is truncated when they are reached.
+        seed: Seed of the first reset, which determines all episodes.
         costs: Entries of the step's ``info`` that are costs.
 
     Yields:
         The episodes.
 
     Raises:
-        DatasetError: If a step has no such entry, or ``n_steps`` is below one.
+        DatasetError: If a step lacks such an entry, or ``n_steps`` is below one.
     """
     if n_steps < 1:
         raise DatasetError(f"n_steps must be 1 or more, got {n_steps}")
@@ -89,11 +90,11 @@ def collect_rollouts(
 
 
 def rollouts_of(dataset: Dataset) -> Iterator[Rollout]:
-    """The episodes of a dataset as rollouts.
+    """Yields the episodes of a dataset as rollouts.
 
     Raises:
-        DatasetError: If an observation after a step is not the one before the next: a rollout has
-            one place for both.
+        DatasetError: If the observation after a step differs from the one before the next step,
+            since a rollout stores both as one.
     """
     for index in range(dataset.n_episodes):
         rows: Any = dataset.episode(index)
@@ -117,19 +118,19 @@ def rollouts_of(dataset: Dataset) -> Iterator[Rollout]:
 def dataset_from_rollouts(
     spec: Spec, rollouts: Iterable[Rollout], *, source: str = "rollouts", **options: Any
 ) -> Dataset:
-    """A dataset of complete episodes.
+    """Builds a dataset from complete episodes.
 
     Args:
-        spec: Channels, period and horizon; :func:`spec_of_spaces` makes one.
+        spec: Channels, period and horizon, for example from :func:`spec_of_spaces`.
         rollouts: The episodes, each with at least one step.
-        source: Named in error messages.
-        options: More columns for :func:`neorl_envs.datasets.dataset_from_columns`.
+        source: Name used in error messages.
+        options: Further columns for :func:`neorl_envs.datasets.dataset_from_columns`.
 
     Returns:
         The dataset.
 
     Raises:
-        DatasetError: Naming episode and field of the first that does not fit.
+        DatasetError: Naming the episode and field of the first inconsistency.
     """
     episodes = list(rollouts)
     if not episodes:
@@ -158,10 +159,10 @@ def dataset_from_rollouts(
 
 
 def joined(parts: Sequence[np.ndarray], field: str, source: str) -> np.ndarray:
-    """The rows of a field of all episodes.
+    """Joins the rows of a field over all episodes.
 
     Raises:
-        DatasetError: Naming the first episode whose rows have another shape.
+        DatasetError: Naming the first episode whose rows have a different shape.
     """
     for index, part in enumerate(parts):
         if part.shape[1:] != parts[0].shape[1:]:
@@ -206,10 +207,12 @@ def check_rollout(episode: Rollout, where: str) -> None:
 def spec_of_spaces(
     env: gymnasium.Env, *, dt: float, horizon: int, costs: tuple[CostChannel, ...] = ()
 ) -> Spec:
-    """A specification from box spaces of one axis; channels are numbered, units unknown.
+    """Builds a specification from one-dimensional box spaces, with numbered channels.
+
+    Units are unknown.
 
     Raises:
-        DatasetError: If a space is no box of one axis, or an action is not bounded.
+        DatasetError: If a space is not a one-dimensional box, or an action is not bounded.
     """
     channels = {}
     for kind, space in (("obs", env.observation_space), ("action", env.action_space)):
@@ -218,7 +221,7 @@ def spec_of_spaces(
         low, high = (np.asarray(end, np.float64) for end in (space.low, space.high))
         if kind == "action" and not (np.isfinite(low) & np.isfinite(high)).all():
             raise DatasetError(f"the action space must have finite bounds, got {space}")
-        # An unbounded measuring range: as far as single precision squares without overflow.
+        # An unbounded range is cut to values whose squares do not overflow in single precision.
         low, high = np.maximum(low, -1e18), np.minimum(high, 1e18)
         channels[kind] = tuple(
             Channel(f"{kind}_{i}", "?", float(a), float(b))

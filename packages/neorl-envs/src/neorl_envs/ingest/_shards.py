@@ -1,4 +1,4 @@
-"""The manifest of a log in several files, among the other formats."""
+"""Reader of the manifest of a log in several files."""
 
 from pathlib import Path
 
@@ -8,26 +8,26 @@ from neorl_envs.datasets._shards import read_shards
 
 
 class ShardsReader:
-    """Reads what :func:`neorl_envs.datasets.write_shards` and ``write_manifest`` wrote."""
+    """Reads logs written by :func:`neorl_envs.datasets.write_shards` or ``write_manifest``."""
 
     suffixes = (SUFFIX,)
 
     def recognises(self, path: Path, first_bytes: bytes) -> bool:
-        """Whether it is JSON that says so."""
+        """Whether the file is JSON and marked as a manifest."""
         return is_manifest(path, first_bytes)
 
     def read(self, path: Path) -> Dataset:
-        """The log of all files in memory, every content hash checked.
+        """Reads all files into memory and checks every content hash.
 
         Raises:
-            DatasetError: If a file is missing, was changed, or does not belong to the others.
+            DatasetError: If a file is missing, was changed, or does not match the other files.
         """
         return read_shards(path, memory_map=False)
 
     def read_mapped(self, path: Path) -> Dataset:
-        """The log of all files with its columns left on the disk, content hashes believed.
+        """Maps all files with their columns on disk, trusting the stored content hashes.
 
         Raises:
-            DatasetError: As :meth:`read`, or if a column is chunked or compressed.
+            DatasetError: See :meth:`read`; also if a column is chunked or compressed.
         """
         return read_shards(path, memory_map=True)
