@@ -1,4 +1,4 @@
-"""Reports on the content of a log and on what is doubtful in it."""
+"""Reports on the content of a log and its possible problems."""
 
 from neorl_envs.inspection._contradictions import (
     contradiction_sentences as contradiction_sentences,

@@ -1,4 +1,4 @@
-"""Ranges, saturation and movement of channels, block by block."""
+"""Ranges, saturation and movement of channels, computed block by block."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,15 +11,15 @@ from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.inspection._standstills import Standstills
 
 SATURATED = 0.005
-"""Within this part of the range from either end, a channel counts as saturated."""
+"""A channel counts as saturated within this fraction of its range from either end."""
 BINS = 24
-"""Of the histogram of a channel over its range."""
+"""Number of bins in the histogram of a channel over its range."""
 MOVES = 1e-4
-"""A step counts as a move beyond this part of the range."""
+"""A step counts as a movement if it exceeds this fraction of the range."""
 
 
 def used_blocks(column: np.ndarray, mask: np.ndarray) -> Iterator[np.ndarray]:
-    """The unmasked rows of a column in blocks, float64."""
+    """Yields the unmasked rows of a column in blocks, float64."""
     for rows in blocks(len(column), column):
         chosen = np.asarray(column[rows])[np.asarray(mask[rows])]
         if len(chosen):
@@ -27,7 +27,7 @@ def used_blocks(column: np.ndarray, mask: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def summary(values: np.ndarray) -> dict[str, float]:
-    """Least, mean, largest and standard deviation."""
+    """Minimum, mean, maximum and standard deviation."""
     values = np.asarray(values, np.float64)
     return {
         "min": float(values.min()),
@@ -43,7 +43,7 @@ def channel_entries(
     dataset: Dataset,
     still: Sequence[Standstills],
 ) -> list[dict[str, Any]]:
-    """Entries of a report for every channel of a column; ``still`` counts its standstills."""
+    """Report entries for every channel of a column; ``still`` holds its standstills."""
     mask: Any = dataset.transitions.mask
     low, high = (np.array([getattr(c, end) for c in channels]) for end in ("low", "high"))
     span = high - low
@@ -63,7 +63,7 @@ def channel_entries(
         least, most = np.minimum(least, part.min(axis=0)), np.maximum(most, part.max(axis=0))
         close = (part <= low + SATURATED * span) | (part >= high - SATURATED * span)
         near += close.sum(axis=0)
-        # float32 of a range's end may lie a rounding beyond it.
+        # A range limit rounded to float32 may lie slightly outside the range.
         slack = 1e-6 * np.maximum(np.abs(low), np.abs(high))
         outside += ((part < low - slack) | (part > high + slack)).sum(axis=0)
         place = np.clip(((part - low) / span * BINS).astype(np.int64), 0, BINS - 1)
@@ -94,10 +94,10 @@ def _numbers(least: float, mean: float, most: float, variance: float) -> dict[st
 
 
 def movement(dataset: Dataset) -> list[dict[str, Any]]:
-    """Size and frequency of the movements of each manipulated variable inside an episode.
+    """Size and frequency of the movements of each manipulated variable within episodes.
 
-    A step leads from the action of an unmasked row to its next action, which may be that of a
-    masked row: the row that ends a log is one.
+    A step leads from the action of an unmasked row to the next action, which may belong to a masked
+    row, such as the last row of a log.
     """
     rows: Any = dataset.transitions
     span = np.array([channel.high - channel.low for channel in dataset.spec.action])

@@ -1,4 +1,4 @@
-"""Findings that may be right but deserve a look: repeats, contradictions, time, drift."""
+"""Findings that may be correct but should be checked: repeats, contradictions, gaps, drift."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,12 +18,12 @@ CONTRADICTIONS = {
 
 
 def duplicate_rows(dataset: Dataset) -> int:
-    """Unmasked rows whose observation and action an earlier one has, by a hash of 64 bits."""
+    """Number of unmasked rows with the observation and action of an earlier row, by 64-bit hash."""
     return _repeats(_row_hashes(dataset, ("obs", "action"))[np.asarray(dataset.transitions.mask)])
 
 
 def duplicate_episodes(dataset: Dataset) -> int:
-    """Episodes whose every observation, action and reward an earlier one has."""
+    """Number of episodes that repeat all observations, actions and rewards of an earlier one."""
     rows = _row_hashes(dataset, ("obs", "action", "reward"))
     position = np.arange(dataset.n_rows) - np.repeat(
         dataset.episode_starts, dataset.episode_lengths
@@ -58,7 +58,7 @@ def _mixed(value: np.ndarray) -> np.ndarray:
 
 
 def contradictions(dataset: Dataset) -> dict[str, int]:
-    """Counts of unmasked rows and of episodes that contradict the rest of the log."""
+    """Numbers of unmasked rows and of episodes that contradict the rest of the log."""
     rows: Any = dataset.transitions
     differs = negative = 0
     for part in blocks(dataset.n_rows, rows.obs, rows.next_obs):
@@ -84,7 +84,7 @@ def contradiction_sentences(counts: Mapping[str, int]) -> list[str]:
 
 
 def time_report(dataset: Dataset) -> dict[str, Any] | None:
-    """Span, coverage and gaps of the stamps; ``None`` where none were recorded."""
+    """Span, coverage and gaps of the times; ``None`` if no times were recorded."""
     time = dataset.time
     if time is None:
         return None
@@ -114,10 +114,10 @@ def time_report(dataset: Dataset) -> dict[str, Any] | None:
 
 
 def drift(dataset: Dataset) -> list[dict[str, Any]]:
-    """Kolmogorov and Smirnov's distance between the first 80 % of the episodes and the rest.
+    """Kolmogorov-Smirnov distance between the first 80 % of the episodes and the rest.
 
-    A model is trained on the past and used in the future: where the distance is large, held-out
-    episodes drawn at random say less than they seem to.
+    A model is trained on the past and used in the future. If the distance is large, results on
+    randomly chosen held-out episodes are too optimistic.
     """
     n = dataset.n_episodes
     if n < 2:
@@ -144,7 +144,7 @@ def _thin(index: np.ndarray) -> np.ndarray:
 
 
 def kolmogorov_smirnov(a: np.ndarray, b: np.ndarray) -> float:
-    """Largest distance of two empirical distribution functions."""
+    """Largest distance between two empirical distribution functions."""
     both = np.concatenate([a, b])
     below = (np.searchsorted(np.sort(x), both, side="right") / len(x) for x in (a, b))
     first, second = below

@@ -1,4 +1,4 @@
-"""The report of a log as one HTML page: no script, no request, pictures drawn as SVG."""
+"""The report of a log as one HTML page without scripts or requests; plots are inline SVG."""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -31,14 +31,14 @@ small { color: var(--soft); }
 
 
 def report_html(report: dict[str, Any], drawn: Trends | None = None) -> str:
-    """Formats a :func:`~neorl_envs.inspection.dataset_report` as a page of its own.
+    """Formats a :func:`~neorl_envs.inspection.dataset_report` as an HTML page.
 
     Args:
         report: The report.
-        drawn: Its trends, from :func:`~neorl_envs.inspection.trends`; none are drawn without.
+        drawn: Trends of the log from :func:`~neorl_envs.inspection.trends`; ``None`` draws none.
 
     Returns:
-        HTML that needs nothing else; every text of the log is escaped.
+        Self-contained HTML, in which all text from the log is escaped.
     """
     name = html.escape(str(report["name"]))
     sections = [
@@ -108,7 +108,7 @@ def _time(report: dict[str, Any]) -> str:
 
 
 def _trends(report: dict[str, Any], drawn: Trends) -> str:
-    """Every channel over the whole log, its least and its largest value beside it."""
+    """Trends of all channels over the whole log, with their smallest and largest values."""
     channels = [*report["action"], *report["obs"], {"name": "reward", "unit": ""}]
     rows = [
         f"<div>{_scale(channel, drawn)}</div><div>{_trend(channel['name'], report, drawn)}</div>"
@@ -138,7 +138,7 @@ def _scale(channel: dict[str, Any], drawn: Trends) -> str:
 
 
 def _trend(name: str, report: dict[str, Any], drawn: Trends) -> str:
-    """A band from the least to the largest value, broken where there is none."""
+    """A band from the smallest to the largest value, with gaps where there are no values."""
     low, high = drawn.low[name], drawn.high[name]
     finite = np.flatnonzero(np.isfinite(low))
     if not len(finite):

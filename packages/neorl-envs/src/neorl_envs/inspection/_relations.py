@@ -1,4 +1,4 @@
-"""Relations of actions and observations: delays, correlation, determinism of the behaviour."""
+"""Relations between actions and observations: delays, correlation, determinism of the behaviour."""
 
 from typing import Any
 
@@ -8,18 +8,18 @@ from neorl_core import Spec
 from neorl_envs.inspection._sample import Sample
 
 LONGEST_DELAY = 60
-"""Steps up to which a delay is looked for."""
+"""Longest delay that is searched for, steps."""
 SIGNIFICANT = 5.0
-"""A correlation counts beyond this many times 1 / sqrt(rows)."""
+"""A correlation is significant if it exceeds this many times 1 / sqrt(rows)."""
 BEGINS = 0.5
-"""Part of the largest correlation with which an answer counts as begun."""
+"""A response begins at this fraction of the largest correlation."""
 EXPLAINING_ROWS = 5
-"""Rows, the present one included, whose observations may explain a change of an action."""
+"""Number of rows, including the current one, whose observations may explain an action's change."""
 NEIGHBOURS = 1500
 
 
 def relations(sample: Sample, spec: Spec) -> dict[str, Any]:
-    """Entries of a report for every pair of a manipulated and an observed variable."""
+    """Report entries for every pair of a manipulated and an observed variable."""
     return {
         "delays": delays(sample, spec),
         "correlation": correlation(sample).tolist(),
@@ -28,14 +28,15 @@ def relations(sample: Sample, spec: Spec) -> dict[str, Any]:
 
 
 def delays(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
-    """When changes of an action begin to show in an observation.
+    """Delays after which changes of an action begin to show in an observation.
 
-    Changes from row to row stand for the signals, which takes slow trends out. A closed loop moves
-    the action by the noise of a measurement, which leaves the next one: that would show as an
-    answer one row later. So of an action's changes only what those of the observations up to its
-    row and its own of before do not explain is looked for afterwards, in what the observations'
-    past does not explain of theirs. The answer begins at the first lag with half the largest
-    correlation, and that sign. One row a pair that is significant.
+    Differences between rows are used instead of the signals, which removes slow trends. In a closed
+    loop, measurement noise moves the action and is gone in the next row, which would look like a
+    response one row later. All changes are therefore prewhitened: those of an action are replaced
+    by the part that earlier actions and the observations up to the same row do not explain, and
+    those of an observation by the part that earlier observations do not explain. The response
+    begins at the first lag with at least half the largest correlation and the same sign. The result
+    has one entry per significant pair.
 
     Source: Box, Jenkins and Reinsel, Time series analysis, 1994, section 11.2 (prewhitening).
     """
@@ -62,14 +63,14 @@ def delays(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
 
 
 def _steps(column: np.ndarray, episode: np.ndarray) -> np.ndarray:
-    """Change since the row before; NaN at the start of an episode."""
+    """Change since the previous row; NaN at the start of an episode."""
     step = np.full_like(column, np.nan)
     step[1:] = np.where((episode[1:] == episode[:-1])[:, None], np.diff(column, axis=0), np.nan)
     return step
 
 
 def _unexplained(step: np.ndarray, known: list[np.ndarray]) -> np.ndarray:
-    """Changes less their regression on what was known; NaN where that is cut off."""
+    """Changes minus their regression on known changes; NaN where these are not available."""
     design = np.concatenate(known, axis=1)
     used = np.isfinite(design).all(axis=1) & np.isfinite(step).all(axis=1)
     if used.sum() <= 2 * design.shape[1]:
@@ -83,17 +84,17 @@ def _unexplained(step: np.ndarray, known: list[np.ndarray]) -> np.ndarray:
 
 
 def _later(column: np.ndarray, rows: int) -> np.ndarray:
-    """A column moved down, so that each row holds an earlier value."""
+    """Shifts a column down, so that each row holds an earlier value."""
     moved = np.full_like(column, np.nan)
     moved[rows:] = column[: len(column) - rows]
     return moved
 
 
 def _first_lag(action: np.ndarray, observed: np.ndarray) -> tuple[int, float, int] | None:
-    """Lag from 1 on with which an answer begins, and correlation and rows of its strongest lag."""
+    """Lag at which a response begins, and correlation and number of rows at its strongest lag."""
     correlations: dict[int, tuple[float, int]] = {}
-    # The steps hold NaN at the start of every episode, so no pair spans two unless an episode is
-    # shorter than the lag; those pairs are noise and few.
+    # Steps are NaN at the start of every episode, so a pair spans two episodes only if one of them
+    # is shorter than the lag. Such pairs are few and contribute only noise.
     for lag in range(1, min(LONGEST_DELAY, len(action) - 2) + 1):
         u, y = action[:-lag], observed[lag:]
         both = np.isfinite(u) & np.isfinite(y)
@@ -113,7 +114,7 @@ def _first_lag(action: np.ndarray, observed: np.ndarray) -> tuple[int, float, in
 
 
 def correlation(sample: Sample) -> np.ndarray:
-    """Pearson's correlation of every action with every observation; zero for a constant."""
+    """Pearson correlation of every action with every observation; zero for a constant."""
     used = np.isfinite(sample.obs).all(axis=1) & np.isfinite(sample.action).all(axis=1)
     action, obs = (_standardised(column[used]) for column in (sample.action, sample.obs))
     return action.T @ obs / max(len(obs), 1)
@@ -130,10 +131,10 @@ def behaviour(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
     """Degree to which the observation determines each action.
 
     ``explained`` is R² of a linear least-squares fit on the observation. ``repeatable`` is one
-    less the mean square of the difference of an action to that at the nearest other observation,
-    in units of twice its variance: 1 where like situations meet like actions, 0 where they meet
-    any action. A behaviour that is both leaves nothing to learn but itself. A variable that never
-    moves has no behaviour to be decided, and no entry.
+    minus the mean squared difference between an action and that at the nearest other observation,
+    in units of twice the variance: 1 if similar observations get similar actions, 0 if the action
+    is independent of the observation. If both are close to 1, a learner can only learn to imitate
+    the behaviour. A variable that never moves has no entry.
     """
     used = np.isfinite(sample.obs).all(axis=1) & np.isfinite(sample.action).all(axis=1)
     obs, action = _standardised(sample.obs[used]), sample.action[used]
@@ -160,7 +161,7 @@ def behaviour(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
 
 
 def _nearest(points: np.ndarray) -> np.ndarray:
-    """Index of the nearest other point."""
+    """Index of the nearest other point for every point."""
     square = (points**2).sum(axis=1)
     distance = square[:, None] + square[None] - 2 * points @ points.T
     np.fill_diagonal(distance, np.inf)

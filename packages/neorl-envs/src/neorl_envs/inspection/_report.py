@@ -1,4 +1,4 @@
-"""Report on the content of a log, for an engineer who decides whether to train on it."""
+"""Report on the content of a log, from which an engineer can decide whether to train on it."""
 
 import re
 from collections.abc import Sequence
@@ -25,27 +25,27 @@ from neorl_envs.inspection._standstills import frozen, rarely_sampled, standstil
 
 
 def dataset_report(dataset: Dataset) -> dict[str, Any]:
-    """Reports what a log holds, what it can teach, and what is doubtful in it.
+    """Reports on the content of a log, the information it offers for learning, and its problems.
 
-    Masked rows are counted and otherwise left out. A row is a duplicate if an earlier one has the
+    Masked rows are counted and otherwise ignored. A row is a duplicate if an earlier one has the
     same observation and action. A channel is saturated within 0.5 % of its range from either end,
-    and flat while it does not change at all. Delays, correlation and behaviour are estimated on
-    whole episodes, evenly spread, of at most about 100,000 rows. Columns are looked at in blocks,
+    and flat while it does not change at all. Delays, correlation and behaviour are estimated from
+    evenly spread whole episodes with at most about 100,000 rows. Columns are processed in blocks,
     so a mapped file may be larger than memory.
 
     Args:
         dataset: The log.
 
     Returns:
-        Plain numbers and strings, ready for JSON. ``notes`` says what deserves attention;
-        ``doubts`` are those of them to clear up before anything is trained.
+        Plain numbers and strings, ready for JSON. ``notes`` lists everything that deserves
+        attention; ``doubts`` lists those notes that should be resolved before training.
     """
     rows: Any = dataset.transitions
     used = np.asarray(rows.mask)
     spec, attributes = dataset.spec, dataset.attributes
     obs_still, action_still = (standstills(c, dataset) for c in (rows.obs, rows.action))
     actions = channel_entries(spec.action, rows.action, dataset, action_still)
-    # Set points stand still by intent, and what history repeats is looked at once.
+    # Set points may stand still, and the repeated channels of a history need not be checked again.
     skipped = {channel.name for channel in spec.obs if REPEATED.search(channel.name)}
     for entry in attributes.get("setpoints") or ():
         skipped.add(str(entry.get("name") if isinstance(entry, dict) else entry))
@@ -86,7 +86,7 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
 
 
 def _manual(dataset: Dataset) -> list[float] | None:
-    """Share of the unmasked rows in manual, for every manipulated variable."""
+    """Fraction of the unmasked rows in manual, for every manipulated variable."""
     if dataset.mode is None or not np.asarray(dataset.transitions.mask).any():
         return None
     return [float(x) for x in dataset.mode[np.asarray(dataset.transitions.mask)].mean(axis=0)]
@@ -110,7 +110,7 @@ def _costs(
 
 
 def _exceeded(channel: CostChannel, episodes: np.ndarray, steps: np.ndarray) -> float:
-    """Fraction of what the limit counts, episodes or steps, that is beyond it."""
+    """Fraction of the episodes or steps, depending on the limit, that exceed the limit."""
     kind = limit_kind(channel)
     quantities = kind.of_episode(total=episodes, worst=steps)
     return float(np.mean(kind.exceeded(quantities, channel.limit))) if len(quantities) else 0.0
@@ -133,7 +133,7 @@ def _behaviours(dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def _doubts(report: dict[str, Any]) -> list[str]:
-    """What to clear up before training."""
+    """Notes that should be resolved before training."""
     doubts = []
     if report["reward_constant"]:
         doubts.append("reward is constant: nothing can be learned from it")
@@ -176,7 +176,7 @@ def _doubts(report: dict[str, Any]) -> list[str]:
 
 
 def _remarks(report: dict[str, Any]) -> list[str]:
-    """What is good to know and may well be right."""
+    """Notes for information, which may well be correct."""
     notes = []
     for rare in report["rarely_sampled"]:
         every = duration(rare["every_s"])
@@ -221,9 +221,9 @@ def _remarks(report: dict[str, Any]) -> list[str]:
 
 DRIFTS, REPEATABLE = 0.3, 0.98
 SAME = 0.98
-"""Correlation of an observation with an action of the same row that counts as identity."""
+"""From this correlation on, an observation counts as identical to an action of the same row."""
 REPEATED = re.compile(r"\[-\d+\]$")
-"""Name of a channel that repeats an earlier row, as ``level[-1]``."""
+"""Names of channels that repeat an earlier row, such as ``level[-1]``."""
 EPOCH = "1970-01-01T00:00:00Z"
 
 
@@ -247,7 +247,7 @@ def _remarks_on_time(time: dict[str, Any] | None) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """A time for people: seconds, minutes, hours or days."""
+    """A readable duration in seconds, minutes, hours or days."""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"
@@ -255,7 +255,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(seconds: float, origin: str | None) -> str:
-    """A stamp for people: a date where it counts from 1970, else seconds."""
+    """A readable time: a date if it counts from 1970, otherwise seconds."""
     if origin != EPOCH:
         return f"{seconds:g} s"
     try:
@@ -265,5 +265,5 @@ def moment(seconds: float, origin: str | None) -> str:
 
 
 def figures(value: float) -> str:
-    """A number for people: four significant digits, and no exponent where it can be avoided."""
+    """A readable number: four significant digits, without an exponent if possible."""
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"

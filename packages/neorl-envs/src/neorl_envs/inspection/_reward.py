@@ -1,4 +1,4 @@
-"""The reward of a converted log, computed again from its columns."""
+"""Checks the reward of a converted log by recomputing it from the columns."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -11,23 +11,24 @@ from neorl_envs.datasets._dataset import Dataset
 
 ROWS = 100_000
 TOLERANCE = 1e-3
-"""Of the standard deviation of the reward: columns are single, the expression was double."""
+"""Tolerance in standard deviations of the reward, since columns have only single precision."""
 
 
 def reward_is_constant(columns: Any) -> bool:
-    """Whether every unmasked row has the same reward, as that of a draft nobody completed."""
+    """Whether every unmasked row has the same reward, as in an uncompleted draft."""
     reward = np.asarray(columns.reward)[np.asarray(columns.mask, bool)]
     return bool(len(reward)) and bool((reward == reward[0]).all())
 
 
 def reward_check(dataset: Dataset) -> dict[str, Any]:
-    """Whether the reward is what its expression says.
+    """Checks whether the reward agrees with its expression.
 
-    Of a log that :func:`neorl_envs.plant_logs.convert_log` made, the expression is known. It can be
-    computed again where it uses observed and manipulated variables alone.
+    The expression is known for a log made by :func:`neorl_envs.plant_logs.convert_log`. It can be
+    evaluated again if it uses only observed and manipulated variables.
 
     Returns:
-        ``checked``, and ``why`` it was not, or ``rows``, ``largest_difference`` and ``tolerance``.
+        ``checked``; then either ``why`` it could not be checked, or ``rows``,
+        ``largest_difference`` and ``tolerance``.
     """
     reward = dataset.attributes.get("reward")
     if not isinstance(reward, Mapping) or not isinstance(reward.get("expression"), str):
@@ -59,7 +60,7 @@ def reward_check(dataset: Dataset) -> dict[str, Any]:
 
 
 def _columns(dataset: Dataset) -> dict[str, np.ndarray]:
-    """Columns of the expression, as ``plant.toml`` defines them for a step."""
+    """Columns for the expression, as ``plant.toml`` defines them for a step."""
     rows: Any = dataset.transitions
     columns = {}
     for i, channel in enumerate(dataset.spec.obs):
@@ -69,7 +70,7 @@ def _columns(dataset: Dataset) -> dict[str, np.ndarray]:
     for i, channel in enumerate(dataset.spec.action):
         action = np.asarray(rows.action[:ROWS, i], np.float64)
         before = np.append(np.nan, action[:-1])
-        before[starts] = np.nan  # that of the row before lies in no column
+        before[starts] = np.nan  # no column holds the value before the episode
         columns[channel.name], columns[f"before_{channel.name}"] = action, before
     return columns
 

@@ -1,4 +1,4 @@
-"""Rows that dear statistics look at: whole episodes, evenly spread over the log."""
+"""Sample of a log for expensive statistics: whole episodes, evenly spread over the log."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ class Sample(NamedTuple):
     Attributes:
         obs: Observations.
         action: Actions.
-        episode: Number of the episode of each row.
+        episode: Index of the episode of each row.
     """
 
     obs: np.ndarray
@@ -24,7 +24,7 @@ class Sample(NamedTuple):
 
 
 def episodes_sample(dataset: Dataset) -> Sample:
-    """Every n-th episode, so that about ``MOST_ROWS`` rows come together; one long one is cut."""
+    """Takes every n-th episode to get about ``MOST_ROWS`` rows; a single long episode is cut."""
     rows: Any = dataset.transitions
     every = max(1, -(-dataset.n_rows // MOST_ROWS))
     chosen = range(0, dataset.n_episodes, every)

@@ -1,4 +1,4 @@
-"""Signals that stand still: an instrument that froze, a value that comes rarely."""
+"""Detects signals that stand still: frozen instruments and rarely sampled values."""
 
 import dataclasses
 import heapq
@@ -12,28 +12,28 @@ from neorl_envs.datasets._checks import blocks
 from neorl_envs.datasets._dataset import Dataset
 
 MOST_COUNTED = 1000
-"""A standstill of more steps is reported as this long."""
+"""Longer standstills are counted as having this many steps."""
 LONGEST_KEPT = 5
 FROZEN_STEPS, FROZEN_TIMES = 20, 10
-"""A standstill is doubtful from so many steps on, and from so many times the usual length on."""
+"""Smallest length of a suspicious standstill, in steps and in multiples of the usual length."""
 USUAL = 0.99
-"""Share of the standstills, and of the steps without one, that are no longer than the usual one."""
+"""Quantile of the lengths of standstills (zero for a step that moves) that counts as usual."""
 WATCHED = 5000
-"""Rows of a standstill in which it is looked whether other signals move."""
+"""Largest number of rows of a standstill in which movements of other signals are checked."""
 RARE = 10
-"""A signal with more steps between two changes, on average, counts as sampled rarely."""
+"""A signal with at least this many steps between changes, on average, counts as rarely sampled."""
 
 
 @dataclasses.dataclass
 class Standstills:
-    """Lengths of the stretches in which one signal stands still.
+    """Lengths of the periods in which one signal stands still.
 
     Attributes:
-        lengths: Number of standstills by their number of steps; a step that moves ends one of
-            length zero.
-        longest: Steps and first row of the longest ones.
-        steps: Number of steps that were looked at.
-        moves: How many of them moved.
+        lengths: Number of standstills by length in steps; a step that moves counts as a standstill
+            of length zero.
+        longest: Length in steps and first row of the longest standstills.
+        steps: Number of steps examined.
+        moves: Number of steps in which the signal moved.
     """
 
     lengths: np.ndarray = dataclasses.field(
@@ -44,7 +44,7 @@ class Standstills:
     moves: int = 0
 
     def end(self, firsts: np.ndarray, lengths: np.ndarray) -> None:
-        """Takes standstills that have ended."""
+        """Adds standstills that have ended."""
         self.lengths += np.bincount(np.minimum(lengths, MOST_COUNTED), minlength=MOST_COUNTED + 1)
         some = np.argsort(-lengths, kind="stable")[:LONGEST_KEPT]
         stretches = [*self.longest, *((int(lengths[i]), int(firsts[i])) for i in some)]
@@ -52,16 +52,16 @@ class Standstills:
 
     @property
     def usual(self) -> int:
-        """Steps that 99 % of the standstills do not exceed."""
+        """Length in steps that 99 % of the standstills do not exceed."""
         total = np.cumsum(self.lengths)
         return int(np.searchsorted(total, USUAL * total[-1])) if total[-1] else 0
 
 
 def standstills(column: np.ndarray, dataset: Dataset) -> list[Standstills]:
-    """Counts how long every channel of a column stands still.
+    """Measures how long every channel of a column stands still.
 
-    A standstill goes on from one episode to the next where the stamps do; without stamps it ends
-    with its episode, and at a masked row in any case.
+    A standstill continues into the next episode if the recorded times are consecutive. Without
+    times it ends with its episode. It always ends at a masked row.
     """
     width = column.shape[1]
     channels = [Standstills() for _ in range(width)]
@@ -92,7 +92,7 @@ def standstills(column: np.ndarray, dataset: Dataset) -> list[Standstills]:
 
 
 def _linked(dataset: Dataset) -> np.ndarray:
-    """Whether each row is one period behind the row above it."""
+    """Whether each row is one period after the previous row."""
     mask = np.asarray(dataset.transitions.mask, np.bool_)
     linked = mask.copy()
     linked[1:] &= mask[:-1]
@@ -108,17 +108,17 @@ def _linked(dataset: Dataset) -> np.ndarray:
 def frozen(
     obs: Sequence[Standstills], action: Sequence[Standstills], dataset: Dataset, skipped: set[str]
 ) -> list[dict[str, Any]]:
-    """Standstills of measurements far beyond the usual ones, while other signals moved.
+    """Standstills of measurements that are far longer than usual, while other signals moved.
 
     Args:
         obs: Standstills of every observation.
         action: Standstills of every action.
         dataset: The log.
-        skipped: Observations that may stand still, as set points do.
+        skipped: Observations that may stand still, such as set points.
 
     Returns:
-        For each its name, its first row, the time it begins at, its duration and the usual one,
-        in seconds.
+        For each standstill, the name of the channel, its first row, its start time, and its own and
+        the usual duration in seconds.
     """
     dt, time = dataset.spec.dt, dataset.time
     doubtful = []
@@ -149,7 +149,7 @@ def _others_move(
     steps: int,
     skipped: int,
 ) -> bool:
-    """Whether at least half of the other signals that often move go on moving."""
+    """Whether at least half of the other signals that often move continue to move."""
     rows = slice(row, row + min(steps, WATCHED) + 1)
     columns: Any = dataset.transitions
     obs = np.delete(np.asarray(columns.obs[rows]), skipped, axis=1)
@@ -166,7 +166,7 @@ def _others_move(
 def rarely_sampled(
     channels: Sequence[Channel], signals: Sequence[Standstills], dt: float, skipped: set[str]
 ) -> list[dict[str, Any]]:
-    """Measurements that change once in ten periods or less often, as laboratory values do."""
+    """Measurements that change at most once in ten periods, such as laboratory values."""
     return [
         {"name": channel.name, "every_s": float(signal.steps / signal.moves * dt)}
         for channel, signal in zip(channels, signals, strict=True)

@@ -63,7 +63,7 @@ def _time_lines(time: dict[str, Any] | None) -> list[str]:
 
 
 def relation_lines(report: dict[str, Any]) -> list[str]:
-    """Behaviour, delays, drift and the check of the reward, a line each."""
+    """Lines on behaviour, delays, drift and the check of the reward."""
     lines = [
         f"behaviour of {b['action']}: {b['explained']:.0%} of its variance is linear in the "
         f"observation; like situations repeat it to {b['repeatable']:.0%}"
@@ -95,7 +95,7 @@ def relation_lines(report: dict[str, Any]) -> list[str]:
 
 
 def origin_lines(report: dict[str, Any]) -> list[str]:
-    """Excitation, ingestion, provenance and split as the file tells them."""
+    """Lines on excitation, ingestion, provenance and split from the file's attributes."""
     lines = []
     excitation = report["excitation"]
     channels = excitation.get("channels", []) if isinstance(excitation, dict) else []
@@ -129,13 +129,13 @@ def _excluded_lines(ingestion: dict[str, Any]) -> list[str]:
 
 
 def excluded_words(one: dict[str, Any]) -> str:
-    """How many rows a period of ``[[exclude]]`` took out, and why."""
+    """Number of rows that an ``[[exclude]]`` period removed, with the reason."""
     count = f"{one['rows']} {'row' if one['rows'] == 1 else 'rows'}"
     return f"{count} from {one['from']} to {one['to']}: {one['reason']}"
 
 
 def _pairs(values: dict[str, Any]) -> str:
-    """Plain members of an object; of a list or object inside it, its size."""
+    """The plain members of an object, and the sizes of its lists and objects."""
 
     def word(value: Any) -> str:
         if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Trends of all channels over the whole log: the least and the largest value of each interval."""
+"""Trends of all channels over the whole log: smallest and largest value in each interval."""
 
 import dataclasses
 from typing import Any
@@ -13,14 +13,14 @@ INTERVALS = 600
 
 @dataclasses.dataclass(frozen=True)
 class Trends:
-    """The course of every channel.
+    """Trends of all channels.
 
     Attributes:
-        start: Time of the first interval, seconds; rows where the log has no stamps.
-        end: End of the last one.
-        stamped: Whether these are times.
-        low: Least value of each interval, by name; NaN where there is none.
-        high: The largest value.
+        start: Start of the first interval, seconds; row number if the log has no times.
+        end: End of the last interval.
+        stamped: Whether ``start`` and ``end`` are times.
+        low: Smallest value in each interval, by channel; NaN if there is none.
+        high: Largest value in each interval, by channel.
     """
 
     start: float
@@ -31,14 +31,14 @@ class Trends:
 
 
 def trends(dataset: Dataset, intervals: int = INTERVALS) -> Trends:
-    """The course of all observations, actions and of the reward, block by block.
+    """Computes the trends of all observations and actions and of the reward, block by block.
 
     Args:
         dataset: The log.
-        intervals: Number of intervals of the time axis; fewer where the log has fewer periods.
+        intervals: Number of intervals of the time axis; fewer if the log has fewer periods.
 
     Returns:
-        Least and largest unmasked value of every interval.
+        The smallest and largest unmasked value in every interval.
     """
     columns: Any = dataset.transitions
     named = [
@@ -60,7 +60,7 @@ def trends(dataset: Dataset, intervals: int = INTERVALS) -> Trends:
             values = np.asarray(column[rows], np.float64).reshape(len(used), -1)[used]
             if not len(values):
                 continue
-            middle = at[rows][used] - start + width / 2  # no rounding moves it over an edge
+            middle = at[rows][used] - start + width / 2  # safe from rounding at the edges
             place = (middle * intervals / (end - start)).astype(np.int64)
             place = np.clip(place, 0, intervals - 1)
             first = np.flatnonzero(np.diff(place, prepend=-1))
