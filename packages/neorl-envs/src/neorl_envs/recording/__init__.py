@@ -1,4 +1,4 @@
-"""Collection of a log on a plant: operators, excitation, collection."""
+"""Recording of logs on simulated plants: behaviour policies, operators, collection."""
 
 from neorl_envs.recording._behaviour import BehaviourCarry as BehaviourCarry
 from neorl_envs.recording._behaviour import BehaviourPolicy as BehaviourPolicy

@@ -1,4 +1,4 @@
-"""Policies that fill a log: every controller of the plant together with its operators."""
+"""Behaviour policies of a log: every controller of the plant combined with its operators."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -28,9 +28,10 @@ class BehaviourCarry(NamedTuple):
     Attributes:
         control: Carry of the controller.
         operators: State of the operators.
-        started: Whether the operators have begun; their first signs are drawn in the first step.
-        position: The action that the plant received last, shape ``(act,)``; NaN before the
-            first step.
+        started: Whether the operators have begun; their initial state is sampled in the first
+            step.
+        position: The last action that the plant received, shape ``(act,)``; NaN before the first
+            step.
         signal: Test signal added in the last step, shape ``(act,)``.
     """
 
@@ -42,15 +43,16 @@ class BehaviourCarry(NamedTuple):
 
 
 class BehaviourPolicy(eqx.Module):
-    """One controller with set-point steps, manual holds and test signals: random, so it needs keys.
+    """A controller with random set-point steps, manual holds and test signals.
 
-    Acts as :func:`neorl_envs.collect_log` does, so the logged behaviour can be met again on
-    chosen starts and compared with another policy there, start by start. Holds and test signals
-    fit any policy; set points are stepped where the controller has as many as the plan steps.
+    It acts exactly as in :func:`neorl_envs.collect_log`, so the logged behaviour can be run again
+    from chosen starts and compared there with another policy. Because it is random, it needs a key.
+    Holds and test signals work with any policy; set points are stepped only if the controller has
+    as many as the plan.
 
     Attributes:
         controller: The controller.
-        plan: What the operators do.
+        plan: Plan of the operators.
     """
 
     controller: Policy
@@ -63,7 +65,7 @@ class BehaviourPolicy(eqx.Module):
         return held.shape == self.plan.setpoint_step.shape and held.size > 0
 
     def initial_carry(self) -> BehaviourCarry:
-        """All loops in automatic; the operators begin with the first step."""
+        """A carry with all loops in automatic; the operators begin in the first step."""
         amplitude = self.plan.amplitude
         nothing = jnp.zeros((), jnp.int32)
         offset = jnp.zeros_like(self.plan.setpoint_step)
@@ -78,16 +80,16 @@ class BehaviourPolicy(eqx.Module):
     def __call__(
         self, carry: BehaviourCarry, obs: Float[Array, " obs"], key: PRNGKeyArray
     ) -> tuple[BehaviourCarry, Float[Array, " act"]]:
-        """One step of operators and controller.
+        """Makes one step of operators and controller.
 
         Args:
             carry: Carry from :meth:`initial_carry`, the last step or :meth:`sent`.
             obs: One observation in physical units.
-            key: Decides what the operators do.
+            key: Random key for the operators.
 
         Returns:
-            The new carry and the action. A channel in manual keeps its last position; it is NaN
-            where that is not known, which leaves the actuator where it is.
+            The new carry and the action. A channel in manual keeps its last position. If that is
+            unknown, the action is NaN, which leaves the actuator where it is.
         """
         for_start, for_operators = jax.random.split(key)
         for_controller = jax.random.fold_in(key, 2)
@@ -103,12 +105,15 @@ class BehaviourPolicy(eqx.Module):
         return BehaviourCarry(control, operators, started, carry.position, signal), action
 
     def setpoint(self, operators: OperatorState) -> Float[Array, " loop"]:
-        """The set points in force; empty for a controller without."""
+        """The active set points; empty for a controller without set points."""
         held = setpoint_of(self.controller)
         return moved_setpoint(self.plan, operators, held) if self.steps_setpoints else held
 
     def sent(self, carry: BehaviourCarry, action: Float[Array, " act"]) -> BehaviourCarry:
-        """Reports the received action, minus the test signal; actuators in manual are followed."""
+        """Informs the controller of the received action without the test signal.
+
+        Loops in manual follow the received action.
+        """
         manual, received = in_manual(self.plan, carry.operators), action - carry.signal
         to_controller = received
         if hasattr(self.controller, "follow"):
@@ -129,10 +134,10 @@ def behaviour_policies(
     Args:
         env: An environment of this package.
         controllers: The controllers by name; the environment's own by default.
-        plan: What the operators do; the environment's own plan by default.
+        plan: Plan of the operators; the environment's own by default.
 
     Returns:
-        One policy for each controller, in its order.
+        One policy for each controller, in the same order.
     """
     policies: Mapping[str, Policy] = env.tunings() if controllers is None else controllers
     operators = env.operator_plan() if plan is None else plan

@@ -22,18 +22,18 @@ EPISODES_A_BLOCK = 128
 
 
 class LogRow(NamedTuple):
-    """One step of the log, with what the operators added.
+    """One step of the log, including the interventions of the operators.
 
     Attributes:
         obs: Observation before the step.
-        step: What the plant answered, without the observation for the next step and ``info``,
-            which a log does not keep.
+        step: Result of the plant's step, without the observation for the next step and ``info``,
+            which a log does not contain.
         manual: Which manipulated variables were in manual.
         signal: Test signal added to the controller's output.
         offset: Set-point offsets in units of the largest step.
-        setpoint: Set points in force, as many as the reference has; NaN for another number.
-        log_prob: Log-density of the recorded action under its controller, NaN where the plant
-            changed the action; ``()`` where it is not asked for.
+        setpoint: Active set points; NaN for a controller without as many as there are columns.
+        log_prob: Log-density of the recorded action under its controller, NaN if the plant changed
+            the action; ``()`` if it is not requested.
     """
 
     obs: Float[Array, " obs"]
@@ -57,36 +57,37 @@ def collect_log(
 ) -> Dataset:
     """Collects complete episodes under the plant's controllers and its operators.
 
-    Every episode has its own draw of the plant's parameters. The controllers take turns, so each
-    acts in the same number of episodes. Operators step set points, hold manipulated variables, and
-    add a binary test signal to each. The log records the action that the plant received. The
-    controller is told this action minus the test signal, so that it neither winds up during a hold
-    nor integrates the signal. Episodes are independent of one another and of ``n_steps``: a longer
-    log begins with the shorter one.
+    Every episode samples its own parameters of the plant. The controllers take turns, so each acts
+    in the same number of episodes. Operators step set points, hold manipulated variables in manual,
+    and add a binary test signal to each. The log records the action that the plant received. The
+    controller receives this action minus the test signal as feedback, so that it neither winds up
+    during a hold nor integrates the signal. Episodes are independent of one another and of
+    ``n_steps``: a longer log begins with the shorter one.
 
     Args:
-        env: A plant; hashable.
-        controllers: Any policies by name; the environment's own tunings by default. Operators step
-            the set points of a controller that has as many as the plan has.
+        env: A plant, which must be hashable.
+        controllers: Policies by name; the environment's own tunings by default. Operators step the
+            set points of a controller if it has as many as the plan.
         n_steps: Smallest number of rows; the log ends with the first complete round of controllers
             that reaches it.
         key: Random key, which determines the whole log.
         plan: Plan of the operators; the environment's own plan by default.
-        spread: Relative width of the randomisation of every episode's parameters.
+        spread: Relative spread of every episode's parameters.
         log_prob: Whether to record ``behaviour_log_prob``, the log-density of every action under
-            its controller, for estimators that weight by importance. Each controller then has
-            ``log_prob(carry, obs, action)``, as :class:`neorl_core.control.UniformPolicy` has,
-            and neither operators nor the plant's own limits may change its action: a changed
-            action has no density. The other columns are the same with and without it.
+            its controller, for importance-weighted estimators. Each controller must then have a
+            method ``log_prob(carry, obs, action)``, like :class:`neorl_core.control.UniformPolicy`,
+            and neither operators nor the plant's limits may change its action, since a changed
+            action has no density. The other columns do not depend on this option.
 
     Returns:
-        The log, with the columns ``mode`` (manual holds), ``setpoint`` (where the reference has
-        some) and ``test_signal``. Attributes: ``excitation`` of every channel, ``behaviours``
-        (names of the controllers; ``dataset.behaviour`` says which acted when) and ``provenance``.
+        The log, with the columns ``mode`` (manual holds), ``setpoint`` (if the controllers have
+        set points) and ``test_signal``. Its attributes are ``excitation`` of every channel,
+        ``behaviours`` (names of the controllers, to which ``dataset.behaviour`` refers) and
+        ``provenance``.
 
     Raises:
-        ValueError: If ``n_steps`` is below one or there is no controller; or, with ``log_prob``,
-            if a controller has no density or a recorded action is not the requested one.
+        ValueError: If ``n_steps`` is below one or there is no controller; with ``log_prob``, also
+            if a controller has no density or a recorded action differs from the requested one.
 
     Example:
         >>> import neorl_envs
@@ -112,12 +113,12 @@ class Collection(NamedTuple):
 
     Attributes:
         env: The plant.
-        policies: Policies by name; they take turns.
-        plan: What the operators do.
+        policies: Policies by name, which take turns.
+        plan: Plan of the operators.
         n_steps: Smallest number of rows.
-        key: Decides everything.
-        spread: Relative width of the randomisation of every episode's parameters.
-        log_prob: Whether densities are recorded.
+        key: Random key, which determines the whole log.
+        spread: Relative spread of every episode's parameters.
+        log_prob: Whether log-densities are recorded.
     """
 
     env: Recordable
@@ -140,7 +141,7 @@ class Collection(NamedTuple):
         spread: float,
         log_prob: bool,
     ) -> "Collection":
-        """Makes the settings from the arguments of :func:`collect_log`.
+        """Creates the settings from the arguments of :func:`collect_log`.
 
         Raises:
             ValueError: See ``collect_log``.
@@ -156,14 +157,14 @@ class Collection(NamedTuple):
         return cls(env, policies, operators, n_steps, key, spread, log_prob)
 
     def blocks(self, lengths: Int[np.ndarray, " episode"]) -> Iterator[tuple[np.ndarray, Any]]:
-        """Episodes some at a time, until there are rows enough.
+        """Simulates blocks of episodes until there are enough rows.
 
         Args:
-            lengths: Rows of every episode that is there already; whole blocks of them.
+            lengths: Number of rows of every existing episode; must consist of whole blocks.
 
         Yields:
-            Rows of every further episode, and the rows themselves, a :class:`LogRow` of host
-            arrays.
+            Number of rows of every further episode, and the rows themselves, a :class:`LogRow` of
+            host arrays.
         """
         n_policies = len(self.policies)
         block = max(EPISODES_A_BLOCK // n_policies, 1) * n_policies
@@ -175,18 +176,18 @@ class Collection(NamedTuple):
             )
             own = np.asarray(part.mask).sum(axis=1)
             lengths = np.append(lengths, own)
-            if lengths.sum() >= self.n_steps:  # the last block: the round that has rows enough
+            if lengths.sum() >= self.n_steps:  # last block: stop after the round with enough rows
                 own = own[: _episodes_needed(lengths, self.n_steps, n_policies) - episodes[0]]
             n_rows = int(own.sum())
             yield own, jax.tree.map(lambda x, m=part.mask, n=n_rows: x[m][:n], part.rows)
 
     def dataset(self, rows: Any, *, first: int, n_episodes: int) -> Dataset:
-        """Some episodes as a dataset.
+        """Converts some episodes to a dataset.
 
         Args:
-            rows: Their rows, a :class:`LogRow` of host arrays.
+            rows: Rows of the episodes, a :class:`LogRow` of host arrays.
             first: Number of the first episode.
-            n_episodes: How many they are.
+            n_episodes: Number of episodes.
         """
         if self.log_prob:
             _require_unchanged(self.env.name, rows)
@@ -197,7 +198,7 @@ class Collection(NamedTuple):
 
 
 def _widest(policies: Mapping[str, BehaviourPolicy]) -> int:
-    """Number of set-point columns: those of the controllers whose set points are stepped."""
+    """Number of set-point columns, which is that of the controllers with stepped set points."""
     return max(
         (setpoint_of(p.controller).size for p in policies.values() if p.steps_setpoints), default=0
     )
@@ -212,7 +213,7 @@ def _episodes_of_all(
     loops: int,
     log_prob: bool,
 ) -> Rollout:
-    """The given episodes, on the host; one program for all controllers that differ in numbers."""
+    """Simulates episodes; controllers that differ only in numbers share one compiled program."""
     forms: dict[Any, list[int]] = {}
     for i, policy in enumerate(policies):
         forms.setdefault(_form(policy), []).append(i)
@@ -250,9 +251,9 @@ def _collect_block(
     loops: int,
     log_prob: bool,
 ) -> Rollout:
-    """The given episodes at once, each to the horizon; axes ``(episode, time)``, rows of the log.
+    """Simulates a batch of episodes up to the horizon; the rows have axes ``(episode, time)``.
 
-    ``policies`` is stacked; ``which`` says whose turn every episode is.
+    ``policies`` is a stack of policies, and ``which`` is the index of the policy of every episode.
     """
 
     def episode(index: Array, turn: Array) -> Rollout:
@@ -290,7 +291,7 @@ def _episode(
             log_prob=_density(policy, acted) if log_prob else (),
         )
 
-    acting: Any = policy  # random: other than a Policy, it needs its key
+    acting: Any = policy  # random, so unlike a Policy it requires a key
     return rollout(env, acting, start, record=row)
 
 

@@ -1,4 +1,4 @@
-"""A plant log larger than memory: collected file after file, and continued after a stop."""
+"""Collects a plant log larger than memory in several files, and resumes after an interruption."""
 
 import hashlib
 import json
@@ -44,18 +44,19 @@ def collect_shards(
     log_prob: bool = False,
     say: Say = lambda line: None,
 ) -> Path:
-    """Collects the log of :func:`neorl_envs.collect_log` file after file, with a manifest.
+    """Collects the log of :func:`neorl_envs.collect_log` in several files with a manifest.
 
-    Memory holds one file at a time. The rows are those of the log that is collected at once, with
-    the same content hash. The manifest is written after every file: after a stop, the same call
-    keeps the files that are complete and goes on behind them.
+    Only one file is in memory at a time. The rows and the content hash are the same as for a log
+    collected in memory. The manifest is updated after every file. After an interruption, the same
+    call keeps the complete files and continues after them.
 
     Args:
-        path: Path of the manifest; its name ends with ``.shards.json``. The files lie beside it.
+        path: Path of the manifest; its name ends with ``.shards.json``. The files are written to
+            the same folder.
         env: See ``collect_log``.
         controllers: See ``collect_log``.
         n_steps: See ``collect_log``.
-        rows: Rows after which a file ends, with the block of episodes that were simulated at once.
+        rows: A file ends with the block of episodes in which it reaches this many rows.
         key: See ``collect_log``.
         plan: See ``collect_log``.
         spread: See ``collect_log``.
@@ -63,12 +64,13 @@ def collect_shards(
         say: Called with one line for every file.
 
     Returns:
-        The path.
+        The path of the manifest.
 
     Raises:
-        DatasetError: If the manifest is of another collection, or a file of it was changed.
-        ValueError: As ``collect_log``; also if ``rows`` is below one.
-        OSError: If the disk refuses; the files that are complete stay.
+        DatasetError: If the manifest belongs to another collection, or one of its files was
+            changed.
+        ValueError: See ``collect_log``; also if ``rows`` is below one.
+        OSError: If a file cannot be written; the complete files remain.
 
     Example:
         >>> import neorl_envs
@@ -109,7 +111,7 @@ def collect_shards(
 
 
 def _request(collection: Collection, rows: int) -> dict[str, Any]:
-    """What the rows of every file are a function of, as JSON holds it."""
+    """Everything that determines the rows of the files, as JSON values."""
     numbers = hashlib.sha256()
     for leaf in jax.tree.leaves((dict(collection.policies), collection.plan)):
         numbers.update(np.asarray(leaf).tobytes())
@@ -128,13 +130,13 @@ def _request(collection: Collection, rows: int) -> dict[str, Any]:
 
 
 def _begun(path: Path, request: Mapping[str, Any]) -> tuple[list[Shard] | None, np.ndarray]:
-    """The files that an earlier call completed, and the lengths of their episodes.
+    """The files completed by an earlier call, and the lengths of their episodes.
 
     Returns:
-        No list of files where the log is complete.
+        The files, or ``None`` if the log is complete, and the lengths.
 
     Raises:
-        DatasetError: If they are of another collection, or were changed.
+        DatasetError: If the files belong to another collection, or were changed.
     """
     nothing = np.zeros(0, np.int64)
     if not path.exists():
@@ -162,7 +164,7 @@ def _begun(path: Path, request: Mapping[str, Any]) -> tuple[list[Shard] | None, 
 
 
 def _attributes(path: Path, shards: list[Shard], collection: Collection) -> dict[str, Any]:
-    """The attributes of the whole log: what its files say, put together."""
+    """The attributes of the whole log, combined from those of its files."""
     parts = [map_unchecked(path.parent / shard.file) for shard in shards]
     first = dict(parts[0].attributes)
     weights = np.array([part.n_rows for part in parts], np.float64)

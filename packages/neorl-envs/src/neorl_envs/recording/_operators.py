@@ -1,7 +1,8 @@
 """Interventions of operators in a running loop: set-point steps, manual holds, test signals.
 
-A log under one perfectly steady controller shows nothing but that controller. This module adds,
-as pure functions of (plan, state, key), what makes a plant log worth learning from.
+A log recorded under a single, undisturbed controller contains no information beyond that
+controller. This module adds the variation that makes a plant log informative, as pure functions of
+(plan, state, key).
 """
 
 from typing import NamedTuple
@@ -21,16 +22,16 @@ class OperatorPlan(NamedTuple):
         dwell: Mean number of steps between two changes of sign, scalar.
         setpoint_step: Largest change of every loop's set point, in its unit, shape ``(loop,)``.
         setpoint_high: Highest set point of every loop, shape ``(loop,)``.
-        setpoint_group: Loops with the same number move together, shape ``(loop,)``.
+        setpoint_group: Group of every loop; the loops of a group move together, shape ``(loop,)``.
         setpoint_every: Mean number of steps between two set-point steps, scalar; infinite for
             none.
         hold_every: Mean number of steps between two manual holds, scalar; infinite for none.
         hold_shortest: Length of the shortest hold in steps, scalar integer.
         hold_longest: Length of the longest hold in steps, scalar integer.
-        watch_low: The operator hands the loop back when an observation falls below it, shape
-            ``(obs,)``; ``-inf`` where unwatched.
-        watch_high: The operator hands the loop back when an observation rises above it, shape
-            ``(obs,)``; ``inf`` where unwatched.
+        watch_low: A hold ends when an observation falls below this value, shape ``(obs,)``;
+            ``-inf`` for an observation that is not watched.
+        watch_high: A hold ends when an observation rises above this value, shape ``(obs,)``;
+            ``inf`` for an observation that is not watched.
     """
 
     amplitude: Float[Array, " act"]
@@ -47,7 +48,7 @@ class OperatorPlan(NamedTuple):
 
 
 def excitation_plan(amplitude: Float[ArrayLike, " act"], n_loops: int, n_obs: int) -> OperatorPlan:
-    """Test signals alone: no set-point steps, no manual holds, nothing watched.
+    """A plan with test signals only: no set-point steps, manual holds or watched observations.
 
     Args:
         amplitude: Amplitude of the signal on every manipulated variable, in its unit.
@@ -74,13 +75,13 @@ def excitation_plan(amplitude: Float[ArrayLike, " act"], n_loops: int, n_obs: in
 
 
 class OperatorState(NamedTuple):
-    """Present interventions of the operators.
+    """Current interventions of the operators.
 
     Attributes:
         sign: Signs of the binary signals, shape ``(act,)``.
         offset: Offsets of the set points in units of the largest step, in [-1, 1], shape
             ``(loop,)``.
-        left: Steps until the manual hold ends; 0 in automatic.
+        left: Number of steps until the manual hold ends; 0 in automatic.
         channel: The manipulated variable that is in manual while ``left > 0``.
     """
 
@@ -91,7 +92,7 @@ class OperatorState(NamedTuple):
 
 
 def init_operators(plan: OperatorPlan, key: PRNGKeyArray) -> OperatorState:
-    """The operators at the start of an episode: all loops in automatic on their set points."""
+    """The operators at the start of an episode, with all loops in automatic at their set points."""
     sign = jax.random.rademacher(key, plan.amplitude.shape, plan.amplitude.dtype)
     nothing = jnp.zeros((), jnp.int32)
     return OperatorState(sign, jnp.zeros_like(plan.setpoint_step), nothing, nothing)
@@ -100,18 +101,19 @@ def init_operators(plan: OperatorPlan, key: PRNGKeyArray) -> OperatorState:
 def operator_step(
     plan: OperatorPlan, state: OperatorState, obs: Float[Array, " obs"], key: PRNGKeyArray
 ) -> tuple[OperatorState, Bool[Array, " act"], Float[Array, " act"]]:
-    """One step of the operators.
+    """Makes one step of the operators.
 
-    Test signals change sign with probability ``1 / dwell``. A set-point step draws new offsets
-    for all groups with probability ``1 / setpoint_every``. In automatic, a hold of one random
-    manipulated variable starts with probability ``1 / hold_every`` and lasts a uniform number of
-    steps; it ends early, and none starts, while an observation is outside the watched range.
+    Test signals change sign with probability ``1 / dwell``. With probability
+    ``1 / setpoint_every``, a set-point step samples new offsets for all groups. In automatic, a
+    hold of one random manipulated variable starts with probability ``1 / hold_every`` and lasts for
+    a uniformly distributed number of steps. It ends early if an observation leaves its watched
+    range, and none starts while an observation is outside.
 
     Args:
-        plan: How often and how far.
+        plan: Frequency and size of the interventions.
         state: State of the operators from the last step.
-        obs: What the operators see.
-        key: Decides.
+        obs: The current observation.
+        key: Random key.
 
     Returns:
         The new state, which manipulated variables are in manual, and the test signal to add to
@@ -144,6 +146,6 @@ def in_manual(plan: OperatorPlan, state: OperatorState) -> Bool[Array, " act"]:
 def moved_setpoint(
     plan: OperatorPlan, state: OperatorState, setpoint: Float[Array, " loop"]
 ) -> Float[Array, " loop"]:
-    """The set points of a controller after the operators' steps, inside their upper limits."""
+    """The set points of a controller after the operators' steps, clipped to the upper limits."""
     requested = setpoint + state.offset * plan.setpoint_step
     return jnp.minimum(requested, jnp.maximum(plan.setpoint_high, setpoint))

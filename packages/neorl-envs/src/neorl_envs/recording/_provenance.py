@@ -16,8 +16,8 @@ def excitation_attributes(spec: Spec, plan: OperatorPlan, rows: Any) -> dict[str
 
     Args:
         spec: Names, units and period.
-        plan: What the operators meant to do.
-        rows: The flat rows of the log: ``manual``, ``signal``, ``offset``, one row a step.
+        plan: Plan of the operators.
+        rows: The flat rows of the log, with ``manual``, ``signal`` and ``offset``.
 
     Returns:
         Plain numbers, ready for JSON.
@@ -49,12 +49,12 @@ def excitation_attributes(spec: Spec, plan: OperatorPlan, rows: Any) -> dict[str
 
 
 def _interval(steps: Array, seconds: float) -> float | None:
-    """Seconds between two interventions; ``None`` where there are none, as JSON has no infinity."""
+    """Seconds between two interventions; ``None`` if there are none, since JSON has no infinity."""
     return float(steps) * seconds if np.isfinite(steps) else None
 
 
 def provenance_attributes(key: PRNGKeyArray, spread: float, n_steps: int) -> dict[str, Any]:
-    """Everything needed to make the same log again; nothing that changes from run to run."""
+    """Everything needed to generate the same log again, without anything that varies by run."""
     return {
         "generator": "neorl_envs.collect_log",
         "neorl-envs": importlib.metadata.version("neorl-envs"),

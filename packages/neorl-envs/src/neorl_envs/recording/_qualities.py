@@ -1,4 +1,4 @@
-"""Logs of a stated quality: who acts, and what operators add."""
+"""Qualities of logs: which controllers act, and how operators intervene."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -13,11 +13,11 @@ from neorl_envs.recording._recordable import Recordable
 
 
 class Quality(NamedTuple):
-    """Controllers and operators that fill a log.
+    """Controllers and operators with which a log is recorded.
 
     Attributes:
         controllers: The policies that take turns, by name.
-        plan: What the operators add.
+        plan: Plan of the operators.
     """
 
     controllers: Mapping[str, Policy]
@@ -43,7 +43,7 @@ def _expert(env: Any) -> Quality:
 
 
 def _undisturbed(env: Recordable) -> OperatorPlan:
-    """Nothing added; of the form of the plant's own plan, so that both share a program."""
+    """A plan without interventions, of the same structure as the plant's, to share its program."""
     loops = env.operator_plan().setpoint_step.size
     return excitation_plan(jnp.zeros(env.spec.n_action), loops, env.spec.n_obs)
 
@@ -59,16 +59,16 @@ QUALITIES: Mapping[str, Callable[[Any], Quality]] = {
 def quality(env: Recordable, name: str) -> Quality:
     """Controllers and operators of a quality, for :func:`neorl_envs.collect_log`.
 
-    ``"random"``: uniform actions, without operators. ``"medium"``: the plant's first, ordinary
-    tuning with its operators. ``"mixed"``: all tunings with their operators, in equal parts.
-    ``"expert"``: the reference alone, undisturbed.
+    ``"random"``: uniform actions without operators. ``"medium"``: the plant's first, ordinary
+    tuning with operators. ``"mixed"``: all tunings in equal parts, with operators. ``"expert"``:
+    only the reference, without operators.
 
     Args:
         env: A plant.
         name: One of ``random``, ``medium``, ``mixed``, ``expert``.
 
     Raises:
-        InputError: If the name is unknown; the nearest is given.
+        InputError: If the name is unknown; the message suggests the nearest one.
 
     Example:
         >>> import neorl_envs

@@ -11,12 +11,13 @@ from neorl_envs.recording._operators import OperatorPlan
 
 @runtime_checkable
 class Recordable(Environment, Protocol):
-    """An environment with its controllers, its operators and its random parameters.
+    """An environment with controllers, operators and random parameters.
 
-    It is hashable, since compiled programs take it as a static argument.
+    It must be hashable, because compiled programs take it as a static argument.
 
     Attributes:
-        name: Name and version, such as ``"ChemicalReactor-v0"``; the version changes with results.
+        name: Name and version, such as ``"ChemicalReactor-v0"``. The version increases whenever
+            results change.
     """
 
     name: ClassVar[str]
@@ -26,11 +27,11 @@ class Recordable(Environment, Protocol):
         ...
 
     def operator_plan(self) -> OperatorPlan:
-        """Interventions of the operators while a log is recorded."""
+        """Interventions of the operators during the recording of a log."""
         ...
 
     def sample_params(
         self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
     ) -> Any:
-        """One episode's parameters, drawn with a relative width."""
+        """Samples the parameters of one episode with the given relative spread."""
         ...

@@ -1,4 +1,4 @@
-"""Set points of controllers that have some."""
+"""Reads and replaces the set points of controllers."""
 
 import dataclasses
 from typing import Any, TypeVar
@@ -12,15 +12,16 @@ Controller = TypeVar("Controller", bound=Policy)
 
 
 def setpoint_of(policy: Policy) -> Float[Array, " loop"]:
-    """The set points of a controller, from its ``setpoint``; empty for one without."""
+    """The set points of a controller from its field ``setpoint``; empty if it has none."""
     held: Any = getattr(policy, "setpoint", None)
     return jnp.zeros(0) if held is None else held
 
 
 def with_setpoint(policy: Controller, setpoint: Float[Array, " loop"]) -> Controller:
-    """The same controller with other set points; itself where it has none.
+    """The controller with other set points; unchanged if it has none.
 
-    Its own ``with_setpoint(setpoint)`` where it has one, else its field ``setpoint`` is replaced.
+    Calls the controller's method ``with_setpoint(setpoint)`` if there is one; otherwise replaces
+    its field ``setpoint``.
     """
     if setpoint.size == 0:
         return policy
@@ -31,7 +32,7 @@ def with_setpoint(policy: Controller, setpoint: Float[Array, " loop"]) -> Contro
 
 
 def setpoint_names(spec: Spec, n_loops: int) -> list[str]:
-    """Names of the columns: the loops are in the order of the actions where there is one each."""
+    """Names of the set-point columns, those of the actions if there is one loop per action."""
     if n_loops == spec.n_action:
         return [f"{channel.name}.SP" for channel in spec.action]
     return [f"loop{i}.SP" for i in range(n_loops)]
