@@ -1,4 +1,4 @@
-"""A policy and a plant in closed loop: one step of both, and whole episodes of them."""
+"""A policy and a plant in closed loop: single steps and whole episodes."""
 
 from neorl_envs.closed_loop._rollout import Acted as Acted
 from neorl_envs.closed_loop._rollout import Loop as Loop

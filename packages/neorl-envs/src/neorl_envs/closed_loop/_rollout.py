@@ -1,9 +1,9 @@
-"""The loop that everything in this repository steps: policy, plant, and the news of what was sent.
+"""The closed loop used throughout this repository: policy, plant, and feedback of the sent action.
 
-Scoring, recording and evaluation run whole episodes with :func:`rollout`; they differ in their keys
-and in what they keep of a step. A loop that begins new episodes by itself, as collection during
-training does, is built of the same :func:`closed_loop_step`. The shells of Gymnasium and gymnax
-have none: their policy is the caller.
+Scoring, recording and evaluation run whole episodes with :func:`rollout`; they differ in their
+random keys and in the data that they keep of each step. Loops that start new episodes by
+themselves, such as collection during training, use the same :func:`closed_loop_step`. The
+Gymnasium and gymnax interfaces contain no loop, because the policy runs in the calling code.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Loop(NamedTuple):
 
     Attributes:
         state: State of the plant.
-        obs: Observation to act on next, shape ``(obs,)``.
+        obs: Observation for the next action, shape ``(obs,)``.
         carry: Carry of the policy.
     """
 
@@ -36,11 +36,11 @@ class Acted(NamedTuple):
     """One step of a closed loop.
 
     Attributes:
-        obs: Observation that was acted on, shape ``(obs,)``.
-        action: Action that the policy asked for, shape ``(act,)``.
-        carry: Carry of the policy after it acted and before it is told the sent action; the report
-            of a guard is in it.
-        step: Answer of the plant; ``step.applied`` is the action that it received.
+        obs: Observation from which the action was computed, shape ``(obs,)``.
+        action: Action requested by the policy, shape ``(act,)``.
+        carry: Carry of the policy after it acted and before it is informed of the sent action; it
+            contains the report of a guard.
+        step: Result of the plant's step; ``step.applied`` is the action that it received.
     """
 
     obs: Float[Array, " obs"]
@@ -50,15 +50,15 @@ class Acted(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Everything about an episode that no policy can change.
+    """Everything about an episode that does not depend on the policy.
 
     Attributes:
         params: Parameters of the plant.
         state: Initial state of the plant.
         obs: First observation, shape ``(obs,)``.
         noise_keys: Keys of disturbances and measurement errors of every step, shape ``(time,)``.
-        policy_keys: Keys for policies that are random, shape ``(time,)``; ``None`` where each of
-            ``noise_keys`` is split in its step, into one for the policy and one for the noise.
+        policy_keys: Keys for random policies, shape ``(time,)``. If ``None``, each of
+            ``noise_keys`` is split into one key for the policy and one for the noise.
     """
 
     params: Any
@@ -72,9 +72,9 @@ class Rollout(NamedTuple):
     """One episode, padded to the number of keys.
 
     Attributes:
-        rows: What was kept of every step, with time as the first axis.
-        mask: Whether the step belongs to the episode, shape ``(time,)``; its last one does.
-        sums: What was summed over the steps of the episode.
+        rows: Data kept of every step, with time as the first axis.
+        mask: Whether each step belongs to the episode, including its last step, shape ``(time,)``.
+        sums: Quantities summed over the steps of the episode.
     """
 
     rows: Any
@@ -91,18 +91,18 @@ def closed_loop_step(
     policy_key: PRNGKeyArray,
     noise_key: PRNGKeyArray,
 ) -> tuple[Loop, Acted]:
-    """One control period: the policy acts, the plant answers, the policy is told the sent action.
+    """Simulates one control period: policy, plant, then feedback of the sent action to the policy.
 
     Args:
         env: A plant.
-        policy: Acts in physical units; guarded or not.
+        policy: A policy in physical units, guarded or not.
         params: Parameters of the plant.
         loop: Plant and policy before the step.
         policy_key: Key of a random policy.
         noise_key: Key of disturbances and measurement errors.
 
     Returns:
-        Plant and policy after the step, and what happened in it. No episode is begun: where
+        Plant and policy after the step, and the record of the step. No new episode is started: if
         ``step.terminated | step.truncated``, the caller decides what follows.
 
     Example:
@@ -125,7 +125,7 @@ def closed_loop_step(
 
 
 def transition_of(acted: Acted) -> Transition:
-    """The step as a row of a log: its action is the one that the plant received."""
+    """Converts a step to a row of a log, whose action is the one that the plant received."""
     step = acted.step
     return Transition(
         obs=acted.obs,
@@ -148,25 +148,26 @@ def rollout(
     add: Callable[[Any, Acted], Any] | None = None,
     hold: bool = False,
 ) -> Rollout:
-    r"""One episode of a policy, as many steps as the start has keys.
+    r"""Runs one episode of a policy, with as many steps as the start has keys.
 
     .. math:: u_t = \pi(o_t), \quad x_{t+1}, o_{t+1}, r_t = f(x_t, u_t, w_t)
 
-    Behind the end of the episode ``mask`` is false and nothing is summed. A pure function: ``jit``,
-    and ``vmap`` over starts, are the caller's.
+    After the end of the episode, ``mask`` is false and nothing is added to the sums. This is a pure
+    function; apply ``jit``, and ``vmap`` over starts, yourself.
 
     Args:
         env: A plant.
-        policy: Acts in physical units; guarded or not.
-        start: One start, such as one of :func:`drawn_start`.
-        record: What is kept of every step; rows of a log by default, ``None`` for no rows.
+        policy: A policy in physical units, guarded or not.
+        start: A start, such as the result of :func:`drawn_start`.
+        record: Function that returns the data to keep of a step; rows of a log by default,
+            ``None`` for no rows.
         sums: Sums before the first step, any PyTree of arrays.
-        add: The sums with those of one more step; ``None`` leaves them as they are.
-        hold: Whether plant and policy stay as they were at the end of the episode, for whoever
-            shows the rows behind it. Otherwise the plant goes on, and those rows mean nothing.
+        add: Function that adds a step to the sums; ``None`` leaves them unchanged.
+        hold: Whether to freeze plant and policy at the end of the episode, so that the rows after
+            it can be displayed. Otherwise the plant continues, and these rows are meaningless.
 
     Returns:
-        Rows, mask and sums.
+        The rows, the mask and the sums.
 
     Example:
         >>> import neorl_envs
@@ -207,20 +208,20 @@ def rollout(
 
 
 def where_over(over: Bool[Array, ""], then: Tree, otherwise: Tree) -> Tree:
-    """``then`` where the episode is over, else ``otherwise``, leaf by leaf."""
+    """``then`` if the episode is over, else ``otherwise``, leaf by leaf."""
     return jax.tree.map(lambda a, b: jnp.where(over, a, b), then, otherwise)
 
 
 def drawn_start(env: Any, key: PRNGKeyArray, **draws: Any) -> Start:
-    """A start with its own parameters, first state and noise; the key decides everything.
+    """Samples parameters, initial state and noise keys of an episode.
 
     Args:
         env: A plant with ``sample_params``.
-        key: Key of this start.
-        draws: Passed to ``env.sample_params``: its preset and the relative width of the draw.
+        key: Random key, which determines the whole start.
+        draws: Arguments of ``env.sample_params``: the preset and the relative spread.
 
     Returns:
-        The start, with keys for as many steps as the horizon has.
+        The start, with one key for every step of the horizon.
     """
     for_params, for_reset, for_steps = jax.random.split(key, 3)
     params = env.sample_params(for_params, **draws)

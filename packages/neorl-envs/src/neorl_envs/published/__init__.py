@@ -1,9 +1,8 @@
-"""Published logs: which content a plant's log has at given quality, seed and size, and where.
+"""Published logs: hashes and statistics of the logs of every plant by quality, seed and size.
 
-A log is generated, not downloaded; what is published is its hash. Equal bits are promised where
-settings and numerical environment are those of the record (:func:`numerical_environment`); another
-version of the compiler or another instruction set rounds differently, and there a log is compared
-by its statistics.
+A log is generated, not downloaded; its hash is published. Identical bits are guaranteed only with
+the settings and the numerical environment of the record (:func:`numerical_environment`). Another
+compiler version or instruction set rounds differently; there, a log is compared by its statistics.
 """
 
 from neorl_envs.published._comparison import Comparison as Comparison

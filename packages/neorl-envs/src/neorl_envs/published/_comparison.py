@@ -1,4 +1,4 @@
-"""Whether a log is the published one, and what can be said where bits may differ."""
+"""Compares a log with the published one, by hash or, where bits may differ, by statistics."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -10,7 +10,8 @@ from neorl_envs.published._records import SPREAD, PublishedLog, published_logs
 from neorl_envs.published._settings import settings_digest
 
 ROWS, MEANS = 0.02, 0.1
-"""Largest differences of a log made elsewhere: of its length, a part; of means, in deviations."""
+"""Largest allowed differences in another environment: relative length, and means in standard
+deviations."""
 
 Verdict = Literal["equal", "close", "differs", "other settings", "unpublished"]
 
@@ -19,11 +20,11 @@ class Comparison(NamedTuple):
     """Result of comparing a log with the published one.
 
     Attributes:
-        verdict: ``"equal"``: the same bits. ``"close"``: no hash is known of this numerical
-            environment, and the statistics agree. ``"differs"``: neither. ``"other settings"``:
-            plant, controllers or operators are not those of the record. ``"unpublished"``: there
-            is no record.
-        sentence: The same in words.
+        verdict: ``"equal"``: identical bits. ``"close"``: no hash is known for this numerical
+            environment, but the statistics agree. ``"differs"``: neither of these. ``"other
+            settings"``: plant, controllers or operators differ from the record.
+            ``"unpublished"``: there is no record.
+        sentence: The verdict as a sentence.
     """
 
     verdict: Verdict
@@ -47,13 +48,12 @@ def compare_log(
         dataset: Dataset from ``collect_log`` with the key of ``seed``.
         quality: Quality of the log.
         seed: Seed of the log.
-        n_steps: Rows that were asked for.
-        spread: Relative width of the draws of the parameters.
-        environment: Numerical environment; this process's by default.
+        n_steps: Requested number of rows.
+        spread: Relative spread of the sampled parameters.
+        environment: Numerical environment; that of this process by default.
 
     Returns:
-        The verdict; hashes are compared where one of this environment is known, statistics
-        elsewhere.
+        The verdict, by hash if one is known for this environment, otherwise by statistics.
     """
     wanted = (env.name, quality, seed, n_steps)
     record = next((x for x in published_logs() if x[:4] == wanted and spread == SPREAD), None)

@@ -1,4 +1,4 @@
-"""Description of the environment that determines the last bits of a computation."""
+"""Description of the numerical environment, which determines the last bits of a computation."""
 
 import os
 import platform
@@ -10,14 +10,14 @@ import jax
 SETS = ("avx512f", "avx2", "avx", "sse4_2")
 """Instruction sets of x86, widest first."""
 HARMLESS = ("--xla_cpu_multi_thread_eigen", "--xla_force_host_platform_device_count")
-"""Flags that change how fast something is computed, not what; checked by a test."""
+"""Flags that change the speed of a computation but not its result, as a test verifies."""
 
 
 def numerical_environment() -> str:
-    """Compiler, device, instruction set and optimisation: where equal bits may be expected.
+    """Compiler, device, instruction set and optimisation, on which the bits of a result depend.
 
     Returns:
-        Such as ``"jaxlib 0.10.2, cpu x86_64 avx512f, optimised"``.
+        A description such as ``"jaxlib 0.10.2, cpu x86_64 avx512f, optimised"``.
 
     Example:
         >>> numerical_environment().startswith("jaxlib ")
@@ -41,7 +41,7 @@ def _device() -> str:
 
 
 def _instructions(path: Path = Path("/proc/cpuinfo")) -> str:
-    """The widest known instruction set; empty where the system does not say."""
+    """The widest known instruction set; empty if the system does not report it."""
     try:
         text = path.read_text()
     except OSError:

@@ -14,7 +14,7 @@ from neorl_envs.datasets._dataset import Dataset
 
 VERSION = 1
 SPREAD = 0.15
-"""Relative width of the draws of the parameters in all published logs."""
+"""Relative spread of the sampled parameters in all published logs."""
 SMALL = 2_000
 SIZES: Mapping[str, int] = {
     "ChemicalReactor-v0": 1_000_000,
@@ -25,7 +25,7 @@ SIZES: Mapping[str, int] = {
     "PowerGrid-v0": 3_000_000,
     "SupplyChain-v0": 2_500_000,
 }
-"""Rows of the full logs; 100,000 for plants that are not named."""
+"""Number of rows of the full logs; 100,000 for plants that are not listed."""
 
 
 class PublishedLog(NamedTuple):
@@ -35,14 +35,14 @@ class PublishedLog(NamedTuple):
         plant: Name of the plant.
         quality: See :func:`neorl_envs.recording.quality`.
         seed: Seed of the log.
-        steps: Rows asked for.
-        settings: Settings from :func:`settings_digest`.
-        rows: Rows that it has.
-        episodes: Episodes that it has.
-        returns: Mean and standard deviation of its returns.
+        steps: Requested number of rows.
+        settings: Digest from :func:`settings_digest`.
+        rows: Actual number of rows.
+        episodes: Number of episodes.
+        returns: Mean and standard deviation of the returns.
         obs: Means of the observations.
         action: Means of the actions.
-        content: Hash of its content by numerical environment.
+        content: Content hash by numerical environment.
     """
 
     plant: str
@@ -59,14 +59,14 @@ class PublishedLog(NamedTuple):
 
 
 def log_size(plant: str, size: str) -> int:
-    """Rows of a published size.
+    """Number of rows of a published size.
 
     Args:
         plant: Name of the plant.
         size: ``"small"`` (2,000 rows) or ``"full"``.
 
     Raises:
-        InputError: If the size is neither.
+        InputError: If the size is neither of these.
 
     Example:
         >>> log_size("PowerGrid-v0", "full")
@@ -78,7 +78,7 @@ def log_size(plant: str, size: str) -> int:
 
 
 def log_statistics(dataset: Dataset) -> dict[str, Any]:
-    """Statistics that are recorded of a log beside its hash, with six significant digits.
+    """Statistics that are recorded with the hash of a log, with six significant digits.
 
     Args:
         dataset: A collected log.

@@ -1,4 +1,4 @@
-"""Everything that decides a generated log, as one digest: no simulation is needed to compare it."""
+"""Digest of everything that determines a generated log, comparable without a simulation."""
 
 import dataclasses
 import hashlib
@@ -14,24 +14,24 @@ from neorl_envs.blocks._limits import Limit
 from neorl_envs.recording._qualities import quality
 
 DIGITS = 6
-"""Significant digits of the numbers that count: fewer than float32 has."""
+"""Significant digits of numbers in the digest, fewer than those of float32."""
 
 
 def settings_digest(env: Any, quality_name: str, *, seed: int, n_steps: int, spread: float) -> str:
-    """SHA-256 over what makes a log: plant, declarations, parameters, controllers and operators.
+    """SHA-256 over what determines a log: plant, declarations, parameters, controllers, operators.
 
-    Numbers count with six significant digits, so that it is the same on every machine. The code
-    of the physics is no part of it.
+    Numbers are rounded to six significant digits, so that the digest is the same on every machine.
+    It does not include the code of the physics.
 
     Args:
         env: A plant.
         quality_name: See :func:`neorl_envs.recording.quality`.
         seed: Seed of the log.
         n_steps: Smallest number of rows.
-        spread: Relative width of the draws of the parameters.
+        spread: Relative spread of the sampled parameters.
 
     Returns:
-        ``"sha256:"`` and 64 hexadecimal digits.
+        ``"sha256:"`` followed by 64 hexadecimal digits.
 
     Example:
         >>> import neorl_envs
@@ -64,12 +64,12 @@ def _plain(tree: Any) -> list[list[Any]]:
 
 
 def _numbers(leaf: Any) -> list[str]:
-    # Adding zero makes one of the two zeros.
+    # Adding zero turns minus zero into zero.
     return [f"{number + 0.0:.{DIGITS}g}" for number in np.asarray(leaf, np.float64).ravel()]
 
 
 def _parameters(env: Any) -> Any:
-    """What a plant declares, before anything is computed from it; else its parameters."""
+    """The declarations of a plant, from which all else is computed, or else its parameters."""
     if not hasattr(env, "constants"):
         return _plain(env.default_params())
     constants = [
@@ -86,5 +86,5 @@ def _parameters(env: Any) -> Any:
 
 
 def _deciding(limit: Limit) -> dict[str, Any]:
-    """What a limit declares but its unit, which is for people and decides no row."""
+    """The declaration of a limit without its unit, which affects no row."""
     return {name: x for name, x in dataclasses.asdict(limit).items() if name != "unit"}

@@ -1,4 +1,4 @@
-"""Pictures of trajectories; needs the extra ``render``, and nothing else imports it."""
+"""Plots of trajectories; needs the extra ``render`` and is not imported by other modules."""
 
 from neorl_envs.render._animate import animate as animate
 from neorl_envs.render._compare import compare as compare

@@ -1,4 +1,4 @@
-"""An episode as it unfolds, as a GIF."""
+"""Writes an episode as an animated GIF."""
 
 import functools
 import tempfile
@@ -27,28 +27,28 @@ def animate(
     fps: int = 5,
     dpi: int = 60,
 ) -> Path:
-    """Writes one episode as a GIF whose trends grow.
+    """Writes one episode as an animated GIF of growing trends.
 
-    The axes are those of the whole episode, so that nothing but the lines moves.
+    The axes are those of the whole episode, so that only the lines move.
 
     Args:
         spec: Channels and period.
         trajectory: One episode, with at least one step.
         path: The file; it is written completely or not at all.
-        bands: Lower and upper limit of observed channels by name.
+        bands: Lower and upper limits of observed channels by name.
         tracked: See :func:`trends`.
         channels: See :func:`trends`.
         title: Title above the panels.
-        frames: Number of pictures; no more than there are steps.
-        fps: Pictures a second.
+        frames: Number of frames; limited to the number of steps.
+        fps: Frames per second.
         dpi: Resolution.
 
     Returns:
-        The path.
+        The path of the file.
 
     Raises:
-        ValueError: If the episode has no step, ``frames`` or ``fps`` is below one.
-        OSError: If it cannot be written; what was there is then as it was.
+        ValueError: If the episode has no step, or ``frames`` or ``fps`` is below one.
+        OSError: If the file cannot be written; an existing file then remains unchanged.
     """
     n = len(trajectory.reward)
     if n < 1:
@@ -63,7 +63,7 @@ def animate(
     FigureCanvasAgg(figure)
     ranges = [(axes.get_xlim(), axes.get_ylim()) for axes in figure.axes]
     writer = PillowWriter(fps=fps)
-    # The writer tells its format by the ending, which a temporary file beside the path has not.
+    # The writer infers the format from the suffix, so the temporary file must have that suffix.
     with tempfile.TemporaryDirectory() as folder:
         drawing = Path(folder) / "animation.gif"
         with writer.saving(figure, str(drawing), dpi):

@@ -1,4 +1,4 @@
-"""Several episodes beside each other: what they earn and what they violate."""
+"""Compares several episodes by their returns and costs."""
 
 from collections.abc import Mapping
 
@@ -12,20 +12,20 @@ from neorl_core import Spec, Trajectory
 def compare(
     spec: Spec, trajectories: Mapping[str, Trajectory], *, weights: Mapping[str, float], unit: str
 ) -> Figure:
-    """Return against penalised cost of every trajectory, and a table of costs and limits.
+    """Plots return against penalised cost of every trajectory, with a table of costs and limits.
 
     Args:
         spec: Channels and period.
-        trajectories: One episode each, by the name of its policy; at least one.
-        weights: Reward subtracted for one unit of each cost, by its name; a cost without one
-            counts nothing.
+        trajectories: At least one episode, by the name of its policy.
+        weights: Reward subtracted for one unit of each cost, by name; zero for a cost that is not
+            listed.
         unit: Unit of the reward.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: If there is nothing to compare, or a weight names no cost.
+        ValueError: If there is no trajectory, or a weight names an unknown cost.
     """
     if not trajectories:
         raise ValueError("nothing to compare: give at least one trajectory")

@@ -1,4 +1,4 @@
-"""A picture of a treasure hunt: what each cell holds, and where the agents are."""
+"""Draws a treasure hunt: the content of each cell, and the agents."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 COLOURS = ("#f3e9d2", "#5c5346", "#2a9d8f", "#e9a23b", "#f7f7f5", "#264653")
-"""Empty, wall, gem, food, bone, agent."""
+"""Colours of empty cells, walls, gems, food, bones and agents."""
 
 NAMES = ("empty", "wall", "gem", "food", "bone", "agent")
 
@@ -16,19 +16,19 @@ NAMES = ("empty", "wall", "gem", "food", "bone", "agent")
 def grid_picture(
     cells: Int[np.ndarray, "row column"], places: Int[np.ndarray, "agent 2"], *, title: str = ""
 ) -> Figure:
-    """One moment of a hunt, with a legend and the agents' numbers.
+    """Draws one state of a hunt, with a legend and the numbers of the agents.
 
     Args:
-        cells: What each cell holds (``HuntState.grid`` without its margin): 0 empty, 1 wall,
+        cells: Content of each cell (``HuntState.grid`` without its margin): 0 empty, 1 wall,
             2 gem, 3 food, 4 bone, 5 agent.
         places: Row and column of each agent.
-        title: Text above the picture.
+        title: Title above the plot.
 
     Returns:
-        The figure; nothing is shown or written.
+        The figure, which is neither shown nor written.
 
     Raises:
-        ValueError: If a cell holds none of these, or an agent is outside.
+        ValueError: If the content of a cell is unknown, or an agent is outside the grid.
     """
     cells, places = np.asarray(cells), np.asarray(places)
     if cells.ndim != 2 or cells.min() < 0 or cells.max() >= len(COLOURS):

@@ -1,4 +1,4 @@
-"""Which channels of a plant are drawn, and which of them share a panel."""
+"""Selects the channels of a plant to draw, and groups them into panels."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ WORDS = re.compile(r"_|(?<=[A-Za-z])(?=\d+$)")
 
 
 class Panel(NamedTuple):
-    """Channels that are drawn together.
+    """Channels that are drawn in one panel.
 
     Attributes:
-        label: What they have in common: the beginning of their names, or the name of a single one.
-        unit: Their unit.
-        channels: Their places among the channels of the plant.
-        names: What tells them apart; empty for a single one.
+        label: Common beginning of their names, or the name of a single channel.
+        unit: Their common unit.
+        channels: Their indices among the channels of the plant.
+        names: The distinguishing parts of their names; empty for a single channel.
     """
 
     label: str
@@ -29,18 +29,18 @@ class Panel(NamedTuple):
 
 
 def panels(channels: Sequence[Channel], wanted: Sequence[str] | None = None) -> tuple[Panel, ...]:
-    """One panel for each run of channels alike, such as ``T_zone_1`` to ``T_zone_6``.
+    """Groups runs of similar channels, such as ``T_zone_1`` to ``T_zone_6``, into one panel each.
 
-    Channels are alike where at least three in a row have one unit, as many words in their names,
-    and the same first words.
+    Channels form a group if at least three in a row have the same unit, the same number of words in
+    their names, and the same first words.
 
     Args:
         channels: Channels of the observation or of the action.
-        wanted: Names of those that get a panel each, in this order; ``("all",)`` for every one;
-            ``None`` for all in groups.
+        wanted: Names of channels to draw, each in its own panel, in this order; ``("all",)`` for
+            every channel; ``None`` for all channels in groups.
 
     Raises:
-        InputError: If a name is unknown; the nearest is given.
+        InputError: If a name is unknown; the message suggests the nearest one.
     """
     names = [channel.name for channel in channels]
     if wanted is not None:
@@ -71,8 +71,8 @@ def measured_panels(
 ) -> tuple[Panel, ...]:
     """Panels of the measurements.
 
-    Those that are asked for; else those with a limit or a set point; where there are none, all in
-    groups.
+    These are the requested channels if any; otherwise those with a limit or a set point; and if
+    there are none of these, all channels in groups.
     """
     if wanted is None:
         important = [c.name for c in channels if c.name in bands or c.name in tracked]
@@ -85,7 +85,7 @@ def _one(channels: Sequence[Channel], i: int) -> Panel:
 
 
 def _alike(channels: Sequence[Channel], start: int) -> tuple[int, str]:
-    """Where the run of channels alike ends, and the beginning that their names share."""
+    """The end of a run of similar channels, and the common beginning of their names."""
     first = WORDS.split(channels[start].name)
     shared = len(first) - 1
     end = start + 1

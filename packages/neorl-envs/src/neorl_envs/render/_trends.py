@@ -1,4 +1,4 @@
-"""Stacked trends as on an operator's screen: measurements, limits, inputs, costs."""
+"""Stacked trend plots like those on an operator's screen: measurements, limits, inputs, costs."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from neorl_envs.render._panels import ALL, Panel, measured_panels, panels
 
 MEASURED, INPUT, COST, BEYOND = "#1f4e79", "#444444", "#b22222", "#f4c7c3"
 SETPOINT = "#2e8b57"
-LABELLED, FEW_NAMES = 12, 6  # lines of a panel with names beside it, and with one column of them
+LABELLED, FEW_NAMES = 12, 6  # most lines in a panel with a legend, and with a one-column legend
 UNITS_OF_TIME = (
     (864_000.0, 86_400.0, "d"),
     (7200.0, 3600.0, "h"),
@@ -37,27 +37,28 @@ def trends(
 ) -> Figure:
     """Draws one episode.
 
-    A panel for each measurement with a limit or a set point, with what lies beyond the limit shaded
-    and marked where it happens; where a plant has neither, all measurements, those alike in one
-    panel. Then the inputs as the steps that were applied, those alike in one panel, and the costs.
+    There is one panel for each measurement with a limit or a set point, in which the region beyond
+    the limit is shaded and violations are marked. If a plant has neither, all measurements are
+    drawn, with similar ones in one panel. Below are the applied inputs as step curves, with similar
+    ones in one panel, and the costs.
 
     Args:
         spec: Channels and period.
         trajectory: One episode, host or JAX arrays; may be empty.
-        bands: Lower and upper limit of observed channels by name; infinite where there is none.
-        tracked: Name of the channel with the set point, by the name of the channel that follows it.
-        channels: Names of the measurements to draw, each in a panel of its own; ``("all",)`` for
-            every one, and then every input in a panel of its own too.
+        bands: Lower and upper limits of observed channels by name; infinite for no limit.
+        tracked: Channel of the set point, by the name of the channel that follows it.
+        channels: Names of the measurements to draw, each in its own panel; ``("all",)`` draws all
+            measurements and all inputs in panels of their own.
         title: Title above the panels.
-        steps: Steps of the whole episode where it goes on after ``trajectory``; decides the unit
-            of the time axis.
+        steps: Number of steps of the whole episode if it continues after ``trajectory``, which
+            determines the unit of the time axis.
 
     Returns:
         The figure, ready to be saved or shown.
 
     Raises:
-        ValueError: If a band or a set point names no observed channel.
-        InputError: If ``channels`` names none; the nearest is given.
+        ValueError: If a band or a set point names an unknown channel.
+        InputError: If ``channels`` contains an unknown name; the message suggests the nearest one.
     """
     tracked = tracked or {}
     names = [channel.name for channel in spec.obs]
@@ -100,7 +101,7 @@ def _group(
     *,
     stepped: bool = False,
 ) -> None:
-    """One panel: a single channel with its limits, or a line for each of several."""
+    """Draws one panel: a single channel with its limits, or one line for each of several."""
     place.set_ylabel(f"{panel.label}\n[{panel.unit}]")
     style: Any = {"drawstyle": "steps-post"} if stepped else {}
     if not panel.names:

@@ -7,10 +7,10 @@ from jaxtyping import UInt8
 
 
 class Window:
-    """One picture after the other in a window of Matplotlib.
+    """Shows images one after the other in a Matplotlib window.
 
-    Without a display Matplotlib has no windows (its backend is ``agg``); pictures are then drawn
-    and not seen.
+    Without a display, Matplotlib has no windows (its backend is ``agg``), and the images are drawn
+    but not visible.
 
     Example:
         >>> import matplotlib
@@ -22,7 +22,7 @@ class Window:
     """
 
     def __init__(self, title: str) -> None:
-        """Makes a window that opens with the first picture.
+        """Creates a window that opens with the first image.
 
         Args:
             title: Title of the window.
@@ -32,7 +32,7 @@ class Window:
         self._image: Any = None
 
     def show(self, picture: UInt8[np.ndarray, "height width 3"]) -> None:
-        """Shows a picture instead of the last one."""
+        """Replaces the image shown in the window."""
         from matplotlib import pyplot
 
         if self._figure is None:
@@ -48,7 +48,7 @@ class Window:
         self._figure.canvas.flush_events()
 
     def close(self) -> None:
-        """Closes the window; a later picture opens another."""
+        """Closes the window; a later image opens a new one."""
         from matplotlib import pyplot
 
         if self._figure is not None:

@@ -1,4 +1,4 @@
-"""Whole episodes of any policy on any plant: what they earn and violate, and how that ranks."""
+"""Scores of policies from whole episodes: returns, costs, and normalised scores."""
 
 from neorl_envs.scoring._anchors import Anchors as Anchors
 from neorl_envs.scoring._anchors import anchors as anchors

@@ -1,4 +1,4 @@
-"""Scores of uniform random actions and of the reference, between which others are placed."""
+"""Scores of uniform random actions and of the reference, which define the normalised score."""
 
 import functools
 import json
@@ -11,14 +11,14 @@ VERSION = 1
 
 
 class Anchors(NamedTuple):
-    """Mean scores (return less the declared penalties) of the two anchors of a plant.
+    """Mean scores (return minus the declared penalties) of the two anchors of a plant.
 
     Attributes:
         random: Score of uniform random actions.
         reference: Score of the plant's reference controller.
         random_error: Standard error of ``random``.
         reference_error: Standard error of ``reference``.
-        episodes: Number of episodes behind each.
+        episodes: Number of episodes of each anchor.
         unit: Unit of the reward.
     """
 
@@ -37,7 +37,7 @@ def anchors(name: str) -> Anchors:
         name: Name of the plant, such as ``"ChemicalReactor-v0"``.
 
     Raises:
-        InputError: If there are none for that name; the nearest is given.
+        InputError: If there are none for that name; the message suggests the nearest one.
 
     Example:
         >>> anchors("ChemicalReactor-v0").episodes >= 100
@@ -50,11 +50,13 @@ def anchors(name: str) -> Anchors:
 
 
 def normalised_score(name: str, score: float) -> float:
-    """``100 (score - random) / (reference - random)``: 0 as random actions, 100 as the reference.
+    """Normalised score ``100 (score - random) / (reference - random)``.
+
+    It is 0 for random actions and 100 for the reference.
 
     Args:
         name: Name of the plant.
-        score: Return less the declared penalties, in the plant's unit of reward.
+        score: Return minus the declared penalties, in the plant's unit of reward.
 
     Raises:
         InputError: If there are no anchors for that name.

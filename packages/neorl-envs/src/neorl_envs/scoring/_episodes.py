@@ -1,4 +1,4 @@
-"""Whole episodes in one compiled program: their sums, or one of them row by row."""
+"""Runs whole episodes in one compiled program, and returns sums or the rows of one episode."""
 
 import functools
 from typing import NamedTuple
@@ -17,11 +17,11 @@ class EpisodeScores(NamedTuple):
 
     Attributes:
         total: Return, shape ``(episode,)``.
-        cost: Sums of the costs up to the end, shape ``(episode, cost)``. After a trip there are
-            none, so a small sum beside a trip says nothing of a limit.
+        cost: Sums of the costs up to the end, shape ``(episode, cost)``. No costs arise after a
+            trip, so a small sum in a tripped episode does not show that a limit is satisfied.
         worst: Largest cost of one step, shape ``(episode, cost)``.
         length: Number of steps, shape ``(episode,)``.
-        success: Whether the plant says that the aim was reached, shape ``(episode,)``.
+        success: Whether the goal was reached, as reported by the plant, shape ``(episode,)``.
         trip: Whether the plant tripped, shape ``(episode,)``.
     """
 
@@ -42,17 +42,17 @@ def score_episodes(
     preset: str = "plant",
     spread: float = 0.15,
 ) -> EpisodeScores:
-    """The sums of one episode for every key, each with its own parameters, start and noise.
+    """Runs one episode for every key, each with its own parameters, start and noise.
 
     Args:
-        env: A plant; hashable.
-        policy: Acts in physical units.
-        keys: One for each episode, shape ``(episode,)``.
+        env: A plant, which must be hashable.
+        policy: A policy in physical units.
+        keys: One random key per episode, shape ``(episode,)``.
         preset: Preset of the parameters.
-        spread: Relative width of their draws.
+        spread: Relative spread of the parameters.
 
     Returns:
-        The sums; every step up to the end counts, the last one included.
+        The sums over all steps up to and including the last one.
 
     Example:
         >>> import neorl_envs
@@ -80,17 +80,17 @@ def run_episode(
     preset: str = "plant",
     spread: float = 0.15,
 ) -> Trajectory:
-    """One episode row by row, on the host, up to its end.
+    """Runs one episode up to its end and returns its rows on the host.
 
     Args:
-        env: A plant; hashable.
-        policy: Acts in physical units.
-        key: Decides everything; the same as one key of :func:`score_episodes`.
+        env: A plant, which must be hashable.
+        policy: A policy in physical units.
+        key: Random key of the episode, like one key of :func:`score_episodes`.
         preset: Preset of the parameters.
-        spread: Relative width of their draw.
+        spread: Relative spread of the parameters.
 
     Returns:
-        The rows; ``action`` is what the plant received.
+        The rows; ``action`` is the action that the plant received.
 
     Example:
         >>> import neorl_envs
@@ -99,7 +99,7 @@ def run_episode(
         >>> rows = run_episode(env, policy, jax.random.key(0))  # doctest: +SKIP
     """
     done = jax.device_get(_rows(env, policy, key, preset, spread))
-    # Cut on the host: how long an episode lasts is no shape of the program.
+    # Cut on the host, since the length of an episode cannot be a shape in the compiled program.
     length = int(np.sum(done.mask))
     return jax.tree.map(lambda column: column[:length], done.rows)
 

@@ -1,4 +1,4 @@
-"""A policy on the plant it was made for and on a shifted one: the modes of training and test."""
+"""Compares a policy on its training plant with the same policy on a shifted plant (test mode)."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -25,20 +25,20 @@ TEST_MODES: Mapping[str, Mapping[str, float]] = {
     "SupplyChain-v0": {"demand": 1.2},
     "WaterTreatment-v0": {"raw_turbidity": 1.5, "storm": 1.3},
 }
-"""Factors of the constants that differ in the mode of test, by plant. Those of DMSD are NeoRL-2's
-(20 kg becomes 30 kg); the others are our own choice, near the end of what is drawn in training or
-beyond it."""
+"""Factors of the constants that differ in test mode, by plant. Those of DMSD are NeoRL-2's (20 kg
+becomes 30 kg); the others are our own choice, near the end of the training distribution or beyond
+it."""
 
 
 class Robustness(NamedTuple):
-    """The same episodes in both modes.
+    """Results of the same episodes in both modes.
 
     Attributes:
-        factors: Factors of the constants that differ in the mode of test.
-        train: Sums on the plant as it is.
+        factors: Factors of the constants that differ in test mode.
+        train: Sums on the unchanged plant.
         test: Sums on the shifted plant, with the same keys.
-        train_scores: Returns less the declared penalties, shape ``(episode,)``.
-        test_scores: The same on the shifted plant.
+        train_scores: Returns minus the declared penalties, shape ``(episode,)``.
+        test_scores: The same scores on the shifted plant.
     """
 
     factors: dict[str, float]
@@ -49,19 +49,19 @@ class Robustness(NamedTuple):
 
     @property
     def loss(self) -> tuple[float, float]:
-        """Mean difference of the scores, train less test, and its standard error."""
+        """Mean difference of the scores, train minus test, and its standard error."""
         difference = self.train_scores - self.test_scores
         return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(difference.size))
 
 
 def test_mode(name: str) -> dict[str, float]:
-    """Factors of the constants that differ in the mode of test.
+    """Factors of the constants that differ in the test mode of a plant.
 
     Args:
         name: Name of the plant.
 
     Raises:
-        InputError: If none are declared for it.
+        InputError: If none are declared for the plant.
 
     Example:
         >>> test_mode("DMSD-v0")
@@ -74,7 +74,7 @@ def test_mode(name: str) -> dict[str, float]:
     return dict(TEST_MODES[name])
 
 
-test_mode.__test__ = False  # pytest looks for functions of such names
+test_mode.__test__ = False  # pytest would collect a function of this name
 
 
 def robustness(
@@ -86,24 +86,24 @@ def robustness(
     around: Any = None,
     spread: float = 0.15,
 ) -> Robustness:
-    """Scores a policy in the mode of training and in the mode of test, on the same keys.
+    """Scores a policy in training mode and in test mode with the same keys.
 
     Args:
         env: A plant that declares its constants.
-        policy: Acts in physical units.
-        keys: One for each episode, at least two.
-        factors: Factors of the constants that differ in the mode of test; those of
-            :func:`test_mode` by default.
-        around: Function that puts wrappers around both plants; none by default.
-        spread: Relative width of the draws of the parameters, about the shifted constants in the
-            mode of test.
+        policy: A policy in physical units.
+        keys: One random key per episode, at least two.
+        factors: Factors of the constants that differ in test mode; those of :func:`test_mode` by
+            default.
+        around: Function that applies wrappers to both plants; none by default.
+        spread: Relative spread of the parameters, in test mode about the shifted constants.
 
     Returns:
         Sums and scores of both modes.
 
     Raises:
-        InputError: If a constant is unknown, or no mode of test is known.
-        ValueError: If there are fewer than two keys, or a shifted constant is outside physics.
+        InputError: If a constant is unknown, or no test mode is known for the plant.
+        ValueError: If there are fewer than two keys, or a shifted constant is physically
+            impossible.
 
     Example:
         >>> import neorl_envs

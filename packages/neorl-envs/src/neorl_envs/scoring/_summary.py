@@ -1,4 +1,4 @@
-"""Scores by which baselines are ranked, from the sums of episodes."""
+"""Scores from the sums of episodes, by which baselines are ranked."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from neorl_envs.scoring._episodes import EpisodeScores
 
 
 def scores(env: Any, episodes: EpisodeScores) -> np.ndarray:
-    """Return less the declared penalties: what baselines are ranked by, one number an episode.
+    """Return minus the declared penalties for every episode, by which baselines are ranked.
 
-    ``total - sum_i weight_i cost_i`` with the plant's ``penalty_weights()``.
+    The score is ``total - sum_i weight_i cost_i`` with the plant's ``penalty_weights()``.
 
     Args:
         env: A plant.
         episodes: Episodes from :func:`neorl_envs.scoring.score_episodes`.
 
     Returns:
-        Shape ``(episode,)``, in the plant's unit of reward.
+        Scores in the plant's unit of reward, shape ``(episode,)``.
 
     Example:
         >>> import neorl_envs
@@ -33,17 +33,17 @@ def scores(env: Any, episodes: EpisodeScores) -> np.ndarray:
 
 
 def kept(env: Any, episodes: EpisodeScores) -> np.ndarray:
-    """Which limits every episode kept over its whole length.
+    """Which limits every episode satisfied over its whole length.
 
-    A limit per step bounds the largest cost of a step, one per episode the sum. An episode that
-    trips keeps none: the plant stopped, and nobody knows what the rest would have cost.
+    A limit per step bounds the largest cost of a step, and a limit per episode bounds the sum. An
+    episode that trips satisfies none of them, because the costs of the remaining steps are unknown.
 
     Args:
         env: A plant.
         episodes: Episodes from :func:`neorl_envs.scoring.score_episodes`.
 
     Returns:
-        Truth values, shape ``(episode, cost)``.
+        Whether each limit is satisfied, shape ``(episode, cost)``.
 
     Example:
         >>> import neorl_envs
