@@ -1,4 +1,4 @@
-"""The policy artefact: what leaves a training run."""
+"""The policy artefact: the policy that a training run exports."""
 
 import os
 from pathlib import Path
@@ -22,17 +22,17 @@ VERSION = 1
 
 
 class PolicyArtefact(NamedTuple):
-    """A policy with what is needed to trust it.
+    """A policy, with the data needed to verify it.
 
     Attributes:
-        policy: Ready to act, in physical units.
+        policy: The policy in physical units, ready to act.
         spec: The control problem that it was made for.
         parity_obs: Observations in physical units, shape ``(row, obs)``.
-        parity_actions: What ``policy`` did on each of them in a fresh episode when it was saved,
+        parity_actions: Action of ``policy`` on each of them in a fresh episode when it was saved,
             shape ``(row, act)``.
         metadata: Metadata as given to :func:`save_policy`.
-        kind: Name of its kind: ``"network"``, ``"pid"``, ``"constant"`` or one that was added.
-        digest: SHA-256 of the file but for the digest itself: its identity.
+        kind: Name of its kind: ``"network"``, ``"pid"``, ``"constant"`` or a registered one.
+        digest: SHA-256 of the file without the digest itself, which identifies it.
     """
 
     policy: Policy
@@ -51,15 +51,15 @@ def save_policy(
     parity_obs: Float[Array, "row obs"] | np.ndarray,
     metadata: dict[str, Any] | None = None,
 ) -> str:
-    """Writes a policy as one sealed ``.safetensors`` file, completely or not at all.
+    """Writes a policy as one sealed ``.safetensors`` file, atomically.
 
     Args:
-        path: Destination, by custom ``*.safetensors``; an existing file is replaced.
+        path: Destination, by convention ``*.safetensors``; an existing file is replaced.
         policy: A network policy, a PID, a constant, or of a kind in ``artefact.POLICY_KINDS``.
         spec: The control problem that it was made for.
-        parity_obs: At least 32 observations in physical units, best rows of the log. The actions
-            given for them are stored, so that any other runtime can prove that it acts the same.
-        metadata: Whatever should travel along (algorithm, hyperparameters, run), as plain JSON.
+        parity_obs: At least 32 observations in physical units, preferably rows of the log. The
+            resulting actions are stored, so that any other runtime can prove that it acts the same.
+        metadata: Anything to store with it (algorithm, hyperparameters, run), as plain JSON.
 
     Returns:
         The digest of the file.
@@ -68,7 +68,7 @@ def save_policy(
         TypeError: If the policy is of none of the kinds.
         ValueError: If observations or metadata are not as stated, or the policy gives an action
             that is not finite on one of them.
-        OSError: If the file cannot be written; the destination is then as it was.
+        OSError: If the file cannot be written; the destination is then unchanged.
     """
     kind = kind_of(policy)
     policy = as_arrays(policy)
@@ -100,11 +100,11 @@ def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
         max_bytes: Larger files are refused unread.
 
     Returns:
-        The artefact; its policy gives on its parity observations the stored actions to the bit, on
-        the machine and the versions that wrote it.
+        The artefact. On the machine and versions that wrote it, its policy reproduces the stored
+        actions of its parity observations bit by bit.
 
     Raises:
-        ArtefactError: If the file is no artefact, too large, truncated, changed, of an unknown
+        ArtefactError: If the file is not an artefact, too large, truncated, changed, of an unknown
             version or kind, or its arrays do not fit its kind.
         OSError: If it cannot be opened.
     """
@@ -132,7 +132,7 @@ def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
 def policy_actions(
     policy: Policy, obs: Float[Array, "row obs"] | np.ndarray
 ) -> Float[Array, "row act"]:
-    """The action of a fresh episode's first step on each observation, physical units."""
+    """The action of a fresh episode's first step for each observation, physical units."""
 
     def act(one: Float[Array, " obs"]) -> Float[Array, " act"]:
         return policy(policy.initial_carry(), one, None)[1]

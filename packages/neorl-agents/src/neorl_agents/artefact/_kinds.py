@@ -1,4 +1,4 @@
-"""The kinds of policies that an artefact can hold: those of the package, and those of others."""
+"""The kinds of policies that an artefact can hold: those of this package and of others."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -41,9 +41,9 @@ class PolicyKind(NamedTuple):
 
     Attributes:
         policy: Class of the policies; a subclass is another kind.
-        static: Function from a policy to what is not an array in it, as plain JSON.
+        static: Function from a policy to everything in it except arrays, as plain JSON.
         template: Function from a specification and that JSON to a policy whose arrays have the
-            right shapes and dtypes; their values are not looked at, and nothing is allocated.
+            right shapes and dtypes; their values are ignored, and nothing is allocated.
     """
 
     policy: type
@@ -209,7 +209,7 @@ def _between(obs: int, network: Any, act: int) -> tuple[Any, ...]:
 
 
 def _check_kind(name: str, kind: Any) -> None:
-    # By its parts: a distribution that brings policies need not depend on this package.
+    # Checked by its parts, so that a distribution with policies need not depend on this package.
     if not all(hasattr(kind, part) for part in PolicyKind._fields):
         raise TypeError(f"expected a neorl_agents.artefact.PolicyKind, got a {type(kind).__name__}")
     missing = [
@@ -247,11 +247,11 @@ POLICY_KINDS: Registry[PolicyKind] = Registry(
     },
     _check_kind,
 )
-"""Every kind by the name that a file carries; a mapping that others add to.
+"""Every kind by the name that a file carries; other packages can add to this mapping.
 
-A distribution adds its own by the entry points ``neorl.policies``, a script by
-``POLICY_KINDS.register("mpc", PolicyKind(MPC, static, template))``. A file is read where its kind
-is known; nothing is imported but what an installed distribution names in its entry points.
+A distribution adds its own through the entry points ``neorl.policies``, a script through
+``POLICY_KINDS.register("mpc", PolicyKind(MPC, static, template))``. A file can be read if its kind
+is known; only modules named in the entry points of installed distributions are imported.
 """
 
 

@@ -1,4 +1,4 @@
-"""Taking apart and putting together what is made of dataclasses of arrays and of one another."""
+"""Conversion of nested dataclasses of arrays to static JSON and back."""
 
 import dataclasses
 from collections.abc import Callable
@@ -37,7 +37,7 @@ PARTS: dict[str, type] = {
         TrackingPID,
     )
 }
-"""The classes that a file may name; no other is made from one."""
+"""The classes that a file may name; no other class is instantiated from one."""
 
 
 def nested_static(tree: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from neorl_core.infrastructure import write_bytes
 ENTRY = "neorl_policy"
 BLANK = "0" * 64
 SEAL = re.compile(rb'\\"seal\\":\\"([0-9a-f]{64})\\"')
-"""Where the seal stands in the raw bytes: the first field of the JSON text of ENTRY."""
+"""Position of the seal in the raw bytes: the first field of the JSON text of ENTRY."""
 
 MAX_HEADER_BYTES = 16 * 2**20
 
@@ -34,7 +34,7 @@ def named_leaves(tree: Any) -> list[tuple[str, Any]]:
 
 
 def write_sealed(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> str:
-    """Writes arrays and a JSON header as one file, completely or not at all.
+    """Writes arrays and a JSON header as one file, atomically.
 
     The seal is the SHA-256 of the complete file with 64 zeros in its place. The file is written
     beside its destination, synchronised and renamed, so a reader sees the old file or the new one.
@@ -49,7 +49,7 @@ def write_sealed(path: Path, arrays: dict[str, np.ndarray], header: dict[str, An
 
     Raises:
         ValueError: If the header is not JSON.
-        OSError: If it cannot be written; the destination is then as it was.
+        OSError: If it cannot be written; the destination is then unchanged.
     """
     try:
         text = json.dumps({"seal": BLANK, "header": header}, allow_nan=False, separators=(",", ":"))
@@ -78,7 +78,7 @@ def read_sealed(path: Path, max_bytes: int) -> tuple[dict[str, np.ndarray], dict
         The arrays, the header and the seal.
 
     Raises:
-        ArtefactError: If the file is too large, no artefact, truncated or changed.
+        ArtefactError: If the file is too large, not an artefact, truncated or changed.
         OSError: If it cannot be opened.
     """
     size = os.path.getsize(path)

@@ -1,4 +1,4 @@
-"""A PyTree of a known kind in one sealed file, with rows that prove what it answers."""
+"""A PyTree of a known kind in one sealed file, with rows that verify its answers."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ class SealedTree(NamedTuple):
         parity: Rows and the answers stored for them, by name.
         metadata: Plain JSON.
         kind: Name of its kind.
-        digest: SHA-256 of the file but for the digest itself.
+        digest: SHA-256 of the file without the digest itself.
     """
 
     tree: Any
@@ -54,7 +54,7 @@ def save_tree(
     parity: Mapping[str, np.ndarray],
     metadata: dict[str, Any] | None,
 ) -> str:
-    """Writes a PyTree of arrays, completely or not at all.
+    """Writes a PyTree of arrays, atomically.
 
     Args:
         path: Destination; an existing file is replaced.
@@ -62,7 +62,7 @@ def save_tree(
         what: ``"policy"`` or ``"critic"``: the format's name and that of its arrays.
         version: Version of the format.
         kind: Name of its kind.
-        static: What of it is no array, as plain JSON.
+        static: Everything in it except arrays, as plain JSON.
         spec: The control problem that it was made for.
         parity: Rows and answers to store.
         metadata: Plain JSON.
@@ -72,7 +72,7 @@ def save_tree(
 
     Raises:
         ValueError: If something is not plain JSON.
-        OSError: If it cannot be written; the destination is then as it was.
+        OSError: If it cannot be written; the destination is then unchanged.
     """
     arrays = {f"{what}/{name}": np.asarray(leaf) for name, leaf in named_leaves(tree)}
     arrays |= {f"parity/{name}": rows for name, rows in parity.items()}
@@ -105,7 +105,7 @@ def load_tree(
         version: Version of the format that is read.
         kinds: The known kinds by name.
         template: Makes the PyTree of a kind with shapes and dtypes in place of its arrays.
-        parity: Names of the rows and answers that must be there.
+        parity: Names of the required rows and answers.
         max_bytes: Larger files are refused unread.
 
     Raises:

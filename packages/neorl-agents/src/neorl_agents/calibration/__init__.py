@@ -1,4 +1,4 @@
-"""Maps that make predictions mean what they say, and intervals over whole episodes."""
+"""Maps that calibrate predictions, and intervals over whole episodes."""
 
 from neorl_agents.calibration._episode_intervals import episode_interval as episode_interval
 from neorl_agents.calibration._monotone_map import MonotoneMap as MonotoneMap

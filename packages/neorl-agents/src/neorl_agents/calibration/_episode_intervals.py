@@ -1,4 +1,4 @@
-"""Intervals of a statistic over rows, where only whole episodes are independent."""
+"""Intervals of a statistic over rows if only whole episodes are independent."""
 
 from collections.abc import Callable
 
@@ -19,20 +19,20 @@ def episode_interval(
 ) -> tuple[float, float]:
     """The percentile interval of a bootstrap of whole episodes.
 
-    Every replicate draws as many episodes as there are, with replacement; all rows of an episode
-    weigh as often as it was drawn. Replicates where the statistic is NaN are left out.
+    Every replicate samples as many episodes as there are, with replacement; all rows of an episode
+    are weighted by how often it was sampled. Replicates for which the statistic is NaN are ignored.
 
     Args:
         statistic: ``statistic(*columns, weight)``, such as
             ``neorl_core.statistics.area_under_roc``.
-        episode: Number of the episode of every row.
-        *columns: What the statistic reads, one entry a row.
-        replicates: Draws of episodes.
+        episode: Index of the episode of every row.
+        *columns: Inputs of the statistic, one entry per row.
+        replicates: Number of bootstrap samples of episodes.
         level: Coverage, in (0, 1).
-        seed: Decides the draws.
+        seed: Seed of the samples.
 
     Returns:
-        Lower and upper limit; NaN where no replicate has the statistic.
+        Lower and upper limit; NaN if the statistic is NaN in every replicate.
 
     Raises:
         InputError: If there are fewer than two episodes.

@@ -1,4 +1,4 @@
-"""An increasing map from what a model says to what was counted."""
+"""An increasing map from a model's predictions to observed outcomes."""
 
 import equinox as eqx
 import jax
@@ -9,16 +9,16 @@ from jaxtyping import Array, Float
 from neorl_core import InputError
 
 KNOTS = 64
-"""A fitted map has at most so many knots."""
+"""Largest number of knots of a fitted map."""
 
 TIE_BREAK = 1e-3
-"""Part of the argument itself in the result, so that no two different scores become equal."""
+"""Fraction of the argument itself in the result, so that no two different scores become equal."""
 
 
 class MonotoneMap(eqx.Module):
     """Increasing maps of several outputs, each piecewise linear between its knots.
 
-    ``(1 - 1e-3) interpolated(x) + 1e-3 x``: strictly increasing, so that a map changes no order.
+    ``(1 - 1e-3) interpolated(x) + 1e-3 x``: strictly increasing, so the map preserves every order.
 
     Attributes:
         x: Arguments of the knots, increasing, shape ``(output, knot)``.
@@ -31,7 +31,7 @@ class MonotoneMap(eqx.Module):
     y: Float[Array, "output knot"]
 
     def __call__(self, x: Float[Array, " output"]) -> Float[Array, " output"]:
-        """The mapped outputs; constant beyond the knots but for the last thousandth."""
+        """The mapped outputs; beyond the knots only the term ``1e-3 x`` varies."""
         if self.x.shape[1] == 0:
             return x
         inside = jax.vmap(jnp.interp)(x, self.x, self.y)
@@ -39,7 +39,7 @@ class MonotoneMap(eqx.Module):
 
 
 def identity_map(outputs: int) -> MonotoneMap:
-    """The map that changes nothing: the one without knots.
+    """The identity map, which has no knots.
 
     Args:
         outputs: Number of outputs.
@@ -53,12 +53,12 @@ def isotonic_map(
 ) -> MonotoneMap:
     """The increasing maps with the least squared error, by SciPy's isotonic regression.
 
-    Each pool of rows becomes one knot: its mean prediction and its mean observation. Between knots
-    the map is linear (centred isotonic regression), so that it has no steps.
+    Each pool of rows becomes one knot: its mean prediction and its mean outcome. Between knots
+    the map is linear (centred isotonic regression), so it has no steps.
 
     Args:
-        predicted: What the model says, finite.
-        observed: What happened: 0 or 1 for an event, else a quantity.
+        predicted: Predictions of the model, finite.
+        observed: Outcomes: 0 or 1 for an event, else a quantity.
 
     Returns:
         The maps, with at most 64 knots each.
@@ -94,7 +94,7 @@ def isotonic_map(
 
 def _pools(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean argument and mean value of every pool, both strictly increasing."""
-    from scipy.optimize import isotonic_regression  # slow, and of fitting alone
+    from scipy.optimize import isotonic_regression  # Imported here: slow, only needed for fits.
 
     values, place = np.unique(x, return_inverse=True)
     sizes = np.bincount(place).astype(np.float64)

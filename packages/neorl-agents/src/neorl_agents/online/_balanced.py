@@ -1,4 +1,4 @@
-"""Batches of which a stated share comes from the log and the rest from the online buffer."""
+"""Batches with a given fraction from the log and the rest from the online buffer."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ def rows_of_the_log(batch_size: int, share: float) -> int:
 
     Args:
         batch_size: Rows of one gradient step.
-        share: Share of the log, in [0, 1].
+        share: Fraction of every batch that comes from the log, in [0, 1].
 
     Returns:
-        An exact count; the other rows come from the online buffer. Of half an odd batch the log
-        gives the smaller part.
+        An exact count; the other rows come from the online buffer. For half of an odd batch, the
+        log gives the smaller part.
 
     Example:
         >>> rows_of_the_log(256, 0.5), rows_of_the_log(5, 0.5)
@@ -41,21 +41,21 @@ def balanced_batch(
     *,
     share: float = 0.5,
 ) -> Any:
-    """The batches of one update, each with the same counts from log and online buffer.
+    """The batches of one update, each with fixed numbers of rows from log and online buffer.
 
-    Rows of the log come first. Both are drawn uniformly with replacement, those of the log by the
+    Rows of the log come first. Both are sampled uniformly with replacement, those of the log by the
     learner's own sampler. ``share=0.5`` with an even batch is the symmetric sampling of RLPD.
 
     Args:
-        learner: One that draws single rows.
-        tables: What its sampler draws from; not read where no row comes from the log.
+        learner: A learner that samples single rows.
+        tables: Tables of its sampler; not read if no row comes from the log.
         ring: ``Batch`` rows collected online or predicted; not empty.
-        number: Number of the update: a draw is a function of ``(key, number)`` and the buffer.
+        number: Index of the update; a sample is a function of ``(key, number)`` and the buffer.
         key: Random key of the run.
-        share: Share of the log, in [0, 1]; static.
+        share: Fraction of every batch that comes from the log, in [0, 1]; static.
 
     Returns:
-        What ``learner.update`` takes, leading axes ``(batches_per_update, batch_size)``.
+        The batch for ``learner.update``, leading axes ``(batches_per_update, batch_size)``.
 
     Source: Ball et al., Efficient online reinforcement learning with offline data (RLPD), arXiv
     2302.02948, section 4.1, for half and half; Nakamoto et al., Cal-QL, arXiv 2303.05479, for a
@@ -77,13 +77,13 @@ def balanced_batch(
 
 
 def _listed(learner: Learner, rows: Transition) -> Transition:
-    """The rows with the fields that the learner reads."""
+    """The rows with only the fields that the learner reads."""
     listed = {name: getattr(rows, name) for name in learner.fields}
     return Transition(*(listed.get(name) for name in Transition._fields))  # pyright: ignore
 
 
 def _joined(log: Transition, online: Transition) -> Transition:
-    """Both, with the fields that the log's rows have."""
+    """Both sets of rows as one, with the fields that the log's rows have."""
 
     def both(mine: Any, its: Any) -> Any:
         if mine is None:

@@ -1,4 +1,4 @@
-"""The rows that were collected online: a ring, with next actions and returns as they are known."""
+"""The rows collected online: a ring buffer, with next actions and returns once they are known."""
 
 from typing import NamedTuple
 
@@ -12,17 +12,17 @@ from neorl_core.replay import RingBuffer, ring_buffer, ring_push
 
 
 class Replay(NamedTuple):
-    """The newest rows of several plants that are stepped side by side.
+    """The newest rows of several plants that are stepped in parallel.
 
     A row is stored one step late, when the action that followed it is known.
 
     Attributes:
-        ring: Buffer of ``Batch`` rows in physical units; the rows of one step lie side by side.
+        ring: Buffer of ``Batch`` rows in physical units; the rows of one step are adjacent.
             A return is minus infinity until the episode of its row has ended; ``mc_return`` is
-            ``None`` where returns are not kept.
+            ``None`` if returns are not kept.
         waiting: The rows of the last step, shape ``(env, ...)``.
         discount: Discount of the returns, scalar.
-        beyond: Return that a truncated episode is taken to go on with, scalar, in the unit of the
+        beyond: Assumed return after the truncation of an episode, scalar, in the unit of the
             reward.
     """
 
@@ -43,17 +43,17 @@ def replay_begin(
     """An empty buffer.
 
     Args:
-        example: Rows of one step, one for each plant, of which shapes and dtypes are taken:
-            ``obs``, ``action``, ``reward``, ``next_obs``, ``terminated`` and ``truncated``, and
-            ``cost`` where the learner reads it.
+        example: Rows of one step, one for each plant, which give shapes and dtypes: ``obs``,
+            ``action``, ``reward``, ``next_obs``, ``terminated`` and ``truncated``, and ``cost`` if
+            the learner reads it.
         capacity: Number of rows that it holds, at least those of one step.
         discount: Discount of the returns, in [0, 1].
-        beyond: Return that a truncated episode is taken to go on with: of a log
+        beyond: Assumed return after the truncation of an episode; for a log
             ``mean(reward) / (1 - discount)``, as in ``neorl_agents.sampling.returns_to_go``.
-        returns: Whether the return that followed every row is kept, as Cal-QL asks for.
+        returns: Whether to keep the return that followed every row, as Cal-QL requires.
 
     Returns:
-        The buffer; of the first rows that are pushed none is stored before the second ones come.
+        The buffer; the first rows that are pushed are stored when the second ones arrive.
 
     Raises:
         ValueError: If ``capacity`` is not a positive integer.
@@ -64,23 +64,23 @@ def replay_begin(
     stored = Batch(row._replace(next_action=row.action), mc_return=row.reward if returns else None)
     ring, count = ring_buffer(stored, capacity=capacity), waiting.reward.shape[0]
     dtype = waiting.reward.dtype
-    # Nothing waits yet. What is pushed in its stead lies at the end of the ring and is not counted;
-    # rows have replaced it before any is drawn from there.
+    # No rows wait yet. The first push stores blank rows at the end of the ring, where they are not
+    # counted; real rows have replaced them before any row is sampled from there.
     ring = ring._replace(next_slot=ring.next_slot + (capacity - count), size=ring.size - count)
     return Replay(ring, waiting, jnp.asarray(discount, dtype), jnp.asarray(beyond, dtype))
 
 
 def replay_push(replay: Replay, rows: Transition, *, horizon: int) -> Replay:
-    """Stores the rows that wait, now that their next actions are known; the new ones wait.
+    """Stores the waiting rows, now that their next actions are known; the new rows wait.
 
-    Where an episode ends with a stored row, the returns of all its rows are written:
-    ``G_t = reward_t + discount G_{t+1}``, behind a termination nothing, behind a truncation
-    ``beyond``.
+    If an episode ends with a stored row, the returns of all its rows are written:
+    ``G_t = reward_t + discount G_{t+1}``, with nothing after a termination and ``beyond`` after a
+    truncation.
 
     Args:
         replay: Buffer to store in.
-        rows: Rows of the next step in physical units, of the fields of :func:`replay_begin`; after
-            the end of an episode the first row of the new one.
+        rows: Rows of the next step in physical units, with the fields of :func:`replay_begin`;
+            after the end of an episode the first row of the new one.
         horizon: Number of steps of the longest episode; static.
 
     Returns:
@@ -104,7 +104,7 @@ def _with_returns(replay: Replay, ring: RingBuffer, newest: Transition, steps: i
     slots, inside = _episode(ring, newest.reward.shape[0], steps)
     rewards = jnp.where(inside, ring.rows.rows.reward[slots], 0)
     tail = jnp.where(jnp.asarray(newest.terminated), 0, replay.beyond)
-    # Newest first: every older return is its reward plus the discounted return behind it.
+    # Newest first: every older return is its reward plus the discounted return that follows it.
     factors = jnp.broadcast_to(replay.discount, rewards.shape)
     power, earned = jax.lax.associative_scan(_chained, (factors, rewards), axis=0)
     returns = earned + power * tail[None, :]

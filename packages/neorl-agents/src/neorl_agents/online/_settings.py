@@ -17,14 +17,14 @@ Learner = TypeVar("Learner")
 def require_fine_tunable(algorithm: Any) -> None:
     """Refuses a learner that cannot be fine-tuned online.
 
-    It needs ``explore(state)``, the policy that is tried, ``fine_tuning``, its settings by the name
+    It needs ``explore(state)``, its exploration policy, ``fine_tuning``, its settings by the name
     of the variant, and batches of single rows.
 
     Args:
         algorithm: Any learner.
 
     Raises:
-        InputError: Naming the learner and what it lacks.
+        InputError: If it lacks one of these; the message names the learner and what it lacks.
     """
     name = type(algorithm).__name__
     if not isinstance(algorithm, Explorer) or not algorithm.fine_tuning:
@@ -41,15 +41,15 @@ def require_fine_tunable(algorithm: Any) -> None:
 
 
 def for_fine_tuning(algorithm: Learner, variant: str = "original") -> Learner:
-    """The learner with its settings for training online.
+    """The learner with its settings for online training.
 
     Args:
-        algorithm: Learner with plain numbers, as it was trained offline.
+        algorithm: Learner with plain numbers as fields, as it was trained offline.
         variant: One of the learner's ``fine_tuning``, or ``"offline"`` to change nothing.
 
     Returns:
-        The same learner with those fields replaced; a schedule of length -1 is to follow the
-        fine-tuning (:func:`neorl_agents.learning.for_run`).
+        The same learner with those fields replaced; a schedule of length -1 is then set to the
+        length of the fine-tuning (:func:`neorl_agents.learning.for_run`).
 
     Raises:
         InputError: If the learner cannot be fine-tuned, or has no such variant.

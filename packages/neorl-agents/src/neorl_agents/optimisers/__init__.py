@@ -1,4 +1,4 @@
-"""Steps down a gradient, by optax; the open table of optimisers by name, published recipes."""
+"""Gradient steps by optax, the extensible table of optimisers by name, and published recipes."""
 
 from neorl_agents.optimisers._descent import descend as descend
 from neorl_agents.optimisers._descent import init_optimiser as init_optimiser

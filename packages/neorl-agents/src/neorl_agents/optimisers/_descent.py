@@ -1,4 +1,4 @@
-"""One step of a named optimiser, with the learning rate as data."""
+"""One step of a named optimiser, with the learning rate as an argument."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -22,13 +22,13 @@ def init_optimiser(
     Args:
         name: Name of an entry of :data:`OPTIMISERS`.
         parameters: A PyTree of arrays.
-        learning_rate: Length of the step; positive.
+        learning_rate: Learning rate; positive.
 
     Returns:
         A PyTree of arrays of strong dtype.
 
     Raises:
-        InputError: If there is no such optimiser; the nearest name is given.
+        InputError: If there is no such optimiser; the message suggests the nearest name.
     """
     return as_arrays(OPTIMISERS.find(name)(jnp.asarray(learning_rate)).init(parameters))
 
@@ -40,23 +40,23 @@ def descend(
     gradient: Parameters,
     learning_rate: float | Float[Array, ""],
 ) -> tuple[Parameters, optax.OptState]:
-    """``parameters`` one step down ``gradient``.
+    """Takes one step of ``parameters`` down ``gradient``.
 
     The rate is an argument of the step, not of an optimiser: it may be traced, scheduled or swept
-    by ``vmap`` without another program.
+    by ``vmap`` without another compilation.
 
     Args:
         name: Name of an entry of :data:`OPTIMISERS`; static.
         parameters: A PyTree of arrays.
         state: State from :func:`init_optimiser` or the last step.
         gradient: Same structure as ``parameters``.
-        learning_rate: Length of the step; positive.
+        learning_rate: Learning rate; positive.
 
     Returns:
         New parameters, and a state of the same form as ``state``.
 
     Raises:
-        InputError: If there is no such optimiser; the nearest name is given.
+        InputError: If there is no such optimiser; the message suggests the nearest name.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -82,18 +82,18 @@ def minimise(
     learning_rate: float | Float[Array, ""],
     *data: Any,
 ) -> tuple[Parameters, optax.OptState, Float[Array, ""], Any]:
-    """One step down the gradient of ``loss(parameters, *data)`` in its parameters.
+    """Takes one step down the gradient of ``loss(parameters, *data)`` in its parameters.
 
     Args:
         name: Name of an entry of :data:`OPTIMISERS`; static.
-        loss: Function that returns a scalar, and whatever else is wanted of it.
+        loss: Function that returns a scalar, and any further result that is needed.
         parameters: A PyTree of arrays.
         state: State from :func:`init_optimiser` or the last step.
-        learning_rate: Length of the step; positive.
+        learning_rate: Learning rate; positive.
         *data: Further arguments of the loss.
 
     Returns:
-        New parameters and state, the loss before the step, and what else the loss returned.
+        New parameters and state, the loss before the step, and the further result of the loss.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -112,5 +112,5 @@ def minimise(
 
 
 def _as_before(new: Array, old: Array) -> Array:
-    # A transformation may return a weak dtype; a carry of strong ones keeps its program.
+    # A transformation may return weak dtypes; keeping strong ones avoids another compilation.
     return jnp.asarray(new, old.dtype)

@@ -10,14 +10,14 @@ from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
 
 WHOLE = ""
-"""The name of the only part where one optimiser moves all parameters."""
+"""The name of the only part if one optimiser moves all parameters."""
 
 
 class Part(NamedTuple):
-    """Optimiser of one part of the parameters: Adam, behind a clip of the global norm.
+    """Optimiser of one part of the parameters: Adam after a clip of the global norm.
 
     Attributes:
-        learning_rate: Rate at the start.
+        learning_rate: Learning rate at the start.
         clip: Largest global norm of the part's gradient; 0 for no clip.
         eps: Adam's epsilon.
     """
@@ -31,9 +31,9 @@ class Recipe(NamedTuple):
     """Optimisers of a learner's parameters.
 
     Attributes:
-        parts: What moves each parameter, by its name; under ``""`` what moves all of them, as one
-            with one norm.
-        decays: Whether the rates fall linearly to zero over all updates, else they stay.
+        parts: Optimiser of each parameter, by its name; the name ``""`` stands for one optimiser of
+            all parameters, with one norm.
+        decays: Whether the rates fall linearly to zero over all updates; if not, they are constant.
     """
 
     parts: Mapping[str, Part]
@@ -64,23 +64,23 @@ rates of their authors, SAC's with a clip; DQN's is Rainbow's (arXiv 1710.02298)
 def recipe_chain(
     name: str, *, updates: int, accumulate: int = 1
 ) -> optax.GradientTransformationExtraArgs:
-    """One optax transformation of a dictionary of parameters, as a recipe says.
+    """One optax transformation of a dictionary of parameters, according to a recipe.
 
-    Where a recipe has several parts, ``optax.multi_transform`` gives each parameter its own chain,
-    so that each has a norm of its own. Our learners take the same optimisers apart, one for every
+    If a recipe has several parts, ``optax.multi_transform`` gives each parameter its own chain, so
+    that each has its own norm. The learners of this package instead use one optimiser for every
     parameter, from :data:`OPTIMISERS`.
 
     Args:
         name: Name of an entry of :data:`RECIPES`.
-        updates: Updates over which rates fall, where they do; positive.
-        accumulate: Gradients whose mean makes one step (``optax.MultiSteps``); positive.
+        updates: Updates over which the rates fall, if they do; positive.
+        accumulate: Number of gradients averaged for one step (``optax.MultiSteps``); positive.
 
     Returns:
         A transformation of the whole dictionary. With ``accumulate`` above one the updates between
         two steps are zero, and ``updates`` counts steps.
 
     Raises:
-        InputError: If there is no such recipe, or a number is not a positive whole one.
+        InputError: If there is no such recipe, or a number is not a positive integer.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The optimisers by name: those of the package, those registered, those of entry points."""
+"""The optimisers by name: those of the package, registered ones, and those from entry points."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from neorl_core import as_arrays
 from neorl_core.infrastructure import Registry
 
 Optimiser = Callable[[Float[Array, ""]], optax.GradientTransformation]
-"""From a learning rate, which may be traced, to a transformation of gradients."""
+"""Function from a learning rate, which may be traced, to a transformation of gradients."""
 
 _ADVICE = (
     "the rate is traced, so that it can be swept: no `if` may depend on it. Give a schedule the "
@@ -82,12 +82,12 @@ OPTIMISERS: Registry[Optimiser] = Registry(
     {"adam": optax.adam, "ppo": _ppo, "sac": _sac, "iqn": _sac, "dqn": _dqn, "dt": _dt},
     _check_optimiser,
 )
-"""Every optimiser by the name that configurations use; a mapping that others add to.
+"""Every optimiser by the name that configurations use; other packages can add to this mapping.
 
 ``"adam"`` is that of Kingma and Ba (arXiv 1412.6980) with ``b1 = 0.9``, ``b2 = 0.999`` and
-``e = 1e-8``. Others clip the global norm of the gradient before it: ``"ppo"`` at 0.5, with
+``e = 1e-8``. The others clip the global norm of the gradient before it: ``"ppo"`` at 0.5, with
 ``e = 1e-5``; ``"sac"`` and ``"iqn"`` at 1; ``"dqn"`` at 10, with ``e = 1.5e-4``; ``"dt"`` at 0.25,
-with a weight decay of 1e-4. A distribution adds its own by the entry points ``neorl.optimisers``, a
-script by ``OPTIMISERS.register``.
-Everything optax can chain is allowed: clipping, weight decay, schedules.
+with a weight decay of 1e-4. A distribution adds its own through the entry points
+``neorl.optimisers``, a script through ``OPTIMISERS.register``. An entry may be anything that optax
+can chain: clipping, weight decay, schedules.
 """

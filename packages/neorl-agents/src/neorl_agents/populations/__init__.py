@@ -1,4 +1,4 @@
-"""Populations of independent agents with discrete actions, each with a learner of its own."""
+"""Populations of independent agents with discrete actions, each with its own learner."""
 
 from neorl_agents.populations._iqn import IQN as IQN
 from neorl_agents.populations._iqn import Agent as Agent

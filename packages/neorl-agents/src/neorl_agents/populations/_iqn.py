@@ -40,13 +40,13 @@ class Agent(NamedTuple):
     """One agent; a population is the same with a leading axis on every leaf.
 
     Attributes:
-        network: Parameters that are trained and act.
-        target: Parameters of the targets.
+        network: Parameters that are trained and that act.
+        target: Parameters of the target network.
         optimiser: State of the optimiser.
-        memory: What the agent remembers.
-        epsilon: Chance of a random action.
+        memory: Memory of past episodes.
+        epsilon: Probability of a random action.
         updates: Gradient steps so far.
-        priorities: Priorities of the turns in memory if rows are drawn by priority; else ``None``.
+        priorities: Priorities of the turns in memory if sampling is prioritised; else ``None``.
     """
 
     network: QuantileNetwork
@@ -59,11 +59,11 @@ class Agent(NamedTuple):
 
 
 class UpdateDraws(NamedTuple):
-    """The random numbers of one gradient step, apart from the rows.
+    """The random numbers of one gradient step, except for the choice of rows.
 
     Attributes:
-        next_levels: Levels at which the network is asked for the best next action.
-        target_levels: Levels at which the target answers.
+        next_levels: Levels at which the network chooses the best next action.
+        target_levels: Levels at which the target is evaluated.
         levels: Levels of the quantiles that are trained.
         noise: Noise of the network at the next input, of the target, and of the network; ``None``
             for networks without noise.
@@ -76,43 +76,43 @@ class UpdateDraws(NamedTuple):
 
 
 class IQN(eqx.Module):
-    """Implicit quantile networks, double, with noisy and duelling layers and several steps.
+    """Double implicit quantile networks with noisy and duelling layers and n-step targets.
 
     One gradient step, with ``Z`` the quantiles of the network, ``Z'`` those of the target, and
-    ``i``, ``j`` drawn levels ``tau``:
+    ``i``, ``j`` indices of sampled levels ``tau``:
 
     ``a* = argmax_a mean Z(s_n, a)``,
     ``d_ij = R + discount^n (1 - terminated) Z'_j(s_n, a*) - Z_i(s, a)``,
     ``loss = mean |tau_i - 1[d_ij < 0]| huber(d_ij)``, over batch and both levels;
 
-    Adam behind a clip of the global norm at 1; then the target moves by ``tau``. Every
-    ``copy_every`` episodes, the first included, the target becomes the network.
+    by Adam with gradients clipped to a global norm of 1; then the target moves by ``tau``. Every
+    ``copy_every`` episodes, including the first, the target is set to the network.
 
-    ``semantics="mended"`` draws windows of frames inside one episode, marks its end, sums ``n``
-    rewards and lets the value go on behind a time limit. The others are the source as it stands, at
-    commit 2a24efc or in release 1.4.0: windows cross from one episode into rows of an older one, no
-    end is ever marked, and one reward goes with ``discount^n``.
+    ``semantics="mended"`` samples windows of frames inside one episode, marks its end, sums ``n``
+    rewards and bootstraps past a time limit. The others reproduce the source at commit 2a24efc or
+    in release 1.4.0: windows cross from one episode into rows of an older one, no end is ever
+    marked, and a single reward is combined with ``discount^n``.
 
     Attributes:
         hidden: Width of the hidden layers; static.
-        frames: Observations side by side in one input; static.
+        frames: Number of observations in one input; static.
         n_step: Steps of a target; static.
-        quantiles: Levels in a gradient step; static.
-        acting_quantiles: Levels whose mean is the value that acts; static.
+        quantiles: Number of levels in a gradient step; static.
+        acting_quantiles: Number of levels whose mean is the value for acting; static.
         batch_size: Rows of one gradient step; static.
         capacity: Turns that an agent remembers; static.
         copy_every: Episodes between two copies to the target; 0 for none; static.
-        noisy: Whether the last layers have noise while they are trained; static.
+        noisy: Whether the last layers have noise during training; static.
         dueling: Whether advantages and value are separate outputs; static.
-        prioritised: Whether turns are drawn in proportion to ``(their last loss)^priority``, new
-            ones as the largest so far, with the weights of prioritised replay; static.
-        semantics: See above; static.
-        learning_rate: Rate of Adam.
+        prioritised: Whether turns are sampled in proportion to ``(their last loss)^priority``, new
+            ones with the largest so far, with the weights of prioritised replay; static.
+        semantics: ``"mended"`` or a version of the source, as above; static.
+        learning_rate: Learning rate of Adam.
         discount: Discount of the reward per step, in [0, 1].
         tau: Fraction by which the target moves after every gradient step, in [0, 1].
-        epsilon: Chance of a random action in the first episode, in [0, 1].
-        epsilon_decay: Fraction of it that is lost with every episode, in [0, 1].
-        epsilon_floor: Least chance of a random action, in [0, 1].
+        epsilon: Probability of a random action in the first episode, in [0, 1].
+        epsilon_decay: Fraction by which it falls after every episode, in [0, 1].
+        epsilon_floor: Smallest probability of a random action, in [0, 1].
         priority: Exponent of the priorities, in [0, 1].
         importance: Exponent of the weights, in [0, 1]; 1 undoes the priorities.
 
@@ -166,10 +166,10 @@ class IQN(eqx.Module):
             )
 
     def shape(self, turns: int) -> Shape:
-        """Lengths of the memory for episodes of so many turns.
+        """Lengths of the memory for episodes of ``turns`` turns.
 
         Raises:
-            ValueError: If there is no limit on an episode, or too few turns for a batch fit.
+            ValueError: If an episode has no limit, or the memory holds too few turns for a batch.
         """
         if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
             raise ValueError(
@@ -227,8 +227,8 @@ class IQN(eqx.Module):
     def ready(self, shape: Shape, agent: Agent) -> Array:
         """Whether the agent remembers enough for a gradient step.
 
-        The source asks for more rows than a batch; where a few more are missing it would fail, and
-        here it waits.
+        The source only checks for a full batch of rows, and fails if the frames need a few more;
+        here the agent waits.
         """
         known = windows_known(shape, agent.memory) >= self.batch_size
         if shape.ring is None:
@@ -239,7 +239,7 @@ class IQN(eqx.Module):
         """The random numbers of one gradient step."""
         for_levels, for_noise = jax.random.split(key)
         size = (3, self.batch_size, self.quantiles)
-        # A level of exactly zero is the least of all returns, which no network can learn.
+        # A level of exactly zero is the minimum of all returns, which no network can learn.
         levels = jax.random.uniform(for_levels, size, minval=1e-7)
         count = network.noise_size
         noise: Any = (None, None, None)
@@ -248,7 +248,7 @@ class IQN(eqx.Module):
         return UpdateDraws(levels[0], levels[1], levels[2], noise)
 
     def update(self, shape: Shape, agent: Agent, key: PRNGKeyArray) -> tuple[Agent, Array]:
-        """One gradient step on rows of the agent's own memory, and its loss."""
+        """Takes one gradient step on rows of the agent's own memory; the agent and its loss."""
         for_rows, for_draws = jax.random.split(key)
         discount = jnp.asarray(self.discount, jnp.float32)
         draws = self.draws(agent.network, for_draws)
@@ -284,14 +284,14 @@ class IQN(eqx.Module):
         return agent._replace(priorities=tree)
 
     def learn(self, agent: Agent, rows: Windows, draws: UpdateDraws) -> tuple[Agent, Array]:
-        """One gradient step on given rows and random numbers, and its loss."""
+        """Takes one gradient step on given rows and random numbers; the agent and its loss."""
         agent, loss, _ = self.learn_from(agent, rows, draws)
         return agent, loss
 
     def learn_from(
         self, agent: Agent, rows: Windows, draws: UpdateDraws
     ) -> tuple[Agent, Array, Float[Array, " batch"]]:
-        """One gradient step, its loss, and what each row had of it before its weight."""
+        """One gradient step: the agent, its loss, and the loss of each row before weighting."""
         target = quantile_targets(agent.network, agent.target, rows, draws)
         graded = jax.value_and_grad(_weighted_loss, has_aux=True)
         (loss, by_row), slope = graded(agent.network, target, rows, draws)
@@ -310,7 +310,7 @@ class IQN(eqx.Module):
         )
 
     def begin_episode(self, agent: Agent, number: Int[Array, ""]) -> Agent:
-        """The agent before episode ``number``: every so many the target becomes the network."""
+        """The agent before episode ``number``; copied to the target every ``copy_every``."""
         if self.copy_every == 0:
             return agent
         copies = number % self.copy_every == 0
@@ -320,7 +320,7 @@ class IQN(eqx.Module):
         return agent._replace(target=target)
 
     def end_episode(self, agent: Agent) -> Agent:
-        """The agent after an episode: it explores less."""
+        """The agent after an episode, with a smaller probability of random actions."""
         less = agent.epsilon * (1 - self.epsilon_decay)
         return agent._replace(epsilon=jnp.maximum(less, self.epsilon_floor).astype(jnp.float32))
 
@@ -342,7 +342,7 @@ def quantile_loss(
     rows: Windows,
     draws: UpdateDraws,
 ) -> Float[Array, ""]:
-    """Mean quantile Huber loss over batch, levels and samples, each row by its weight."""
+    """Mean quantile Huber loss over batch, levels and samples, weighted by row."""
     return _weighted_loss(network, target, rows, draws)[0]
 
 

@@ -11,12 +11,12 @@ class Shape(NamedTuple):
     """The lengths of a memory, all static.
 
     Attributes:
-        frames: Observations side by side in one input.
+        frames: Number of observations in one input.
         turns: Turns of one episode.
-        capacity: Turns that are remembered at most.
+        capacity: Largest number of turns in memory.
         n_step: Steps of one target.
-        ring: ``None`` for whole episodes; else how much ``size`` grows at the start of an episode
-            in the source's ring: 0 at 2a24efc, 1 in release 1.4.0.
+        ring: ``None`` for whole episodes; otherwise the source's ring, and by how much its ``size``
+            grows at the start of an episode: 0 at 2a24efc, 1 in release 1.4.0.
     """
 
     frames: int
@@ -27,12 +27,12 @@ class Shape(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """Whole episodes that are remembered."""
+        """Number of whole episodes in memory."""
         return self.capacity // self.turns
 
     @property
     def turns_held(self) -> int:
-        """Turns of whole episodes that are remembered."""
+        """Number of turns of whole episodes in memory."""
         return self.slots * self.turns
 
     @property
@@ -42,7 +42,7 @@ class Shape(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows in all."""
+        """Total number of rows."""
         return self.capacity if self.ring is not None else self.slots * self.slot
 
 
@@ -50,14 +50,15 @@ class Memory(NamedTuple):
     """The past of one agent.
 
     Attributes:
-        obs: One observation a row.
-        action: What was done; 0 in rows without an action.
-        reward: What was earned.
+        obs: One observation per row.
+        action: The action taken; 0 in rows without an action.
+        reward: The reward received.
         terminated: Whether the world ended the episode with this row.
         truncated: Whether the episode stopped with this row, its last turn.
         length: Turns in each slot; 0 while it is empty. Unused by the ring.
         next_row: Row at which the next episode begins.
-        size: Rows that hold something, as the ring of the source counts them; else episodes.
+        size: Number of rows in use, as the ring of the source counts them; for whole episodes
+            their number.
     """
 
     obs: Float[Array, "row obs"]
@@ -74,11 +75,11 @@ class Episode(NamedTuple):
     """One episode of one agent, ``turns`` rows long.
 
     Attributes:
-        obs: What was seen before each action.
-        action: What was done.
-        reward: What was earned.
-        last_obs: What was seen after the last turn.
-        length: Turns that happened before the world ended the episode, or all.
+        obs: The observation before each action.
+        action: The action taken.
+        reward: The reward received.
+        last_obs: The observation after the last turn.
+        length: Number of turns before the world ended the episode; otherwise all of them.
         terminated: Whether the world ended it.
     """
 
@@ -94,12 +95,12 @@ class Windows(NamedTuple):
     """A batch for one gradient step.
 
     Attributes:
-        inputs: Frames up to a turn, oldest first, laid flat.
-        action: What was done in that turn.
+        inputs: Frames up to a turn, oldest first, flattened.
+        action: The action taken in that turn.
         reward: Discounted rewards of the steps that the target spans.
         next_inputs: Frames up to the turn after those steps.
-        discount: Factor of the value there; 0 where the world ended the episode before.
-        valid: Whether the row counts, or its weight.
+        discount: Factor of the value there; 0 if the world ended the episode before.
+        valid: 1 for a row to use and 0 for others, or the weight of the row.
     """
 
     inputs: Float[Array, "batch in"]
@@ -111,7 +112,7 @@ class Windows(NamedTuple):
 
 
 def empty_memory(shape: Shape, n_obs: int) -> Memory:
-    """A memory of nothing."""
+    """An empty memory."""
     rows = shape.rows
     zero, no = jnp.zeros((), jnp.int32), jnp.zeros(rows, jnp.bool_)
     return Memory(
@@ -127,7 +128,7 @@ def empty_memory(shape: Shape, n_obs: int) -> Memory:
 
 
 def first_frames(shape: Shape, memory: Memory) -> Float[Array, "frame obs"]:
-    """The frames before the first turn of the next episode: blank, or what the ring holds there."""
+    """The frames before the first turn of the next episode: blank, or rows left in the ring."""
     before = shape.frames - 1
     if shape.ring is None:
         return jnp.zeros((before, memory.obs.shape[1]), memory.obs.dtype)
@@ -135,10 +136,11 @@ def first_frames(shape: Shape, memory: Memory) -> Float[Array, "frame obs"]:
 
 
 def remember(shape: Shape, memory: Memory, episode: Episode) -> Memory:
-    """The memory with one more episode, which takes the place of the oldest.
+    """The memory with one more episode, which replaces the oldest.
 
-    Whole episodes: blank frames, the turns, the last observation; the last turn is marked. The ring
-    of the source skips ``frames - 1`` rows without clearing them, and never marks an end.
+    Whole episodes are stored as blank frames, the turns and the last observation; the last turn is
+    marked. The ring of the source skips ``frames - 1`` rows without clearing them, and never marks
+    an end.
     """
     before, turn = shape.frames - 1, jnp.arange(shape.turns, dtype=jnp.int32)
     if shape.ring is not None:
@@ -181,7 +183,7 @@ def remember(shape: Shape, memory: Memory, episode: Episode) -> Memory:
 
 
 def windows_known(shape: Shape, memory: Memory) -> Int[Array, ""]:
-    """Number of turns after which a batch can be drawn."""
+    """Number of turns from which a batch can be sampled."""
     if shape.ring is not None:
         return jnp.maximum(memory.size - shape.frames - 1, 0)
     return jnp.sum(memory.length)
@@ -194,7 +196,8 @@ def draw_windows(
 
     Args:
         shape: Lengths.
-        memory: At least ``batch`` turns (:func:`windows_known`); with fewer some are nonsense.
+        memory: Must hold at least ``batch`` turns (:func:`windows_known`); with fewer, some rows
+            are meaningless.
         key: Random key.
         batch: Number of turns.
         discount: Discount of the reward per step.
@@ -212,7 +215,7 @@ def episode_windows(
     """The windows of turns ``slot * turns + turn``, none of which leaves its episode.
 
     ``reward`` is the sum of ``n_step`` discounted rewards, or of fewer at the end of the episode,
-    and ``discount`` that of the value after them, which goes on behind a limit on the turns.
+    and ``discount`` is that of the value after them, which continues past a limit on the turns.
     """
     slot, turn = turns // shape.turns, turns % shape.turns
     row = slot * shape.slot + shape.frames - 1 + turn

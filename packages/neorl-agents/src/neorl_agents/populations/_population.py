@@ -1,4 +1,4 @@
-"""Many agents of one kind, each with parameters, optimiser and memory of its own."""
+"""Many agents of one kind, each with its own parameters, optimiser and memory."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ from neorl_agents.populations._memory import Episode, first_frames
 from neorl_core import InputError
 
 OverAgents = Literal["map", "vmap"]
-"""How agents are trained in one program: one after another, or as one batch of networks.
+"""How one program trains the agents: one after another, or as one batch of networks.
 
 On a CPU one after another is faster; on an accelerator a batch should be.
 """
@@ -24,7 +24,7 @@ def init_population(
     """Fresh agents along a leading axis; agent ``i`` is the same in every population of that key.
 
     Args:
-        learner: Hyperparameters of all of them.
+        learner: Hyperparameters of all agents.
         n_agents: Number of agents.
         n_obs: Length of one observation.
         n_actions: Number of actions.
@@ -32,7 +32,7 @@ def init_population(
         key: Random key.
 
     Raises:
-        InputError: Naming a bad hyperparameter or length.
+        InputError: If a hyperparameter or length is bad; the message names it.
     """
     try:
         learner.validate()
@@ -53,19 +53,19 @@ def act(
     levels: Float[Array, " quantile"],
     agent: Int[Array, ""] | None = None,
 ) -> Int[Array, ""]:
-    """One agent's action: random where ``chance`` is at most ``epsilon``, else the best.
+    """One agent's action: random if ``chance`` is below or equal to ``epsilon``, else the best.
 
-    The network is asked only where it decides: outside ``vmap`` the branch is a real one.
+    The network is evaluated only if it decides: outside ``vmap`` the branch is a real one.
 
     Args:
         learner: Hyperparameters.
-        network: Network of the agent, or of all agents where ``agent`` is given.
-        inputs: Its frames, oldest first, laid flat.
-        epsilon: Chance of a random action.
+        network: Network of the agent, or of all agents if ``agent`` is given.
+        inputs: Its frames, oldest first, flattened.
+        epsilon: Probability of a random action.
         chance: Uniform in [0, 1).
         random_action: The random action.
         levels: Levels whose mean is the value of an action.
-        agent: Which of the stacked networks acts.
+        agent: Index of the stacked network that acts.
     """
 
     def best(_: None) -> Int[Array, ""]:
@@ -93,18 +93,18 @@ def end_episode(
     turns: int,
     over_agents: OverAgents = "map",
 ) -> tuple[Agent, Float[Array, " agent"]]:
-    """Every agent remembers its episode and takes one gradient step, once its memory allows it.
+    """Every agent stores its episode and takes one gradient step, once its memory is full enough.
 
     Args:
         learner: Hyperparameters.
         population: Agents along a leading axis.
         episodes: Their episodes along a leading axis.
-        key: Random key; that of agent ``i`` does not depend on the others.
+        key: Random key; the part used by agent ``i`` does not depend on the others.
         turns: Turns of one episode.
-        over_agents: How the agents are gone through.
+        over_agents: Whether the agents are trained one after another or as a batch.
 
     Returns:
-        The agents, and the loss of each; zero where there was no gradient step.
+        The agents, and the loss of each; zero if there was no gradient step.
     """
     shape = learner.shape(turns)
     numbers = jnp.arange(population.epsilon.shape[0])

@@ -17,17 +17,17 @@ from neorl_core import InputError, as_arrays
 
 
 class SorrelMemory:
-    """The ring of turns of Sorrel's ``Buffer``, of which rows are never cleared.
+    """The ring of turns of Sorrel's ``Buffer``, whose rows are never cleared.
 
     Attributes:
-        capacity: Turns that it holds.
-        n_frames: Observations side by side in one input.
+        capacity: Number of turns that it holds.
+        n_frames: Number of observations in one input.
         states: Observations, shape ``(capacity, obs)``.
-        actions: What was done.
-        rewards: What was earned.
+        actions: The actions taken.
+        rewards: The rewards received.
         dones: 1 where an episode ended.
         idx: Row that is written next.
-        size: Rows that hold something, as Sorrel counts them.
+        size: Number of rows in use, as Sorrel counts them.
         extra_data: More columns by name, which :meth:`add` fills.
     """
 
@@ -43,10 +43,10 @@ class SorrelMemory:
         return self.size
 
     def add(self, obs: Any, action: int, reward: float, done: bool, **more: Any) -> None:
-        """One more turn.
+        """Stores one more turn.
 
         Raises:
-            InputError: If the observation has another length; nothing is stored then.
+            InputError: If the observation has another length; then nothing is stored.
         """
         row = np.asarray(obs, np.float32).reshape(-1)
         if row.size != self.states.shape[1]:
@@ -62,21 +62,21 @@ class SorrelMemory:
         self.size = min(self.size + 1, self.capacity)
 
     def add_empty(self) -> None:
-        """Leaves out the rows of the frames before an episode."""
+        """Skips the rows of the frames before an episode."""
         self.idx = (self.idx + self.n_frames - 1) % self.capacity
         self.size = min(self.size + 1, self.capacity)
 
     def current_state(self) -> Float[np.ndarray, "frame obs"]:
-        """The observations before the present one, oldest first."""
+        """The observations before the current one, oldest first."""
         return self.states[(self.idx + np.arange(1 - self.n_frames, 0)) % self.capacity]
 
     @property
     def windows(self) -> int:
-        """Rows at which a window can begin."""
+        """Number of rows at which a window can begin."""
         return max(1, self.size - self.n_frames - 1)
 
     def at(self, starts: Int[np.ndarray, " batch"], discount: float) -> Windows:
-        """The windows that begin at these rows, whatever episodes they cross."""
+        """The windows that begin at these rows, even if they cross episodes."""
         rows = starts[:, None] + np.arange(self.n_frames)
         last, batch = rows[:, -1], len(starts)
         valid = 1.0 - np.any(self.dones[rows[:, :-1]], axis=-1)
@@ -89,38 +89,39 @@ class SorrelMemory:
 
 
 class SorrelModel:
-    """:class:`IQN` as one model of Sorrel, in the place of its ``PyTorchIQN``.
+    """:class:`IQN` as a model for Sorrel, in place of its ``PyTorchIQN``.
 
     Arguments, methods and numbers are those of Sorrel's release 1.4.0: the ring above, one reward
-    with ``GAMMA ** n_step``, quantiles averaged for acting as many as for training. One seed
-    decides everything that a model draws, where Sorrel takes the global generators. Turn by turn
-    from Python it is far slower than ``neorl_train.populations``, whose episodes are one program.
+    combined with ``GAMMA ** n_step``, and as many quantiles for acting as for training. One seed
+    determines all random numbers of a model, where Sorrel uses the global generators. Called turn
+    by turn from Python, it is far slower than ``neorl_train.populations``, whose episodes are one
+    program.
 
     Args:
         input_size: Lengths of the axes of an observation.
         action_space: Number of actions.
         layer_size: Width of the hidden layers.
-        epsilon: Chance of a random action.
-        device: Ignored: arrays lie where JAX puts them.
-        seed: Decides everything that is drawn.
-        n_frames: Observations side by side in one input.
+        epsilon: Probability of a random action.
+        device: Ignored: JAX places the arrays.
+        seed: Seed of all random numbers.
+        n_frames: Number of observations in one input.
         n_step: Power of the discount.
         sync_freq: Epochs between two copies to the target.
         model_update_freq: Ignored, as by Sorrel.
         batch_size: Rows of one gradient step.
         memory_size: Turns that it remembers.
-        LR: Rate of Adam.
+        LR: Learning rate of Adam.
         TAU: Fraction by which the target moves after every gradient step.
         GAMMA: Discount of the reward per turn.
-        n_quantiles: Levels in a gradient step and in the choice of an action.
+        n_quantiles: Number of levels in a gradient step and in the choice of an action.
 
     Attributes:
-        epsilon: Chance of a random action.
-        memory: Its ring.
+        epsilon: Probability of a random action.
+        memory: The model's ring.
         agent: Networks and optimiser.
 
     Raises:
-        InputError: Naming a bad number, among them a ring too small for a batch.
+        InputError: If a number is bad, such as a ring too small for a batch; the message names it.
     """
 
     def __init__(
@@ -171,16 +172,16 @@ class SorrelModel:
         return type(self).__name__
 
     def take_action(self, state: Any) -> int:
-        """Random by the chance ``epsilon``, else that of the largest mean value."""
+        """A random action with probability ``epsilon``, else the one with the largest value."""
         if self._random.random() > self.epsilon:
             seen = jnp.asarray(state, jnp.float32).reshape(-1)
             return int(_best(self._learner, self.agent.network, seen, self._next_key()))
         return int(self._random.integers(self.action_space))
 
     def train_step(self) -> np.ndarray:
-        """One gradient step where the ring holds more than a batch, and its loss; else zero.
+        """Takes one gradient step if the ring holds more than a batch; the loss, or zero.
 
-        Where Sorrel has a few rows too few for its windows it fails; here it waits.
+        If the ring is a few rows short of its windows, Sorrel fails; this model waits.
         """
         if self.memory.size <= self.batch_size or self.memory.windows < self.batch_size:
             return np.zeros((), np.float32)
@@ -191,23 +192,23 @@ class SorrelModel:
         return np.asarray(loss)
 
     def start_epoch_action(self, **kwargs: Any) -> None:
-        """Leaves out rows for the first frames; every ``sync_freq`` epochs copies to the target."""
+        """Skips rows for the first frames; every ``sync_freq`` epochs copies to the target."""
         self.memory.add_empty()
         if self.sync_freq and kwargs["epoch"] % self.sync_freq == 0:
             self.agent = self.agent._replace(target=jax.tree.map(jnp.copy, self.agent.network))
 
     def end_epoch_action(self, **kwargs: Any) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def reset(self) -> None:
-        """Nothing: what was remembered stays."""
+        """Does nothing; the memory is kept."""
 
     def set_epsilon(self, new_epsilon: float) -> None:
-        """Another chance of a random action."""
+        """Sets the probability of a random action."""
         self.epsilon = new_epsilon
 
     def epsilon_decay(self, decay_rate: float) -> None:
-        """Takes that part off the chance of a random action."""
+        """Reduces the probability of a random action by the given fraction."""
         self.epsilon *= 1 - decay_rate
 
     def save(self, file_path: str | os.PathLike) -> None:
@@ -223,7 +224,7 @@ class SorrelModel:
         """Reads what :meth:`save` wrote.
 
         Raises:
-            InputError: If it is of a model of another size; nothing changes then.
+            InputError: If the file is from a model of another size; then nothing changes.
         """
         leaves, form = jax.tree.flatten(self.agent)
         with np.load(file_path) as stored:

@@ -20,25 +20,27 @@ from neorl_core import Policy, Spec
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceRule:
-    """When a predicted policy may be preferred to what runs today.
+    """Conditions under which a predicted policy may be preferred to the incumbent.
 
     The numbers were chosen on one log of each built-in plant and checked on others.
 
     Attributes:
-        z: Standard errors between episodes that are taken off a predicted gain.
-        least_gain: Lower bound of the gain, as a part of the spread of returns in the log.
-        over: Share of episodes over a limit beyond the incumbent's.
-        rise: Rise of a mean cost over the incumbent's, as a part of its limit.
-        outside: Factor on how far the incumbent leaves what the log has seen.
-        slack: What is allowed beyond it, in standard deviations a step.
-        price: What a predicted gain loses for leaving the log farther than that, in spreads of
-            returns for one standard deviation a step. With the usual 20, a policy that is outside
-            by a twentieth of a standard deviation in the mean step has lost the whole spread, and
-            is refused. An infinite price refuses whatever leaves the log farther.
-        contradiction: Loss that the linear part may predict, as a part of the predicted gain.
-        trust: Least predicted gain, as a part of the error of the model where the log shows it
+        z: Number of standard errors between episodes that are subtracted from a predicted gain.
+        least_gain: Smallest lower bound of the gain, as a fraction of the spread of logged returns.
+        over: Largest increase of the fraction of episodes over a limit, relative to the incumbent.
+        rise: Largest increase of a mean cost over the incumbent's, as a fraction of its limit.
+        outside: Factor on the incumbent's distance from the data of the log.
+        slack: Distance allowed beyond that, in standard deviations per step.
+        price: Penalty on a predicted gain for leaving the log farther than that, in spreads of
+            returns per standard deviation per step. With the usual 20, a policy that is outside by
+            a twentieth of a standard deviation in the mean step has lost the whole spread, and is
+            refused. An infinite price refuses every policy that leaves the log farther.
+        contradiction: Largest loss that the linear part may predict, as a fraction of the predicted
+            gain.
+        trust: Smallest predicted gain, as a fraction of the model's error on logged episodes
             (:func:`model_error`).
-        near: Part of a limit from which on an episode counts as over it: rare peaks are predicted
+        near: Fraction of a limit above which an episode counts as over it, because rare peaks are
+            predicted too low.
             too low.
     """
 
@@ -54,22 +56,22 @@ class ChoiceRule:
     near: float = 0.8
 
     def farthest(self, incumbent: float) -> float:
-        """How far a policy may leave what the log has seen, in standard deviations a step.
+        """Distance from the log's data that is not penalised, in standard deviations per step.
 
         Args:
-            incumbent: How far the incumbent leaves it.
+            incumbent: Distance of the incumbent.
         """
         return self.outside * incumbent + self.slack + 1 / self.price
 
     def charge(self, outside: float, incumbent: float, scale: float) -> float:
-        """What a predicted gain loses for leaving the log, in the unit of the return.
+        """Penalty on a predicted gain for leaving the log's data, in the unit of the return.
 
-        With an infinite price nothing is charged: such a policy is refused, and its bound stays a
-        number.
+        With an infinite price there is no penalty, because such a policy is refused; its bound then
+        stays finite.
 
         Args:
-            outside: How far the policy leaves it, in standard deviations a step.
-            incumbent: How far the incumbent does.
+            outside: Distance of the policy, in standard deviations per step.
+            incumbent: Distance of the incumbent.
             scale: Spread of returns in the log.
         """
         beyond = outside - self.outside * incumbent - self.slack
@@ -77,11 +79,11 @@ class ChoiceRule:
 
 
 class OtherController(NamedTuple):
-    """Another controller that filled a part of the log.
+    """Another controller that recorded a part of the log.
 
     Attributes:
         policy: The controller.
-        filled: Whether it and its operators filled each episode that judges, shape ``(episode,)``.
+        filled: Whether it and its operators recorded each judging episode, shape ``(episode,)``.
     """
 
     policy: Policy
@@ -92,9 +94,9 @@ class OwnEpisodes(NamedTuple):
     """Logged episodes of the incumbent, and of the other controllers of the log.
 
     Attributes:
-        logged: Logged return of every episode that judges, shape ``(episode,)``.
-        own: Whether the incumbent and its operators filled the episode, shape ``(episode,)``.
-        others: The other controllers; none where they are not known.
+        logged: Logged return of every judging episode, shape ``(episode,)``.
+        own: Whether the incumbent and its operators recorded the episode, shape ``(episode,)``.
+        others: The other controllers; empty if they are not known.
     """
 
     logged: Float[np.ndarray, " episode"]
@@ -104,24 +106,24 @@ class OwnEpisodes(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """Predicted results of one policy, beside the incumbent on the same episodes.
+    """Predicted results of one policy, compared with the incumbent on the same episodes.
 
     Attributes:
         name: Name of the policy.
         returns: Mean return in the model.
         gain: Mean paired difference of returns over episodes and networks.
-        low: ``gain`` less the standard errors between episodes, the deviation between networks,
-            and the price of leaving what the log has seen.
+        low: ``gain`` minus the standard errors between episodes, the standard deviation between
+            networks, and the penalty for leaving the log's data.
         by_member: Mean difference in each network, then in the linear part.
-        cost: Mean cost quantity that each limit bounds: the sum or the worst step of an episode.
-        cost_high: The same with standard errors and the deviation between networks on top.
-        cost_incumbent: The incumbent's.
-        over: Share of episodes over each limit, or as near to it as :attr:`ChoiceRule.near` says.
-        over_incumbent: The incumbent's.
-        outside: Mean distance from what the log has seen, in standard deviations a step.
-        outside_incumbent: The incumbent's.
+        cost: Mean of the quantity that each limit bounds: the sum or the worst step of an episode.
+        cost_high: The same plus standard errors and the standard deviation between networks.
+        cost_incumbent: The incumbent's ``cost``.
+        over: Fraction of episodes over each limit, or over :attr:`ChoiceRule.near` of it.
+        over_incumbent: The incumbent's ``over``.
+        outside: Mean distance from the log's data, in standard deviations per step.
+        outside_incumbent: The incumbent's ``outside``.
         episodes: Number of logged episodes that were replayed.
-        refusals: Why it may not be preferred, in sentences; empty where it may.
+        refusals: Reasons why it may not be preferred, in sentences; empty if it may.
     """
 
     name: str
@@ -151,25 +153,25 @@ def predictions(
     logged: Collection[str] = (),
     searched: Collection[str] = (),
 ) -> tuple[Prediction, ...]:
-    """Every policy beside the incumbent, on all episodes and in all members of a learned plant.
+    """Compares every policy with the incumbent, on all episodes and members of a learned plant.
 
     Args:
         plant: Learned plant, of episodes that neither the model nor a search has used.
         policies: Policies in physical units by name.
-        incumbent: Name of the one that runs today.
+        incumbent: Name of the policy that runs today.
         scale: Spread of returns in the log.
-        rule: What is allowed.
-        error: How wrong the model is where the log shows it, from :func:`model_error`; zero where
-            that is not known.
-        logged: Policies that filled a part of the log themselves: where they go the log has been.
-        searched: Policies that were searched in this model: no predicted gain pays for leaving the
-            log, because a search ends where the model is most wrong.
+        rule: Conditions for preferring a policy.
+        error: The model's error on logged episodes, from :func:`model_error`; zero if it is not
+            known.
+        logged: Policies that recorded a part of the log themselves, so the log covers their data.
+        searched: Policies that were searched in this model. They may not leave the log for any
+            predicted gain, because a search ends where the model is most wrong.
 
     Returns:
-        One prediction a policy, in their order.
+        One prediction per policy, in their order.
 
     Raises:
-        KeyError: If the incumbent is none of them.
+        KeyError: If the incumbent is not one of them.
     """
     today = replayed(plant, policies[incumbent])
     strict = dataclasses.replace(rule, price=math.inf)
@@ -184,7 +186,7 @@ def predictions(
 
 
 def replayed(plant: ReplayedPlant, policy: Policy) -> PredictedEpisodes:
-    """A policy in every member and every episode of a learned plant.
+    """Simulates a policy in every member and every episode of a learned plant.
 
     Args:
         plant: Learned plant.
@@ -200,14 +202,14 @@ def replayed(plant: ReplayedPlant, policy: Policy) -> PredictedEpisodes:
 
 
 def choose(table: Sequence[Prediction], incumbent: str) -> str:
-    """The policy with the largest lower bound among those that nothing speaks against.
+    """The policy with the largest lower bound among those that are not refused.
 
     Args:
         table: Predictions.
         incumbent: Name of the policy that runs today.
 
     Returns:
-        Its name; the incumbent's where there is none.
+        Its name; the incumbent's if all others are refused.
 
     Example:
         >>> choose((), "PID")
@@ -279,22 +281,21 @@ def model_error(
     others: Sequence[Float[np.ndarray, "member episode"]],
     log: OwnEpisodes,
 ) -> float:
-    """Error of the model on episodes that the log shows, in the unit of the return.
+    """Error of the model on logged episodes, in the unit of the return.
 
-    The larger of two: the error of the incumbent's mean return in its own logged episodes; and for
-    every other controller of the log, the difference of its predicted gain over the incumbent
-    between the episodes that the one filled and those that the other did. In its own episodes a
-    controller repeats what was logged, in the other's the model must bridge the way between them;
-    of a right model both differences are the same but for chance, of which one standard error is
-    taken off.
+    This is the largest of several errors. The first is that of the incumbent's mean return in its
+    own logged episodes. The others compare, for every other controller of the log, its predicted
+    gain over the incumbent in the incumbent's episodes with that in its own. In its own episodes a
+    controller repeats the log; in those of the other, the model must extrapolate between them. With
+    a correct model both gains agree up to chance, for which one standard error is subtracted.
 
     Args:
         returns: Predicted returns of the incumbent; the linear part as last member.
-        others: Those of the other controllers, in the order of ``log.others``.
-        log: What the log shows.
+        others: Predicted returns of the other controllers, in the order of ``log.others``.
+        log: Logged returns, and which controller recorded each episode.
 
     Returns:
-        Zero where the log has no episode of the incumbent.
+        The error; zero if the log has no episode of the incumbent.
     """
     if not log.own.any():
         return 0.0
@@ -308,7 +309,7 @@ def model_error(
 
 
 def _doubted(one: Prediction, error: float, rule: ChoiceRule) -> Prediction:
-    """Refuses a gain that is small beside what the model is wrong by where it can be checked."""
+    """Refuses a gain that is small compared with the model's error on logged episodes."""
     if error == 0 or one.gain >= rule.trust * error:
         return one
     reason = (

@@ -1,4 +1,4 @@
-"""Whether a log shows what another action would have done."""
+"""Whether a log contains evidence of the effect of other actions."""
 
 from typing import Any, NamedTuple
 
@@ -10,20 +10,20 @@ from neorl_agents.models._log_rows import histories
 from neorl_core import Spec, highs, lows
 
 LEAST = 1e-4
-"""Least part of an action's variance that must be free: a hundredth of its standard deviation."""
+"""Smallest free fraction of an action's variance: a hundredth of its standard deviation."""
 SATURATED = 0.99
-"""Part of the rows at one end of its range from which on an action counts as saturated."""
+"""Fraction of the rows at one end of its range above which an action counts as saturated."""
 ROWS = 50_000
-"""Most rows that are looked at."""
+"""Largest number of rows that are used."""
 
 
 class Excitation(NamedTuple):
     """How freely every action moved in a log.
 
     Attributes:
-        free: Part of its variance that does not follow linearly from the measurements, the earlier
-            actions and the other ones, which a model reads beside it; 0 of one that never moves.
-        at_end: Largest part of the rows that it spent at the same end of its range.
+        free: Fraction of its variance that does not follow linearly from the measurements, the
+            earlier actions and the other actions, which a model also reads; 0 if it never moves.
+        at_end: Largest fraction of the rows that it spent at the same end of its range.
         names: Names of the actions.
     """
 
@@ -33,22 +33,22 @@ class Excitation(NamedTuple):
 
     @property
     def least(self) -> float:
-        """The smallest free part; zero where an action is saturated."""
+        """The smallest free fraction; zero if an action is saturated."""
         return float(np.where(self.at_end > SATURATED, 0.0, self.free).min())
 
     @property
     def required(self) -> float:
-        """The free part that every action must exceed."""
+        """The free fraction that every action must exceed."""
         return LEAST
 
     @property
     def suffices(self) -> bool:
-        """Whether every action moved on its own account."""
+        """Whether every action moved independently."""
         return self.least > self.required
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """A sentence for every action of which the log does not show what it does."""
+        """A sentence for every action whose effect the log does not show."""
         doubts = []
         for name, free, share in zip(self.names, self.free, self.at_end, strict=True):
             if share > SATURATED:
@@ -68,24 +68,23 @@ class Excitation(NamedTuple):
 def excitation(rows: LogRows, spec: Spec, history: int) -> Excitation:
     """How freely every action of a log moved.
 
-    Under a controller that turns measurements into actions without a remainder, what follows
-    cannot be told from what the measurements alone would have led to.
+    If a controller computes actions exactly from measurements, their effect cannot be distinguished
+    from that of the measurements.
 
     Args:
         rows: The log.
         spec: Its channels.
-        history: Past steps that the plant model reads.
+        history: Number of past steps that the plant model reads.
 
     Returns:
-        One number an action.
+        One number per action.
 
     Source: Ljung, System identification (1999), section 13.4 on data from closed loops.
     """
     places = np.arange(len(rows.start))[:: max(1, len(rows.start) // ROWS)]
     seen, acted = histories(rows, places, history)
     action = rows.action[places].astype(np.float64)
-    # What was done before the first row of an episode is not known, so that its place holds the
-    # first action itself.
+    # The action before the first row of an episode is not known; its place holds the first action.
     inside = places > rows.start[places]
     if inside.sum() > action.shape[1] * history + 2:
         seen, acted, action = seen[inside], acted[inside], action[inside]
@@ -101,7 +100,7 @@ def excitation(rows: LogRows, spec: Spec, history: int) -> Excitation:
 
 
 def _own_part(beside: Any, action: np.ndarray) -> float:
-    """Part of the variance of an action that the other columns leave in a least-squares fit."""
+    """Fraction of an action's variance that the other columns leave in a least-squares fit."""
     if np.ptp(action) == 0:
         return 0.0
     beside = beside.astype(np.float64)

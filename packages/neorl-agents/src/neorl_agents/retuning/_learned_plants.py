@@ -32,20 +32,20 @@ from neorl_agents.retuning._search import SearchSettings
 from neorl_core import InputError, Policy, Spec, Transition
 
 LEAST_EPISODES = 8
-"""A log of fewer episodes cannot be split into those that are searched and those that judge."""
+"""Smallest number of episodes that can be split into a part for searching and one for judging."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PlantFacts:
-    """Declarations about a plant beside its log.
+    """Declarations about a plant in addition to its log.
 
     Attributes:
         rates: Largest change of every action per second; empty for none.
         exogenous: Observations that the controller does not influence, such as weather, demand
             or set-points.
-        interlock: Function of observation and action; gives the action after the interlocks.
-        objective: From observation, action, next observation and the action before to reward and
-            costs, NaN for what is not declared.
+        interlock: Function from observation and action to the action after the interlocks.
+        objective: Function from observation, action, next observation and the action before to
+            reward and costs; NaN for numbers that are not declared.
     """
 
     rates: tuple[float, ...] = ()
@@ -59,19 +59,19 @@ class RetuneSettings:
     """Settings for retuning a controller.
 
     Attributes:
-        model: Fit of the plant model.
-        search: Search of the numbers.
-        rule: When a candidate may be preferred.
-        judged: Part of the episodes that neither the model nor the search sees.
-        judges: Most of them that are replayed to judge.
-        steps: Steps of the episodes that the search may draw from, at least 60 episodes.
-        pulls: Weights that draw a search to today's numbers, one search each.
-        parts: Parts of the way from today's numbers to those that a search ends with, each a
-            candidate.
-        residual: Training of a network on top of a controller.
-        authorities: Parts of the network's authority, each a candidate.
-        network_contradiction: As :attr:`ChoiceRule.contradiction`, for networks.
-        network_trust: As :attr:`ChoiceRule.trust`, for networks.
+        model: Settings for fitting the plant model.
+        search: Settings of the search over parameters.
+        rule: Conditions for preferring a candidate.
+        judged: Fraction of the episodes that neither the model nor the search uses.
+        judges: Largest number of them that are replayed for judging.
+        steps: Largest number of steps of the search's episodes, of which there are at least 60.
+        pulls: Weights that pull a search towards today's parameters; one search for each.
+        parts: Fractions of the way from today's parameters to those that a search ends with; each
+            is a candidate.
+        residual: Settings for training a network on top of a controller.
+        authorities: Fractions of the network's authority; each is a candidate.
+        network_contradiction: :attr:`ChoiceRule.contradiction` for networks.
+        network_trust: :attr:`ChoiceRule.trust` for networks.
     """
 
     model: HistoryModelSettings = dataclasses.field(default_factory=HistoryModelSettings)
@@ -96,18 +96,17 @@ class LearnedPlants(NamedTuple):
     """The two learned plants of a log, and its scale.
 
     Attributes:
-        searched: Replays episodes that the model was fitted to.
-        judging: Replays others.
-        scale: Spread of returns in the log, which gains are measured by.
+        searched: Plant that replays episodes that the model was fitted to.
+        judging: Plant that replays other episodes.
+        scale: Spread of returns in the log, the unit of gains.
         rows: The log.
-        logged: Logged returns of the episodes that judge, shape ``(episode,)``.
-        own: Whether what runs today filled each of them, shape ``(episode,)``; ``None`` where that
-            is not known.
-        judges: First rows of the episodes that judge, shape ``(episode,)``.
+        logged: Logged returns of the judging episodes, shape ``(episode,)``.
+        own: Whether the incumbent recorded each of them, shape ``(episode,)``; ``None`` if that is
+            not known.
+        judges: First rows of the judging episodes, shape ``(episode,)``.
         fitted: Number of episodes that the model was fitted to.
         excitation: How freely the actions of the log moved.
-        error: How wrong the model is where the log shows it; zero where that is not known
-            (:meth:`against`).
+        error: The model's error on logged episodes; zero if it is not known (:meth:`against`).
     """
 
     searched: ReplayedPlant
@@ -123,18 +122,18 @@ class LearnedPlants(NamedTuple):
 
     @property
     def model(self) -> HistoryModel:
-        """The model of both."""
+        """The model of both plants."""
         return self.judging.model
 
     def against(self, incumbent: Policy, others: Sequence[OtherController] = ()) -> "LearnedPlants":
-        """The same plants with their error in the episodes that the incumbent and others filled.
+        """The same plants with their error in the episodes that incumbent and others recorded.
 
         Args:
-            incumbent: Controller that runs today, which filled the episodes of ``own``.
-            others: Other controllers that filled the log.
+            incumbent: Controller that runs today, which recorded the episodes of ``own``.
+            others: Other controllers that recorded parts of the log.
 
         Returns:
-            The plants; unchanged where it is not known who filled the log.
+            The plants; unchanged if it is not known who recorded the log.
         """
         if self.own is None:
             return self
@@ -155,18 +154,18 @@ def learned_plants(
     *,
     own: Bool[np.ndarray, " episode"] | None = None,
 ) -> LearnedPlants:
-    """Fits a model to three quarters of a log and replays it in two parts.
+    """Fits a model to three quarters of a log and replays the log in two parts.
 
     Args:
         log: Flat columns in physical units; rows of one episode follow one another.
         spec: Channels, and the limits in force.
-        seed: Decides the split and the fit.
-        facts: What is declared of the plant.
+        seed: Seed of the split and the fit.
+        facts: Declarations about the plant.
         settings: Settings of the model.
-        own: Whether each episode of the log was filled by what runs today; not known by default.
+        own: Whether the incumbent recorded each episode of the log; not known by default.
 
     Raises:
-        InputError: If the log has too few episodes, lacks a column, or a name is no channel.
+        InputError: If the log has too few episodes or lacks a column, or a name is not a channel.
     """
     rows = log_rows(log, spec)
     starts = np.unique(rows.start)
@@ -226,7 +225,7 @@ def judged(
     logged: Collection[str] = (),
     searched: Collection[str] = (),
 ) -> tuple[Prediction, ...]:
-    """Every policy beside the incumbent, on the episodes that judge."""
+    """Compares every policy with the incumbent, on the judging episodes."""
     table = predictions(
         plants.judging, policies, incumbent, plants.scale, rule, error=plants.error,
         logged=logged, searched=searched,
@@ -243,7 +242,7 @@ def judged(
 
 
 def _rows_of(rows: LogRows, starts: Float[np.ndarray, " episode"]) -> LogRows:
-    """The rows of some episodes, numbered anew."""
+    """The rows of some episodes, renumbered."""
     kept = np.isin(rows.start, starts)
     number = np.cumsum(kept) - 1
     part = LogRows(*(column[kept] for column in rows))

@@ -30,17 +30,17 @@ class ResidualSettings:
     """Training settings of a network on top of a controller.
 
     Attributes:
-        authority: Largest addition to an action, as a part of the range that the log used.
+        authority: Largest addition to an action, as a fraction of the range that the log used.
         hidden: Widths of the hidden layers.
-        updates: Gradient steps.
-        episodes: Logged episodes that a step replays.
-        members: Networks of the model that a step replays them in; the rest and the linear part
-            judge the result.
-        learning_rate: Learning rate of Adam, falling to nothing along a cosine.
+        updates: Number of gradient steps.
+        episodes: Number of logged episodes that a step replays.
+        members: Number of networks of the model in which a step replays them; the other networks
+            and the linear part judge the result.
+        learning_rate: Learning rate of Adam, which falls to zero along a cosine.
         clip: Largest norm of a gradient.
         penalty: Weight of costs beyond ``budget`` of their limit.
-        budget: Part of a limit that an episode may use before it is penalised.
-        outside: Weight of leaving what the log has seen farther than the controller alone does.
+        budget: Fraction of a limit that an episode may use before it is penalised.
+        outside: Weight of leaving the log's data farther than the controller does without it.
         near: Factor on the controller's distance that is not penalised.
     """
 
@@ -62,7 +62,7 @@ class FittedResidual(NamedTuple):
 
     Attributes:
         policy: The controller with the network.
-        scores: Score of every step, before it: mean return over the scale less the penalties.
+        scores: Score before every step: mean return divided by the scale, minus the penalties.
     """
 
     policy: ResidualPolicy
@@ -84,12 +84,12 @@ def fit_residual(
         controller: Controller in physical units that ignores its key.
         limits: Cost limits.
         scale: Difference of returns that counts as one.
-        key: Key of the first weights and of the draws of episodes.
+        key: Random key of the initial weights and of the sampled episodes.
         settings: Settings of the training.
 
     Returns:
         The policy. Before training the network adds nothing. A step whose gradient is not finite
-        is left out.
+        is skipped.
     """
     first, draws = jax.random.split(key)
     policy = _untrained(plant, controller, first, settings)
@@ -104,7 +104,7 @@ def fit_residual(
 
 
 def with_authority(policy: ResidualPolicy, part: float) -> ResidualPolicy:
-    """The same policy with a part of its authority."""
+    """The same policy with a fraction of its authority."""
     return dataclasses.replace(policy, authority=policy.authority * part)
 
 
@@ -113,7 +113,7 @@ def _untrained(
 ) -> ResidualPolicy:
     spec, scales = plant.spec, plant.model.scales
     low, high = (jnp.asarray(ends(spec.action), jnp.float32) for ends in (lows, highs))
-    # Four deviations are about the range in use; a valve that hardly moved gets little authority.
+    # Four standard deviations are about the range in use; a valve that hardly moved gets little.
     used = jnp.minimum(4 * scales.action[1], high - low)
     widths = (spec.n_obs + spec.n_action, *settings.hidden, spec.n_action)
     return ResidualPolicy(

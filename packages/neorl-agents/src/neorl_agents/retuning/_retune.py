@@ -1,4 +1,4 @@
-"""A controller retuned from a log, or with a network on top, where other episodes agree."""
+"""A controller retuned from a log, or with a network on top, if unseen episodes agree."""
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -29,13 +29,13 @@ USUAL_RULE = ChoiceRule()
 
 
 class Change(NamedTuple):
-    """One number of a controller before and after.
+    """One parameter of a controller before and after.
 
     Attributes:
-        name: What it is.
+        name: Its name.
         unit: Its unit.
         before: Value today.
-        after: Value proposed.
+        after: Proposed value.
     """
 
     name: str
@@ -45,12 +45,12 @@ class Change(NamedTuple):
 
 
 class Retuned(NamedTuple):
-    """A retuned controller, or the incumbent where nothing was better.
+    """A retuned controller, or the incumbent if nothing was better.
 
     Attributes:
-        policy: The controller to take.
+        policy: The controller to use.
         chosen: Its name: ``"today"``, or the search and the part of the way, such as ``"a 0.5"``.
-        changes: Every number before and after; equal where the incumbent is kept.
+        changes: Every parameter before and after; equal if the incumbent is kept.
         table: Prediction of every candidate.
     """
 
@@ -71,15 +71,15 @@ def retune(
 ) -> Retuned:
     """Searches better parameters of a controller, and adopts them if unseen episodes agree.
 
-    CMA-ES searches the parameters in the learned plant, on episodes of the fit and in some of its
-    networks. The result of the search, and points on the way to it, are the candidates. They are
-    judged on episodes that neither the fit nor the search has seen, in all networks and in the
-    linear part alone. :class:`ChoiceRule` refuses some of them; of the rest, the one with the
-    largest lower bound of the gain is chosen. If none is left, the incumbent stays.
+    CMA-ES searches the parameters in the learned plant, on episodes that the model was fitted to
+    and in some of its networks. The result of the search, and points on the way to it, are the
+    candidates. They are judged on unseen episodes, in all networks and in the linear part.
+    :class:`ChoiceRule` refuses some of them; among the rest, the one with the largest lower bound
+    of the gain is chosen. If none is left, the incumbent stays.
 
     Args:
         plants: Result of :func:`learned_plants`.
-        incumbent: Controller that runs today; it declares tunable numbers.
+        incumbent: Controller that runs today; it declares tunable parameters.
         seed: Seed of the search.
         settings: Settings of the search and of the choice.
 
@@ -87,7 +87,7 @@ def retune(
         The controller, what changed, and the predictions.
 
     Raises:
-        InputError: If the incumbent declares no tunable number.
+        InputError: If the incumbent declares no tunable parameter.
     """
     spec = plants.model.spec
     declared = tunables(incumbent, spec)
@@ -115,12 +115,12 @@ def retune(
 
 
 class Refined(NamedTuple):
-    """A controller with a network on top, or the controller alone where nothing was better.
+    """A controller with a network on top, or without one if nothing was better.
 
     Attributes:
-        policy: The policy to take.
-        chosen: ``"today"``, or the part of the authority that the network keeps.
-        authority: Largest addition to each action, physical units; zero where none is added.
+        policy: The policy to use.
+        chosen: ``"today"``, or the fraction of the authority that the network keeps.
+        authority: Largest addition to each action, physical units; zero if nothing is added.
         scores: Score of every step of the training.
         table: Prediction of every candidate.
     """
@@ -138,18 +138,18 @@ def refine(
     seed: int,
     settings: RetuneSettings = USUAL,
 ) -> Refined:
-    """Trains a network on top of a controller, and takes it where other episodes agree.
+    """Trains a network on top of a controller, and adopts it if unseen episodes agree.
 
-    The network is trained by the gradient through the learned plant, on episodes of the fit and in
-    some of its networks (:func:`fit_residual`). It with all and with parts of its authority are
-    candidates, judged as those of :func:`retune` are, more strictly: the linear part may hardly
-    predict a loss, and the gain must be as large as the error of the model in the incumbent's own
-    episodes.
+    The network is trained by the gradient through the learned plant, on episodes that the model was
+    fitted to and in some of its networks (:func:`fit_residual`). The candidates are this network
+    with all and with fractions of its authority. They are judged like those of :func:`retune`, but
+    more strictly: the linear part may hardly predict a loss, and the gain must be as large as the
+    error of the model in the incumbent's own episodes.
 
     Args:
         plants: Result of :func:`learned_plants`.
-        controller: What the network is put on; it ignores its key.
-        seed: Seed of the first weights and of the draws.
+        controller: The controller to extend; it ignores its key.
+        seed: Seed of the initial weights and of the sampled episodes.
         settings: Settings of the training and of the choice.
 
     Returns:
@@ -162,7 +162,8 @@ def refine(
     candidates: dict[str, Policy] = {TODAY: controller}
     for part in settings.authorities:
         candidates[f"{part:g}"] = with_authority(fitted.policy, part)
-    # Hundreds of weights find what only the networks of the model believe in, ten gains seldom do.
+    # Hundreds of weights can exploit errors that the networks share; a search over ten gains seldom
+    # does.
     rule = dataclasses.replace(
         settings.rule, contradiction=settings.network_contradiction, trust=settings.network_trust
     )
@@ -182,27 +183,27 @@ def select(
     logged: Collection[str] = (),
     searched: Collection[str] = (),
 ) -> tuple[str, tuple[Prediction, ...]]:
-    """The policy of a pool to take, judged without the plant.
+    """Chooses a policy from a pool, judged without the plant.
 
     Args:
         plants: Result of :func:`learned_plants`.
-        policies: The pool by name, the incumbent among them.
-        incumbent: Name of the one that runs today.
-        rule: When another may be preferred.
-        logged: Names of those that filled a part of the log themselves.
-        searched: Names of those that were searched in this model, which may not leave the log.
+        policies: The pool by name, including the incumbent.
+        incumbent: Name of the policy that runs today.
+        rule: Conditions for preferring another policy.
+        logged: Names of policies that recorded a part of the log themselves.
+        searched: Names of policies that were searched in this model, which may not leave the log.
 
     Returns:
-        The name of the choice, the incumbent's where nothing may be preferred, and the predictions.
+        The name of the choice, the incumbent's if all others are refused, and the predictions.
     """
     table = judged(plants, policies, incumbent, rule, logged, searched)
     return choose(table, incumbent), table
 
 
 def _without_gaps(table: tuple[Prediction, ...]) -> tuple[Prediction, ...]:
-    """Refuses a candidate that lies behind a predicted loss on the way to it.
+    """Refuses a candidate if a point on the way to it has a predicted loss.
 
-    A good tuning that can be reached only through bad ones is more often a fault of the model.
+    A good tuning beyond bad ones is more often an error of the model.
     """
     today, *parts = table
     checked = []

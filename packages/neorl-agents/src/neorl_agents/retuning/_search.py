@@ -1,4 +1,4 @@
-"""The numbers of a controller, searched in a learned plant."""
+"""Search over the parameters of a controller in a learned plant."""
 
 import dataclasses
 import warnings
@@ -26,19 +26,20 @@ class SearchSettings:
     """Settings of the search over a controller's parameters.
 
     Attributes:
-        population: Candidates of a generation.
-        generations: Generations.
-        episodes: Logged episodes that a generation is judged on, all candidates on the same.
-        members: Networks that judge it; the rest and the linear part judge the result.
-        step: Deviation of the first generation, in steps of the tunable numbers.
-        bound: Largest change of a number, in steps.
+        population: Number of candidates per generation.
+        generations: Number of generations.
+        episodes: Number of logged episodes for each generation, the same for all candidates.
+        members: Number of networks used in the search; the others and the linear part judge the
+            result.
+        step: Standard deviation of the first generation, in steps of the tunable parameters.
+        bound: Largest change of a parameter, in steps.
         penalty: Weight of costs beyond ``budget`` of their limit.
-        budget: Part of a limit that an episode may use before it is penalised.
-        outside: Weight of leaving what the log has seen farther than the incumbent does, for as
-            much again as ``near`` of its distance.
+        budget: Fraction of a limit that an episode may use before it is penalised.
+        outside: Penalty on leaving the log's data farther than the incumbent does, per ``near``
+            times the incumbent's distance.
         near: Factor on the incumbent's distance that is not penalised.
         pull: Weight of the mean squared change.
-        caution: Weight of the deviation between members.
+        caution: Weight of the standard deviation between members.
     """
 
     population: int = 24
@@ -56,7 +57,7 @@ class SearchSettings:
 
 
 SLACK = 1e-4
-"""Distance from what the log has seen that counts as none, standard deviations a step."""
+"""Distance from the log's data that counts as zero, in standard deviations per step."""
 
 
 class Limits(NamedTuple):
@@ -65,7 +66,7 @@ class Limits(NamedTuple):
     Attributes:
         limit: Limits in the unit of each cost, shape ``(cost,)``.
         of_step: Whether a limit bounds every step.
-        typical: Typical size of a cost above zero in the log: the unit of a limit of zero.
+        typical: Typical size of a positive cost in the log, the unit if a limit is zero.
     """
 
     limit: Float[Array, " cost"]
@@ -77,7 +78,7 @@ class Searched(NamedTuple):
     """Result of a search.
 
     Attributes:
-        changes: Changes in steps of the tunable numbers.
+        changes: Changes in steps of the tunable parameters.
         scores: Best score of every generation.
     """
 
@@ -86,7 +87,7 @@ class Searched(NamedTuple):
 
 
 def limits_of(spec: Spec, cost: Float[np.ndarray, "row cost"]) -> Limits:
-    """The limits of a specification, with the sizes that a log shows."""
+    """The limits of a specification, with typical costs from a log."""
     typical = [float(c[c > 0].mean()) if (c > 0).any() else 1.0 for c in np.asarray(cost).T]
     return Limits(
         jnp.asarray([c.limit for c in spec.cost], jnp.float32),
@@ -96,7 +97,7 @@ def limits_of(spec: Spec, cost: Float[np.ndarray, "row cost"]) -> Limits:
 
 
 def excess(predicted: PredictedEpisodes, limits: Limits, budget: float) -> Float[Array, "*start"]:
-    """Costs beyond a part of their limits, in limits; summed over costs."""
+    """Costs beyond a fraction of their limits, in units of the limits; summed over costs."""
 
     def of_start(total: Array, worst: Array) -> Array:
         unit = jnp.where(limits.limit > 0, limits.limit, limits.typical)
@@ -118,7 +119,7 @@ def predicted_of_changes(
     spread: Float[Array, " obs"],
     starts: ReplayedStart,
 ) -> PredictedEpisodes:
-    """Episodes of every changed controller, shape ``(candidate, start)``."""
+    """Simulated episodes of every changed controller, shape ``(candidate, start)``."""
 
     def one(change: Array) -> PredictedEpisodes:
         policy = tuned(controller, declared, change, spread=spread)
@@ -136,18 +137,18 @@ def search(
     seed: int,
     settings: SearchSettings = SearchSettings(),
 ) -> Searched:
-    """Looks for better numbers of a controller by CMA-ES in a learned plant.
+    """Searches better parameters of a controller by CMA-ES in a learned plant.
 
-    The score of a candidate is its mean return over ``scale``, less the penalties of
-    :class:`SearchSettings`. All candidates of a generation meet the same episodes.
+    The score of a candidate is its mean return divided by ``scale``, minus the penalties of
+    :class:`SearchSettings`. All candidates of a generation are tested on the same episodes.
 
     Args:
         plant: Learned plant.
-        controller: Controller that declares tunable numbers.
-        episodes: Numbers of the episodes of the plant that may be used.
+        controller: Controller that declares tunable parameters.
+        episodes: Indices of the episodes of the plant that may be used.
         limits: Cost limits.
-        scale: Difference of returns that counts as one: the spread between modes of the log.
-        seed: Seed of the draws of candidates and of episodes.
+        scale: Difference of returns that counts as one: the spread of returns in the log.
+        seed: Seed of the sampled candidates and episodes.
         settings: Settings of the search.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Uniform draws of the rows of the best episodes."""
+"""Uniform sampling of rows of the best episodes."""
 
 import dataclasses
 import math
@@ -16,10 +16,10 @@ from neorl_core import Transition
 class BestEpisodes:
     """Rows of the fraction of episodes with the largest undiscounted returns.
 
-    Masked rows are in no return, and episodes of masked rows alone are none.
+    Masked rows are in no return, and episodes of only masked rows are ignored.
 
     Attributes:
-        fraction: Share of the episodes that is kept, in (0, 1]; at least one episode stays.
+        fraction: Fraction of the episodes to keep, in (0, 1]; at least one episode is kept.
 
     Source: filtered behaviour cloning ("10 % BC") as in Chen et al., Decision transformer,
     arXiv 2106.01345.
@@ -28,17 +28,17 @@ class BestEpisodes:
     fraction: float
 
     def tables(self, rows: Transition) -> Transition:
-        """The rows of the kept episodes; of episodes with equal returns the earlier ones.
+        """The rows of the kept episodes; among episodes with equal returns the earlier ones.
 
         Raises:
-            ValueError: If the log does not say where episodes end, or every row is masked.
+            ValueError: If the log does not mark where episodes end, or every row is masked.
         """
         unmasked = unmasked_rows(rows)
         episode = np.concatenate([[0], np.cumsum(episode_ends(rows))[:-1]])
         reward = np.where(unmasked, np.asarray(rows.reward, np.float64), 0)
         returns = np.bincount(episode, weights=reward)
         counted = np.bincount(episode, weights=unmasked) > 0
-        # Up by one unit of rounding: 0.1 * 30 is a little more than 3.
+        # A tolerance for rounding: 0.1 * 30 is slightly more than 3.
         kept = max(math.ceil(self.fraction * counted.sum() * (1 - 1e-9)), 1)
         best = np.argsort(np.where(counted, -returns, np.inf), kind="stable")[:kept]
         chosen = np.isin(episode, best)
@@ -47,5 +47,5 @@ class BestEpisodes:
     def draw(
         self, tables: Transition, number: Int[Array, ""], key: PRNGKeyArray, shape: tuple[int, int]
     ) -> Transition:
-        """One batch of kept rows."""
+        """Samples one batch of kept rows."""
         return Rows().draw(tables, number, key, shape)

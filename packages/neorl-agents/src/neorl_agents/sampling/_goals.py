@@ -14,11 +14,11 @@ from neorl_core.replay import batch_indices
 
 
 class GoalTables(NamedTuple):
-    """A log and how far every episode goes.
+    """A log, and where each of its episodes ends.
 
     Attributes:
         rows: The log.
-        last: Row with which the episode of every row ends.
+        last: Last row of the episode of every row.
     """
 
     rows: Transition
@@ -29,9 +29,9 @@ class GoalRows(NamedTuple):
     """Rows relabelled with a goal.
 
     Attributes:
-        rows: ``reward`` is 0 where the row reaches its goal and -1 elsewhere; ``terminated`` is
-            true where it does, and nowhere else. Physical units.
-        goal: The observation to be reached, shape ``(row, obs)``.
+        rows: ``reward`` is 0 if the row reaches its goal and -1 otherwise; ``terminated`` is true
+            if it does, and false otherwise. Physical units.
+        goal: The observation to reach, shape ``(row, obs)``.
         steps: Steps from the row's observation to the goal, at least one, shape ``(row,)``.
     """
 
@@ -42,11 +42,11 @@ class GoalRows(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Goals:
-    """Rows drawn uniformly, each with a goal from the rest of its own episode.
+    """Samples rows uniformly, each with a goal from the rest of its own episode.
 
     A goal is the **next** observation of row ``t + j``, ``0 <= j <= T - t``, with ``T`` the last
     row of the episode: for ``"final"`` ``j = T - t``; for ``"future"`` ``P(j)`` is proportional to
-    ``discount^j``, uniform for a discount of 1. The row with ``j = 0`` reaches its goal.
+    ``discount^j``, uniform for a discount of 1. A row with ``j = 0`` reaches its goal.
 
     Attributes:
         strategy: ``"future"`` or ``"final"``.
@@ -71,13 +71,13 @@ class Goals:
         """The log, and where its episodes end.
 
         Raises:
-            ValueError: If the log does not say where episodes end, or has no next observations.
+            ValueError: If the log does not mark where episodes end, or has no next observations.
         """
         if rows.next_obs is None:
             raise ValueError("goals are next observations; the learner must list next_obs")
         ends = episode_ends(rows)
         if rows.mask is not None:
-            # No goal is the observation of a masked row, nor reached over one.
+            # A goal is never the observation of a masked row, nor beyond one.
             mask = np.asarray(rows.mask)
             ends |= np.append(~mask[1:], True) | ~mask
         return GoalTables(rows, last_rows(ends))  # pyright: ignore
@@ -89,7 +89,7 @@ class Goals:
         key: PRNGKeyArray,
         shape: tuple[int, int],
     ) -> GoalRows:
-        """One batch with goals."""
+        """Samples one batch with goals."""
         row_key, goal_key = jax.random.split(key)
         n = tables.last.shape[0]
         chosen = batch_indices(row_key, number, n=n, batch=shape[0] * shape[1]).reshape(shape)
@@ -110,7 +110,7 @@ class Goals:
 def truncated_geometric(
     u: Float[Array, "*batch"], most: Int[Array, "*batch"], discount: Float[Array, ""]
 ) -> Int[Array, "*batch"]:
-    """Numbers ``0 <= j <= most`` with ``P(j)`` proportional to ``discount^j``.
+    """Integers ``0 <= j <= most`` with ``P(j)`` proportional to ``discount^j``.
 
     ``j = floor(log(1 - u (1 - discount^(most + 1))) / log(discount))``; at a discount of 1 it is
     ``floor(u (most + 1))``.

@@ -17,16 +17,16 @@ from neorl_core.replay import window_rows
 
 
 class HistoryTables(NamedTuple):
-    """A log once, and what chooses its rows.
+    """A log, stored once, and the tables that choose its rows.
 
     Attributes:
-        choice: Tables of the sampler that chooses; numbers of rows stand for observations.
+        choice: Tables of the sampler that chooses rows; row indices stand for observations.
         obs: Observations, zero where unknown, shape ``(row, obs)``.
         action: Applied actions, zero where unknown, shape ``(row, act)``.
-        next_obs: Next observations; ``None`` where no learner reads them.
-        known: Whether the row counts: not masked, its observation finite.
+        next_obs: Next observations; ``None`` if no learner reads them.
+        known: Whether the row is unmasked and its observation finite.
         action_known: Whether its action is known too.
-        first: Row with which its episode begins.
+        first: First row of its episode.
     """
 
     choice: Any
@@ -40,14 +40,14 @@ class HistoryTables(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Histories:
-    """Draws of another sampler, with windows of the last ``steps`` steps as observations.
+    """Samples of another sampler, with windows of the last ``steps`` steps as observations.
 
     ``obs`` becomes a :class:`neorl_agents.networks.Window` that ends with the row's own
-    observation, ``next_obs`` one that ends with its next. No window crosses an episode boundary,
-    and no row that is masked or not finite is in one: such steps are unknown.
+    observation, ``next_obs`` one that ends with its next. A window never crosses the start of an
+    episode, and steps whose rows are masked or not finite are unknown.
 
     Attributes:
-        rows: Sampler that chooses the rows; of those of this namespace any but itself and
+        rows: Sampler that chooses the rows; any sampler of this package except this one and
             sequences.
         steps: Length of a window, at least one.
     """
@@ -56,10 +56,10 @@ class Histories:
     steps: int
 
     def tables(self, rows: Transition) -> HistoryTables:
-        """The log once, and the tables of the other sampler.
+        """The log, stored once, and the tables of the other sampler.
 
         Raises:
-            ValueError: If the log does not say where episodes end.
+            ValueError: If the log does not mark where episodes end.
         """
         number = np.arange(len(np.asarray(rows.obs)), dtype=np.int32)
         log, has_next = on_host(rows), rows.next_obs is not None
@@ -67,7 +67,7 @@ class Histories:
         if log.mask is not None:
             known &= log.mask
         action_known = known & np.isfinite(log.action).all(-1)
-        # The choosing sampler sees numbers of rows in place of observations.
+        # The choosing sampler is given row indices in place of observations.
         numbered: Any = rows._replace(obs=number, next_obs=number if has_next else None)
         return HistoryTables(
             choice=self.rows.tables(numbered),
@@ -86,14 +86,14 @@ class Histories:
         key: PRNGKeyArray,
         shape: tuple[int, int],
     ) -> Any:
-        """One batch with windows in place of observations."""
+        """Samples one batch with windows in place of observations."""
         drawn = self.rows.draw(tables.choice, number, key, shape)
         if isinstance(drawn, Transition):
             return self.seen(tables, drawn)
         return drawn._replace(rows=self.seen(tables, drawn.rows))
 
     def seen(self, tables: HistoryTables, drawn: Transition) -> Transition:
-        """Rows of the other sampler with windows in place of their numbers."""
+        """Rows of the other sampler with windows in place of their indices."""
         rows, last = drawn.obs, drawn.next_obs
         seen: Any = drawn._replace(obs=windows(tables, rows, steps=self.steps))
         if last is not None:
@@ -106,7 +106,7 @@ def windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: int) ->
 
     Args:
         tables: Log.
-        rows: Numbers of rows.
+        rows: Row indices.
         steps: Length of a window.
 
     Returns:
@@ -131,7 +131,7 @@ def next_windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: in
 
     Args:
         tables: Log with next observations.
-        rows: Numbers of rows.
+        rows: Row indices.
         steps: Length of a window.
 
     Returns:
@@ -143,7 +143,7 @@ def next_windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: in
     known = jnp.all(jnp.isfinite(newest), axis=-1)
     action_known = tables.action_known[rows]
     last = Window(jnp.where(known[..., None], newest, 0), tables.action[rows], known, action_known)
-    # One step on: the oldest falls out.
+    # One step later, so the oldest step is dropped.
     return Window(
         *(
             jnp.concatenate([old, jnp.expand_dims(new, rows.ndim)], axis=rows.ndim)[

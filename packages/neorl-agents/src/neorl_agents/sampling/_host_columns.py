@@ -1,4 +1,4 @@
-"""The columns of a log on the host, checked where they count."""
+"""The columns of a log on the host, checked in unmasked rows."""
 
 from collections.abc import Sequence
 
@@ -10,20 +10,20 @@ from neorl_core import InputError, Transition
 def row_flags(
     log: Transition, needed: Sequence[str], purpose: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which rows of a log count, and where its episodes end.
+    """Which rows of a log are unmasked, and where its episodes end.
 
     Args:
         log: Flat columns.
-        needed: Columns that must be there besides observations and actions, ``terminated`` and
-            ``truncated`` among them.
-        purpose: The reason for which they are needed, for the message.
+        needed: Required columns besides observations and actions, including ``terminated`` and
+            ``truncated``.
+        purpose: The reason why they are needed, for the message.
 
     Returns:
         Whether the plant ended the episode with a row, whether it ends there for any reason, and
-        whether the row counts; each of shape ``(row,)``.
+        whether the row is unmasked; each of shape ``(row,)``.
 
     Raises:
-        InputError: If a column is missing, flags have other shapes, or no row counts.
+        InputError: If a column is missing, flags have other shapes, or every row is masked.
     """
     for name in needed:
         if getattr(log, name) is None:
@@ -48,10 +48,11 @@ def finite_column(
         log: Flat columns.
         name: Name of the column.
         shape: Rows and channels that it must have.
-        keep: True for every row that counts; the others may hold anything.
+        keep: True for every row to keep; the others may hold anything.
 
     Raises:
-        InputError: If the shape is another, or a kept number is not finite; row and channel named.
+        InputError: If the shape is another, or a kept number is not finite; the message names row
+            and channel.
     """
     column = np.asarray(getattr(log, name), np.float64)
     if column.shape != shape:

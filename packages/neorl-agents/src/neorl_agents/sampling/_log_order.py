@@ -1,4 +1,4 @@
-"""Begins and ends of episodes in the rows of a log, on the host."""
+"""Starts and ends of episodes in the rows of a log, on the host."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ def on_host(rows: Transition) -> Any:
 
 
 def episode_starts(rows: Transition) -> np.ndarray:
-    """For every row, the number of the first row of its episode, int32.
+    """For every row, the index of the first row of its episode, int32.
 
     Args:
         rows: A log in order, with ``terminated`` and ``truncated``.
 
     Raises:
-        ValueError: If the log does not say where episodes end.
+        ValueError: If the log does not mark where episodes end.
     """
     ends = episode_ends(rows)
     number = np.arange(len(ends), dtype=np.int32)
@@ -32,7 +32,7 @@ def episode_ends(rows: Transition) -> np.ndarray:
     """Whether an episode ends with a row; the last row of a log ends one.
 
     Raises:
-        ValueError: If the log does not say where episodes end.
+        ValueError: If the log does not mark where episodes end.
     """
     if rows.terminated is None or rows.truncated is None:
         raise ValueError(
@@ -46,10 +46,10 @@ def episode_ends(rows: Transition) -> np.ndarray:
 
 
 def unmasked_rows(rows: Transition) -> np.ndarray:
-    """Whether a row counts, for every row.
+    """Whether each row is unmasked.
 
     Raises:
-        ValueError: If none does.
+        ValueError: If all rows are masked.
     """
     counts = np.ones(len(np.asarray(rows.reward)), bool) if rows.mask is None else rows.mask
     counts = np.asarray(counts, bool)
@@ -59,7 +59,7 @@ def unmasked_rows(rows: Transition) -> np.ndarray:
 
 
 def last_rows(ends: np.ndarray) -> np.ndarray:
-    """For every row, the number of the first row from it on where ``ends`` is true, int32."""
+    """For every row, the index of the first row from it on where ``ends`` is true, int32."""
     number = np.arange(len(ends), dtype=np.int32)
     places = np.where(ends, number, len(ends) - 1)
     return np.minimum.accumulate(places[::-1])[::-1].astype(np.int32)

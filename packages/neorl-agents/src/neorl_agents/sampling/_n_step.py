@@ -1,4 +1,4 @@
-"""Uniform draws of rows whose reward and successor lie several steps ahead."""
+"""Uniform sampling of rows with n-step rewards and successors."""
 
 import dataclasses
 from typing import Any
@@ -16,12 +16,12 @@ from neorl_core.returns import segment_n_step_returns
 
 @dataclasses.dataclass(frozen=True)
 class NSteps:
-    """Rows drawn uniformly, as :class:`Batch` with discounts.
+    """Samples rows uniformly, as :class:`Batch` with discounts.
 
-    ``R_t = sum_{k<m} discount^k r_{t+k}``, ``m = steps``, or fewer where the episode ends or the
-    next row is masked; the value of the last row's own next observation follows, and nothing
-    behind a termination. The actions between are the behaviour's: for another policy the target is
-    biased, the more so the longer it is.
+    ``R_t = sum_{k<m} discount^k r_{t+k}``, ``m = steps``, or fewer if the episode ends or the next
+    row is masked; the value of the last row's next observation follows, or nothing after a
+    termination. The actions in between are those of the behaviour, so for another policy the target
+    is biased, and more so with more steps.
 
     Attributes:
         steps: Largest number of steps, at least one.
@@ -35,16 +35,17 @@ class NSteps:
     discount: float
 
     def tables(self, rows: Transition) -> Batch:
-        """All rows with what lies ahead of them.
+        """All rows with their n-step rewards and successors.
 
         Raises:
-            ValueError: If the log does not say where episodes end.
+            ValueError: If the log does not mark where episodes end.
         """
         log = on_host(rows)
         stops, number = episode_ends(log), np.arange(len(log.reward), dtype=np.int32)
         reward = log.reward
         if log.mask is not None:
-            # A masked row is in no sum: the rows before it stop there and go on from a value.
+            # A masked row is in no sum: the sums of earlier rows stop there and bootstrap from a
+            # value.
             stops |= np.append(~log.mask[1:], True) | ~log.mask
             reward = np.where(log.mask, reward, 0)
         last = np.minimum(last_rows(stops), number + self.steps - 1)
@@ -73,5 +74,5 @@ class NSteps:
         key: PRNGKeyArray,
         shape: tuple[int, int],
     ) -> Batch:
-        """One batch with its discounts."""
+        """Samples one batch with its discounts."""
         return Rows().draw(tables, number, key, shape)  # pyright: ignore

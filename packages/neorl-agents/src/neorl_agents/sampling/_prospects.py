@@ -1,4 +1,4 @@
-"""Windows of the last steps, each step with what its episode still had ahead of it."""
+"""Windows of the last steps, with the return and costs that followed each step."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -16,11 +16,11 @@ from neorl_core.replay import window_rows
 
 
 class ProspectTables(NamedTuple):
-    """A log, and what lies ahead of every row.
+    """A log, and the return and costs that followed every row.
 
     Attributes:
         history: Tables of the windows.
-        ahead: What lies ahead of every row.
+        ahead: Return and costs that followed every row.
     """
 
     history: HistoryTables
@@ -29,12 +29,12 @@ class ProspectTables(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Prospects:
-    """Rows drawn uniformly, with windows as observations and a :class:`Prospect` of each step.
+    """Samples rows uniformly, with windows as observations and a :class:`Prospect` of each step.
 
-    ``G_t = sum_{k >= t} r_k`` up to the end of the episode, undiscounted, and the same of every
-    cost. Nothing is added behind a truncation, so a truncated episode says what was earned until
-    its record ended: how late a step is in its episode (``step``) tells such ends from others. A
-    masked row is in no sum.
+    ``G_t = sum_{k >= t} r_k`` up to the end of the episode, undiscounted, and the same for every
+    cost. Nothing is added after a truncation, so a truncated episode has only the return up to the
+    end of its record; the index of a step in its episode (``step``) distinguishes such ends from
+    others. A masked row is in no sum.
 
     Attributes:
         steps: Length of a window, at least one.
@@ -45,10 +45,10 @@ class Prospects:
     steps: int
 
     def tables(self, rows: Transition) -> ProspectTables:
-        """The log once, and what lies ahead of its rows.
+        """The log, stored once, and the return and costs that followed its rows.
 
         Raises:
-            ValueError: If the log does not say where episodes end, or every row is masked.
+            ValueError: If the log does not mark where episodes end, or every row is masked.
         """
         history = Histories(Rows(), self.steps).tables(rows)
         log, counts = on_host(rows), unmasked_rows(rows)
@@ -57,7 +57,7 @@ class Prospects:
         reward = np.where(counts, log.reward, 0)
         cost = np.zeros((len(counts), 0)) if log.cost is None else log.cost
         cost = np.where(counts[:, None], cost, 0)
-        columns: Any = dict(  # of the host, as the rows
+        columns: Any = dict(  # Host arrays, like the rows.
             returns=_from_here_on(reward[:, None], last)[:, 0].astype(np.float32),
             costs=_from_here_on(cost, last).astype(np.float32),
             left=_from_here_on(counts[:, None], last)[:, 0].astype(np.int32),
@@ -72,7 +72,7 @@ class Prospects:
         key: PRNGKeyArray,
         shape: tuple[int, int],
     ) -> Batch:
-        """One batch; what lies ahead has a time axis behind ``shape``."""
+        """Samples one batch; the prospects have a time axis after ``shape``."""
         history = tables.history
         rows = Histories(Rows(), self.steps).draw(history, number, key, shape)
         chosen = Rows().draw(history.choice, number, key, shape).obs
@@ -84,6 +84,6 @@ class Prospects:
 
 
 def _from_here_on(column: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Sums of each row and those behind it, up to ``last``; float64."""
+    """Sums from each row up to ``last``; float64."""
     total = np.concatenate([np.zeros((1, column.shape[1])), np.cumsum(column, 0, np.float64)])
     return total[last + 1] - total[:-1]

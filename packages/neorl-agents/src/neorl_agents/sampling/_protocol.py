@@ -8,13 +8,13 @@ from neorl_core import Transition
 
 
 class Prospect(NamedTuple):
-    """What lies ahead of steps in the episode that they were logged in, themselves included.
+    """Return and costs that followed steps in their logged episode, the steps themselves included.
 
     Attributes:
         returns: Sum of the rewards to the end of the episode, in the unit of the reward.
-        costs: The same of every cost, with an axis of costs at the end.
+        costs: The same for every cost, with an axis of costs at the end.
         left: Number of steps in those sums.
-        step: Number of the step in its episode, from zero.
+        step: Index of the step in its episode, from zero.
     """
 
     returns: Float[Array, "*row"]
@@ -24,17 +24,17 @@ class Prospect(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Rows, and what some samplers know of them besides.
+    """Rows, with further data that some samplers provide.
 
     Attributes:
         rows: Physical units. Over several steps, ``reward`` is their discounted sum, and
             ``next_obs``, ``next_action``, ``terminated`` and ``truncated`` are those of the last.
         discount: Discount of the value that follows, ``discount^m`` over ``m`` steps, shape
-            ``(row,)``; ``None`` where it is the learner's own.
+            ``(row,)``; ``None`` if it is the learner's own.
         mc_return: Discounted return that followed in the log, in the unit of the reward, shape
-            ``(row,)``; ``None`` where nobody asked for it.
-        weight: Weight of each row in the loss, in [0, 1], where rows are not drawn with the same
-            chance, shape ``(row,)``; else ``None``.
+            ``(row,)``; ``None`` if it was not requested.
+        weight: Weight of each row in the loss, in [0, 1], if rows are not sampled uniformly, shape
+            ``(row,)``; else ``None``.
         ahead: Prospect of every step of a row's window, with an axis of steps after those of the
             rows; ``None`` if it was not requested.
     """
@@ -47,19 +47,19 @@ class Batch(NamedTuple):
 
 
 def as_batch(batch: Transition | Batch) -> Batch:
-    """Makes a :class:`Batch` of what a sampler drew; bare rows are accepted too."""
+    """A sampler's result as a :class:`Batch`; bare rows are accepted too."""
     return batch if isinstance(batch, Batch) else Batch(batch)
 
 
 @runtime_checkable
 class Sampler(Protocol):
-    """From a log to the batches of updates: tables once on the host, then draws in the program.
+    """Makes batches from a log: tables once on the host, then samples in the compiled program.
 
-    Every learner names its own. Fields of a sampler are plain numbers of the learner, never arrays.
+    Every learner has its own. Fields of a sampler are plain numbers of the learner, never arrays.
     """
 
     def tables(self, rows: Transition) -> Any:
-        """Tables for the draws: a PyTree of arrays with a leading axis of rows.
+        """Tables to sample from: a PyTree of arrays with a leading axis of rows.
 
         Args:
             rows: The training split in the order of the log, host arrays in physical units; with
@@ -70,15 +70,15 @@ class Sampler(Protocol):
     def draw(
         self, tables: Any, number: Int[Array, ""], key: PRNGKeyArray, shape: tuple[int, int]
     ) -> Any:
-        """The batch of one update; traced.
+        """Samples the batch of one update; traced.
 
         Args:
             tables: Result of :meth:`tables`, on the device.
-            number: Number of the update.
-            key: Key of the run: a draw is a function of ``(key, number)`` alone.
+            number: Index of the update.
+            key: Key of the run; a sample is a function of only ``(key, number)``.
             shape: ``(batches_per_update, batch_size)``.
 
         Returns:
-            What the learner's ``update`` takes as its batch.
+            The batch for the learner's ``update``.
         """
         ...

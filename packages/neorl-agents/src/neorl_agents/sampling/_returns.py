@@ -1,4 +1,4 @@
-"""Uniform draws of rows, each with the return that followed it in the log."""
+"""Uniform sampling of rows, each with the return that followed it in the log."""
 
 import dataclasses
 from typing import Any
@@ -14,7 +14,7 @@ from neorl_core import Transition
 
 @dataclasses.dataclass(frozen=True)
 class RowsWithReturns:
-    """Rows drawn uniformly, as :class:`Batch` with returns.
+    """Samples rows uniformly, as :class:`Batch` with returns.
 
     Attributes:
         discount: Discount of the reward per step, in [0, 1].
@@ -24,32 +24,32 @@ class RowsWithReturns:
 
     def tables(self, rows: Transition) -> Batch:
         """All rows with their returns to go."""
-        returns: Any = returns_to_go(rows, discount=self.discount)  # of the host, as the rows
+        returns: Any = returns_to_go(rows, discount=self.discount)  # Host arrays, like the rows.
         return Batch(rows, mc_return=returns)
 
     def draw(
         self, tables: Batch, number: Int[Array, ""], key: PRNGKeyArray, shape: tuple[int, int]
     ) -> Batch:
-        """One batch with returns."""
+        """Samples one batch with returns."""
         return Rows().draw(tables, number, key, shape)  # pyright: ignore
 
 
 def returns_to_go(rows: Transition, *, discount: float) -> np.ndarray:
     """The discounted return from every row to the end of its episode and beyond.
 
-    ``G_t = r_t + discount G_{t+1}``. Behind a termination nothing follows. A truncated episode went
-    on unrecorded: it is continued with the log's mean reward for ever, ``mean(r) / (1 -
-    discount)``, for without it the last rows of every episode would look better than the first
-    wherever rewards are negative. At discount 1 nothing is added. A masked row is in no return and
-    not in the mean: an episode is cut before it.
+    ``G_t = r_t + discount G_{t+1}``. Nothing follows after a termination. A truncated episode went
+    on unrecorded, so it is continued with the log's mean reward for ever, ``mean(r) / (1 -
+    discount)``. Without this, the last rows of every episode would look better than the first
+    wherever rewards are negative. With a discount of 1 nothing is added. A masked row is in no
+    return and not in the mean; the episode is cut before it.
 
     Args:
-        rows: A log in order, with ``reward``, ``terminated`` and ``truncated``, and ``mask`` where
-            some rows do not count; host arrays.
+        rows: A log in order, with ``reward``, ``terminated`` and ``truncated``, and ``mask`` if
+            some rows are to be ignored; host arrays.
         discount: Discount factor in [0, 1].
 
     Returns:
-        One return a row, float32; of no meaning for a masked one.
+        One return per row, float32; meaningless for masked rows.
 
     Raises:
         ValueError: If every row is masked.

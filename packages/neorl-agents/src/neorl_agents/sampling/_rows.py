@@ -1,4 +1,4 @@
-"""Uniform draws of single rows."""
+"""Uniform sampling of single rows."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from neorl_core.replay import batch_indices
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Every row of the log is as likely as any other, drawn with replacement."""
+    """Samples rows of the log uniformly, with replacement."""
 
     def tables(self, rows: Transition) -> Transition:
         """The rows themselves."""
@@ -20,7 +20,7 @@ class Rows:
     def draw(
         self, tables: Transition, number: Int[Array, ""], key: PRNGKeyArray, shape: tuple[int, int]
     ) -> Transition:
-        """One batch, leading axes ``shape``."""
+        """Samples one batch, leading axes ``shape``."""
         n = jax.tree.leaves(tables)[0].shape[0]
         indices = batch_indices(key, number, n=n, batch=shape[0] * shape[1]).reshape(shape)
         return jax.tree.map(lambda column: column[indices], tables)

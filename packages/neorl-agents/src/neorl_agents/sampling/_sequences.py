@@ -1,4 +1,4 @@
-"""Uniform draws of consecutive steps."""
+"""Uniform sampling of consecutive steps."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -14,12 +14,12 @@ from neorl_core.replay import batch_indices
 
 
 class SequenceTables(NamedTuple):
-    """A log and where sequences may begin.
+    """A log, and where sequences may begin.
 
     Attributes:
-        rows: The log, its mask always there.
-        starts: Numbers of the rows with which a sequence may begin.
-        last: Row with which the episode of every row ends.
+        rows: The log, always with a mask.
+        starts: Indices of the rows at which a sequence may begin.
+        last: Last row of the episode of every row.
     """
 
     rows: Transition
@@ -29,25 +29,25 @@ class SequenceTables(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Sequences:
-    """``steps`` consecutive rows of one episode, every legal start as likely as any other.
+    """``steps`` consecutive rows of one episode, with all valid starts equally likely.
 
-    A batch has a time axis behind ``shape``. Where ``padded``, any unmasked row is a start, and
-    rows behind the end of its episode are copies of the last one with a mask of false; otherwise
-    a start has all of its steps in its episode. Masked rows keep their place and their mask.
+    A batch has a time axis after ``shape``. If ``padded``, any unmasked row is a start, and rows
+    after the end of its episode are copies of the last one with a mask of false; otherwise a start
+    has all of its steps in its episode. Masked rows keep their place and their mask.
 
     Attributes:
         steps: Length of a sequence, at least one.
-        padded: Whether sequences may reach over the end of an episode.
+        padded: Whether sequences may extend past the end of an episode.
     """
 
     steps: int
     padded: bool = True
 
     def tables(self, rows: Transition) -> SequenceTables:
-        """The log and its starts.
+        """The log, and its starts.
 
         Raises:
-            ValueError: If the log does not say where episodes end, or no episode has ``steps``
+            ValueError: If the log does not mark where episodes end, or no episode has ``steps``
                 rows.
         """
         log = on_host(rows)
@@ -69,7 +69,7 @@ class Sequences:
         key: PRNGKeyArray,
         shape: tuple[int, int],
     ) -> Transition:
-        """One batch, leading axes ``(*shape, steps)``."""
+        """Samples one batch, leading axes ``(*shape, steps)``."""
         chosen = batch_indices(key, number, n=tables.starts.shape[0], batch=shape[0] * shape[1])
         first = tables.starts[chosen].reshape(*shape, 1)
         places = first + jnp.arange(self.steps, dtype=first.dtype).reshape(1, 1, -1)

@@ -1,4 +1,4 @@
-"""Draws of rows with weights: of better episodes, or of younger ones."""
+"""Weighted sampling of rows: of better episodes, or of more recent ones."""
 
 import dataclasses
 from typing import Literal, NamedTuple
@@ -17,10 +17,10 @@ class WeightedTables(NamedTuple):
 
     Attributes:
         rows: The log.
-        drawn: Numbers of the unmasked rows, in order.
-        first: Place in ``drawn`` with which each episode begins.
+        drawn: Indices of the unmasked rows, in order.
+        first: Position in ``drawn`` at which each episode begins.
         count: Number of unmasked rows of each episode.
-        share: Share of all weight up to and with each episode; the last is 1.
+        share: Cumulative fraction of the weight, up to and including each episode; the last is 1.
     """
 
     rows: Transition
@@ -32,16 +32,16 @@ class WeightedTables(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class WeightedRows:
-    """Rows drawn with replacement, each as likely as its episode's weight says.
+    """Samples rows with replacement, in proportion to the weight of their episode.
 
-    ``exp(x / temperature)`` with ``x`` in [0, 1]: for ``"return"`` the undiscounted return of the
-    row's episode between the smallest and the largest of the log, for ``"recency"`` the place of
-    the episode in it, 1 for the last. An infinite temperature draws uniformly. Masked rows have
-    no weight, and their rewards count in no return.
+    The weight is ``exp(x / temperature)`` with ``x`` in [0, 1]. For ``"return"`` it is the
+    undiscounted return of the row's episode, scaled between the smallest and the largest of the
+    log; for ``"recency"`` the position of the episode in the log, 1 for the last. An infinite
+    temperature samples uniformly. Masked rows have no weight, and their rewards are in no return.
 
     Attributes:
         by: ``"return"`` or ``"recency"``.
-        temperature: Positive; the smaller, the sharper.
+        temperature: Positive; smaller values weight more sharply.
 
     Source: Hong et al., Harnessing mixed offline reinforcement learning datasets via trajectory
     weighting, arXiv 2306.13085, equation 6, for the returns.
@@ -58,10 +58,10 @@ class WeightedRows:
             raise ValueError(f"WeightedRows.temperature must be above 0, got {self.temperature}")
 
     def tables(self, rows: Transition) -> WeightedTables:
-        """The log and its weights.
+        """The log, and its weights.
 
         Raises:
-            ValueError: If the log does not say where episodes end, or every row is masked.
+            ValueError: If the log does not mark where episodes end, or every row is masked.
         """
         log = on_host(rows)
         ends = episode_ends(log)
@@ -74,10 +74,10 @@ class WeightedRows:
         x = np.where(count > 0, x, x[count > 0].min())
         width = x.max() - x.min()
         place = (x - x.min()) / width if width > 0 else np.zeros_like(x)
-        # Less the largest, so that a sharp temperature leaves some weight.
+        # The largest is subtracted, so that some weight is left at a low temperature.
         weight = count * np.exp((place - place.max()) / self.temperature)
         share = np.cumsum(weight) / weight.sum()
-        # Rounded, an episode without weight behind the last one must not be drawn.
+        # Despite rounding, an episode without weight after the last one must not be sampled.
         share[np.flatnonzero(weight)[-1] :] = 1.0
         return WeightedTables(
             rows,
@@ -94,10 +94,10 @@ class WeightedRows:
         key: PRNGKeyArray,
         shape: tuple[int, int],
     ) -> Transition:
-        """One batch of rows."""
+        """Samples one batch of rows."""
         episode_key, row_key = jax.random.split(jax.random.fold_in(key, number))
         u = jax.random.uniform(episode_key, shape, tables.share.dtype)
-        # Strictly above u: an episode without weight shares its sum with the one before it.
+        # Strictly above u, because an episode without weight has the same sum as the one before it.
         episode = jnp.searchsorted(tables.share, u, side="right")
         inside = jax.random.randint(row_key, shape, 0, tables.count[episode], jnp.int32)
         chosen = tables.drawn[tables.first[episode] + inside]

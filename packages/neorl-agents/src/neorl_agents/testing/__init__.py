@@ -1,4 +1,4 @@
-"""The laws of learners, for the package's own and for those of others.
+"""The laws of learners, for those of this package and of others.
 
 Needs ``pip install neorl-agents[testing]``::
 

@@ -1,4 +1,4 @@
-"""Laws that every learner keeps, whatever its equations; one compiled update serves all laws."""
+"""Laws that every learner satisfies, whatever its equations; all share one compiled update."""
 
 from collections.abc import Callable
 from functools import partial
@@ -48,9 +48,9 @@ def algorithm_laws(make: Callable[[], Algorithm]) -> dict[str, Law]:
     """The laws of one learner by name; each raises an error that says how it is broken.
 
     Args:
-        make: Function that makes the learner, best with small networks and batches: ``lambda:
-            sized(CRR(), hidden=(8, 8), batch_size=32)``. Rates ten times as large must still train
-            it.
+        make: Function that makes the learner, preferably with small networks and batches:
+            ``lambda: sized(CRR(), hidden=(8, 8), batch_size=32)``. It must still train with
+            learning rates ten times as large.
 
     Returns:
         Functions without arguments, for ``pytest.mark.parametrize``.
@@ -67,10 +67,10 @@ def algorithm_laws(make: Callable[[], Algorithm]) -> dict[str, Law]:
 
 
 def learner_laws(make: Callable[[], Learner]) -> dict[str, Law]:
-    """The laws of a learner that is no policy, by name: a model of the plant, a critic.
+    """The laws of a learner without a policy, by name: a model of the plant, a critic.
 
     Args:
-        make: Function that makes the learner, best with small networks and batches.
+        make: Function that makes the learner, preferably with small networks and batches.
 
     Returns:
         Functions without arguments, for ``pytest.mark.parametrize``.
@@ -136,7 +136,7 @@ def _an_update_changes_no_map_and_no_context_and_is_counted(subject: Subject) ->
 
 
 def _a_preparation_may_be_given(subject: Subject) -> None:
-    """So that sites with one key start equal: nothing else of a site is in its fresh state."""
+    """Sites with the same key then start equal: nothing else of a site is in its fresh state."""
     plain, _, state = subject.started()
     problem, other = subject.problem, make_problem(seed=1)
     one, again = (plain.prepare(problem.spec, problem.statistics) for _ in range(2))
@@ -207,7 +207,7 @@ def _hard_data_stay_finite(subject: Subject) -> None:
 
 
 def _the_actions_stay_in_their_box(subject: Subject) -> None:
-    """Of a policy trained on hard data, also where a channel stands elsewhere than in the log."""
+    """For a policy trained on hard data, even if a channel has values far from those in the log."""
     plain, problem = subject.started()[0], subject.problem
     state = _trained_on_hard_data(subject)
     actions = policy_actions(plain.policy(state), problem.log.obs[:8].at[:, 3].add(1.0))
@@ -217,7 +217,7 @@ def _the_actions_stay_in_their_box(subject: Subject) -> None:
 
 
 def _trained_on_hard_data(subject: Subject) -> Any:
-    """Actions at a bound, a channel that never moves, no reward; then rewards of millions."""
+    """Trains on actions at a bound, a constant channel, no reward; then on rewards of millions."""
     if subject.hardened is not None:
         return subject.hardened
     plain, algorithm, _ = subject.started()
@@ -231,7 +231,7 @@ def _trained_on_hard_data(subject: Subject) -> Any:
         )
 
     def of_millions(rows: Transition) -> Transition:
-        # More than the statistics know of: no scale of the reward takes it away.
+        # Larger than in the statistics, so that no scaling of the reward removes it.
         return rows._replace(reward=None if rows.reward is None else 3e6 * (rows.reward - 1))
 
     state = subject.fresh(plain, problem)
@@ -268,7 +268,7 @@ def _the_same_plant_in_other_units_gives_the_same_policy(subject: Subject) -> No
 
 
 def _centred_rewards_hide_a_constant(subject: Subject) -> None:
-    """Where a learner centres rewards, in sums over several steps and returns to go too."""
+    """If a learner centres rewards, this holds for n-step sums and returns to go too."""
     plain, algorithm, _ = subject.started()
     obs, actions = subject.problem.log.obs[:32], []
     for constant in (0.0, 64.0):
@@ -300,7 +300,7 @@ def _the_same_plant_in_other_units_gives_the_same_parameters(subject: Subject) -
 
 
 def _a_one_step_task_is_learned(subject: Subject) -> None:
-    """In the mean over observations the policy earns more than the log's uniform actions."""
+    """On average over observations, the policy earns more than the log's uniform actions."""
     plain, algorithm, _ = subject.started()
     problem = one_step_task()
     state = subject.fresh(plain, problem)

@@ -1,4 +1,4 @@
-"""The laws of masked rows: they reach nothing, whatever they hold."""
+"""The laws of masked rows: they have no effect, whatever they hold."""
 
 from functools import partial
 from typing import Any
@@ -43,11 +43,11 @@ def masked_rows_are_inert(subject: Subject) -> None:
 
 
 def _require_that_masked_rows_weigh_nothing(subject: Subject) -> None:
-    """Rows twice over give the means of rows once, the others masked, where nothing is drawn."""
+    """Duplicated rows give the same means as single rows with the duplicates masked."""
     plain, algorithm, state = subject.started()
     algorithm = with_rates(algorithm, 10.0)
     shape, half = (plain.batches_per_update, plain.batch_size), plain.batch_size // 2
-    for i in range(3):  # a fresh network answers masked rows, which are zeros, with zeros
+    for i in range(3):  # A fresh network maps masked rows, which are zeros, to zeros.
         batch = subject.problem.batch(plain, seed=i)
         state, _ = updated(algorithm, state, batch, jax.random.key(i))
     place = np.arange(plain.batch_size)
@@ -63,18 +63,18 @@ def _require_that_masked_rows_weigh_nothing(subject: Subject) -> None:
 
 
 def masked_rows_are_in_no_loss(subject: Subject) -> None:
-    """Where observations have another zero, nothing but the blanks in masked rows looks different.
+    """If observations are shifted, only the blanks in masked rows look different.
 
-    A loss that means over all rows, blanks included, keeps the law above.
+    A loss that averages over all rows, including blanks, satisfies the law above but not this one.
     """
     plain, algorithm, state = subject.started()
     maps = state.preparation
     if maps.window:
-        return  # windows say of themselves what is blank
+        return  # Windows carry their own flags for blanks.
     shape = (plain.batches_per_update, plain.batch_size)
     mask = jnp.asarray(np.random.default_rng(5).uniform(size=shape) < 0.6)
     batch, learners = subject.problem.batch(plain), []
-    for steps in (0.0, 1.0):  # blanks at the mean of the log, and a deviation off
+    for steps in (0.0, 1.0):  # Blanks at the mean of the log, and one standard deviation away.
         offset = steps * _coarse(maps.obs.scale)
         change = offset - _coarse(maps.obs.offset)
         moved = eqx.tree_at(lambda s: s.preparation.obs.offset, state, offset)
@@ -97,7 +97,7 @@ def _moved_by(rows: Transition, change: Any, mask: Any) -> Transition:
 
 
 def _coarse(x: Any) -> Any:
-    # So that sums of such numbers are exact in float32.
+    # Rounded, so that sums of such numbers are exact in float32.
     return jnp.round(jnp.asarray(x) * 64) / 64
 
 

@@ -1,4 +1,4 @@
-"""A small control problem to test learners on."""
+"""A small control problem for testing learners."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ class Problem(NamedTuple):
     statistics: DataStatistics
 
     def batch(self, learner: Learner, seed: int = 0) -> Any:
-        """Draws the batch of one update from the log with the learner's sampler."""
+        """Samples the batch of one update from the log with the learner's sampler."""
         unread = {field: None for field in self.log._fields if field not in learner.fields}
         rows = log_tables(learner, self.spec, self.log._replace(**unread))
         tables = jax.tree.map(jnp.asarray, rows)
@@ -34,7 +34,7 @@ def sized(learner: Any, **settings: Any) -> Any:
 
     Args:
         learner: Any learner with nested settings.
-        **settings: Such as ``hidden=(8, 8)`` and ``batch_size=32``.
+        **settings: New values by name, such as ``hidden=(8, 8)`` and ``batch_size=32``.
 
     Example:
         >>> from neorl_agents import IQL
@@ -113,7 +113,7 @@ def make_problem(n_cost: int = 1, seed: int = 0) -> Problem:
 
 
 def one_step_task() -> Problem:
-    """Every row ends; actions are uniform, and one at three quarters of the range is best."""
+    """Every row is an episode; actions are uniform, and three quarters of the range is best."""
     problem = make_problem()
     low, high = (
         np.array([getattr(c, end) for c in problem.spec.action]) for end in ("low", "high")
@@ -130,7 +130,7 @@ def one_step_task() -> Problem:
 
 
 def endless(problem: Problem, constant: float = 0.0) -> Problem:
-    """The same log without a terminated row, and a constant in its rewards."""
+    """The same log without terminated rows, and with a constant added to its rewards."""
     ends = jnp.asarray(problem.log.terminated) | jnp.asarray(problem.log.truncated)
     log = problem.log._replace(
         reward=problem.log.reward + constant,
@@ -146,7 +146,7 @@ def task_reward(unit: np.ndarray) -> np.ndarray:
 
 
 def in_other_units(problem: Problem) -> Problem:
-    """The same plant with other units of everything; factors are powers of two, so exact."""
+    """The same plant in other units; all factors are powers of two, so conversion is exact."""
     obs, act = 2.0 ** np.array([-13, 10, -20, 3]), 2.0 ** np.array([-9, 5])
     reward, cost = 2.0**13, 2.0**-7
 
@@ -157,7 +157,7 @@ def in_other_units(problem: Problem) -> Problem:
         )
 
     following, following_action = problem.log.next_obs, problem.log.next_action
-    # make_problem fills them all.
+    # make_problem fills all of these fields.
     assert following is not None
     assert following_action is not None
     assert problem.log.cost is not None

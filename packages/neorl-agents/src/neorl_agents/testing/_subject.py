@@ -12,7 +12,7 @@ from neorl_agents.testing._problem import Problem, make_problem
 from neorl_core import Transition, as_arrays
 
 traces: list[int] = []
-"""One entry for every time that an update was traced."""
+"""One entry for each time that an update was traced."""
 
 
 @jax.jit
@@ -27,7 +27,7 @@ def side_by_side(algorithms: Any, state: Any, batch: Any, keys: Any) -> Any:
 
 
 class Subject:
-    """A learner with a state, made when first asked for."""
+    """A learner with a state, which is made on first use."""
 
     def __init__(self, make: Callable[[], Learner]) -> None:
         self.make = make
@@ -44,7 +44,7 @@ class Subject:
 
     @staticmethod
     def fresh(plain: Any, problem: Problem, seed: int = 0, **given: Any) -> Any:
-        """A fresh state; what is to be fitted before it is fresh too."""
+        """A fresh state; learners that must be fitted first are fresh too."""
         fits = plain.fits()
         context = {name: Subject.fresh(fits[name].learner, problem) for name in fits}
         key = jax.random.key(seed)
