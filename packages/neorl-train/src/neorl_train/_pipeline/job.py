@@ -155,7 +155,7 @@ def resume_job(
 
 
 def _require_resumable(run: RunDirectory, config: Config) -> None:
-    """Refuses a run whose configuration was changed, and one that another command controls."""
+    """Refuses a run whose configuration was changed, and a site of a federation."""
     record = run.record()
     validate(config)
     if record["config_hash"] != config_hash(config):

@@ -122,8 +122,8 @@ class FineTuning:
 class Online:
     """Trains learners from scratch on the simulated plant itself.
 
-    Inputs are scaled by the declared ranges. A learner qualifies if it explores and needs no log
-    for a fit, whether it samples from a buffer or collects rollouts.
+    Observations and actions are scaled by the declared ranges. A learner qualifies if it explores
+    and needs no log for a fit, whether it samples from a buffer or collects rollouts.
     """
 
     fine_tunes: str = ""

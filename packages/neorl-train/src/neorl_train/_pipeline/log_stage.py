@@ -81,10 +81,10 @@ def _collected(run: ResolvedRun, session: Session) -> None:
 
 
 def require_memory_for_log(plant: str, spec: Spec, steps: int) -> None:
-    """Refuses a log that the machine cannot hold, before its first step is simulated.
+    """Refuses a log that would not fit into memory, before its first step is simulated.
 
     Raises:
-        InputError: With both amounts, and how a log is recorded in several files.
+        InputError: States both amounts, and how to record a log in several files.
     """
     values = 2 * spec.n_obs + spec.n_action + spec.n_cost + 1
     needed, there = float(BYTES_OF_VALUE * values * steps), machine_memory()

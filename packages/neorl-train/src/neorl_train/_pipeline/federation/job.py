@@ -110,7 +110,7 @@ def carry_federation(
             continue
         reporter.say(f"site {name}: {run.path}")
         try:
-            own_timings = Timings()  # the federation's record contains these too
+            own_timings = Timings()  # a site's record has only its own
             carry_on(dataclasses.replace(site, kind=kind), run, reporter, own_timings)
         except InterruptedRunError as error:
             raise InterruptedRunError(error.signal_number, continue_line(folder)) from None
