@@ -99,7 +99,7 @@ def _spans(
 ) -> tuple[Int[np.ndarray, "stretch 2"], Float[np.ndarray, " stretch"]]:
     """First row and end row of every stretch, and the mean reward of its known rows.
 
-    Sections that are much shorter than usual, or mostly unknown, are left out, because a mean over
+    Stretches that are much shorter than usual, or mostly unknown, are left out, because a mean over
     a few steps is extreme by chance.
     """
     spans = np.array(

@@ -57,7 +57,7 @@ class PolicyValidation:
 
 
 class _HeldOut:
-    """What held-out episodes show of a policy: its distance to their actions, and its own count."""
+    """Metrics on held-out episodes: distance to the logged actions, and the policy's own count."""
 
     def __init__(self, held_out: Dataset) -> None:
         rows = held_out.transitions
@@ -139,11 +139,11 @@ def distance_along(
 
 @partial(jax.jit, static_argnames="episodes")
 def miscounted(policy: SequencePolicy, log: LogRows, episodes: int) -> Float[Array, ""]:
-    """Mean over episodes of the absolute error of the return that the policy counted itself.
+    """Mean over episodes of the absolute error of the policy's own count of its return.
 
-    The policy follows the log as it would follow the plant, with the logged actions. Its count
-    lacks the last step of an episode, after which no observation arrives, and so does the logged
-    return that it is compared with.
+    The policy runs along the log as it would beside the plant, with the logged actions. Its count
+    excludes the last step of an episode, after which no observation arrives, and so does the
+    logged return that it is compared with.
     """
 
     def step(carry: Any, row: LogRows) -> tuple[Any, Float[Array, ""]]:
