@@ -154,8 +154,7 @@ class DynamicsModel(BaseLearner):
 
         Raises:
             InputError: If a name in ``exogenous`` is not an observation, if there are too few
-                episodes
-                to hold one out, or if the log cannot teach a model; see
+                episodes to hold one out, or if the log cannot teach a model; see
                 :func:`neorl_agents.models._model_log.require_model_log`.
         """
         name = type(self).__name__

@@ -41,7 +41,6 @@ class ChoiceRule:
             (:func:`model_error`).
         near: Fraction of a limit above which an episode counts as over it, because rare peaks are
             predicted too low.
-            too low.
     """
 
     z: float = 1.96
