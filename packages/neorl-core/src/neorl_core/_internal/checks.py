@@ -262,7 +262,7 @@ def checked_whole(name: str, value: Any, least: int | None = None, advice: str =
 
 
 def require_key(key: Any) -> None:
-    """Raises an error for anything but a JAX random key, such as a seed or a NumPy generator."""
+    """Raises an error unless ``key`` is a JAX random key; a seed or a NumPy generator is not."""
     is_array = isinstance(key, jax.Array | np.ndarray)
     if not is_array or (key.ndim == 0 and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise TypeError(

@@ -11,7 +11,7 @@ def product(*factors: Array) -> Array:
     """The product of matrices and vectors, from left to right.
 
     Accelerators multiply float32 matrices in a shorter format unless full precision is requested,
-    and an estimate or a Riccati equation loses digits through that.
+    which costs an estimate or a Riccati equation its last digits.
     """
     return functools.reduce(_times, factors)
 

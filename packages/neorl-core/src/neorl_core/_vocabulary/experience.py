@@ -58,8 +58,8 @@ class Step(NamedTuple):
             automatic reset.
         reward: Scalar.
         cost: Shape ``(cost,)``.
-        applied: The action after the plant's own limits, shape ``(act,)``: what a collector
-            records and what ``Policy.sent`` is given.
+        applied: The action after the plant's own limits, shape ``(act,)``; a collector
+            records it, and ``Policy.sent`` receives it.
         terminated: The plant ended the episode.
         truncated: The time limit ended the episode.
         info: A NamedTuple of arrays that the environment defines, or ``()``.

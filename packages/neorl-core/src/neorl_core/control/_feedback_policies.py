@@ -75,7 +75,7 @@ class StateFeedback:
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
         """Every nonzero entry of the gain, the set-points that affect the action, and the biases.
 
-        If the gain has more than sixteen entries, those of equal size are tuned together.
+        If the gain has more than sixteen nonzero entries, those of equal size are tuned together.
 
         Args:
             spec: Channels, which provide the names.
@@ -106,16 +106,16 @@ class StateFeedback:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class BaseStock:
-    """Orders in every period what is missing to reach a fixed inventory position.
+    """Orders in every period the quantity missing from a fixed inventory position.
 
     ``u = clip(level - position obs, low, high)``, where ``position obs`` is stock on hand plus
     stock on order minus backlog.
 
     Attributes:
         level: The base-stock level of every item, shape ``(act,)``.
-        position: What each observation adds to the position of each item (1 for stock on hand
-            and in transit, -1 for backlog, 0 for the rest), shape ``(act, obs)``.
-        low: Least order, usually zero, shape ``(act,)``.
+        position: Weight of each observation in the position of each item (1 for stock on hand and
+            in transit, -1 for backlog, 0 for the rest), shape ``(act, obs)``.
+        low: Smallest order, usually zero, shape ``(act,)``.
         high: Largest order, not below ``low``, shape ``(act,)``; under ``jit`` the order is NaN
             where it is below.
     """

@@ -39,7 +39,7 @@ class PIDCarry(NamedTuple):
         age: Time since that measurement, in seconds, as of the last step, shape ``(loop,)``.
         fast: The unclipped output of the last step without its integral part, shape ``(loop,)``.
         summed: The integral part of that unclipped output, shape ``(loop,)``.
-        increment: What the last step added to the integral, shape ``(loop,)``.
+        increment: Amount that the last step added to the integral, shape ``(loop,)``.
         output: Last proposed output, shape ``(loop,)``. Before the first measurement it is the
             action that the plant received, or NaN if that is unknown.
     """

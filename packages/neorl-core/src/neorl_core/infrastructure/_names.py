@@ -40,7 +40,7 @@ def unknown_name(
     """The error for an unknown name, which suggests the nearest known one.
 
     Args:
-        kind: What the name stands for, for example ``"environment"``.
+        kind: Kind of object that the name refers to, for example ``"environment"``.
         name: Name as given.
         known: Names that exist.
         error: Class of the error.

@@ -30,10 +30,10 @@ def crossed_interval(
     freedom (Satterthwaite) would be shorter and cover too rarely: 93 % for 95 % with 3 rows of 100
     and equal variances.
 
-    A remainder above both mean squares is replaced by the smaller of them, so the width is real. An
-    interval of the row means, with the columns as the only samples, holds only for these rows; this
-    one also holds for new rows. If only one factor varies, it is :func:`student_interval` of that
-    factor's means.
+    A remainder above both mean squares is replaced by the smaller of them, so the width is real. If
+    the rows were averaged first and the columns were the only samples, the interval would hold only
+    for these rows; this one also holds for new rows. If only one factor varies, it is
+    :func:`student_interval` of that factor's means.
 
     Args:
         samples: One number for every pair, with at least two rows and two columns.

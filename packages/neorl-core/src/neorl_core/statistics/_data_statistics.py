@@ -14,7 +14,7 @@ from neorl_core._vocabulary.errors import InputError
 def merge_statistics(parts: Sequence[DataStatistics]) -> DataStatistics:
     """The statistics of several data sets as if they were one.
 
-    Counts add, means and variances merge pairwise, ranges are united. Sites that may not share
+    Counts add, means and variances merge pairwise, ranges are combined. Sites that may not share
     their rows share these numbers, initialise from the merged ones and so start equal.
 
     Args:

@@ -141,10 +141,10 @@ def sign_flip_test(
 ) -> PairedTest:
     """Permutation test of the mean difference, which swaps the two results of random pairs.
 
-    If the pairs do not differ, every sign pattern of the differences is equally likely. If there
-    are no more than ``resamples`` of the ``2^n`` patterns, all are counted and the key is not used.
-    Otherwise ``resamples`` patterns are sampled and ``p = (1 + count) / (1 + resamples)``, which
-    keeps the level of the test for any number of samples.
+    If the pairs do not differ, every sign pattern of the differences is equally likely. If the
+    number of patterns, ``2^n``, does not exceed ``resamples``, all are counted and the key is not
+    used. Otherwise ``resamples`` patterns are sampled and ``p = (1 + count) / (1 + resamples)``,
+    which keeps the level of the test for any number of samples.
 
     Args:
         first: At least one result.

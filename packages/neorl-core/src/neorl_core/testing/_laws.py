@@ -32,7 +32,7 @@ def oracle(
 
     Each leaf of each row is judged by its own size, or by how far the reference itself moves if its
     arguments change by the relative amount ``atol``. So a difference of large numbers may carry
-    their rounding error, but a small probability beside large arguments may not.
+    their rounding error, but a small probability next to large arguments may not.
 
     Args:
         fn: The function under test.

@@ -59,7 +59,7 @@ def _compare_along(
     try:
         with np.errstate(all="ignore"):
             back, here, ahead = value(-WIDTH), value(0.0), value(WIDTH)
-    except Exception:  # the reference rejects points beside the sample
+    except Exception:  # the reference rejects points near the sample
         return
     before, after = (here - back) / WIDTH, (ahead - here) / WIDTH
     parts = [
