@@ -45,7 +45,7 @@ def categorical_log_prob(
 def categorical_sample(
     logits: Float[Array, "*batch choice"], key: PRNGKeyArray
 ) -> Int[Array, " *batch"]:
-    """A sample.
+    """Samples the index of a choice.
 
     Args:
         logits: Unnormalised log-probabilities along the last axis.

@@ -52,12 +52,12 @@ def student_upper_tail(
 
 
 def _many(degrees: Array) -> Array:
-    """Where the incomplete beta function has lost more digits than the series truncates."""
+    """Where the incomplete beta function has lost more digits than a truncated series would."""
     return degrees > (1e4 if jnp.finfo(degrees.dtype).bits >= 64 else 200)
 
 
 def _log_odds(tail: Array, degrees: Array) -> Array:
-    """``log(y / (1 - y))`` at which the Student distribution has probability ``tail`` beyond."""
+    """``log(y / (1 - y))`` beyond which the Student distribution has probability ``tail``."""
     half = jnp.full_like(tail, 0.5)
     inner = _log_beta_quantile(1 - 2 * tail, half, degrees / 2)
     outer = _log_beta_quantile(2 * tail, degrees / 2, half)

@@ -61,7 +61,7 @@ AnyConstraints = Constraints | ActionConstraints
 
 
 def as_constraints(constraints: AnyConstraints) -> Constraints:
-    """Converts constraints of box and rate only; others are returned unchanged."""
+    """Converts box and rate limits to :class:`Constraints`, and returns these unchanged."""
     if isinstance(constraints, Constraints):
         return constraints
     return Constraints(constraints)

@@ -52,11 +52,11 @@ class Flag(enum.IntFlag):
     MONITOR_ALARM = 1 << 19
     """A monitor judges the situation unsuitable for the policy."""
     FALLBACK_HELD = 1 << 20
-    """The fallback stays in charge until there are enough clean steps, time or a release."""
+    """The fallback stays in charge, waiting for clean steps, time or a release."""
     LATCHED = 1 << 21
     """The fallback stays in charge until an operator releases it."""
     HAND_OVER = 1 << 22
-    """A hand-over is in progress: a decaying offset is added to the proposal that acts."""
+    """A hand-over is in progress: a decaying offset is added to the active proposal."""
     EMERGENCY_STOP = 1 << 23
     """The emergency stop was pressed: the fallback acts until an operator releases it."""
 

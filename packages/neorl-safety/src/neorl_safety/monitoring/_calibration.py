@@ -119,8 +119,8 @@ def operation_scores(
         obs: Observations of each episode.
         action: Action that the policy proposed, or that was sent.
         mask: False where an episode has no step; such steps are skipped.
-        stretch: Steps of a stretch; a shorter rest of an episode is ignored. ``None`` for whole
-            episodes.
+        stretch: Steps of a stretch; a shorter remainder of an episode is ignored. ``None`` for
+            whole episodes.
 
     Returns:
         One score per stretch.

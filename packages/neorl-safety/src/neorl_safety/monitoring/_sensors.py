@@ -41,7 +41,7 @@ class RangeMonitor(eqx.Module):
 
 
 def range_monitor(spec: Spec, *, tolerance: float = TOLERANCE) -> RangeMonitor:
-    """Monitors that every observation lies in its measuring range.
+    """Checks that every observation lies in its measuring range.
 
     Args:
         spec: Specification with the measuring ranges.
@@ -113,7 +113,7 @@ def frozen_monitor(
     channels: tuple[str, ...] | None = None,
     least: float = 0.0,
 ) -> FrozenMonitor:
-    """Monitors that measurements move: a noisy signal that stands still is dead.
+    """Checks that measurements move: a noisy signal that stands still is dead.
 
     Args:
         spec: Specification with the measuring ranges.
