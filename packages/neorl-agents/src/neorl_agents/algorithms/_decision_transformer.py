@@ -70,9 +70,9 @@ class DecisionTransformer(BaseLearner):
     the reward predictor has the same width.
 
     Deviations: windows end with a uniformly sampled row and are short at the start of an episode
-    (the code samples where they begin, and they are short at the end); the mean is over known steps
+    (the code samples their first rows, and they are short at the end); the mean is over known steps
     (the code: over padding too); GELU is the tanh approximation; no dropout; a warm-up of 500
-    updates (CORL: 10,000 of 100,000), so that short trainings learn.
+    updates (CORL: 10,000 of 100,000), so that short runs learn.
 
     Attributes:
         aim: The return to aim at: 0 is the smallest logged one, 1 the largest.

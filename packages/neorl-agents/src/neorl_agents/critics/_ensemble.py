@@ -32,8 +32,8 @@ class Ensemble(eqx.Module):
         outputs: Map from predictions in physical units to those of the networks.
         typical: Root mean square over rows of the log of the members' standard deviation, in the
             units of the networks, shape ``(out,)``; 1 for critics of a learner.
-        noise: Standard deviation of the residuals, which members share, physical units, shape
-            ``(out,)``.
+        noise: Standard deviation of the residuals beyond the members' disagreement, physical
+            units, shape ``(out,)``.
         spread: Factor of the members' standard deviation, shape ``(out,)``.
         width: Half-width of an interval in standard deviations, shape ``(out,)``; NaN if no
             interval was calibrated.

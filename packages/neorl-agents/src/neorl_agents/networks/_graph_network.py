@@ -40,11 +40,11 @@ LAYERS = {"gcn": init_graph_convolution, "gat": init_graph_attention}
 class GraphNetwork(eqx.Module):
     """Message passing, then one head each for nodes, edges and the whole graph.
 
-    A layer is ``relu(layer(h) + h S)``; the features of edges are added to those of their receivers
-    from the start. Heads are perceptrons with one hidden layer: of ``[h_i, pool]`` at a node, of
-    ``[h_sender, h_receiver, features, pool]`` at an edge, of ``pool`` for the whole graph, with
-    ``pool`` the mean over the present nodes. Nodes of one kind are treated alike: renumbering them,
-    with the channels, permutes the actions and changes no value.
+    A layer is ``relu(layer(h) + h S)``; the features of edges are pooled into those of their
+    receivers from the start. Heads are perceptrons with one hidden layer: of ``[h_i, pool]`` at a
+    node, of ``[h_sender, h_receiver, features, pool]`` at an edge, of ``pool`` for the whole graph,
+    with ``pool`` the mean over the present nodes. All nodes share their weights: renumbering the
+    nodes, with the channels, permutes the actions and changes no value.
 
     Absent nodes and edges are blanked, whatever their channels hold, and their actions are
     ``ABSENT``. A graph without nodes has a pool of zeros. Topologies within the layout are values,

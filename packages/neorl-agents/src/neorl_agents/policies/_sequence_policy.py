@@ -157,8 +157,7 @@ class SequencePolicy(eqx.Module):
     def left(self, carry: SequenceCarry) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
         """Remaining target return and budgets, in the units of the log."""
         scaled, horizon = carry.left, self.network.shape.horizon
-        # The carry's remainder includes its current step; before the first observation there is
-        # none.
+        # The current step remains too, hence + 1; before the first observation there is none.
         rest = jnp.clip(horizon - carry.step + 1, 0, horizon)
         earned = scaled[0] * horizon * self.reward_unit + rest * self.reward_offset
         return earned, scaled[1:] * horizon * self.cost_unit

@@ -64,7 +64,7 @@ class RetuneSettings:
         rule: Conditions for preferring a candidate.
         judged: Fraction of the episodes that neither the model nor the search uses.
         judges: Largest number of them that are replayed for judging.
-        steps: Largest number of steps of the search's episodes, of which there are at least 60.
+        steps: Steps of the episodes that the search may use, at least those of 60 episodes.
         pulls: Weights that pull a search towards today's parameters; one search for each.
         parts: Fractions of the way from today's parameters to those that a search ends with; each
             is a candidate.

@@ -59,7 +59,7 @@ class BCQLag(BaseLearner):
     action by at most ``phi``: ``g(s, z) = clip(D(s, z) + phi xi(s, D(s, z)), -1, 1)``, with ``D``
     the decoder. One update takes these steps, in this order:
 
-    1. the autoencoder of logged actions (a latent of twice as many channels):
+    1. the autoencoder of logged actions (with two latent numbers per channel):
        ``mean (decoded - a)^2 + kl_weight KL(q(z|s, a) || N(0, 1)) / latent``;
     2. critics: ``mean (Q_1 - y)^2 + mean (Q_2 - y)^2``, ``y = r + discount (1 - terminated)
        max_k (least_weight min_i Q'_i + (1 - least_weight) max_i Q'_i)(s', g'(s', z_k))``, over

@@ -67,12 +67,11 @@ class CAPS(BaseLearner):
     largest ``Q`` among those whose ``Qc_j`` fit what is left of the budget of every cost. If none
     fits, it takes the one that exceeds its budget by the smallest fraction
     (:class:`neorl_agents.networks.BudgetedChoice`). A policy does not observe its costs at run
-    time, so it subtracts those that network 5 predicts
-    (:class:`neorl_agents.policies.BudgetedPolicy`). The budgets are leaves of the policy,
-    initially the run's limits; changing them needs no training.
+    time, so it subtracts the predicted ones (:class:`neorl_agents.policies.BudgetedPolicy`). The
+    budgets are leaves of the policy, initially the run's limits; changing them needs no training.
 
     Deviations: the policy predicts its costs, which the simulator gives to the code; the remaining
-    budget is taken as spent evenly over the rest of the horizon and converted as a whole one is
+    budget is assumed to be spent evenly over the rest of the horizon and converted like a whole one
     (:func:`neorl_agents.learning.critic_limits`), because the critics bootstrap where episodes are
     truncated (the code sums only over the rest, and its critics stop there); the standard
     deviations of heads are trained, within ``exp([-5, 2])`` (the code does not pass them to its

@@ -53,11 +53,11 @@ class CPQ(BaseLearner):
     (:func:`neorl_agents.learning.critic_limits`); "safe" is ``Qc_j(s, a) <= d_j`` for all ``j``.
     One update takes these steps, in this order:
 
-    1. a variational autoencoder of the logged actions (a latent of twice as many channels):
+    1. a variational autoencoder of the logged actions (with two latent numbers per channel):
        ``mean (decoded - a)^2 + kl_weight KL(q(z|s, a) || N(0, 1)) / latent``;
     2. cost critics: ``mean (Qc_j - y_j)^2 - penalty_j (mean_ood Qc_j - ood_level d_j)``,
        ``y_j = c_j + discount (1 - terminated) Qc'_j(s', a')`` with ``a'`` from the policy. Of
-       ``n_samples`` actions of the policy in every state, those whose divergence under 1 lies in
+       ``n_samples`` actions of the policy in every state, those whose divergence in step 1 is in
        the upper ``1 - ood_quantile`` of the batch are out of distribution ("ood"). Then ``log
        penalty_j`` rises by ``penalty_learning_rate penalty_j (ood_level d_j - mean_ood Qc_j)``,
        clipped to [-5, 5];
