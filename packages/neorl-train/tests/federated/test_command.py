@@ -79,7 +79,7 @@ def test_the_help_explains_the_penalty_and_the_flags(capsys):
     with pytest.raises(SystemExit):
         read_federation(["--help"], ALGORITHMS)
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Reward taken off per unit of each cost" in shown
+    assert "Reward subtracted per unit of each cost" in shown
     assert "print no progress" in shown
 
 
