@@ -1,3 +1,3 @@
-"""The learners, one a file, each documented with its paper; import them from the package itself."""
+"""The learners, one per file, documented with their papers; import them from the package itself."""
 
 __all__: list[str] = []

@@ -112,7 +112,7 @@ class AWAC(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of critics and actor, then one of the targets."""
+        """Takes one gradient step of critics and actor, then one of the targets."""
         rows = single(rows)
         next_key, own_key = jax.random.split(key)
         actor = state.parameters["actor"]

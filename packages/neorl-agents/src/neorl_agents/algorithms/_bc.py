@@ -101,7 +101,7 @@ class BC(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step; the key is ignored."""
+        """Takes one gradient step; the key is ignored."""
         state, loss, _ = self.descend(state, "actor", LOSSES[self.variant], single(rows))
         return state, {"actor_loss": loss}
 

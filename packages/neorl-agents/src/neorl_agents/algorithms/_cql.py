@@ -159,7 +159,7 @@ class CQL(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of actor, temperature, critics and multiplier, then of the targets."""
+        """Takes one step of actor, temperature, critics and multiplier, then of the targets."""
         rows = single(rows)
         actor_key, target_key, sample_key = jax.random.split(key, 3)
         actor, critics = state.parameters["actor"], state.parameters["critics"]

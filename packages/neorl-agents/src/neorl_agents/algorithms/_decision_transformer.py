@@ -145,7 +145,7 @@ class DecisionTransformer(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of both networks; the key is ignored."""
+        """Takes one gradient step of both networks; the key is ignored."""
         rows = single(rows)
         shape = state.parameters["network"].shape
         rate = warmed_up(self.learning_rate, state, self.warmup_updates)

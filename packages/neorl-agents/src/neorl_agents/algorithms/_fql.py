@@ -107,7 +107,7 @@ class FQL(BaseLearner):
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of critics, flow and actor."""
+        """Takes one gradient step of critics, flow and actor."""
         rows, before, targets = single(rows), state.parameters, state.targets["critics"]
         next_key, start_key, time_key, noise_key = jax.random.split(key, 4)
         shape, dtype = rows.action.shape, rows.action.dtype

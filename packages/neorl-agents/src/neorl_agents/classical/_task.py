@@ -1,4 +1,4 @@
-"""Task of a classical controller: the channel it controls, its set point, and its actuator."""
+"""Task of a classical controller: the channel it controls, its set-point, and its actuator."""
 
 import dataclasses
 import math
@@ -18,7 +18,7 @@ class Loop:
     Attributes:
         controlled: Name of an observation channel.
         manipulated: Name of an action channel.
-        setpoint: Set point of the controlled variable in its unit, or the name of the observation
+        setpoint: Set-point of the controlled variable in its unit, or the name of the observation
             channel that holds it.
         low: Smallest value that the controlled variable should take, in its unit.
         high: Largest value that it should take.

@@ -49,7 +49,7 @@ class TrackingPID(eqx.Module):
         return self.loops.follow(carry, action)
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """Tunable parameters of the loops, except set points that are observations.
+        """Tunable parameters of the loops, except set-points that are observations.
 
         Args:
             spec: Channels, for the names.

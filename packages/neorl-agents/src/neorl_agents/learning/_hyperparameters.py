@@ -63,7 +63,7 @@ def require_numbers_of_fields(owner: Any) -> None:
 
 
 def require_count(owner: Any, *fields: str, least: int = 1) -> None:
-    """Refuses ``fields`` that are not whole numbers of at least ``least``."""
+    """Refuses ``fields`` that are not integers of at least ``least``."""
     for field in fields:
         value = attrgetter(field)(owner)
         if isinstance(value, Tracer):

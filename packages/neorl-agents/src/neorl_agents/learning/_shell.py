@@ -101,7 +101,7 @@ class BaseLearner(eqx.Module):
 
     @property
     def batches_per_update(self) -> int:
-        """One; a learner may replace it."""
+        """One batch; a learner may override this."""
         return 1
 
     @property

@@ -136,7 +136,7 @@ class _WithoutMemory(eqx.Module):
         return {}
 
     def rollouts(self, steps: int) -> Any:
-        """Refuses, because the rows of a log do not come from the learner's own policy.
+        """Raises an error: the rows of a log do not come from the learner's own policy.
 
         Raises:
             InputError: Always; the message says what to do.
@@ -147,7 +147,7 @@ class _WithoutMemory(eqx.Module):
         )
 
     def replayed(self, steps: int) -> Any:
-        """Refuses, because a log does not grow while a learner explores.
+        """Raises an error: a log does not grow while a learner explores.
 
         Raises:
             InputError: Always; the message says what to do.

@@ -44,19 +44,19 @@ class LearnerState(eqx.Module):
         return self.counters[UPDATES]
 
     def with_parameters(self, **parameters: Any) -> "LearnerState":
-        """The state with other values of some parameters."""
+        """The state with some parameters replaced."""
         return replace(self, parameters={**self.parameters, **parameters})
 
     def with_optimisers(self, **optimisers: Any) -> "LearnerState":
-        """The state with other values of some optimisers."""
+        """The state with some optimisers replaced."""
         return replace(self, optimisers={**self.optimisers, **optimisers})
 
     def with_targets(self, **targets: Any) -> "LearnerState":
-        """The state with other values of some targets."""
+        """The state with some targets replaced."""
         return replace(self, targets={**self.targets, **targets})
 
     def with_counters(self, **counters: Int[Array, ""]) -> "LearnerState":
-        """The state with other values of some counters."""
+        """The state with some counters replaced."""
         return replace(self, counters={**self.counters, **counters})
 
     def tracked(self, *names: str, tau: float | Float[Array, ""]) -> "LearnerState":

@@ -1,4 +1,4 @@
-"""One step of a named optimiser, with the learning rate as an argument."""
+"""A step of a named optimiser, with the learning rate as an argument."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

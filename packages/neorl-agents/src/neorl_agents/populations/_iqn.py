@@ -248,7 +248,7 @@ class IQN(eqx.Module):
         return UpdateDraws(levels[0], levels[1], levels[2], noise)
 
     def update(self, shape: Shape, agent: Agent, key: PRNGKeyArray) -> tuple[Agent, Array]:
-        """Takes one gradient step on rows of the agent's own memory; the agent and its loss."""
+        """Takes one gradient step on the agent's own memory; returns the agent and its loss."""
         for_rows, for_draws = jax.random.split(key)
         discount = jnp.asarray(self.discount, jnp.float32)
         draws = self.draws(agent.network, for_draws)
@@ -284,14 +284,14 @@ class IQN(eqx.Module):
         return agent._replace(priorities=tree)
 
     def learn(self, agent: Agent, rows: Windows, draws: UpdateDraws) -> tuple[Agent, Array]:
-        """Takes one gradient step on given rows and random numbers; the agent and its loss."""
+        """Takes one gradient step on the given rows; returns the agent and its loss."""
         agent, loss, _ = self.learn_from(agent, rows, draws)
         return agent, loss
 
     def learn_from(
         self, agent: Agent, rows: Windows, draws: UpdateDraws
     ) -> tuple[Agent, Array, Float[Array, " batch"]]:
-        """One gradient step: the agent, its loss, and the loss of each row before weighting."""
+        """Takes one gradient step; also returns the loss of each row before weighting."""
         target = quantile_targets(agent.network, agent.target, rows, draws)
         graded = jax.value_and_grad(_weighted_loss, has_aux=True)
         (loss, by_row), slope = graded(agent.network, target, rows, draws)
@@ -310,7 +310,7 @@ class IQN(eqx.Module):
         )
 
     def begin_episode(self, agent: Agent, number: Int[Array, ""]) -> Agent:
-        """The agent before episode ``number``; copied to the target every ``copy_every``."""
+        """Prepares episode ``number``; every ``copy_every`` episodes, copies to the target."""
         if self.copy_every == 0:
             return agent
         copies = number % self.copy_every == 0

@@ -179,7 +179,7 @@ class SorrelModel:
         return int(self._random.integers(self.action_space))
 
     def train_step(self) -> np.ndarray:
-        """Takes one gradient step if the ring holds more than a batch; the loss, or zero.
+        """Takes one gradient step if the ring holds more than a batch; returns the loss, or zero.
 
         If the ring is a few rows short of its windows, Sorrel fails; this model waits.
         """

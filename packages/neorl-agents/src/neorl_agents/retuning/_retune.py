@@ -69,7 +69,7 @@ def retune(
     seed: int,
     settings: RetuneSettings = USUAL,
 ) -> Retuned:
-    """Searches better parameters of a controller, and adopts them if unseen episodes agree.
+    """Searches for better parameters of a controller, and adopts them if unseen episodes agree.
 
     CMA-ES searches the parameters in the learned plant, on episodes that the model was fitted to
     and in some of its networks. The result of the search, and points on the way to it, are the

@@ -137,7 +137,7 @@ def search(
     seed: int,
     settings: SearchSettings = SearchSettings(),
 ) -> Searched:
-    """Searches better parameters of a controller by CMA-ES in a learned plant.
+    """Searches for better parameters of a controller by CMA-ES in a learned plant.
 
     The score of a candidate is its mean return divided by ``scale``, minus the penalties of
     :class:`SearchSettings`. All candidates of a generation are tested on the same episodes.

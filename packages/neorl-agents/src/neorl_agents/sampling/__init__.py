@@ -1,4 +1,4 @@
-"""Samplers, one a file, which choose the rows of every update."""
+"""Samplers, one per file, which choose the rows of every update."""
 
 from neorl_agents.sampling._best_episodes import BestEpisodes as BestEpisodes
 from neorl_agents.sampling._goals import GoalRows as GoalRows

@@ -1,4 +1,4 @@
-"""Protocol of a sampler, which draws a learner's batches from a log."""
+"""Protocol of a sampler, which samples a learner's batches from a log."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 

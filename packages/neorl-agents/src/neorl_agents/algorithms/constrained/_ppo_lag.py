@@ -61,5 +61,5 @@ class PPOLag(PPO):
     def priced(
         self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
     ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
-        """Takes one step of the multipliers; the advantage minus the priced costs."""
+        """Takes one step of the multipliers; returns the advantage minus the priced costs."""
         return priced_advantage(self, state, rows, about, value)

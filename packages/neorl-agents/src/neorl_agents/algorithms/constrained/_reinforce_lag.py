@@ -52,5 +52,5 @@ class ReinforceLag(Reinforce):
     def priced(
         self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
     ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
-        """Takes one step of the multipliers; the advantage minus the priced costs."""
+        """Takes one step of the multipliers; returns the advantage minus the priced costs."""
         return priced_advantage(self, state, rows, about, value)

@@ -1,4 +1,4 @@
-"""Multipliers for learners from fresh rollouts: the cost of a rollout, and the priced advantage."""
+"""Multipliers for on-policy learners: the cost of a rollout, and the priced advantage."""
 
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ GAINS = MultiplierSettings(kp=0.5, ki=0.02, kd=0.1)
 def priced_advantage(
     learner: Any, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
 ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
-    """Takes one step of every multiplier; the advantage minus the priced costs.
+    """Takes one step of every multiplier; returns the advantage minus the priced costs.
 
     Let ``J_j`` be the cost of an episode, estimated as the rollout's mean per step times the
     horizon, and ``d_j`` its limit. The multiplier takes one step of its PID controller on

@@ -1,1 +1,1 @@
-"""Learners from rollouts in a model of the log: MOPO and its relatives."""
+"""Learners that train on rollouts in a model of the log: MOPO and its relatives."""

@@ -237,7 +237,7 @@ class SoftRollouts(BaseLearner):
     def critic_step(
         self, state: LearnerState, rows: UnitRows, target: Float[Array, " batch"], key: PRNGKeyArray
     ) -> tuple[LearnerState, Float[Array, ""], tuple[Float[Array, " batch"], Metrics]]:
-        """One gradient step of the critics; the loss, the mean value of every row, and metrics."""
+        """Takes one step of the critics; also returns loss, mean value of every row, metrics."""
         return self.descend(state, "critics", _squared, rows, target)
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:

@@ -131,7 +131,7 @@ class DQN(BaseLearner):
         return state.with_counters(errors=jnp.zeros(self.batch_size, jnp.float32))
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """A network of values and its target."""
+        """A Q-network and its target."""
         count = spec.n_action + (1 if self.dueling else 0)
         values = self.networks.of_obs(spec, count, key)
         return {"values": values}, {"values": values}
