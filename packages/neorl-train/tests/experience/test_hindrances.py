@@ -61,6 +61,28 @@ def test_actions_that_stand_still_or_leave_their_range_are_said():
     assert beyond.startswith("valve was logged from 0 to 200 %, beyond its range 0 to 100")
 
 
+def with_still(*still):
+    """The sentences on a log of two measurements, some of which stand still."""
+    channels = (*SPEC.obs, Channel("setpoint", "m", -9.0, 9.0))
+    rng, ends = np.random.default_rng(0), np.arange(32) % 8 == 7
+    obs = rng.normal(size=(33, 2))
+    obs[:, still] = 2.0
+    log = dataset_from_columns(
+        dataclasses.replace(SPEC, obs=channels), obs=obs[:-1], action=MOVING[:, None],
+        reward=MOVING, next_obs=obs[1:], terminated=ends & False, truncated=ends,
+    )  # fmt: skip
+    return hindrances(jax.device_get(data_statistics(log)), log.spec)
+
+
+def test_observations_that_never_change_are_said_in_one_line():
+    assert with_still() == []
+    (one,) = with_still(1)
+    assert one.startswith("setpoint never changes in the rows that are trained on, so how to act")
+    (both,) = with_still(0, 1)
+    assert both.startswith("no observation ever changes in the rows that are trained on")
+    assert "check the tags" in both
+
+
 def over_zero(per, limit=0.0, worst=0.3):
     """Four episodes of eight rows, of which the second and the fourth exceed zero."""
     n = 32

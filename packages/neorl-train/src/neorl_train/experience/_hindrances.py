@@ -45,9 +45,9 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
 
     Returns:
         One sentence for every action that never moves, for every action logged beyond its range
-        (learners see it clipped), and for a constant reward. If episodes end early, a reward that
-        varies little compared with its mean is reported too; in other logs, learners subtract the
-        mean.
+        (learners see it clipped), for a constant reward, and for all observations that never
+        change. If episodes end early, a reward that varies little compared with its mean is
+        reported too; in other logs, learners subtract the mean.
     """
     sentences = still_actions(statistics, spec)
     for channel, least, most in _extremes(statistics, spec):
@@ -73,7 +73,30 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
             "trainings end far from the best policy; take a constant off the reward's expression, "
             "and charge what ends an episode early for the steps that it cuts off"
         )
-    return sentences
+    return sentences + _still_observations(statistics, spec)
+
+
+def _still_observations(statistics: DataStatistics, spec: Spec) -> list[str]:
+    """One sentence for all observations that never change; none if all of them do."""
+    low, high = (np.asarray(x, np.float64) for x in (statistics.obs.min, statistics.obs.max))
+    still = [
+        channel.name
+        for channel, least, most in zip(spec.obs, low, high, strict=True)
+        if most - least <= STILL * (channel.high - channel.low)
+    ]
+    if not still:
+        return []
+    if len(still) == len(spec.obs):
+        return [
+            "no observation ever changes in the rows that are trained on, so a policy can only "
+            "learn one constant action; check the tags and their period, or take a log in which "
+            "the plant moves"
+        ]
+    return [
+        f"{', '.join(still)} never {'changes' if len(still) == 1 else 'change'} in the rows that "
+        "are trained on, so how to act at another value is a guess; check the tag, leave the "
+        "channel out, or log it changing"
+    ]
 
 
 def zero_limits(dataset: Dataset, spec: Spec) -> list[str]:

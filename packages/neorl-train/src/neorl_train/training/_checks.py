@@ -18,8 +18,8 @@ def check_trainable(learner: Learner, data: TrainingData | StreamedData, plan: P
     name, moved_on = type(learner).__name__, learner.source(Log()).cycle > 0
     if moved_on and plan.chunk % stride(learner):
         raise InputError(
-            f"Plan.chunk must be a multiple of {stride(learner)}, after which {name} makes new "
-            f"rollouts (rollouts.every), got {plan.chunk}"
+            f"training.chunk of a run (Plan.chunk) must be a multiple of {stride(learner)}, after "
+            f"which {name} makes new rollouts (rollouts.every), got {plan.chunk}"
         )
     if isinstance(data, StreamedData):
         require_streamable(name, learner, data.readers)
