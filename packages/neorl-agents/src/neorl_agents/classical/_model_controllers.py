@@ -93,7 +93,7 @@ class MPC:
             error.
         horizon: Number of periods to plan beyond the longest dead time.
         steps: Steps of the solver; 25 solve to the precision of float32.
-        tolerance: Largest error of a solution that is not flagged as not converged.
+        tolerance: Error of a solution above which it is flagged as not converged.
         disturbance: See :class:`LQG`.
         noise: See :class:`LQG`.
         method: See :class:`LQG`.

@@ -81,8 +81,8 @@ class DynamicsModel(BaseLearner):
     (``exogenous``: weather, demand, set-points) are not predicted; rollouts take them from the log.
 
     It is a learner without a policy: a model-based learner names it in ``fits()``, and finds its
-    final state as ``state.context[name]``. Unless it predicts costs, its reward is that minus the
-    priced costs, as for a learner that does not read costs.
+    final state as ``state.context[name]``. Unless it predicts costs, its reward is the
+    logged one minus the priced costs, as for any learner that does not read costs.
 
     Attributes:
         learning_rate: Learning rate of all members, at the start.

@@ -58,8 +58,8 @@ def require_model_log(
         held_out: Fraction of the episodes to hold out.
 
     Raises:
-        InputError: If a name is not an observation, if all actions or all predicted observations
-            are constant, if one episode is to be held out of one, or if there are fewer rows than
+        InputError: If a name is not an observation, if any action or all predicted observations
+            are constant, if a log with one episode is to be split, or if fewer rows are left than
             a one-step linear map has coefficients.
     """
     beside = set(exogenous_indices(spec, exogenous))

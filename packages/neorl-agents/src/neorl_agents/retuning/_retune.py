@@ -203,7 +203,7 @@ def select(
 def _without_gaps(table: tuple[Prediction, ...]) -> tuple[Prediction, ...]:
     """Refuses a candidate if a point on the way to it has a predicted loss.
 
-    A good tuning beyond bad ones is more often an error of the model.
+    A good tuning beyond bad ones is, more often than not, an error of the model.
     """
     today, *parts = table
     checked = []
