@@ -92,12 +92,38 @@ def test_what_of_a_log_cannot_be_used_is_told(
     out = capsys.readouterr().out
     n = read_dataset("whole.h5").n_episodes
     assert n < 4
-    assert f"warning: {n} episodes: training holds out whole ones and needs 4 at least" in out
+    needed = (
+        f"warning: training holds out whole episodes and needs at least 4, and this log has {n}"
+    )
+    assert needed in out
+    assert "no sample" not in out
     assert "lie outside" not in out
     assert "never moves" not in out
     (wide / "held.csv").write_text(_with_column((wide / "log.csv").read_text(), "LC-1.OP", "50.0"))
     assert main(["convert", "plant.toml", "held.csv", "--out", "held.h5"]) == 0
     assert "warning: LC_1_OP never moves: it is 50 ? in every row" in capsys.readouterr().out
+
+
+def test_rows_that_the_export_lost_are_counted(
+    wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held values filled a quarter of the rows without a word."""
+    monkeypatch.chdir(wide)
+    assert main(["init", "log.csv"]) == 0
+    assert main(["convert", "plant.toml", "--out", "whole.h5"]) == 0
+    assert "no observed or manipulated tag has a sample" not in capsys.readouterr().out
+    before = read_dataset("whole.h5").attributes["ingestion"].get("empty_periods", 0)
+    head, *rows = Path("log.csv").read_text().splitlines()
+    lost = [row for i, row in enumerate(rows) if i % 4 != 1]
+    Path("log.csv").write_text("\n".join([head, *lost]) + "\n")
+    assert main(["convert", "plant.toml", "--out", "log.h5"]) == 0
+    out = capsys.readouterr().out
+    dataset = read_dataset("log.h5")
+    empty = dataset.attributes["ingestion"]["empty_periods"]
+    assert empty == len(rows) - len(lost) + before
+    assert f"no observed or manipulated tag has a sample in {empty} periods of 60 s" in out
+    assert "export it again" in out
+    assert any(f"{empty} periods have no sample" in n for n in dataset_report(dataset)["notes"])
 
 
 def test_an_hour_that_comes_twice_is_told(

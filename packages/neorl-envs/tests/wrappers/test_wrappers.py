@@ -241,7 +241,7 @@ def test_further_limits_are_costs_by_the_reading(tank: Any) -> None:
             constrained(tank(), limits)
     with pytest.raises(InputError, match="is limited already"):
         constrained(env, {"level": (0.0, 1.0)})
-    with pytest.raises(InputError, match="penalty must be a number from 0 on, got nan"):
+    with pytest.raises(InputError, match="penalty must be a number of at least 0, got nan"):
         constrained(tank(), {"level": (0.0, 1.0)}, penalty=float("nan"))
 
 

@@ -38,7 +38,7 @@ FACTS = PlantFacts(objective=distance)
 POOL = {"today": law(0.2), "quicker": law(0.8)}
 
 
-def chosen(action, target=lambda t: 0.0) -> Selection:
+def chosen(action, target=lambda t: 0.0, reward=None, mode=None) -> Selection:
     """The choice from a log that says ``today`` filled it, of ``x' = 0.98 x + 0.5 u + w``."""
     rng = np.random.default_rng(0)
     columns = []
@@ -50,11 +50,12 @@ def chosen(action, target=lambda t: 0.0) -> Selection:
             after = 0.98 * level + 0.5 * u + 0.3 * rng.normal()
             columns.append(([level, wanted], [u], -((level - wanted) ** 2), [after, target(t + 1)]))
             level = after
-    obs, act, reward, following = (np.asarray(x) for x in zip(*columns, strict=True))
+    obs, act, paid, following = (np.asarray(x) for x in zip(*columns, strict=True))
     ends = np.arange(len(obs)) % STEPS == STEPS - 1
+    modes = {} if mode is None else {"mode": np.full((len(obs), 1), mode)}
     log = dataset_from_columns(
-        SPEC, obs=obs, action=act, reward=reward, cost=np.zeros((len(obs), 0)),
-        next_obs=following, terminated=ends & False, truncated=ends,
+        SPEC, **modes, obs=obs, action=act, reward=paid if reward is None else paid * 0 + reward,
+        cost=np.zeros((len(obs), 0)), next_obs=following, terminated=ends & False, truncated=ends,
         behaviour=np.zeros(EPISODES, np.int32), attributes={"behaviours": ["today"]},
     )  # fmt: skip
     return select_candidates(log, "log.h5", POOL, QUICK, FACTS)
@@ -95,3 +96,17 @@ def test_a_mode_that_lies_is_an_error_of_the_model_that_small_gains_do_not_outwe
     assert lying.error / lying.scale > 3 * honest.error / honest.scale
     # The answer for a log alone asks that what runs today be predicted within a quarter spread.
     assert lying.error > TRUST * lying.scale
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ({"reward": 0.0}, "the reward is 0 in every row, so no policy is better than another"),
+        ({"mode": True}, "valve is in manual in 100% of the steps by its mode, yet moves in "),
+    ],
+)
+def test_nothing_is_chosen_from_a_log_with_a_defect_of_its_own(log, words):
+    """From the same rows without it the quicker law is chosen, which the first test shows."""
+    selection = chosen(with_signal, **log)
+    assert selection.chosen == "today"
+    assert selection.sentence.startswith(f"Keep today: no choice should rest on this log: {words}")

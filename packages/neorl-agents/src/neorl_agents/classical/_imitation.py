@@ -75,8 +75,9 @@ def imitate_loop(
     keep = (action > low + slack) & (action < high - slack) & ~standing
     if keep.sum() < LEAST_ROWS:
         raise InputError(
-            f"only {int(keep.sum())} rows of the log have an action inside its range that moves; a "
-            "PID cannot be imitated from saturated or held actions, tune it from a model instead"
+            f"the action moves inside its range in {int(keep.sum())} rows of the log, and a PID "
+            f"needs {LEAST_ROWS}: it cannot be imitated from saturated or held actions; tune it "
+            "from a model instead"
         )
     # After a stretch in which it did not act, the loop continues from an unknown integral.
     again = np.append(False, standing[:-1] & ~standing[1:])

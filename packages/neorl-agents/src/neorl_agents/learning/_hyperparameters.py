@@ -39,16 +39,17 @@ def require_number(
         ValueError: If a field is out of range; the message names the first one.
     """
     expected = _interval(low, high, open_low, open_high)
+    joined = f"of {expected}" if expected.startswith("at least") else expected
     for field in fields:
         value = attrgetter(field)(owner)
         if isinstance(value, Tracer):
             continue
-        require(owner, field, _is_numeric(value), f"a number {expected}")
+        require(owner, field, _is_numeric(value), f"a number {joined}")
         x = np.asarray(value)
         above = (x > low) if open_low else (x >= low)
         below = (x < high) if open_high else (x <= high)
         finite = bool(np.all(np.isfinite(x)))
-        require(owner, field, finite, f"a finite number {expected}")
+        require(owner, field, finite, f"a finite number {joined}")
         require(owner, field, bool(np.all(above & below)), expected)
 
 

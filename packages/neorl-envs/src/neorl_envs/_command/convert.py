@@ -13,16 +13,15 @@ from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs._command.extras import install_line
 from neorl_envs.ingest._read import read_dataset
-from neorl_envs.inspection._report import duration
+from neorl_envs.inspection._report import FEWEST
 from neorl_envs.inspection._reward import reward_is_constant
 from neorl_envs.inspection._text import excluded_words
+from neorl_envs.inspection._wording import duration
 
 OFTEN = 0.01
 """A larger share of a tag's values outside its range casts doubt on the range."""
 MASKING = 0.1
 """A tag that is unknown in a larger share of the rows is named."""
-FEWEST = 4
-"""Episodes that can be split: two to train on and two to hold out."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +63,9 @@ def command(words: list[str]) -> None:
     dataset = read_dataset(out, memory_map=True)
     columns: Any = dataset.transitions
     masked = dataset.n_rows - int(columns.mask.sum())
+    episodes = f"{dataset.n_episodes} episode{'s' * (dataset.n_episodes != 1)}"
     print(
-        f"{out}: {dataset.n_rows} rows ({masked} masked) in {dataset.n_episodes} episodes, "
+        f"{out}: {dataset.n_rows} rows ({masked} masked) in {episodes}, "
         f"{int(columns.terminated.sum())} terminated"
     )
     counted = dataset.attributes["ingestion"]["rows"]
@@ -74,7 +74,8 @@ def command(words: list[str]) -> None:
     )
     for one in dataset.attributes["ingestion"].get("excluded", ()):
         print(f"excluded: {excluded_words(one)}")
-    warnings = [*_unfinished(path, config, columns), *_maskers(path, config, dataset)]
+    warnings = [*_unfinished(path, config, columns), *_empty(path, config, dataset)]
+    warnings += _maskers(path, config, dataset)
     for line in [*warnings, *_lost(path, config, dataset)]:
         print(f"warning: {line}")
     print(f"Next: neorl-envs inspect {out}")
@@ -106,6 +107,20 @@ def _left(counted: dict[str, int]) -> str:
     }
     order = sorted(reasons, key=lambda why: -reasons[why])
     return "".join(f"; {reasons[why]} {why}" for why in order)
+
+
+def _empty(path: Path, config: Any, dataset: Any) -> list[str]:
+    """Whether many rows are made of held values, because nothing was logged in their period."""
+    empty = dataset.attributes["ingestion"].get("empty_periods", 0)
+    if empty <= MASKING * (dataset.n_rows + empty):
+        return []
+    period, held = config.sampling.period_s, config.sampling.largest_gap_s
+    return [
+        f"no observed or manipulated tag has a sample in {empty} periods of {duration(period)}, so "
+        f"the rows there repeat earlier values (for up to {duration(held)}) or are masked; if the "
+        f"export lost rows, export it again; if the log is slower, set sampling.period_s in "
+        f"{path}; if its tags are logged on change, all is well"
+    ]
 
 
 def _maskers(path: Path, config: Any, dataset: Any) -> list[str]:
@@ -162,8 +177,9 @@ def _lost(path: Path, config: Any, dataset: Any) -> list[str]:
             )
     if dataset.n_episodes < FEWEST:
         losses.append(
-            f"{dataset.n_episodes} episodes: training holds out whole ones and needs {FEWEST} at "
-            f"least; end them after a number of rows with length in [episodes] of {path}"
+            f"training holds out whole episodes and needs at least {FEWEST}, and this log has "
+            f"{dataset.n_episodes}: end them after a number of rows with length in [episodes] of "
+            f"{path}"
         )
     return losses
 

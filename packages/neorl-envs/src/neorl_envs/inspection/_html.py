@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from neorl_envs.inspection._report import duration, figures, moment
 from neorl_envs.inspection._text import origin_lines, relation_lines
 from neorl_envs.inspection._trends import Trends
+from neorl_envs.inspection._wording import duration, figures, moment
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --soft: #777; --bar: #2a6db0; --bad: #b3261e; }

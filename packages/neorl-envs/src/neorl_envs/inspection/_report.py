@@ -1,8 +1,6 @@
 """Report on the content of a log, from which an engineer can decide whether to train on it."""
 
-import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,9 @@ from neorl_envs.inspection._contradictions import (
 from neorl_envs.inspection._relations import relations
 from neorl_envs.inspection._reward import reward_check, reward_is_constant
 from neorl_envs.inspection._sample import episodes_sample
+from neorl_envs.inspection._signals import REPEATED, signal_sentences, signals, unwatched
 from neorl_envs.inspection._standstills import frozen, rarely_sampled, standstills
+from neorl_envs.inspection._wording import began, duration
 
 
 def dataset_report(dataset: Dataset) -> dict[str, Any]:
@@ -45,10 +45,8 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
     spec, attributes = dataset.spec, dataset.attributes
     obs_still, action_still = (standstills(c, dataset) for c in (rows.obs, rows.action))
     actions = channel_entries(spec.action, rows.action, dataset, action_still)
-    # Set points may stand still, and the repeated channels of a history need not be checked again.
-    skipped = {channel.name for channel in spec.obs if REPEATED.search(channel.name)}
-    for entry in attributes.get("setpoints") or ():
-        skipped.add(str(entry.get("name") if isinstance(entry, dict) else entry))
+    skipped = unwatched(dataset)
+    sample = episodes_sample(dataset)
     report = {
         "name": attributes.get("name", "?"),
         "content_hash": dataset.content_hash,
@@ -69,7 +67,8 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
         "action": [{**c, **m} for c, m in zip(actions, movement(dataset), strict=True)],
         "manual": _manual(dataset),
         "contradictions": contradictions(dataset),
-        **relations(episodes_sample(dataset), spec),
+        **relations(sample, spec),
+        **signals(dataset, sample),
         "frozen": frozen(obs_still, action_still, dataset, skipped),
         "rarely_sampled": rarely_sampled(spec.obs, obs_still, spec.dt, skipped),
         "drift": drift(dataset),
@@ -148,14 +147,12 @@ def _doubts(report: dict[str, Any]) -> list[str]:
         usual = f"its usual standstills last {duration(still['usual_s'])} at most"
         if not still["usual_s"]:
             usual = "it usually moves in every row"
-        began = f"row {still['row']}"
-        if time is not None:
-            began = moment(still["start"], time["origin"])
         doubts.append(
-            f"{still['name']} stood still for {duration(still['duration_s'])} from {began} while "
-            f"other signals moved ({usual}): an instrument that froze? Leave these rows out, or "
-            "mark the values as bad"
+            f"{still['name']} stood still for {duration(still['duration_s'])} from "
+            f"{began(still, time)} while other signals moved ({usual}): an instrument that froze? "
+            "Leave these rows out, or mark the values as bad"
         )
+    doubts += signal_sentences(report, time)
     for action, values in zip(report["action"], report["correlation"], strict=True):
         doubts += [
             f"{observed['name']} is almost the action {action['name']} itself (correlation "
@@ -184,14 +181,7 @@ def _remarks(report: dict[str, Any]) -> list[str]:
             f"{rare['name']} changes every {every} on average: a laboratory value, one logged on "
             "change, or a coarse one; in between a policy sees an old value"
         )
-    if report["terminated"] == 0:
-        notes.append("no row is terminated: a log without a single trip is valid")
-    if report["truncated"] == 0:
-        notes.append("no row is truncated: every episode ran to its end")
-    if report["masked_rows"]:
-        notes.append(f"{report['masked_rows']} rows are masked and reach no loss")
-    if report["duplicate_rows"]:
-        notes.append(f"{report['duplicate_rows']} rows repeat an observation and action")
+    notes += _remarks_on_rows(report)
     constant = [
         f"{kind} {c['name']}" for kind in ("obs", "action") for c in report[kind] if c["constant"]
     ]
@@ -220,16 +210,39 @@ def _remarks(report: dict[str, Any]) -> list[str]:
 
 
 DRIFTS, REPEATABLE = 0.3, 0.98
+FEWEST = 4
+"""Episodes that can be split: two to train on and two to hold out."""
 SAME = 0.98
 """From this correlation on, an observation counts as identical to an action of the same row."""
-REPEATED = re.compile(r"\[-\d+\]$")
-"""Names of channels that repeat an earlier row, such as ``level[-1]``."""
-EPOCH = "1970-01-01T00:00:00Z"
 
 
 def _some(names: list[str]) -> str:
     more = len(names) - 5
     return ", ".join(names[:5]) + (f" and {more} more" if more > 0 else "")
+
+
+def _remarks_on_rows(report: dict[str, Any]) -> list[str]:
+    notes = []
+    if report["terminated"] == 0:
+        notes.append("no row is terminated: a log without a single trip is valid")
+    if report["truncated"] == 0:
+        notes.append("no row is truncated: every episode ran to its end")
+    if report["episodes"] < FEWEST:
+        notes.append(
+            f"training holds out whole episodes and needs at least {FEWEST}, and this log has "
+            f"{report['episodes']}"
+        )
+    ingestion = report["ingestion"]
+    if isinstance(ingestion, dict) and ingestion.get("empty_periods"):
+        notes.append(
+            f"{ingestion['empty_periods']} periods have no sample of any observed or manipulated "
+            "tag; the rows there repeat earlier values or are masked"
+        )
+    if report["masked_rows"]:
+        notes.append(f"{report['masked_rows']} rows are masked and reach no loss")
+    if report["duplicate_rows"]:
+        notes.append(f"{report['duplicate_rows']} rows repeat an observation and action")
+    return notes
 
 
 def _remarks_on_time(time: dict[str, Any] | None) -> list[str]:
@@ -244,26 +257,3 @@ def _remarks_on_time(time: dict[str, Any] | None) -> list[str]:
     if time["episodes_out_of_order"]:
         notes.append(f"{time['episodes_out_of_order']} episodes start before the one above them")
     return notes
-
-
-def duration(seconds: float) -> str:
-    """A readable duration in seconds, minutes, hours or days."""
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
-
-
-def moment(seconds: float, origin: str | None) -> str:
-    """A readable time: a date if it counts from 1970, otherwise seconds."""
-    if origin != EPOCH:
-        return f"{seconds:g} s"
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{seconds:g} s"
-
-
-def figures(value: float) -> str:
-    """A readable number: four significant digits, without an exponent if possible."""
-    return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"

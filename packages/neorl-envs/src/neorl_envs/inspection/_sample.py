@@ -16,11 +16,13 @@ class Sample(NamedTuple):
         obs: Observations.
         action: Actions.
         episode: Index of the episode of each row.
+        row: Position of each row in the log.
     """
 
     obs: np.ndarray
     action: np.ndarray
     episode: np.ndarray
+    row: np.ndarray
 
 
 def episodes_sample(dataset: Dataset) -> Sample:
@@ -36,4 +38,4 @@ def episodes_sample(dataset: Dataset) -> Sample:
         np.where(used, np.asarray(column[index], np.float64), np.nan)
         for column in (rows.obs, rows.action)
     )
-    return Sample(obs, action, episode)
+    return Sample(obs, action, episode, index)

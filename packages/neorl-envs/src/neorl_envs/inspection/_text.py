@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from neorl_core.costs import limit_kind
-from neorl_envs.inspection._report import duration, figures, moment
+from neorl_envs.inspection._wording import duration, figures, moment
 
 WIDTH = 110
 
@@ -21,7 +21,8 @@ def report_text(report: dict[str, Any]) -> str:
     """
     lengths, returns = report["episode_length"], report["episode_return"]
     lines = [
-        f"log {report['name']}: {report['rows']} rows, {report['episodes']} episodes of "
+        f"log {report['name']}: {report['rows']} rows, {report['episodes']} "
+        f"episode{'s' * (report['episodes'] != 1)} of "
         f"{lengths['min']:.0f} to {lengths['max']:.0f} steps (mean {lengths['mean']:.1f}), "
         f"period {report['period_s']:g} s",
         f"episodes end: {report['terminated']} terminated, {report['truncated']} truncated",

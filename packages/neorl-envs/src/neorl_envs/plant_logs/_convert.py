@@ -269,6 +269,7 @@ def _attributes(
             "tags": {name: dict(counter) for name, counter in sorted(tally.tags.items())},
             "unknown_tags": sorted(tally.unknown)[:50],
             "rows": {name: number for name, number in rows.counts.items() if number},
+            **({"empty_periods": timeline.empty} if timeline.empty else {}),
             **({"excluded": _excluded(config, rows)} if config.excludes else {}),
             "unknown": {
                 tag.name: {

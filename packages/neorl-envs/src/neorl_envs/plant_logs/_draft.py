@@ -29,6 +29,7 @@ ROLES = (
     ("observation", re.compile(r"([\s._-]|^)(pv|cv|me)$|xmeas|^y_?\d+$", re.IGNORECASE)),
 )
 AUTOMATIC = re.compile(r"^(a|aut|auto|automatic|cas|cascade|rcas|rauto)$", re.IGNORECASE)
+MANUAL = re.compile(r"^(m|man|manual|hand|iman|rout)$", re.IGNORECASE)
 BRACKETS = re.compile(r"^(?P<name>.*\S)\s*\[(?P<unit>[^\[\]]*)\]$")
 PARENTHESES = re.compile(r"^(?P<name>.*\S)(?P<space>\s*)\((?P<unit>[^()]*[^()\d\s][^()]*)\)$")
 SPARSE = 3.0
@@ -230,7 +231,10 @@ def _automatic(reading: Reading) -> str:
     chosen = [word for word in words if AUTOMATIC.match(word)]
     if chosen and len(chosen) < len(words):
         return f"automatic = [{', '.join(map(quoted, chosen))}]  # of {', '.join(words[:6])}"
-    return f"automatic = [{', '.join(map(quoted, words))}]  # TODO choose"
+    others = [word for word in words if not MANUAL.match(word)]
+    if not others:
+        return f'automatic = ["AUTO"]  # TODO the log has only {", ".join(words[:6])}'
+    return f"automatic = [{', '.join(map(quoted, others))}]  # TODO choose"
 
 
 def _number_lines(tag: Evidence, reading: Reading, role: str, unit: str) -> list[str]:

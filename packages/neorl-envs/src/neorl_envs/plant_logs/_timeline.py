@@ -50,6 +50,7 @@ class Timeline:
         stretches: Numbers of the periods of every stretch without such a gap.
         conflicts: For every tag, the number of stamps with contradicting values.
         valid: For every tag, whether it has a finite sample.
+        empty: Number of periods in the stretches in which none of the tags that count has a sample.
         spacing_s: Mean spacing of the samples of every tag; 0 if there is only one sample.
     """
 
@@ -74,7 +75,9 @@ class Timeline:
         self._before = np.full(shape, NONE), np.full(shape, np.nan)
         self._after = np.full(shape, NONE), np.full(shape, np.nan)
         self._n_samples = np.zeros(n_tags, np.int64)
+        self._filled = 0
         self._look()
+        self.empty = sum(map(len, self.stretches)) - self._filled
         first, last = self._after[0][0], self._before[0][-1]
         several = np.maximum(self._n_samples - 1, 1)
         self.spacing_s = np.where(self._n_samples > 1, (last - first) / several / 1e9, 0.0)
@@ -105,6 +108,7 @@ class Timeline:
         bins = np.unique(table.filter(pl.col("tag").is_in(self._counted))["bin"].to_numpy())
         if not len(bins):
             return
+        self._filled += len(bins)
         cuts = np.flatnonzero(np.diff(bins) > self._gap) + 1
         starts = bins[np.append(0, cuts)]
         stops = bins[np.append(cuts - 1, len(bins) - 1)] + 1

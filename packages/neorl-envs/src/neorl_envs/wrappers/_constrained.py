@@ -117,5 +117,5 @@ def constrained(
             raise InputError(f"{name!r} is limited already; give both its limits at once")
         bounds.append(ChannelLimit(names.index(name), float(low), float(high)))
     if not (math.isfinite(penalty) and penalty >= 0):
-        raise InputError(f"penalty must be a number from 0 on, got {penalty}")
+        raise InputError(f"penalty must be a number of at least 0, got {penalty}")
     return Constrained(env, tuple(bounds), float(penalty))

@@ -139,7 +139,7 @@ def frozen_monitor(
             f"no observation is called {', '.join(unknown)}; known: {', '.join(names)}"
         )
     if min(allowed.values(), default=0) < 1 or not least >= 0:
-        raise InputError(f"steps must be at least one and least not negative: {steps}, {least}")
+        raise InputError(f"steps must be at least 1 and least at least 0, got {steps} and {least}")
     span = np.asarray(highs(spec.obs)) - np.asarray(lows(spec.obs))
     never = np.iinfo(np.int32).max
     most = [allowed.get(name, never) for name in names]

@@ -27,6 +27,7 @@ from neorl_envs import Dataset
 from neorl_train._pipeline.plant_model import run_facts
 from neorl_train.configuration._retuning import BEST, RESIDUAL, RETUNED
 from neorl_train.configuration._sections import Config
+from neorl_train.experience._hindrances import log_doubts
 from neorl_train.experience._split import training_sample
 from neorl_train.results._wording import number
 from neorl_train.selection import logged_episodes, other_estimates, value_estimates
@@ -234,7 +235,7 @@ def chosen_candidate(
 def with_others(
     prediction: LogPrediction, retuning: Retuning, candidate: Policy, dataset: Dataset
 ) -> LogPrediction:
-    """Adds other estimators' values of the candidate's gain to a prediction from a log.
+    """Adds other estimates of the gain, and the defects of the log, to a prediction from a log.
 
     Args:
         prediction: Prediction of the plant model.
@@ -247,7 +248,12 @@ def with_others(
         value_estimates(dataset, episodes, policy) for policy in (candidate, retuning.incumbent)
     )
     others = other_estimates(prediction.prediction, mine, theirs)
-    return dataclasses.replace(prediction, others=others, excitation=retuning.plants.excitation)
+    return dataclasses.replace(
+        prediction,
+        others=others,
+        excitation=retuning.plants.excitation,
+        doubts=tuple(log_doubts(dataset)),
+    )
 
 
 def _pool_words(one: Prediction) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from neorl_core import Channel, CostChannel, DataStatistics, Spec
 from neorl_core.costs import limit_kind
 from neorl_envs import Dataset
+from neorl_envs.inspection import signal_doubts
 
 STILL = 1e-6
 """A channel that moves by at most this fraction of its range counts as constant (rounding)."""
@@ -61,8 +62,9 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
     least, most = float(statistics.reward.min), float(statistics.reward.max)
     if most - least <= STILL * max(abs(least), abs(most)):
         sentences.append(
-            f"the reward less the penalties is {least:g} in every row that is trained on, so no "
-            "policy is better than another and values teach nothing; check the reward's expression"
+            f"the reward less the penalties is {_plain(least)} in every row that is trained on, so "
+            "no policy is better than another and values teach nothing; check the reward's "
+            "expression"
         )
     elif _ends_early(statistics) and abs(mean := float(statistics.reward.mean)) > FAR * (
         spread := float(statistics.reward.std)
@@ -97,6 +99,33 @@ def _still_observations(statistics: DataStatistics, spec: Spec) -> list[str]:
         "are trained on, so how to act at another value is a guess; check the tag, leave the "
         "channel out, or log it changing"
     ]
+
+
+def log_doubts(dataset: Dataset) -> list[str]:
+    """Defects of a log on which no answer may rest, each in words.
+
+    Args:
+        dataset: Complete log.
+
+    Returns:
+        Signals that are not what they say, and a constant reward in a log without a trip, where
+        every policy is as good as any other; none where there is no doubt.
+    """
+    columns: Any = dataset.transitions
+    known = np.asarray(columns.reward)[np.asarray(columns.mask)]
+    doubts = signal_doubts(dataset)
+    if known.size and known.min() == known.max() and not np.asarray(columns.terminated).any():
+        doubts.insert(
+            0,
+            f"the reward is {_plain(float(known[0]))} in every row, so no policy is better than "
+            "another: check reward.expression in plant.toml",
+        )
+    return doubts
+
+
+def _plain(value: float) -> str:
+    """A number without the sign of a negative zero."""
+    return f"{value + 0.0:g}"
 
 
 def zero_limits(dataset: Dataset, spec: Spec) -> list[str]:

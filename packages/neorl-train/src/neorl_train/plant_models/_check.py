@@ -26,6 +26,7 @@ from neorl_core import InputError, Policy, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
 from neorl_train.evaluation._logged import reward_unit
+from neorl_train.experience._hindrances import log_doubts
 from neorl_train.results._wording import number, percent, quantity
 from neorl_train.verdicts._trial import Repetition
 
@@ -37,6 +38,7 @@ USEFUL = 0.8
 WANTED = {
     "model": "the channels that no controller influences, named with --exogenous, or a controller "
     "that is closer to what filled the log",
+    "log": "a reward that varies, and signals that are what they say",
     "excitation": "a test signal, or moves by hand, on each actuator that is named",
     "one step ahead": "measurements of what moves these channels, or a period in which they change "
     "by more than their noise",
@@ -212,6 +214,7 @@ def check_plant_model(
             _steps_check(ahead, predicted)._replace(decides=not known),
             *_outcome_checks(free, spec, unit, decides=not known),
             _finite_check(free),
+            *_log_checks(dataset),
         ),
     )
 
@@ -251,6 +254,11 @@ def _repetition_check(plants: LearnedPlants, policy: Policy, name: str, unit: st
     return Check("model", repeated.holds, repeated.sentence)
 
 
+def _log_checks(dataset: Dataset) -> list[Check]:
+    doubts = log_doubts(dataset)
+    return [Check("log", False, "; ".join(doubts))] if doubts else []
+
+
 def _excitation_check(moved: Excitation) -> Check:
     return Check(
         "excitation",
@@ -273,11 +281,14 @@ def _steps_check(ahead: ErrorsAhead, predicted: tuple[str, ...]) -> Check:
             f"the error of each of {len(predicted)} channels is below {percent(USEFUL)} of that of "
             "a guess, its last value or its mean",
         )
+    its, it = ("its", "it") if len(bad) == 1 else ("their", "them")
+    most = len(bad) > len(predicted) / 2
+    rest = "" if most else f"; the other {len(predicted) - len(bad)} can"
     return Check(
         "one step ahead",
-        len(bad) <= len(predicted) / 2,
-        f"{', '.join(bad)} can hardly be predicted better than by their last value or their mean: "
-        "noise, or something that moves them is not in the log",
+        not most,
+        f"{', '.join(bad)} can hardly be predicted better than by {its} last value or {its} mean: "
+        f"noise, or something that moves {it} is not in the log{rest}",
     )
 
 

@@ -20,6 +20,9 @@ from neorl_core import InputError, Policy, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import rank_correlation
 from neorl_envs import Dataset
+from neorl_train.evaluation._logged import reward_unit
+from neorl_train.experience._hindrances import log_doubts
+from neorl_train.results._wording import number, quantity
 from neorl_train.selection._agreement import contradicted, other_estimates
 from neorl_train.selection._value_estimates import (
     ValueEstimates,
@@ -106,6 +109,8 @@ class Selection:
         agreement: Rank correlation between the model's returns and the fitted values over the
             candidates; NaN if there are too few.
         discount: Discount of the values.
+        doubts: Defects of the log on which no choice may rest, in sentences; with one of them
+            nothing is preferred.
     """
 
     source: str
@@ -119,17 +124,24 @@ class Selection:
     episodes: int
     agreement: float
     discount: float
+    doubts: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
         """The conclusion in one sentence."""
+        if self.doubts:
+            return (
+                f"Keep {self.incumbent}: no choice should rest on this log: "
+                f"{'; '.join(self.doubts)}."
+            )
         if self.chosen == self.incumbent:
             return f"Keep {self.incumbent}: nothing may be preferred to it from this log alone."
         one = next(c.prediction for c in self.candidates if c.prediction.name == self.chosen)
+        gain = quantity(one.gain, self.reward_unit)
         return (
             f"{self.chosen} is the choice: a predicted gain in return over {self.incumbent} of "
-            f"{one.gain:.4g} {self.reward_unit}, at least {one.low:.4g}, with every predicted cost "
-            "as allowed. It has not run on the plant."
+            f"{gain}, at least {number(one.low)}, with every predicted cost as allowed. It has not "
+            "run on the plant."
         )
 
 
@@ -203,18 +215,20 @@ def select_candidates(
         ]
         table = (table[0], *map(contradicted, table[1:], others[1:]))
         chosen = choose(table, incumbent)
+    doubts = tuple(log_doubts(dataset))
     return Selection(
         source=source,
         spec=dataset.spec,
-        reward_unit=str(dataset.attributes.get("reward_unit", "")),
+        reward_unit=reward_unit(dataset),
         incumbent=incumbent,
-        chosen=chosen,
+        chosen=incumbent if doubts else chosen,
         candidates=tuple(map(Estimated, table, values, others)),
         scale=plants.scale,
         error=plants.error,
         episodes=plants.judging.n_episodes,
         agreement=_agreement(table, values),
         discount=options.discount,
+        doubts=doubts,
     )
 
 

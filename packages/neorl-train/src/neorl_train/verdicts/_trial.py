@@ -91,6 +91,7 @@ class LogPrediction:
         rule: Rule by which the prediction was made.
         others: Estimates of the gain by other methods.
         excitation: How freely the actions of the log moved; ``None`` if this was not examined.
+        doubts: Defects of the log on which no answer may rest, in sentences.
     """
 
     prediction: Prediction
@@ -101,6 +102,7 @@ class LogPrediction:
     rule: ChoiceRule
     others: tuple[OtherEstimate, ...] = ()
     excitation: Excitation | None = None
+    doubts: tuple[str, ...] = ()
 
 
 def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
@@ -109,10 +111,10 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     The answer is ``worth a trial`` if all of the following hold: the model reproduces the return of
     the incumbent, the lower bound of the candidate's predicted gain is above the rule's least gain,
     the upper bound of every predicted cost is within its limit, the candidate stays in the range of
-    the log, no other estimator predicts a loss larger than its own error, and every action also
-    moved for other reasons than the measurements. The answer is ``do not deploy`` if a cost is
-    predicted beyond its limit or a loss is predicted. Otherwise it is ``cannot tell``, with what is
-    missing.
+    the log, no other estimator predicts a loss larger than its own error, every action also moved
+    for other reasons than the measurements, and the log has no defect of its own. The answer is
+    ``do not deploy`` if a cost is predicted beyond its limit or a loss is predicted. Otherwise it
+    is ``cannot tell``, with what is missing.
 
     Args:
         tables: Tables of the log.
@@ -128,6 +130,7 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
         _support_clause(forecast),
         *_agreement_clauses(tables, forecast),
         *_excitation_clauses(forecast.excitation),
+        *_log_clauses(forecast.doubts),
     )
     failed = [clause for clause in clauses if not clause.holds]
     one = forecast.prediction
@@ -148,7 +151,8 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
         reference=forecast.incumbent,
         rule="predicted by a plant model learned from the log: the model repeats what runs today, "
         "gain above zero, every cost within its limit, inside what the log has seen, no other "
-        "estimator contradicts it, and every action moved on its own account",
+        "estimator contradicts it, every action moved on its own account, and the log has no "
+        "defect of its own",
         clauses=clauses,
         reason="" if answer != UNKNOWN else "the log does not answer it",
     )
@@ -309,6 +313,27 @@ def _excitation_clauses(moved: Excitation | None) -> list[Clause]:
     ]
 
 
+def _log_clauses(doubts: tuple[str, ...]) -> list[Clause]:
+    """Defects of the log on which no answer may rest; no clause where there is none."""
+    if not doubts:
+        return []
+    return [
+        Clause(
+            name="log",
+            statistic="defects of the log on which no answer may rest",
+            value=len(doubts),
+            low=len(doubts),
+            high=len(doubts),
+            bound=len(doubts),
+            relation="<=",
+            limit=0.0,
+            unit="1",
+            holds=False,
+            sentence="; ".join(doubts),
+        )
+    ]
+
+
 def _plan(tables: ResultTables, forecast: LogPrediction) -> str:
     gain = max(forecast.prediction.low, 1e-300)
     episodes = math.ceil(2 * (POWER * forecast.scale / gain) ** 2)
@@ -326,6 +351,7 @@ def _missing(failed: list[Clause]) -> str:
         "give a controller that is closer to what filled the log.",
         "support": "Record episodes near the proposed numbers.",
         "return": "Record more episodes, or with more excitation.",
+        "log": "Correct the log, or leave these rows out, and begin again.",
         "excitation": "Record a test signal or moves by hand on the actuator; one that no "
         "candidate is to move may be declared a disturbance in plant.toml.",
         "agreement": "Record episodes in which the actions differ from today's controller, by a "

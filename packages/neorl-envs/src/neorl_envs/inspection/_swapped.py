@@ -1,0 +1,109 @@
+"""Two measurements that changed places within a log, as after a mix-up of cables or tags."""
+
+import itertools
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.inspection._sample import Sample
+
+FITTED = 1 / 3
+"""Part of the rows, at either end of the log, whose relations are taken for right."""
+WORSE = 1.5
+"""Exchanging two channels must make the errors behind the swap smaller by this factor."""
+ALIKE = 1.5
+"""With the channels exchanged, the errors may be larger than in the fitted rows by this factor."""
+SUSPECT = 1.1
+"""A pair is looked at if the errors of one of the two grow by this factor outside those rows."""
+FEWEST_ROWS, MOST_ROWS = 100, 20_000
+
+
+def swapped(sample: Sample, dataset: Dataset, skipped: Collection[str]) -> list[dict[str, Any]]:
+    """Pairs of measurements in the same unit that seem to change places within the log.
+
+    A linear model of one step is fitted to the first third of the rows. Where it predicts two
+    measurements badly from some row on, but well once they are exchanged there, they have changed
+    places. The same is done backwards from the last third.
+
+    Args:
+        sample: Rows of the log.
+        dataset: The log, for names, units and stamps.
+        skipped: Observations that are not looked at.
+
+    Returns:
+        For each pair the two names, the first row after the swap and its time.
+    """
+    channels = dataset.spec.obs
+    pairs = [
+        (i, j)
+        for i, j in itertools.combinations(range(len(channels)), 2)
+        if channels[i].unit == channels[j].unit
+        and not {channels[i].name, channels[j].name} & set(skipped)
+    ]
+    follows = np.append(sample.episode[1:] == sample.episode[:-1], False)
+    finite = np.isfinite(sample.obs).all(axis=1) & np.isfinite(sample.action).all(axis=1)
+    rows = np.flatnonzero(follows & finite & np.append(finite[1:], False))
+    rows = rows[:: max(1, -(-len(rows) // MOST_ROWS))]
+    if not pairs or len(rows) < 3 * FEWEST_ROWS:
+        return []
+    places: dict[tuple[int, int], int] = {}
+    for order in (rows, rows[::-1]):
+        obs, after = sample.obs[order], sample.obs[order + 1]
+        fitted = slice(int(FITTED * len(order)))
+        action = sample.action[order]
+        weight = _model(obs[fitted], action[fitted], after[fitted])
+        wrong = np.square(after - _design(obs, action) @ weight)
+        suspect = wrong[fitted.stop :].mean(axis=0) > SUSPECT * wrong[fitted].mean(axis=0)
+        for pair in pairs:
+            if not suspect[list(pair)].any():
+                continue
+            errors = wrong[:, list(pair)].sum(axis=1)
+            others = _exchanged_errors(weight, obs, action, after, pair)
+            place = _begin(errors, others, errors[fitted].mean())
+            if place is not None:
+                first = order[place] if order is rows else order[place] + 1
+                places.setdefault(pair, int(sample.row[first]))
+    time, dt = dataset.time, dataset.spec.dt
+    return [
+        {
+            "names": [channels[i].name, channels[j].name],
+            "row": row,
+            "start": float(row * dt if time is None else time[row]),
+        }
+        for (i, j), row in places.items()
+    ]
+
+
+def _model(obs: np.ndarray, action: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Least squares of the next observation on the observation, the action and a constant."""
+    return np.linalg.lstsq(_design(obs, action), after, rcond=None)[0]
+
+
+def _design(obs: np.ndarray, action: np.ndarray) -> np.ndarray:
+    return np.concatenate([obs, action, np.ones((len(obs), 1))], axis=1)
+
+
+def _exchanged_errors(
+    weight: np.ndarray,
+    obs: np.ndarray,
+    action: np.ndarray,
+    after: np.ndarray,
+    pair: tuple[int, int],
+) -> np.ndarray:
+    """Squared errors of a pair together, row by row, with both of its channels exchanged."""
+    order = np.arange(obs.shape[1])
+    order[list(pair)] = pair[::-1]
+    predicted = _design(obs[:, order], action) @ weight[:, list(pair)]
+    return np.square(after[:, list(pair[::-1])] - predicted).sum(axis=1)
+
+
+def _begin(errors: np.ndarray, others: np.ndarray, usual: float) -> int | None:
+    """Row from which the channels are exchanged; ``None`` if nothing speaks for it."""
+    gains = np.cumsum((errors - others)[::-1])[::-1]
+    place = int(np.argmax(gains))
+    if not FEWEST_ROWS <= len(errors) - place <= len(errors) - FEWEST_ROWS:
+        return None
+    here, there = float(errors[place:].mean()), float(others[place:].mean())
+    return place if here > WORSE * there and there < ALIKE * usual else None

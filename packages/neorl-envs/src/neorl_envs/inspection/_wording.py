@@ -1,0 +1,34 @@
+"""Times and numbers as people read them."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+EPOCH = "1970-01-01T00:00:00Z"
+
+
+def duration(seconds: float) -> str:
+    """A time for people: seconds, minutes, hours or days."""
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def moment(seconds: float, origin: str | None) -> str:
+    """A stamp for people: a date where it counts from 1970, else seconds."""
+    if origin != EPOCH:
+        return f"{seconds:g} s"
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g} s"
+
+
+def began(event: dict[str, Any], time: dict[str, Any] | None) -> str:
+    """The moment at which something begins in a log, or its row where the log has no stamps."""
+    return f"row {event['row']}" if time is None else moment(event["start"], time["origin"])
+
+
+def figures(value: float) -> str:
+    """A number for people: four significant digits, and no exponent where it can be avoided."""
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
