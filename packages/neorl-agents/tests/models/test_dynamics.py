@@ -127,6 +127,25 @@ def test_the_linear_part_is_the_least_squares_solution_of_all_batches():
     np.testing.assert_allclose(spread(fit, targets.shape[1]), left, rtol=1e-3, atol=1e-4)
 
 
+def test_without_noise_the_linear_part_is_the_matrix_of_the_plant():
+    log = linear_log()
+    obs, action = (np.asarray(x, np.float64) for x in (log.obs, log.action))
+    following = jnp.asarray(obs @ A.T + action @ B.T + C, jnp.float32)
+    log = log._replace(next_obs=following)
+    (state,) = started(log)
+    inputs, targets = in_units(state, log)
+    fit = no_rows(inputs.shape[1], targets.shape[1])
+    fit = with_rows(fit, jnp.asarray(inputs, jnp.float32), jnp.asarray(targets, jnp.float32), None)
+    maps = jax.tree.map(lambda x: np.asarray(x, np.float64), state.preparation)
+    # Coefficients are of scaled changes by scaled inputs, a row for every input.
+    rows = np.asarray(coefficients(fit, targets.shape[1]), np.float64)[:3, :2]
+    units = np.concatenate([maps.obs.scale, maps.action.scale])
+    matrix = (rows / units[:, None] * maps.obs.scale[None]).T
+    in_parts = np.hstack([A, B]) / maps.obs.scale[:, None] * units[None]
+    recovered = (matrix + np.eye(2, 3)) / maps.obs.scale[:, None] * units[None]
+    np.testing.assert_allclose(recovered, in_parts, atol=1e-3)
+
+
 def test_masked_rows_are_in_no_linear_part():
     rng = np.random.default_rng(0)
     inputs, targets = (jnp.asarray(rng.normal(size=(16, n)), jnp.float32) for n in (3, 2))
