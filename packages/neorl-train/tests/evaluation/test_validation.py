@@ -41,22 +41,26 @@ def test_the_distance_is_that_of_a_loop(make_log, encoder):
     assert distance(policy, dataset) == pytest.approx(np.mean(squares), rel=1e-5)
 
 
-def test_the_own_count_of_a_return_is_compared_with_the_logged_one(make_log):
+@pytest.mark.parametrize("price", [0.0, 0.7])
+def test_the_own_count_of_a_return_is_compared_with_the_logged_one(make_log, price):
     """Beside a loop that asks the counting network for every step but the last of an episode."""
-    dataset = make_log(episodes=3, length=6)
-    data = training_data(dataset)
+    dataset = make_log(episodes=3, length=6, n_cost=2)
+    prices = [price] * dataset.spec.n_cost
+    data = training_data(dataset, prices=prices)
     learner = sized(DecisionTransformer(), hidden=(8, 8), history_steps=3)
     policy = as_arrays(learner.policy(learner.init(data.spec, data.statistics, jax.random.key(0))))
     rows, errors = dataset.transitions, []
+    reward = np.asarray(rows.reward) - price * np.asarray(rows.cost).sum(1)
+    assert np.asarray(rows.cost).any()
     for start, length in zip(dataset.episode_starts, dataset.episode_lengths, strict=True):
         off = 0.0
         for row in range(start, start + length - 1):
             seen, after = (policy.obs.to_scaled(rows.obs[i]) for i in (row, row + 1))
             sent = policy.action.to_scaled(rows.action[row])
             counted = policy.counts(np.concatenate([seen, sent, after]))[0]
-            off += float(counted * policy.reward_unit + policy.reward_offset) - rows.reward[row]
+            off += float(counted * policy.reward_unit + policy.reward_offset) - reward[row]
         errors.append(abs(off))
-    judge = PolicyValidation(dataset, None, key=jax.random.key(0), starts=0)
+    judge = PolicyValidation(dataset, None, key=jax.random.key(0), starts=0, prices=prices)
     metric = float(judge(policy)["held_out_return_miscounted"])
     assert metric == pytest.approx(np.mean(errors), rel=1e-3)
     assert metric > 0.01

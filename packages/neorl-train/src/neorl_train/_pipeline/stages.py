@@ -235,7 +235,8 @@ def validation_of(run: ResolvedRun, experience: Experience | None) -> PolicyVali
     key = curve_key(evaluation.seed)
     starts = evaluation.curve_starts
     held_out = None if experience is None else experience.held_out
-    return PolicyValidation(held_out, run.environment, key=key, starts=starts)
+    prices = [run.config.penalty.get(channel.name, 0.0) for channel in run.spec.cost]
+    return PolicyValidation(held_out, run.environment, key=key, starts=starts, prices=prices)
 
 
 def _content_hash(experience: Experience | None) -> str:

@@ -1,5 +1,6 @@
 """Evaluates policies during training: on held-out rows and, if there is one, on the plant."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,12 +25,20 @@ class PolicyValidation:
         environment: The plant; ``None`` if there is only a log.
         key: Key of the starts. They are only for the curves and differ from the evaluation's.
         starts: Number of starts; with zero, only the log is used.
+        prices: Penalty per unit of each cost, which is in the return that a policy without budgets
+            counts.
     """
 
     def __init__(
-        self, held_out: Dataset | None, environment: Any, *, key: PRNGKeyArray, starts: int
+        self,
+        held_out: Dataset | None,
+        environment: Any,
+        *,
+        key: PRNGKeyArray,
+        starts: int,
+        prices: Sequence[float] = (),
     ) -> None:
-        self._held_out = None if held_out is None else _HeldOut(held_out)
+        self._held_out = None if held_out is None else _HeldOut(held_out, prices)
         self._environment = environment if starts else None
         self._key, self._starts = key, jnp.arange(starts)
         spec = environment.spec if held_out is None else held_out.spec
@@ -59,13 +68,15 @@ class PolicyValidation:
 class _HeldOut:
     """Metrics on held-out episodes: distance to the logged actions, and the policy's own count."""
 
-    def __init__(self, held_out: Dataset) -> None:
+    def __init__(self, held_out: Dataset, prices: Sequence[float]) -> None:
         rows = held_out.transitions
         chosen = np.flatnonzero(np.asarray(rows.mask))
         chosen = chosen[:: max(1, len(chosen) // MOST_ROWS)][:MOST_ROWS]
         self._obs = jnp.asarray(rows.obs[chosen])
         self._action = jnp.asarray(rows.action[chosen])
         self._log = _first_rows(held_out)
+        paid = np.asarray(rows.cost)[:MOST_ROWS] @ np.asarray(prices) if any(prices) else 0.0
+        self._priced = self._log._replace(reward=self._log.reward - jnp.asarray(paid, jnp.float32))
         self._half_range = jnp.asarray(action_half_range(held_out.spec))
 
     def __call__(self, policy: Policy) -> dict[str, jax.Array]:
@@ -75,8 +86,10 @@ class _HeldOut:
             return {"held_out_distance": distance}
         metrics = {"held_out_distance": distance_along(policy, self._log, self._half_range)}
         if isinstance(policy, SequencePolicy):
-            episodes = int(self._log.starts.sum())
-            metrics["held_out_return_miscounted"] = miscounted(policy, self._log, episodes)
+            # A policy with budgets learns from the reward and the costs apart.
+            log = self._log if policy.budget.size else self._priced
+            episodes = int(log.starts.sum())
+            metrics["held_out_return_miscounted"] = miscounted(policy, log, episodes)
         return metrics
 
 
