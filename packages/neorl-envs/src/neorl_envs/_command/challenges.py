@@ -1,4 +1,4 @@
-"""Options that make a plant harder, for every command that runs one."""
+"""Options that make a plant harder, shared by all commands that run one."""
 
 import dataclasses
 from typing import Any
@@ -10,28 +10,28 @@ from neorl_envs.wrappers import constrained, delayed, disturbed
 
 @dataclasses.dataclass(frozen=True)
 class Challenges:
-    """Switches that every plant has; all off by default."""
+    """Difficulties that can be added to any plant; all are off by default."""
 
     delay: int = 0
-    """Control periods between a command and its effect, beyond the plant's own."""
+    """Control periods between a command and its effect, in addition to the plant's own."""
     reading_delay: int = 0
-    """Control periods between the plant and its readings, beyond the plant's own."""
+    """Control periods between a measurement and its reading, in addition to the plant's own."""
     disturbance: float = 0.0
-    """Standard deviation of an unmeasured load on every actuator, as a part of its range."""
+    """Standard deviation of an unmeasured load on every actuator, as a fraction of its range."""
     limit: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
-    """Further limits of measured channels, which become costs: NAME LOW HIGH; inf for none."""
+    """Additional limits of measured channels, which become costs: NAME LOW HIGH; inf for none."""
 
     @property
     def any(self) -> bool:
-        """Whether one is on."""
+        """Whether any difficulty is on."""
         return self != Challenges()
 
 
 def challenged(env: Any, chosen: Challenges) -> Any:
-    """The plant behind the chosen wrappers.
+    """The plant with the chosen wrappers.
 
     Raises:
-        InputError: If a number or a channel is refused.
+        InputError: If a number or a channel is invalid.
     """
     try:
         if chosen.delay or chosen.reading_delay:

@@ -1,4 +1,4 @@
-"""``neorl-envs check PLANT``: whether an environment keeps the laws of the contract."""
+"""``neorl-envs check PLANT``: checks whether an environment satisfies all laws."""
 
 import dataclasses
 
@@ -12,9 +12,9 @@ from neorl_envs.testing import check_environment
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """Checks an environment: purity, jit, vmap, spec, rates, endings, chance, truth, clock, period.
+    """Checks an environment: purity, jit, vmap, spec, rates, ends of episodes, randomness, time.
 
-    A line "open" names a law that this plant gives no means to check, and what to do about it.
+    A line "open" names a law that cannot be checked on this plant, and how to make it checkable.
 
     example: neorl-envs check my_package.tank:QuadrupleTank
     """
@@ -22,7 +22,7 @@ class Check:
     environment: tyro.conf.Positional[str]
     """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     seed: int = 0
-    """Decides the worlds that are tried."""
+    """Seed of parameters, noise and actions."""
 
 
 def command(words: list[str]) -> None:

@@ -25,7 +25,7 @@ from neorl_envs.recording._collect_shards import collect_shards
 from neorl_envs.recording._qualities import quality
 
 COPIES = 3
-"""Of the log, in memory at once while it is collected."""
+"""Number of copies of the log in memory while it is collected."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,30 +38,30 @@ class Collect:
     """
 
     out: Path
-    """The file; an existing one is kept, and refused, without --overwrite. With --shard-rows a
-    manifest, NAME.shards.json; one that is not complete is continued."""
+    """The file to write; an existing file is an error without --overwrite. With --shard-rows, a
+    manifest, NAME.shards.json; an incomplete one is continued."""
     environment: str = "ChemicalReactor-v0"
     """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     quality: str = "mixed"
     """random: uniform actions; medium: the first tuning; mixed: all tunings; expert: the reference
     without operators."""
     steps: int = 100_000
-    """Smallest number of rows. The log may have some more, because episodes are complete and each
-    controller acts in equally many."""
+    """Smallest number of rows. The log may have more, because episodes are complete and each
+    controller acts in the same number of episodes."""
     size: Literal["", "small", "full"] = ""
-    """In place of --steps: a size whose hash is published, small (2,000 rows) or full (0.1 to 3
+    """Instead of --steps, a size whose hash is published: small (2,000 rows) or full (0.1 to 3
     million)."""
     shard_rows: int = 0
-    """Write a log larger than memory: a new file after at least so many rows, and a manifest. After
-    a stop, the same command goes on."""
+    """Write a log larger than memory: a new file after at least this many rows, and a manifest.
+    After an interruption, the same command continues."""
     seed: int = 0
-    """Decides everything: the same seed gives the same file content on one machine."""
+    """Random seed; the same seed gives the same file content on one machine."""
     spread: float = 0.15
-    """Relative width of the randomisation of the plant's parameters from episode to episode."""
+    """Relative spread of the plant's parameters from episode to episode."""
     challenge: Challenges = dataclasses.field(default_factory=Challenges)
     log_prob: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Record the log-density of every action (behaviour_log_prob), for --quality random on a plant
-    whose own limits do not change actions."""
+    """Record the log-density of every action (behaviour_log_prob); only for --quality random on a
+    plant whose own limits do not change actions."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Replace an existing file."""
 
@@ -86,7 +86,7 @@ def command(words: list[str]) -> None:
         f"{dataset.content_hash}"
     )
     if options.challenge.any or options.log_prob:
-        return  # logs of a plant made harder, or with densities, are not published
+        return  # logs of harder plants, or with densities, are not published
     compared = compare_log(
         env,
         dataset,
@@ -99,7 +99,7 @@ def command(words: list[str]) -> None:
 
 
 def _check_out(options: Collect) -> None:
-    """Refuses a destination before anything is simulated; a log that is not complete may go on."""
+    """Raises for an unusable destination before simulating; an incomplete log may be continued."""
     if options.shard_rows < 0:
         raise InputError(f"--shard-rows must be at least 1, got {options.shard_rows}")
     if options.shard_rows:
@@ -115,7 +115,7 @@ def _check_out(options: Collect) -> None:
 
 
 def _collected(env: Any, options: Collect) -> Dataset:
-    """The log, written: in memory, or mapped where it is in several files."""
+    """Collects and writes the log; it is returned in memory, or mapped if in several files."""
     _require_memory(env.spec, min(options.steps, options.shard_rows or options.steps))
     try:
         who, plan = quality(env, options.quality)
@@ -132,19 +132,19 @@ def _collected(env: Any, options: Collect) -> Dataset:
         dataset = collect_log(env, who, **given)
     except InputError:
         raise
-    except ValueError as error:  # a number of the command line that the plant refuses
+    except ValueError as error:  # an option whose value the plant refuses
         raise InputError(one_line(error)) from error
     write_dataset(options.out, dataset)
     return dataset
 
 
 def _require_memory(spec: Spec, steps: int) -> None:
-    """Refuses a log that this machine cannot hold while it is collected, before it tries."""
+    """Raises if collecting the log would need more memory than this machine has."""
     row = 4 * (2 * spec.n_obs + 4 * spec.n_action + spec.n_cost + 1) + 16
     needed = COPIES * row * steps
     try:
         present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # a system that does not say
+    except (AttributeError, ValueError, OSError):  # a system that does not report its memory
         return
     if needed > present:
         raise InputError(

@@ -1,4 +1,4 @@
-"""``neorl-envs convert plant.toml``: a historian's export into a dataset file."""
+"""``neorl-envs convert plant.toml``: converts a historian's export to a dataset file."""
 
 import dataclasses
 import math
@@ -19,26 +19,26 @@ from neorl_envs.inspection._text import excluded_words
 from neorl_envs.inspection._wording import duration
 
 OFTEN = 0.01
-"""A larger share of a tag's values outside its range casts doubt on the range."""
+"""If a larger fraction of a tag's values is outside its range, the range is questionable."""
 MASKING = 0.1
-"""A tag that is unknown in a larger share of the rows is named."""
+"""A tag that is unknown in a larger fraction of the rows is reported."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Convert:
-    """Converts a plant log into a dataset file, as plant.toml says.
+    """Converts a plant log to a dataset file, as described in plant.toml.
 
     example: neorl-envs convert plant.toml --out log.h5
     """
 
     configuration: tyro.conf.Positional[Path]
-    """The plant.toml; or a log, whose plant.toml lies beside it."""
+    """The plant.toml, or a log whose plant.toml is in the same folder."""
     logs: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Log files in place of those that plant.toml names."""
+    """Log files to use instead of those listed in plant.toml."""
     out: Path | None = None
-    """The dataset file; beside plant.toml, under the name of the plant, by default."""
+    """The dataset file; by default in the folder of plant.toml, with the name of the plant."""
     memory: float = 1.0
-    """Gigabytes for samples and rows; what is more waits among the temporary files."""
+    """Memory for samples and rows in gigabytes; the rest is stored in temporary files."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Replace an existing file."""
 
@@ -82,7 +82,7 @@ def command(words: list[str]) -> None:
 
 
 def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
-    """What a configuration leaves open, so that nobody trains on a draft."""
+    """Lines on what a configuration leaves open, so that nobody trains on a draft."""
     unfinished = []
     if reward_is_constant(columns):
         unfinished.append(
@@ -101,7 +101,7 @@ def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
 
 
 def _left(counted: dict[str, int]) -> str:
-    """Why rows are masked or left out, most of them first."""
+    """Reasons why rows are masked or left out, most frequent first."""
     reasons = {
         why: number for why, number in counted.items() if why.startswith(("masked", "left out"))
     }
@@ -124,7 +124,7 @@ def _empty(path: Path, config: Any, dataset: Any) -> list[str]:
 
 
 def _maskers(path: Path, config: Any, dataset: Any) -> list[str]:
-    """The tags that cost most rows, and what to do about each."""
+    """Lines on the tags that mask the most rows, with advice on each."""
     counted = dataset.attributes["ingestion"]
     rows = counted["rows"].get("of the running plant", 0)
     tags = sorted(counted["unknown"].items(), key=lambda item: -item[1]["rows"])
@@ -140,7 +140,7 @@ def _maskers(path: Path, config: Any, dataset: Any) -> list[str]:
             f"set its largest_gap_s in {path} to how long a value holds (inf if it is logged on "
             "change), or take the tag out"
         )
-        if spacing and held[name] >= spacing:  # a longer one would not help
+        if spacing and held[name] >= spacing:  # a longer gap would not help
             advice = (
                 f"its largest_gap_s, {duration(held[name])}, bridges that, so these rows are "
                 "before its first value or in a longer gap; do without them, or take the tag out"
@@ -153,7 +153,7 @@ def _maskers(path: Path, config: Any, dataset: Any) -> list[str]:
 
 
 def _lost(path: Path, config: Any, dataset: Any) -> list[str]:
-    """What of the log cannot be used as it is configured."""
+    """Lines on the parts of the log that cannot be used with this configuration."""
     losses = []
     counted = dataset.attributes["ingestion"]
     per_tag = counted["rows_read"] / (1 if config.log.layout == "wide" else len(config.tags))
@@ -185,7 +185,7 @@ def _lost(path: Path, config: Any, dataset: Any) -> list[str]:
 
 
 def _contradicted(path: Path, counted: dict[str, Any]) -> list[str]:
-    """Stamps with two values of one tag: often an hour that the end of daylight saving repeats."""
+    """Lines on stamps with two values of one tag, often from the end of daylight saving time."""
     tags = {name: met.get("contradicting", 0) for name, met in counted["tags"].items()}
     worst = max(tags, key=lambda name: tags[name], default="")
     if not tags.get(worst):
@@ -210,10 +210,10 @@ def lines_to_complete(text: str) -> int:
 
 
 def plant_log_tools() -> Any:
-    """The namespace of plant logs.
+    """Imports the namespace of plant logs.
 
     Raises:
-        InputError: If the extra is not installed.
+        InputError: If the required extra is not installed.
     """
     try:
         from neorl_envs import plant_logs
@@ -227,10 +227,10 @@ def plant_log_tools() -> Any:
 
 
 def check_destination(path: Path, overwrite: bool) -> None:
-    """Raises where a file cannot be put without harm.
+    """Raises if a file cannot be written to a path, or would replace an existing one.
 
     Raises:
-        InputError: Saying what to do.
+        InputError: Explaining what to do.
     """
     if not path.parent.is_dir():
         raise InputError(f"{path}: no folder {path.parent}; create it first")
@@ -241,7 +241,7 @@ def check_destination(path: Path, overwrite: bool) -> None:
 
 
 def _configuration(options: Convert) -> tuple[Path, tuple[Path, ...]]:
-    """The configuration; where a log is named in its place, the one beside the log."""
+    """The configuration, or that in the folder of the log if a log is given instead."""
     path = options.configuration
     if path.suffix == ".toml":
         return path, options.logs

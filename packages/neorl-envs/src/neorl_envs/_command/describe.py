@@ -1,4 +1,4 @@
-"""``neorl-envs describe PLANT``: channels, limits, units, controllers of a plant."""
+"""``neorl-envs describe PLANT``: channels, limits, units and controllers of a plant."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class Describe:
-    """Says what a plant measures, moves and limits, in which units, and who controls it.
+    """Describes a plant: measured and manipulated channels, limits, units and controllers.
 
     example: neorl-envs describe ChemicalReactor-v0
     """
@@ -28,7 +28,7 @@ class Describe:
     name: tyro.conf.Positional[str]
     """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     constants: tyro.conf.FlagCreatePairsOff[bool] = False
-    """List the physical constants too, with unit and source."""
+    """Also list the physical constants, with unit and source."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print JSON instead of text."""
 
@@ -112,7 +112,7 @@ def _lines(env: Any, with_constants: bool) -> list[str]:
 
 
 def _limits(env: Any) -> tuple[Limit, ...]:
-    """The declared ones; of a plant that is not made of blocks, its bands."""
+    """The declared limits, or the bands of a plant that is not built from blocks."""
     bands = [Limit(name, *ends, channel=name) for name, ends in env.bands().items()]
     return getattr(env, "limits", tuple(bands))
 
@@ -134,14 +134,14 @@ def _consequence(limit: Limit) -> str:
 
 
 def _shown(unit: str) -> str:
-    """A unit in a column; a dash for numbers without one."""
+    """A unit for display in a column; a dash for dimensionless numbers."""
     return unit if unit not in ("", "1") else "-"
 
 
 def penalty(env: Any, cost: CostChannel) -> str:
     """Penalty of one unit of a cost in the reward, such as ``0.75 points per K min``."""
     weight, unit = env.penalty_weights().get(cost.name, 0), env.reward_unit
-    times = " x" if unit[:1].isdigit() else ""  # a unit may begin with a number, as 100 $ do
+    times = " x" if unit[:1].isdigit() else ""  # a unit may begin with a number, such as 100 $
     return f"{weight:g}{times} {unit} per {cost.unit if cost.unit != '1' else 'unit'}"
 
 

@@ -4,9 +4,9 @@ import importlib.metadata
 
 
 def install_line(extra: str) -> str:
-    """The command that installs what an extra of this package needs.
+    """The command that installs the requirements of an extra of this package.
 
-    It names the libraries and not the extra: this package is not on an index.
+    It names the libraries instead of the extra, because this package is not on a package index.
     """
     declared = importlib.metadata.requires("neorl-envs") or []
     parts = [line.partition(";") for line in declared]

@@ -1,4 +1,4 @@
-"""Import of objects named as MODULE:NAME: plants and policies of a user's own modules."""
+"""Imports objects given as MODULE:NAME: plants and policies from a user's own modules."""
 
 import importlib
 import sys
@@ -12,9 +12,9 @@ from neorl_envs.plants._table import make
 
 
 def imported(name: str, made: Callable[[Any], Any]) -> Any:
-    """Applies a function to an object that is named as MODULE:NAME.
+    """Imports an object given as MODULE:NAME and applies a function to it.
 
-    Modules in the current folder are found, as ``python -m`` finds them.
+    As with ``python -m``, modules in the current folder can be imported.
     """
     module, _, attribute = name.partition(":")
     here = str(Path.cwd())
@@ -26,10 +26,10 @@ def imported(name: str, made: Callable[[Any], Any]) -> Any:
 
 
 def named_plant(name: str) -> Any:
-    """The plant of ``neorl-envs list``, or what a class or function of MODULE:NAME makes.
+    """The plant of that name, or the one that a class or function MODULE:NAME returns.
 
     Raises:
-        InputError: If there is none of that name, or it cannot be made.
+        InputError: If the name is unknown, or the plant cannot be created.
     """
     if ":" not in name:
         try:
@@ -44,15 +44,15 @@ def named_plant(name: str) -> Any:
 
 
 def complete_plant(name: str) -> Any:
-    """The plant of that name, with all members that a command may ask for.
+    """The plant of that name, checked to have all members that a command may use.
 
     Raises:
-        InputError: If it cannot be had, or lacks a member, which is named.
+        InputError: If the plant cannot be created, or lacks a member, which is named.
     """
     env = named_plant(name)
     if ":" not in name:
-        return env  # checked where it was registered
+        return env  # checked when it was registered
     try:
         return check_plant(getattr(env, "name", ""), env)
-    except Exception as error:  # whatever a plant of someone else raises
+    except Exception as error:  # a third-party plant may raise anything
         raise InputError(f"{name} is not a plant: {type(error).__name__}: {error}") from error

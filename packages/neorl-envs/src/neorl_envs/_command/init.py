@@ -1,4 +1,4 @@
-"""``neorl-envs init LOG.csv``: a first plant.toml from a look at a log."""
+"""``neorl-envs init LOG.csv``: drafts a plant.toml from a log."""
 
 import dataclasses
 import shlex
@@ -15,7 +15,7 @@ from neorl_envs._command.convert import check_destination, lines_to_complete, pl
 
 @dataclasses.dataclass(frozen=True)
 class Init:
-    """Drafts a plant.toml by looking at a log: columns, stamps, period, units, ranges, roles.
+    """Drafts a plant.toml from a log: columns, stamps, period, units, ranges, roles.
 
     example: neorl-envs init export.csv
     """
@@ -23,7 +23,8 @@ class Init:
     logs: tyro.conf.Positional[tuple[Path, ...]]
     """CSV, compressed CSV or Parquet; several files of one log share one plant.toml."""
     out: Path | None = None
-    """The file; plant.toml beside the log by default, LOG.toml where that is of another log."""
+    """The file to write; by default plant.toml in the folder of the log, or LOG.toml if plant.toml
+    belongs to another log."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Replace an existing file."""
 
@@ -45,7 +46,7 @@ def command(words: list[str]) -> None:
 
 
 def _beside(log: Path) -> Path:
-    """The configuration of a log: plant.toml, unless that is one of another log."""
+    """Path of the configuration of a log: plant.toml, unless that belongs to another log."""
     usual = log.parent / "plant.toml"
     try:
         files = tomllib.loads(usual.read_text(encoding="utf-8"))["log"]["files"]

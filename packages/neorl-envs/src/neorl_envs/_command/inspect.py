@@ -1,4 +1,4 @@
-"""``neorl-envs inspect FILE``: what a log holds and what is doubtful in it."""
+"""``neorl-envs inspect FILE``: reports on the content of a log and its possible problems."""
 
 import dataclasses
 import json
@@ -25,18 +25,18 @@ VERSION = 2
 
 @dataclasses.dataclass(frozen=True)
 class Inspect:
-    """Says what a log holds: time, rows, returns, costs, coverage, excitation, delays, doubts.
+    """Reports on a log: time, rows, returns, costs, coverage, excitation, delays, doubts.
 
     example: neorl-envs inspect log.h5 --html log.html
     """
 
     file: tyro.conf.Positional[Path]
-    """A dataset file, the manifest of several, a NeoRL-2 .npz, a D4RL HDF5 file, or what an
-    installed reader knows."""
+    """A dataset file, the manifest of several, a NeoRL-2 .npz, a D4RL HDF5 file, or a file of a
+    format for which a reader is installed."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print JSON instead of text."""
     html: Path | None = None
-    """Write a page as well, with the trends of all channels; it needs nothing else."""
+    """Also write a self-contained HTML page with the trends of all channels."""
 
 
 def command(words: list[str]) -> None:
@@ -59,7 +59,7 @@ def command(words: list[str]) -> None:
 
 
 def _opened(path: Path) -> Dataset:
-    """A dataset file, or each of several, is left on the disk and hashed there; others are read."""
+    """Opens a log; dataset files are mapped and their hashes checked, other formats are read."""
     name = reader_name(path)
     if name == "neorl":
         return map_checked(path)

@@ -1,4 +1,4 @@
-"""``neorl-envs list``: the environments, those of other distributions included."""
+"""``neorl-envs list``: the environments, including those of other distributions."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ def command(words: list[str]) -> None:
 
 
 def _line(name: str) -> str:
-    """One environment; one that cannot be made says why, and the others are listed still."""
+    """The line of one environment, or the reason if it cannot be created."""
     try:
         spec = make(name).spec
     except InputError as error:

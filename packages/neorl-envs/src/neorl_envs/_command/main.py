@@ -1,4 +1,4 @@
-"""The command ``neorl-envs``: its subcommands, and the one place that sets process switches."""
+"""The command ``neorl-envs``: its subcommands, and the only place that sets process options."""
 
 from collections.abc import Sequence
 
@@ -55,7 +55,7 @@ SUBCOMMANDS = {name: f"neorl_envs._command.{name}" for name in COMMANDS}
 
 
 def prepare_process() -> None:
-    """Compiled programs persist in the user's cache; what the environment says is kept."""
+    """Caches compiled programs in the user's cache folder; environment settings take priority."""
     keep_compiled_programs(cache_directory())
 
 
@@ -63,10 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line.
 
     Args:
-        arguments: Words after the program's name; those of the process by default.
+        arguments: Command-line arguments; those of the process by default.
 
     Returns:
-        0 done, 2 bad input, 128 + n when stopped by signal n.
+        Exit status: 0 for success, 2 for bad input, 128 + n if stopped by signal n.
     """
     program = Program(
         name="neorl-envs",

@@ -1,4 +1,4 @@
-"""``neorl-envs render PLANT``: a picture or an animation of a run under a chosen policy."""
+"""``neorl-envs render PLANT``: a plot or an animation of an episode under a chosen policy."""
 
 import dataclasses
 import importlib.util
@@ -31,16 +31,16 @@ class Render:
     name: tyro.conf.Positional[str]
     """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     out: Path
-    """The file: .png for a picture, .gif for an animation."""
+    """The file to write: .png for a plot, .gif for an animation."""
     policy: str = "reference"
     """reference, random, middle (of every range), or one of the plant's controllers."""
     seed: int = 0
-    """Decides parameters, start and noise."""
+    """Seed of parameters, initial state and noise."""
     channels: tuple[str, ...] = ()
-    """Measurements to draw, a panel each; `all` for every channel. By default those with a limit
-    or a set point, or all in groups where there are none."""
+    """Measurements to draw, each in its own panel; `all` for every channel. By default those with a
+    limit or a set point, or all in groups if there are none."""
     preset: str = "plant"
-    """plant, or clean without noise, delays and disturbances."""
+    """plant, or clean, which has no noise, delays or disturbances."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Replace an existing file."""
 
@@ -79,7 +79,7 @@ def chosen_policy(env: Any, name: str) -> Policy:
     """The policy of that name.
 
     Raises:
-        InputError: If the name is unknown; the nearest one is given.
+        InputError: If the name is unknown; the message suggests the nearest one.
     """
     low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
     known: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""``neorl-envs score PLANT``: what a policy earns and violates, in the modes train and test."""
+"""``neorl-envs score PLANT``: returns and costs of a policy in training mode and test mode."""
 
 import dataclasses
 import functools
@@ -24,7 +24,7 @@ VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """Scores a policy on a plant as it is (train) and with shifted constants (test).
+    """Scores a policy on the unchanged plant (train) and with shifted constants (test).
 
     example: neorl-envs score DMSD-v0 --policy LQR --shift mass 1.5
     """
@@ -32,16 +32,16 @@ class Score:
     name: tyro.conf.Positional[str]
     """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     policy: str = "reference"
-    """reference, random, middle (of every range), one of the plant's controllers, or MODULE:NAME,
-    which is a policy or a function without arguments that makes one."""
+    """reference, random, middle (of every range), one of the plant's controllers, or MODULE:NAME of
+    a policy or of a function without arguments that returns one."""
     episodes: int = 100
-    """Episodes of each mode, the same draws in both."""
+    """Number of episodes in each mode, with the same random numbers in both."""
     seed: int = 0
-    """Decides parameters, starts and noise."""
+    """Seed of parameters, initial states and noise."""
     spread: float = 0.15
-    """Relative width of the randomisation of the plant's parameters from episode to episode."""
+    """Relative spread of the plant's parameters from episode to episode."""
     shift: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Factors of the constants that differ in test; without it those declared for the plant."""
+    """Factors of the constants that differ in test mode; by default those of the plant."""
     challenge: Challenges = dataclasses.field(default_factory=Challenges)
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print JSON instead of text."""
@@ -77,12 +77,12 @@ def command(words: list[str]) -> None:
 
 
 def described(env: Any, policy: str, scored: Robustness, *, plain: bool) -> dict[str, Any]:
-    """Both modes and their difference as plain values; normalised for a plant with anchors."""
+    """Both modes and their difference as plain values, normalised if the plant has anchors."""
     ends = None
     if plain:
         try:
             ends = anchors(env.name)
-        except InputError:  # a registered plant from outside
+        except InputError:  # a third-party plant has no anchors
             ends = None
     loss, error = scored.loss
     document = {

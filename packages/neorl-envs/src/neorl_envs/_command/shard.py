@@ -1,4 +1,4 @@
-"""``neorl-envs shard LOG ... --out LOG.shards.json``: one log in several files."""
+"""``neorl-envs shard LOG ... --out LOG.shards.json``: combines files into one log or splits one."""
 
 import dataclasses
 from pathlib import Path
@@ -20,21 +20,21 @@ from neorl_envs.ingest._read import read_dataset, reader_name
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """Makes one log of several dataset files by a manifest, or splits one log into such files.
+    """Combines several dataset files into one log with a manifest, or splits a log into files.
 
     example: neorl-envs shard may.h5 june.h5 july.h5 --out summer.shards.json
              neorl-envs shard log.h5 --rows 1000000 --out log.shards.json
     """
 
     logs: tyro.conf.Positional[tuple[Path, ...]]
-    """Dataset files of one specification, in the order of their rows, which stay where they are.
-    With --rows, one log."""
+    """Dataset files with the same specification, in the order of their rows; they are not copied.
+    With --rows, a single log."""
     out: Path
     """The manifest; its name ends with .shards.json."""
     rows: int = 0
-    """Split the log: a new file begins with the episode after so many rows."""
+    """Split the log: a file ends with the episode in which it reaches this many rows."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Replace an existing manifest, and files of its shards."""
+    """Replace an existing manifest and its files."""
 
 
 def command(words: list[str]) -> None:
@@ -59,10 +59,10 @@ def command(words: list[str]) -> None:
 
 
 def check_manifest_name(path: Path) -> None:
-    """Refuses a manifest under a name that the commands would not take for one.
+    """Raises for a file name that the commands would not recognise as that of a manifest.
 
     Raises:
-        InputError: Naming the ending.
+        InputError: Naming the required suffix.
     """
     if not path.name.endswith(SUFFIX):
         raise InputError(f"{path}: the name of a manifest ends with {SUFFIX}; give it that ending")
