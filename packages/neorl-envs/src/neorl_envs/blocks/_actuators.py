@@ -1,4 +1,4 @@
-"""Actuators: range, largest speed, dead time and lag between a demand and what the plant gets."""
+"""Actuators: range, rate limit, dead time and lag between a demand and the input of the plant."""
 
 import dataclasses
 import math
@@ -20,10 +20,10 @@ class Actuator:
     Attributes:
         channel: Name, unit and range.
         start: Position at the start of an episode.
-        speed: Largest change in units a second; infinite for no limit.
-        lag: Time constant in seconds of the first-order lag behind the command; 0 for none.
-        dead_time: Whole control periods between command and effect. A new parameter set may
-            shorten it, not lengthen it.
+        speed: Largest change in units per second; infinite for no limit.
+        lag: Time constant in seconds of the first-order lag after the command; 0 for none.
+        dead_time: Whole control periods between command and effect. A parameter set may shorten it
+            but not lengthen it.
     """
 
     channel: Channel
@@ -37,9 +37,9 @@ class ActuatorParameters(NamedTuple):
     """Numeric parameters of the actuators; the preset ``"clean"`` has neither lag nor dead time.
 
     Attributes:
-        speed: Largest change in units a second, shape ``(act,)``.
-        lag: Seconds, shape ``(act,)``.
-        dead_time: Control periods, shape ``(act,)``.
+        speed: Largest change in units per second, shape ``(act,)``.
+        lag: Time constants in seconds, shape ``(act,)``.
+        dead_time: Dead times in control periods, shape ``(act,)``.
     """
 
     speed: Float[Array, " act"]
@@ -51,9 +51,9 @@ class ActuatorState(NamedTuple):
     """State of the actuators.
 
     Attributes:
-        command: The last command inside range and speed, shape ``(act,)``.
-        pending: Commands that have not arrived, newest first, shape ``(longest, act)``.
-        position: What acts on the plant, shape ``(act,)``.
+        command: The last command, within range and rate limit, shape ``(act,)``.
+        pending: Commands that have not taken effect yet, newest first, shape ``(longest, act)``.
+        position: The position that acts on the plant, shape ``(act,)``.
     """
 
     command: Float[Array, " act"]
@@ -78,7 +78,7 @@ def actuator_parameters(
 
 
 def actuators_at_start(actuators: Actuators, dtype: DTypeLike) -> ActuatorState:
-    """All actuators at rest at their start."""
+    """All actuators at rest at their start positions."""
     start = jnp.asarray([a.start for a in actuators], dtype)
     longest = max(a.dead_time for a in actuators)
     return ActuatorState(start, jnp.broadcast_to(start, (longest, start.size)), start)
@@ -92,24 +92,24 @@ def limited_command(
     *,
     dt: float,
 ) -> Float[Array, " act"]:
-    """The demand inside range and speed.
+    """Limits the demand to range and rate.
 
     Args:
         actuators: The declarations.
-        parameters: Speeds.
-        state: The last command.
-        action: Demand in the channels' units. A channel that is NaN keeps its last command.
+        parameters: Parameters with the rate limits.
+        state: State with the last command.
+        action: Demand in the channels' units. A NaN channel keeps its last command.
         dt: Control period, s.
 
     Raises:
-        ValueError: If the action has another shape than ``(act,)``.
+        ValueError: If the shape of the action is not ``(act,)``.
     """
     last = state.command
     if jnp.shape(action) != last.shape:
         raise ValueError(f"an action has shape {last.shape}, got {jnp.shape(action)}")
     channels = tuple(actuator.channel for actuator in actuators)
     low, high = (jnp.asarray(ends(channels), last.dtype) for ends in (lows, highs))
-    # NaN means "leave it": a channel in manual whose position nobody knows.
+    # NaN means "leave it": the channel is in manual and its position is unknown.
     demand = jnp.where(jnp.isnan(action), last, jnp.asarray(action, last.dtype))
     return limit_rate(project_box(demand, low, high), last, parameters.speed, dt=dt)
 
@@ -122,9 +122,9 @@ def delivered(
     *,
     dt: float,
 ) -> ActuatorState:
-    """The actuators one period later; ``position`` is what acts on the plant meanwhile.
+    """The actuators one period later; their ``position`` acts on the plant during the period.
 
-    The command waits its dead time, then the position follows it by the exact solution of
+    The command takes effect after the dead time. The position then follows the exact solution of
     ``lag dx/dt = command - x`` over one period.
     """
     pending, arrived = state.pending, command

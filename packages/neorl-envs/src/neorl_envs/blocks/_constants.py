@@ -1,12 +1,13 @@
-"""Physical constants with unit, source and uncertainty: one declaration for values, draws, checks.
+"""Physical constants with unit, source and uncertainty, declared once for all uses.
 
-A plant lists them once, as the defaults of a ``NamedTuple``::
+A plant lists them as the defaults of a ``NamedTuple``::
 
     class Constants(NamedTuple):
         volume: Scalar = constant(50.0, "m3", "own choice")
         rate: Scalar = constant(7.0, "1/h", "Lucia et al. 2014", spread=1.0)
 
-``Constants()`` then holds the declarations, and :func:`constant_values` the same tuple of arrays.
+``Constants()`` then holds the declarations, and :func:`constant_values` returns the same tuple with
+arrays.
 """
 
 import dataclasses
@@ -27,16 +28,17 @@ PRESETS = ("plant", "clean")
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """One number of the physics, or several of one kind.
+    """A physical constant, or an array of constants of the same kind.
 
     Attributes:
-        value: Nominal value in ``unit``; a tuple (also nested) for an array.
+        value: Nominal value in ``unit``; a (nested) tuple for an array.
         unit: Physical unit, ``"1"`` for none.
         source: Publication, or ``"own choice"``.
-        spread: Width of its domain randomisation, in multiples of the width asked for; 0 keeps it.
+        spread: Width of its domain randomisation, as a multiple of the requested spread; 0 for a
+            constant that is not randomised.
         clean: Value in the preset ``"clean"``, such as 0 for the size of a disturbance; ``None``
-            for the same.
-        domain: Which values physics allows.
+            for the same value.
+        domain: Physically possible values.
     """
 
     value: Any
@@ -56,7 +58,7 @@ def constant(
     clean: Any = None,
     domain: Domain = "positive",
 ) -> Any:
-    """A :class:`Constant`, typed so that it may be the default of a field of arrays.
+    """Declares a :class:`Constant`, typed so that it may be the default of an array field.
 
     Example:
         >>> constant(7.0, "1/h", "Lucia et al. 2014", spread=1.0).unit
@@ -86,19 +88,19 @@ def constant_values(declared: Tree, preset: str = "plant", *, dtype: DTypeLike) 
 
 
 def sampled_constants(declared: Any, values: Tree, key: PRNGKeyArray, *, spread: float) -> Tree:
-    """One draw of the domain randomisation, uniform and independent.
+    """Samples randomised constants, uniformly and independently.
 
-    Each constant with a spread ``s`` is multiplied by numbers from ``[1 - s spread,
-    1 + s spread]``, entry by entry.
+    Every entry of a constant with a spread ``s`` is multiplied by a number from ``[1 - s spread,
+    1 + s spread]``.
 
     Args:
         declared: The declarations.
-        values: Centre of the draw, in the same structure.
-        key: Decides.
-        spread: Relative half-width asked for.
+        values: Centre of the distribution, in the same structure.
+        key: Random key.
+        spread: Requested relative half-width.
 
     Raises:
-        ValueError: If ``spread`` is outside [0, 1), or so wide that a factor could reach zero.
+        ValueError: If ``spread`` is outside [0, 1), or so large that a factor could reach zero.
     """
     leaves, structure = jax.tree.flatten(declared)
     widest = max((leaf.spread for leaf in leaves), default=0.0)
@@ -117,10 +119,10 @@ def sampled_constants(declared: Any, values: Tree, key: PRNGKeyArray, *, spread:
 
 
 def check_constants(declared: Any, values: Any) -> None:
-    """Refuses constants outside physics; traced ones pass, since their values are not known.
+    """Raises for physically impossible constants; traced values are unknown and not checked.
 
     Raises:
-        ValueError: Naming the constant, its unit, what is allowed and what was given.
+        ValueError: Naming the constant, its unit, and the allowed and given values.
     """
     for name, leaf, value in named_constants(declared, values):
         if isinstance(value, Tracer):
@@ -149,7 +151,7 @@ def check_constants(declared: Any, values: Any) -> None:
 
 
 def named_constants(declared: Any, values: Any = None) -> Iterator[tuple[str, Constant, Any]]:
-    """Every constant with its name and its value (the declared one by default)."""
+    """Yields every constant with its name and its value (the declared one by default)."""
     paths, structure = jax.tree_util.tree_flatten_with_path(declared)
     given = [c.value for _, c in paths] if values is None else structure.flatten_up_to(values)
     for (path, leaf), value in zip(paths, given, strict=True):
@@ -158,6 +160,6 @@ def named_constants(declared: Any, values: Any = None) -> Iterator[tuple[str, Co
 
 
 def require_preset(preset: str) -> None:
-    """Refuses an unknown preset."""
+    """Raises for an unknown preset."""
     if preset not in PRESETS:
         raise ValueError(f"preset must be 'plant' or 'clean', got {preset!r}")

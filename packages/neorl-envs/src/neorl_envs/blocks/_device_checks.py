@@ -1,4 +1,4 @@
-"""Refusal of actuators, instruments and initial states that no plant has, by name and unit."""
+"""Checks that actuators, instruments and initial states are physically possible."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from neorl_envs.blocks._instruments import InstrumentParameters, Instruments
 
 
 def check_actuators(actuators: Actuators, parameters: ActuatorParameters) -> None:
-    """Refuses a speed that is not positive, a lag or a dead time that cannot be.
+    """Raises for rate limits that are not positive, and for impossible lags and dead times.
 
     Raises:
-        ValueError: Naming the actuator, what is allowed and what was given.
+        ValueError: Naming the actuator, and the allowed and given values.
     """
     for i, actuator in enumerate(actuators):
         unit, name = actuator.channel.unit, f"actuator {actuator.channel.name!r}"
@@ -25,10 +25,10 @@ def check_actuators(actuators: Actuators, parameters: ActuatorParameters) -> Non
 
 
 def check_instruments(instruments: Instruments, parameters: InstrumentParameters) -> None:
-    """Refuses errors that are negative or not finite, probabilities outside [0, 1], dead times.
+    """Raises for impossible measurement errors, probabilities and dead times.
 
     Raises:
-        ValueError: Naming the instrument, what is allowed and what was given.
+        ValueError: Naming the instrument, and the allowed and given values.
     """
     for i, instrument in enumerate(instruments):
         unit, name = instrument.channel.unit, f"instrument {instrument.channel.name!r}"
@@ -43,10 +43,10 @@ def check_instruments(instruments: Instruments, parameters: InstrumentParameters
 
 
 def check_initial(declared: Any, start: Any, spread: Any) -> None:
-    """Refuses an initial state that is not finite, and a spread of it that is negative.
+    """Raises for an initial state that is not finite, or a negative spread of it.
 
     Raises:
-        ValueError: Naming the part of the state, what is allowed and what was given.
+        ValueError: Naming the part of the state, and the allowed and given values.
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(declared)
     both = zip(paths, structure.flatten_up_to(start), structure.flatten_up_to(spread), strict=True)

@@ -1,6 +1,6 @@
-"""Disturbances as part of the state: what the world does to a plant, as functions of given draws.
+"""Disturbances that are part of a plant's state, as functions of given random numbers.
 
-Each takes the draws of the step as an argument, so that recorded ones can be replayed.
+The random numbers of a step are an argument, so that recorded ones can be replayed.
 """
 
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def autoregressive(
 
     Args:
         value: The process before the step.
-        normal: Standard normal draws.
+        normal: Standard normal random numbers.
         sd: Stationary standard deviation.
         memory: Time constant, s.
         dt: Period, s.
@@ -50,8 +50,8 @@ def random_step(
 
     Args:
         value: The level before.
-        candidate: The level taken where a step comes.
-        uniform: Draws from [0, 1).
+        candidate: The level after a step.
+        uniform: Uniform random numbers from [0, 1).
         every: Mean seconds between two steps; infinite for none.
         dt: Period, s.
 

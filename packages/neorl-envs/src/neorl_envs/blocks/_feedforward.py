@@ -1,4 +1,4 @@
-"""A bank of PID loops on computed measurements, with feed-forward: the usual strong baseline."""
+"""PID loops on computed measurements with feed-forward, the usual strong baseline."""
 
 import dataclasses
 from collections.abc import Callable
@@ -30,22 +30,21 @@ class FeedforwardCarry(NamedTuple):
 class FeedforwardPID(eqx.Module):
     """PID loops whose measurements are computed from the observation, plus a feed-forward.
 
-    ``u = clip(PID(measure(numbers, obs)) + feedforward(numbers, obs), low, high)``. The loops are
-    told the received action minus the feed-forward, so that they do not wind up.
+    The action is ``u = clip(PID(measure(numbers, obs)) + feedforward(numbers, obs), low, high)``.
+    As feedback, the loops receive the action that the plant received minus the feed-forward, so
+    that they do not wind up.
 
     Attributes:
-        feedback: The loops, one for each action; ``measured`` counts the computed measurements.
-            Their own limits should be wide.
-        numbers: What the two functions compute with, a tree of arrays.
-        low: Least action, shape ``(act,)``.
+        feedback: The loops, one per action; their ``measured`` are indices of the computed
+            measurements. Their own limits should be wide.
+        numbers: Parameters of the two functions, a tree of arrays.
+        low: Smallest action, shape ``(act,)``.
         high: Largest action, shape ``(act,)``.
-        measure: A named function of a module, from ``numbers`` and one observation to the
-            measurements.
-        feedforward: A named function of a module, from ``numbers`` and one observation to what is
-            added, shape ``(act,)``.
-        origin: Names of the plant and of the controller among its tunings, by which a stored
-            policy is found again.
-        handles: Those of ``numbers`` that may be tuned, as paths below ``numbers``.
+        measure: Module-level function from ``numbers`` and one observation to the measurements.
+        feedforward: Module-level function from ``numbers`` and one observation to the feed-forward,
+            shape ``(act,)``.
+        origin: Names of the plant and of the tuning, by which a stored policy is restored.
+        handles: Those of ``numbers`` that may be tuned, as paths relative to ``numbers``.
     """
 
     feedback: PID
@@ -63,12 +62,12 @@ class FeedforwardPID(eqx.Module):
         return self.feedback.setpoint
 
     def with_setpoint(self, setpoint: Float[Array, " loop"]) -> "FeedforwardPID":
-        """The same with other set points."""
+        """The same controller with other set points."""
         feedback = dataclasses.replace(self.feedback, setpoint=setpoint)
         return dataclasses.replace(self, feedback=feedback)
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """Gains, times and set-points of the loops, and the declared handles of the feed-forward.
+        """Gains, times and set points of the loops, and the declared handles of the feed-forward.
 
         Args:
             spec: Channels, for the names.
@@ -82,7 +81,7 @@ class FeedforwardPID(eqx.Module):
         return (*numbers, *inside(self.handles, "numbers"))
 
     def initial_carry(self) -> FeedforwardCarry:
-        """Loops at rest."""
+        """A carry with all loops at rest."""
         return FeedforwardCarry(self.feedback.initial_carry(), jnp.zeros_like(self.low))
 
     def __call__(
@@ -91,13 +90,13 @@ class FeedforwardPID(eqx.Module):
         obs: Float[Array, " obs"],
         key: PRNGKeyArray | None = None,
     ) -> tuple[FeedforwardCarry, Float[Array, " act"]]:
-        """One step; the key is ignored."""
+        """The action and the next carry; the key is ignored."""
         feedback, action = self.feedback(carry.feedback, self.measure(self.numbers, obs), None)
         added = jnp.broadcast_to(self.feedforward(self.numbers, obs), self.low.shape)
         return FeedforwardCarry(feedback, added), jnp.clip(action + added, self.low, self.high)
 
     def sent(self, carry: FeedforwardCarry, action: Float[Array, " act"]) -> FeedforwardCarry:
-        """Reports the action that the plant received, minus the feed-forward, to the loops."""
+        """Passes the action that the plant received, minus the feed-forward, to the loops."""
         return carry._replace(feedback=self.feedback.sent(carry.feedback, action - carry.added))
 
     def follow(self, carry: FeedforwardCarry, action: Float[Array, " act"]) -> FeedforwardCarry:
@@ -109,14 +108,14 @@ class FeedforwardPID(eqx.Module):
 def handle(
     name: str, leaf: str, unit: str = "", *, factor: float = 0.0, shift: float = 0.0, count: int = 1
 ) -> Tunable:
-    """A number of a feed-forward that may be tuned.
+    """Declares a parameter of a feed-forward as tunable; give either ``factor`` or ``shift``.
 
     Args:
-        name: What it is, as an engineer would say it.
-        leaf: Its field in ``numbers``.
-        unit: Unit of its value.
-        factor: Logarithm of the factor of a first change; or
-        shift: what a first change adds.
+        name: Name for users.
+        leaf: Field in ``numbers``.
+        unit: Unit of the value.
+        factor: Logarithm of the factor of a first change.
+        shift: Amount added by a first change.
         count: Number of values in the field, which change together.
 
     Example:
@@ -129,7 +128,7 @@ def handle(
 
 
 def no_feedforward(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, ""]:
-    """Nothing to add."""
+    """Zero feed-forward."""
     return jnp.zeros((), obs.dtype)
 
 
@@ -146,7 +145,7 @@ def pid_bank(
     kd: tuple[float, ...] | None = None,
     tracking_time: tuple[float, ...] | None = None,
 ) -> PID:
-    """PI loops from gains and integral times in seconds; infinite for none.
+    """Creates PI loops from gains and integral times in seconds (infinite for no integral action).
 
     Example:
         >>> import math

@@ -1,4 +1,4 @@
-"""Instruments: noise, dead time, drift, freezing and range between the truth and what is shown."""
+"""Instruments: noise, dead time, drift, freezing and range between true values and readings."""
 
 import dataclasses
 import math
@@ -18,9 +18,9 @@ class Instrument:
     """One measured channel.
 
     Attributes:
-        channel: Name, unit and measuring range, at whose ends the instrument saturates.
+        channel: Name, unit and measuring range, at the ends of which the instrument saturates.
         sd: Standard deviation of the noise, in the channel's unit.
-        relative: Standard deviation of the noise as a part of the value.
+        relative: Standard deviation of the noise as a fraction of the value.
         dead_time: Whole control periods between the plant and the reading.
     """
 
@@ -34,12 +34,12 @@ class InstrumentParameters(NamedTuple):
     """Numeric parameters of the instruments; ``"clean"`` has neither noise nor dead time.
 
     Attributes:
-        sd: Noise in the channels' units, shape ``(obs,)``.
-        relative: Noise as a part of the value, shape ``(obs,)``.
-        dead_time: Control periods, shape ``(obs,)``.
-        drift: Standard deviation of the drift after one hour, shape ``(obs,)``; zero unless set.
-        freezes: Probability that a reading freezes in a period, shape ``(obs,)``; zero unless set.
-        thaws: Probability that a frozen one comes back in a period, scalar.
+        sd: Standard deviation of the noise in the channels' units, shape ``(obs,)``.
+        relative: Standard deviation of the noise as a fraction of the value, shape ``(obs,)``.
+        dead_time: Dead times in control periods, shape ``(obs,)``.
+        drift: Standard deviation of the drift after one hour, shape ``(obs,)``; zero by default.
+        freezes: Probability that a reading freezes in a period, shape ``(obs,)``; zero by default.
+        thaws: Probability that a frozen reading recovers in a period, scalar.
     """
 
     sd: Float[Array, " obs"]
@@ -54,8 +54,8 @@ class Faults(NamedTuple):
     """State of instruments that may drift and freeze.
 
     Attributes:
-        offset: Drift so far, shape ``(obs,)``.
-        frozen: Which readings stand still, shape ``(obs,)``.
+        offset: Accumulated drift, shape ``(obs,)``.
+        frozen: Which readings are frozen, shape ``(obs,)``.
         last: The last readings, shape ``(obs,)``.
     """
 
@@ -68,8 +68,8 @@ class InstrumentState(NamedTuple):
     """State of the instruments.
 
     Attributes:
-        pending: True values not shown yet, newest first, shape ``(longest, obs)``.
-        faults: Drift and frozen readings, or ``None`` in a plant made without faults.
+        pending: True values that are not shown yet, newest first, shape ``(longest, obs)``.
+        faults: Drift and frozen readings, or ``None`` in a plant created without faults.
     """
 
     pending: Float[Array, "longest obs"]
@@ -77,12 +77,13 @@ class InstrumentState(NamedTuple):
 
 
 class InstrumentNoise(NamedTuple):
-    """Draws of one step, standard normal and uniform.
+    """Random numbers of one step, standard normal and uniform.
 
     Attributes:
-        normal: Normal draws of the noise, shape ``(obs,)``.
-        drift: Draws of the drift, shape ``(obs,)``, or ``None`` without faults.
-        freeze: Draws of freezing and coming back, shape ``(obs,)``, or ``None`` without faults.
+        normal: Normal numbers for the noise, shape ``(obs,)``.
+        drift: Normal numbers for the drift, shape ``(obs,)``, or ``None`` without faults.
+        freeze: Uniform numbers for freezing and recovery, shape ``(obs,)``, or ``None`` without
+            faults.
     """
 
     normal: Float[Array, " obs"]
@@ -113,7 +114,7 @@ def instrument_parameters(
 def instruments_at_start(
     instruments: Instruments, truth: Float[Array, " obs"], *, faults: bool
 ) -> InstrumentState:
-    """Instruments that have shown the first values for ever."""
+    """Instruments whose true values have been constant until now."""
     longest = max(i.dead_time for i in instruments)
     pending = jnp.broadcast_to(truth, (longest, truth.size))
     if not faults:
@@ -125,7 +126,7 @@ def instruments_at_start(
 def sample_instrument_noise(
     parameters: InstrumentParameters, key: PRNGKeyArray, *, faults: bool
 ) -> InstrumentNoise:
-    """Draws the noise of the readings of one step."""
+    """Samples the noise of the readings of one step."""
     shape, dtype = parameters.sd.shape, parameters.sd.dtype
     if not faults:
         return InstrumentNoise(jax.random.normal(key, shape, dtype), None, None)
@@ -146,9 +147,10 @@ def read(
     *,
     dt: float,
 ) -> tuple[InstrumentState, Float[Array, " obs"]]:
-    """Readings of the instruments, before soft sensors and ranges; see :func:`in_range`.
+    """Readings of the instruments before soft sensors and ranges; see :func:`in_range`.
 
-    ``(1 + relative n) truth + sd n`` of the value ``dead_time`` periods ago, plus the drift.
+    A reading is ``(1 + relative n) truth + sd n``, for the true value ``dead_time`` periods ago,
+    plus the drift.
     """
     pending = state.pending
     if pending.shape[0]:
@@ -167,7 +169,7 @@ def read(
 
 
 def in_range(instruments: Instruments, shown: Float[Array, " obs"]) -> Float[Array, " obs"]:
-    """The readings inside the measuring ranges."""
+    """The readings clipped to the measuring ranges."""
     channels = tuple(instrument.channel for instrument in instruments)
     low, high = (jnp.asarray(ends(channels), shown.dtype) for ends in (lows, highs))
     return jnp.clip(shown, low, high)

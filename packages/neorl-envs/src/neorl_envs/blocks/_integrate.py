@@ -1,8 +1,8 @@
-"""Fixed-step integrators over any PyTree; the loops stay loops, since unrolled ones compile long.
+"""Fixed-step integrators over any PyTree; loops are not unrolled, which would compile slowly.
 
-States made of scalars (a ``NamedTuple``) compile to faster loops than one array of them. A function
-of a module with what it needs in ``args`` compiles once also where it is called eagerly; a closure
-compiles at every eager call.
+States made of scalars (a ``NamedTuple``) compile to faster loops than arrays of the same numbers.
+If ``rates`` is a module-level function that receives all it needs in ``args``, eager calls compile
+it only once; a closure is compiled again at every eager call.
 """
 
 import functools
@@ -18,18 +18,18 @@ Tree = TypeVar("Tree")
 def runge_kutta(
     rates: Callable[..., Tree], state: Tree, *args: Any, width: float, substeps: int
 ) -> Tree:
-    """The state after ``width`` by the classical Runge-Kutta method of fourth order.
+    """Integrates over ``width`` by the classical fourth-order Runge-Kutta method.
 
     Args:
         rates: Time derivatives ``rates(state, *args)``, in the structure of the state.
         state: State at the start.
-        *args: Passed on: constants, inputs, all held over the interval.
+        *args: Further arguments of ``rates``, such as constants and inputs held over the interval.
         width: Length of the interval, in the time unit of the rates.
         substeps: Number of equal steps.
 
     Returns:
-        The state at the end. The change is summed apart from the state, so that in float32 a
-        slow state does not round once a substep.
+        The state at the end. The change is accumulated separately from the state, so that in
+        float32 a slow state is not rounded in every substep.
 
     Example:
         >>> end = runge_kutta(lambda x: -x, jnp.float32(1), width=1.0, substeps=20)
@@ -46,7 +46,7 @@ def _integrated(step: Callable, state: Tree, args: tuple, substeps: int) -> Tree
 
 
 def _step(kind: Callable, rates: Callable, h: float) -> Callable:
-    """The loop's body, the same object for the same function of a module."""
+    """The body of the loop, which is the same object for the same module-level function."""
     # A closure may hold traced values, which must not outlive their trace in a cache.
     closed = getattr(rates, "__closure__", ()) is not None
     return kind(rates, h) if closed else _kept_step(kind, rates, h)

@@ -1,4 +1,4 @@
-"""Limits of true quantities: one declaration gives costs, margins, trips and bands in pictures."""
+"""Limits of true quantities; one declaration gives costs, margins, trips and bands in plots."""
 
 import collections
 import dataclasses
@@ -19,16 +19,16 @@ class Limit:
     """A range that a true quantity of the plant should not or must not leave.
 
     Attributes:
-        quantity: Name of the quantity, from :meth:`SimulatedPlant.quantities`; where it is an
-            array, its worst entry counts.
+        quantity: Name of the quantity, from :meth:`SimulatedPlant.quantities`; for an array, the
+            worst entry counts.
         low: Lower end, in the quantity's unit.
-        high: Upper end.
-        cost: Name of the cost channel that a violation adds to; empty for none. Of several
-            limits with the same cost the largest violation counts.
-        factor: Cost for a unit of violation in one step.
+        high: Upper end, in the quantity's unit.
+        cost: Name of the cost channel to which a violation adds; empty for none. If several limits
+            have the same cost, the largest violation counts.
+        factor: Cost per unit of violation in one step.
         trip: Whether leaving the range ends the episode.
-        channel: Measured channel that shows the quantity; it then has a band in pictures.
-        unit: Unit of the quantity, for people; by default that of the channel.
+        channel: Measured channel that shows the quantity and gets a band in plots.
+        unit: Unit of the quantity for display; by default that of the channel.
     """
 
     quantity: str
@@ -42,7 +42,7 @@ class Limit:
 
     @property
     def label(self) -> str:
-        """Name of the margin: of the quantity, and of the trip where it is one."""
+        """Name of the margin, from the quantity, and marked if the limit is a trip."""
         return f"{self.quantity}_{'trip_' if self.trip else ''}margin"
 
 
@@ -50,10 +50,10 @@ Limits = tuple[Limit, ...]
 
 
 def margins(limits: Limits, quantities: Mapping[str, Array]) -> dict[str, Float[Array, ""]]:
-    """Distance inside every limit, negative beyond it, by :attr:`Limit.label`.
+    """Distance to every limit by :attr:`Limit.label`, negative if it is violated.
 
     Raises:
-        InputError: If a limit names a quantity that the plant does not give.
+        InputError: If a limit names a quantity that the plant does not provide.
     """
     margin = {}
     for limit in limits:
@@ -68,7 +68,7 @@ def margins(limits: Limits, quantities: Mapping[str, Array]) -> dict[str, Float[
 def violation_costs(
     limits: Limits, costs: tuple[CostChannel, ...], margin: Mapping[str, Array], like: Array
 ) -> Float[Array, " cost"]:
-    """Cost vector of one step: the largest weighted violation for every cost channel."""
+    """Cost vector of one step, with the largest weighted violation of every cost channel."""
     zero = jnp.zeros((), like.dtype)
     vector = []
     for channel in costs:
@@ -90,7 +90,7 @@ def tripped(limits: Limits, margin: Mapping[str, Array]) -> Bool[Array, ""]:
 
 
 def bands(limits: Limits) -> dict[str, tuple[float, float]]:
-    """Soft limits of measured channels, lower and upper."""
+    """Lower and upper soft limits of measured channels."""
     return {
         limit.channel: (limit.low, limit.high)
         for limit in limits
@@ -101,7 +101,7 @@ def bands(limits: Limits) -> dict[str, tuple[float, float]]:
 def information(
     success: Array, trip: Array, margin: Mapping[str, Array], more: Mapping[str, Array]
 ) -> Any:
-    """``Step.info``: a NamedTuple of ``success``, ``trip``, every margin, and what is added."""
+    """``Step.info``: a NamedTuple of ``success``, ``trip``, every margin, and added fields."""
     kind = _information_type(("success", "trip", *margin, *more))
     return kind(success, trip, *margin.values(), *more.values())
 
@@ -112,10 +112,10 @@ def _information_type(fields: tuple[str, ...]) -> Any:
 
 
 def check_limits(limits: Limits, costs: tuple[CostChannel, ...]) -> None:
-    """Refuses limits that limit nothing or add to no cost channel, and costs without a limit.
+    """Raises for limits without effect or with an unknown cost, and for costs without a limit.
 
     Raises:
-        ValueError: Naming it.
+        ValueError: Naming the limit or the cost.
     """
     names = [channel.name for channel in costs]
     for limit in limits:

@@ -1,4 +1,4 @@
-"""Relations between constants: what no single range says, such as slowest below fastest."""
+"""Inequalities between constants that ranges cannot express, such as slowest below fastest."""
 
 import dataclasses
 import operator
@@ -16,22 +16,23 @@ from neorl_envs.blocks._constants import named_constants
 Side = str | float | tuple[float, ...]
 ENTRY = re.compile(r"(?P<name>[\w.]+)(\[(?P<entry>\d+)\])?")
 SIGNS = {"<": operator.lt, "<=": operator.le}
-ROUNDING = 1e-6  # relative, of float32 sums; an equality counts as "<="
+ROUNDING = 1e-6  # relative, of float32 sums; sides that are equal within it satisfy "<="
 
 
 @dataclasses.dataclass(frozen=True)
 class Relation:
-    """An order that constants of a plant must keep.
+    """An inequality that constants of a plant must satisfy.
 
-    A side is a number (or a tuple of them, one for each entry), the name of a constant, an entry of
-    it (``"field[0]"``), or a sum of such names (``"water + monomer"``). ``"initial"`` is the state
-    at the start of an episode, ``"initial.level"`` a part of it. Arrays keep it entry by entry.
+    A side is a number (or a tuple of numbers, one for each entry), the name of a constant, an entry
+    of one (``"field[0]"``), or a sum of such names (``"water + monomer"``). ``"initial"`` is the
+    state at the start of an episode, and ``"initial.level"`` a part of it. Arrays must satisfy the
+    relation entry by entry.
 
     Attributes:
-        left: The side that is less.
+        left: The smaller side.
         sign: ``"<"`` or ``"<="``.
-        right: The side that is more.
-        because: What would be wrong otherwise; ends the message of the refusal.
+        right: The larger side.
+        because: Reason, with which the error message ends.
 
     Example:
         >>> str(Relation("slowest", "<", "fastest"))
@@ -44,7 +45,7 @@ class Relation:
     because: str = ""
 
     def __str__(self) -> str:
-        """The relation as it is written."""
+        """The relation as text."""
         return f"{_shown(self.left)} {self.sign} {_shown(self.right)}"
 
 
@@ -52,7 +53,7 @@ Relations = tuple[Relation, ...]
 
 
 class Number(NamedTuple):
-    """A constant or a part of the initial state: its unit, declared shape and value."""
+    """Unit, declared shape and value of a constant or of a part of the initial state."""
 
     unit: str
     shape: tuple[int, ...]
@@ -62,19 +63,19 @@ class Number(NamedTuple):
 def check_relations(
     relations: Relations, declared: Any, values: Any = None, *, initial: Any = (), start: Any = None
 ) -> None:
-    """Refuses constants that break a relation; those whose values are traced pass.
+    """Raises for constants that violate a relation; traced values are not checked.
 
     Args:
         relations: The declared relations.
         declared: The declared constants.
-        values: Constants in the same structure, with leading axes where there are several plants;
-            the declared ones by default.
+        values: Constants in the same structure, with leading axes if there are several plants; the
+            declared ones by default.
         initial: The declared state at the start of an episode.
-        start: The same of ``values``.
+        start: The initial state that belongs to ``values``.
 
     Raises:
-        InputError: If a relation names what is not declared; the nearest name is given.
-        ValueError: Naming the relation, the units and what was given; or if a relation compares
+        InputError: If a relation contains an unknown name; the message suggests the nearest one.
+        ValueError: Naming the relation, the units and the given values; or if a relation compares
             different units.
 
     Example:
@@ -135,7 +136,7 @@ def _side(side: Side, known: Mapping[str, Number]) -> Number:
 
 
 def _term(text: str, known: Mapping[str, Number]) -> Number:
-    """A named number or one entry of it; its value is ``None`` where it is traced."""
+    """A named number or one entry of it; a traced value is returned as ``None``."""
     match = ENTRY.fullmatch(text)
     name = match["name"] if match else text
     if match is None or name not in known:
@@ -151,7 +152,7 @@ def _term(text: str, known: Mapping[str, Number]) -> Number:
 
 
 def _padded(number: Number, dimensions: int) -> np.ndarray:
-    """The value with axes behind those of the plants, so that entries meet entries."""
+    """The value with unit axes inserted after those of the plants, so that entries align."""
     value = np.asarray(number.value)
     return value.reshape(value.shape + (1,) * (dimensions - len(number.shape)))
 

@@ -1,4 +1,4 @@
-"""What a return is made of: amounts that a plant's people count in, and what each is worth."""
+"""Terms of the return: amounts in an engineer's units, and the worth of each."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -8,13 +8,13 @@ from jaxtyping import Array, Float
 
 
 class Term(NamedTuple):
-    """A part of the reward as an amount in its own unit.
+    """A part of the reward, as an amount in its own unit.
 
     Attributes:
-        name: What is counted, such as ``"steam"`` or ``"batch time"``.
+        name: Name of the amount, such as ``"steam"`` or ``"batch time"``.
         unit: Unit of the amount, such as ``"kg"``, ``"min"`` or ``"kWh"``; ``"1"`` for a count.
-        worth: Reward of one unit, negative for what is lost; zero for an amount that is only
-            reported. The reward of a step is the sum of amounts times their worth.
+        worth: Reward for one unit, negative for a loss; zero for an amount that is only reported.
+            The reward of a step is the sum of all amounts times their worth.
     """
 
     name: str
