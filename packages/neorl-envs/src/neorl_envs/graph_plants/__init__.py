@@ -1,4 +1,4 @@
-"""Plants that are graphs: their channels name nodes and edges, and their topology may change."""
+"""Plants that are graphs: channels are named by node or edge, and the topology may change."""
 
 from neorl_envs.graph_plants._load_balance import LoadBalance as LoadBalance
 from neorl_envs.graph_plants._load_balance import load_balance as load_balance

@@ -1,4 +1,4 @@
-"""Balancing loads over a network: one link at a time, of a topology that may change."""
+"""Load balancing over a network whose topology may change, one link per step."""
 
 import functools
 import random
@@ -26,34 +26,36 @@ Pair = tuple[int, int]
 
 
 class LoadBalance(eqx.Module, PlantDefaults):
-    """Loads at the nodes of a network, evened out by one move over one link a step.
+    """Balances the loads of network nodes by one move over one link per step.
 
-    A move from ``s`` to ``d`` carries ``t = 0.1 (L_s - L_d)``; then all loads are clipped to
-    [0, 1]. Reward: ``-10 std(L)``. Loads start uniform in [0, 1), and an episode has 50 steps.
-    Nodes ``i`` and ``i + 1`` are always linked, and every other pair with some chance.
+    A move from ``s`` to ``d`` transfers ``t = 0.1 (L_s - L_d)``; then all loads are clipped to
+    [0, 1]. Reward: ``-10 std(L)``. Initial loads are uniform in [0, 1), and an episode has 50
+    steps. Nodes ``i`` and ``i + 1`` are always linked (the chain); every other pair is linked at
+    random.
 
-    The action has a channel for each directed link, and the link whose number is the largest is
-    used; nothing moves where no number is positive, or where that link is missing.
-    ``Step.applied`` is 1 at the link that was used and 0 elsewhere. A NaN is never the largest.
+    The action has one channel per directed link, and the link with the largest number is used.
+    Nothing moves if no number is positive, or if that link is missing. A NaN is never the largest.
+    ``Step.applied`` is 1 for the link that was used and 0 elsewhere.
 
-    Observations name their node or link: ``node3.load``, ``node3.degree`` (links of the node, over
-    the most that a node has), and, where nodes or links can be missing, ``node3.there`` and
-    ``link3-7.there``, 1 where they are there. A missing node shows zeros.
+    Observations are named by node or link: ``node3.load``, and ``node3.degree`` (number of links
+    of the node, divided by the largest possible number). If nodes or links can be missing, there
+    are also ``node3.there`` and ``link3-7.there``, which are 1 if the node or link exists. All
+    observations of a missing node are zero.
 
-    The rules are those of the source, in which both directions of a link do the same and the links
-    never change. Options that are not in the source: ``directed`` (load only flows from the higher
-    to the lower one, and only if the move is asked for in that direction), links that come and go,
-    and a number of nodes that differs from episode to episode. Make one with :func:`load_balance`,
-    which checks the numbers.
+    The rules are those of the source, in which both directions of a link have the same effect and
+    links never change. Three options are not in the source: ``directed`` (load flows only from the
+    higher to the lower node, and only if the move is requested in that direction), links that
+    change, and a number of nodes that varies by episode. Create the plant with
+    :func:`load_balance`, which checks the arguments.
 
     Attributes:
-        n_nodes: Declared number of nodes, at most so many are there; static.
+        n_nodes: Declared number of nodes, which is the largest possible; static.
         pairs: Every pair that may be linked, the smaller number first; static.
         directed: Whether direction matters; static.
         switching: Whether links can be missing; static.
-        fewest: Least number of nodes of an episode; static.
-        change: Chance a step that a link outside the chain is drawn anew; static.
-        density: Chance of a link outside the chain where it is drawn; static.
+        fewest: Smallest number of nodes of an episode; static.
+        change: Probability per step that a link outside the chain is sampled again; static.
+        density: Probability that a sampled link outside the chain exists; static.
         horizon: Steps after which an episode is truncated; static.
 
     Source: ``pg_neo_graph_rl/env.py`` of github.com/danieleschmidt/pg-neo-graph-rl, version 0.2.0.
@@ -79,7 +81,7 @@ class LoadBalance(eqx.Module, PlantDefaults):
 
     @property
     def spec(self) -> Spec:
-        """Channels of nodes, then of links, both directions of a pair side by side."""
+        """Channels of nodes, then of links, with both directions of a pair next to each other."""
         return _spec(self)
 
     @property
@@ -98,11 +100,11 @@ class LoadBalance(eqx.Module, PlantDefaults):
         return np.asarray(self.pairs, np.int32)[:, ::-1].reshape(-1)
 
     def tunings(self) -> dict[str, Policy]:
-        """Moves at random, and the move that lowers the spread most."""
+        """A policy of random moves, and one that makes the move that lowers the spread most."""
         return {"random": RandomMoves(self), "greedy": GreedyBalance(self)}
 
     def default_params(self, preset: str = "plant") -> Topology:
-        """All declared nodes and pairs, none of which changes; the same for both presets."""
+        """A fixed topology with all declared nodes and pairs, for both presets."""
         chance_of(preset)
         return Topology(
             nodes=jnp.ones(self.n_nodes, jnp.bool_),
@@ -115,7 +117,7 @@ class LoadBalance(eqx.Module, PlantDefaults):
     def sample_params(
         self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
     ) -> Topology:
-        """One episode's topology: a number of nodes, and links outside the chain by chance."""
+        """Samples the topology of an episode: number of nodes, and links outside the chain."""
         params = self.default_params(preset)
         for_nodes, for_links = jax.random.split(key)
         if self.sizes_vary:
@@ -129,21 +131,21 @@ class LoadBalance(eqx.Module, PlantDefaults):
         return params
 
     def topology(self, pairs: Iterable[Pair], *, n_nodes: int | None = None) -> Topology:
-        """The parameters of a network with exactly these links, none of which changes.
+        """The parameters of a fixed network with exactly these links.
 
-        Another topology of the same declared size is another value of the parameters, so compiled
-        programs are used again.
+        Topologies of the same declared size differ only in the values of the parameters, so they
+        share compiled programs.
 
         Args:
-            pairs: Linked pairs in any order and direction; there may be none.
+            pairs: Linked pairs in any order and direction; may be empty.
             n_nodes: Number of nodes; all declared ones by default.
 
         Returns:
             The parameters.
 
         Raises:
-            InputError: If there are more nodes than declared or none, or a pair is no declared
-                link of nodes that are there.
+            InputError: If there are no nodes or more than declared, or if a pair is not a declared
+                link between existing nodes.
         """
         count = self.n_nodes if n_nodes is None else n_nodes
         if not 1 <= count <= self.n_nodes:
@@ -176,7 +178,7 @@ class LoadBalance(eqx.Module, PlantDefaults):
         )
 
     def sample_noise(self, params: Topology, key: PRNGKeyArray) -> BalanceNoise:
-        """Everything that chance adds to one step."""
+        """Samples the random numbers of one step."""
         if not self.switching:
             none = jnp.ones(len(self.pairs), jnp.float32)
             return BalanceNoise(none, none)
@@ -185,13 +187,13 @@ class LoadBalance(eqx.Module, PlantDefaults):
     def reset(
         self, params: Topology, key: PRNGKeyArray
     ) -> tuple[BalanceState, Float[Array, " obs"]]:
-        """Loads drawn uniformly from [0, 1)."""
+        """Starts an episode with loads sampled uniformly from [0, 1)."""
         return self.begin(params, jax.random.uniform(key, (self.n_nodes,)))
 
     def begin(
         self, params: Topology, loads: Float[Array, " node"]
     ) -> tuple[BalanceState, Float[Array, " obs"]]:
-        """An episode that starts with given loads."""
+        """Starts an episode with given loads."""
         loads = jnp.where(params.nodes, jnp.clip(loads, 0, 1), 0)
         state = BalanceState(loads, params.links, jnp.zeros((), jnp.int32))
         return state, self._observe(params, state)
@@ -199,7 +201,7 @@ class LoadBalance(eqx.Module, PlantDefaults):
     def step(
         self, params: Topology, state: BalanceState, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[BalanceState, Step]:
-        """One move; see :meth:`step_with_noise`."""
+        """Makes one move; see :meth:`step_with_noise`."""
         return self.step_with_noise(params, state, action, self.sample_noise(params, key))
 
     def step_with_noise(
@@ -209,20 +211,20 @@ class LoadBalance(eqx.Module, PlantDefaults):
         action: Float[Array, " act"],
         noise: BalanceNoise,
     ) -> tuple[BalanceState, Step]:
-        """One move, then links that come and go: a deterministic function.
+        """Makes one move and then changes links, with given random numbers; deterministic.
 
         Args:
             params: Topology of the episode.
             state: State before the step.
-            action: One number for each directed link, shape ``(act,)``; the first of the largest
-                counts.
+            action: One number for each directed link, shape ``(act,)``; if several are largest, the
+                first of them counts.
             noise: Result of :meth:`sample_noise`.
 
         Returns:
-            The state after the step and what the network answered.
+            The state after the step, and the result of the step.
 
         Raises:
-            ValueError: If the action has another shape.
+            ValueError: If the action has a wrong shape.
         """
         if action.shape != (self.spec.n_action,):
             raise ValueError(
@@ -265,12 +267,12 @@ class LoadBalance(eqx.Module, PlantDefaults):
         return jnp.where(anew, noise.there < params.density, state.links)
 
     def there(self, params: Topology, links: Bool[Array, " pair"]) -> Bool[Array, " action"]:
-        """Which of the directed links can be used: linked pairs of nodes that are there."""
+        """Which directed links can be used: those of linked pairs of existing nodes."""
         ends = jnp.asarray(self.pairs, jnp.int32)
         return jnp.repeat(links & params.nodes[ends[:, 0]] & params.nodes[ends[:, 1]], 2)
 
     def spread(self, params: Topology, loads: Float[Array, " node"]) -> Float[Array, ""]:
-        """Standard deviation of the nodes that are there, divisor ``n - 1``; zero for one node."""
+        """Standard deviation of loads over existing nodes, divisor ``n - 1``; zero for one node."""
         count = jnp.sum(params.nodes).astype(loads.dtype)
         mean = jnp.sum(jnp.where(params.nodes, loads, 0)) / jnp.maximum(count, 1)
         square = jnp.sum(jnp.where(params.nodes, jnp.square(loads - mean), 0))
@@ -299,24 +301,24 @@ def load_balance(
     change: float | None = None,
     fewest: int | None = None,
 ) -> LoadBalance:
-    """A network with a fixed topology as in the source, or one whose topology changes.
+    """Creates a network with a fixed topology, as in the source, or a changing one.
 
     Args:
-        n_nodes: Number of nodes; the largest one where it varies.
-        edge_prob: Chance that a pair outside the chain is linked, in [0, 1].
-        seed: Decides the links of a fixed topology: the graph of the source for the same numbers.
-            A changing topology is drawn with every episode.
-        horizon: Steps of an episode.
+        n_nodes: Number of nodes; the largest number if it varies.
+        edge_prob: Probability that a pair outside the chain is linked, in [0, 1].
+        seed: Seed of the links of a fixed topology, which are those of the source for the same
+            arguments. A changing topology is sampled in every episode instead.
+        horizon: Number of steps in an episode.
         directed: Whether direction matters.
-        change: Chance a step that a link outside the chain is drawn anew; with 0 every episode has
-            links of its own, which stay. ``None`` fixes them for good.
-        fewest: Least number of nodes of an episode; ``None`` for always ``n_nodes``.
+        change: Probability per step that a link outside the chain is sampled again; with 0, links
+            differ between episodes but not within one. ``None`` fixes the topology of all episodes.
+        fewest: Smallest number of nodes of an episode; ``None`` for always ``n_nodes``.
 
     Returns:
         The plant.
 
     Raises:
-        InputError: Naming the number that is out of range.
+        InputError: Naming the argument that is out of range.
 
     Example:
         >>> load_balance(14, edge_prob=0.35, seed=7).spec.n_action
@@ -368,7 +370,7 @@ def _in_chain(plant: LoadBalance) -> np.ndarray:
 
 @functools.cache
 def _incidence(plant: LoadBalance) -> np.ndarray:
-    """One row an action, 1 at the node that the move leaves."""
+    """One row per action, with 1 at the node that the move leaves."""
     matrix = np.zeros((2 * len(plant.pairs), plant.n_nodes), np.float32)
     matrix[np.arange(len(matrix)), plant.senders] = 1
     return matrix

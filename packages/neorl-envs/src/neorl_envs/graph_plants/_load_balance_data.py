@@ -1,4 +1,4 @@
-"""Data of a LoadBalance: topology, state, random draws, information of a step."""
+"""Data of a LoadBalance: topology, state, random numbers, information of a step."""
 
 from typing import NamedTuple
 
@@ -6,14 +6,14 @@ from jaxtyping import Array, Bool, Float, Int
 
 
 class Topology(NamedTuple):
-    """The parameters of one episode: which nodes and links there are, and how they behave.
+    """The parameters of one episode: existing nodes and links, and how links change.
 
     Attributes:
-        nodes: Which of the declared nodes are there; the missing ones are the last.
-        links: Which of the declared pairs are linked when an episode begins.
-        change: Chance a step that a link outside the chain is drawn anew.
-        density: Chance that a link that is drawn anew is there.
-        rate: Part of the difference in load that one move carries over a link.
+        nodes: Which of the declared nodes exist; missing nodes are the last ones.
+        links: Which of the declared pairs are linked at the start of the episode.
+        change: Probability per step that a link outside the chain is sampled again.
+        density: Probability that a sampled link exists.
+        rate: Fraction of the difference in load that one move transfers over a link.
     """
 
     nodes: Bool[Array, " node"]
@@ -28,8 +28,8 @@ class BalanceState(NamedTuple):
 
     Attributes:
         loads: Load of every declared node, in [0, 1]; zero where the node is missing.
-        links: Which of the declared pairs are linked now.
-        time: Steps done.
+        links: Which of the declared pairs are currently linked.
+        time: Number of steps so far.
     """
 
     loads: Float[Array, " node"]
@@ -38,11 +38,11 @@ class BalanceState(NamedTuple):
 
 
 class BalanceNoise(NamedTuple):
-    """Everything that chance adds to one step; each uniform in [0, 1), one number a pair.
+    """Random numbers of one step, uniform in [0, 1), one per pair.
 
     Attributes:
-        change: The link is drawn anew where this is below ``Topology.change``.
-        there: It is there then where this is below ``Topology.density``.
+        change: A link is sampled again if this is below ``Topology.change``.
+        there: A sampled link exists if this is below ``Topology.density``.
     """
 
     change: Float[Array, " pair"]
@@ -53,8 +53,8 @@ class Balance(NamedTuple):
     """Information of a step besides the observation.
 
     Attributes:
-        spread: Standard deviation of the loads of the nodes that are there (divisor ``n - 1``).
-        moved: Whether the link that was asked for exists, so that load could move.
+        spread: Standard deviation of the loads of existing nodes (divisor ``n - 1``).
+        moved: Whether the requested link exists, so that load could move.
     """
 
     spread: Float[Array, ""]

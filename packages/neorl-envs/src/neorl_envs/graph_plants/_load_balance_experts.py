@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 
 class _OneMove(eqx.Module):
-    """A policy without memory that reads which moves there are from the channels.
+    """A memoryless policy that infers the possible moves from the observation.
 
     Attributes:
         plant: The LoadBalance that it acts on; static.
@@ -18,15 +18,15 @@ class _OneMove(eqx.Module):
     plant: Any = eqx.field(static=True)
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing to remember."""
+        """An empty carry."""
         return ()
 
     def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
-        """Identity."""
+        """Returns the carry unchanged."""
         return carry
 
     def usable(self, obs: Float[Array, " obs"]) -> Bool[Array, " act"]:
-        """Which moves the observation shows to be there."""
+        """Which moves are possible according to the observation."""
         n_action = self.plant.spec.n_action
         if self.plant.switching or self.plant.sizes_vary:
             return obs[-n_action:] > 0.5
@@ -34,16 +34,16 @@ class _OneMove(eqx.Module):
 
 
 class GreedyBalance(_OneMove):
-    """The move that lowers the spread most: over the link with the largest difference in load.
+    """Makes the move that lowers the spread most, over the link with the largest load difference.
 
     A move over a difference ``D`` lowers the sum of squares by ``0.18 D^2``, so no single move
-    lowers it more; over several steps others may be better.
+    lowers it more; over several steps, other policies may be better.
     """
 
     def __call__(
         self, carry: tuple[()], obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[tuple[()], Float[Array, " act"]]:
-        """One at the move, zero elsewhere; the key is ignored."""
+        """The action with one at the chosen move and zero elsewhere; the key is ignored."""
         width = 3 if self.plant.sizes_vary else 2
         loads = obs[: width * self.plant.n_nodes : width]
         senders, receivers = jnp.asarray(self.plant.senders), jnp.asarray(self.plant.receivers)
@@ -53,15 +53,15 @@ class GreedyBalance(_OneMove):
 
 
 class RandomMoves(_OneMove):
-    """One of the moves that are there, each with the same chance."""
+    """Chooses one of the possible moves with equal probability."""
 
     def __call__(
         self, carry: tuple[()], obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[tuple[()], Float[Array, " act"]]:
-        """One at the move, zero elsewhere.
+        """The action with one at the chosen move and zero elsewhere.
 
         Raises:
-            ValueError: If there is no key.
+            ValueError: If no key is given.
         """
         if key is None:
             raise ValueError("moves are drawn at random: give a key, policy(carry, obs, key)")
@@ -71,18 +71,18 @@ class RandomMoves(_OneMove):
 
 
 def diffusion_rewards(plant: Any, params: Any, key: PRNGKeyArray) -> Float[Array, " time"]:
-    """The rewards of one episode in which every link moves load at every step: a ceiling.
+    """Rewards of one episode in which every link moves load in every step, as an upper reference.
 
-    ``L_i' = L_i + rate sum_j (L_j - L_i)`` over the links of ``i``, the first-order diffusion of
-    load balancing, clipped as in the plant. No policy of the plant can do this, since one move a
-    step is all it has. The rate of a link is lowered to ``1 / (1 + most links of a node)`` where it
-    is more, beyond which diffusion may diverge.
+    This is first-order diffusion, ``L_i' = L_i + rate sum_j (L_j - L_i)`` over the links of ``i``,
+    clipped as in the plant. No policy of the plant can do this, because it makes only one move per
+    step. The rate is limited to ``1 / (1 + most links of a node)``, above which diffusion may
+    diverge.
 
     Args:
         plant: A LoadBalance.
         params: Topology of the episode.
-        key: Decides the first loads, and the links of every step, as ``reset`` and ``step`` do for
-            the two halves of a split key.
+        key: Random key. It is split in two: one half gives the initial loads as in ``reset``, the
+            other the links of every step as in ``step``.
 
     Source: Cybenko, Dynamic load balancing for distributed memory multiprocessors, Journal of
     Parallel and Distributed Computing 7 (1989).

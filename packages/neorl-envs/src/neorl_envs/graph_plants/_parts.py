@@ -1,4 +1,4 @@
-"""Shared parts of networks of configurable size: presets, received commands, names of places."""
+"""Shared parts of the networks of configurable size: presets, received commands, grids."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ PRESETS = ("plant", "clean")
 
 
 def chance_of(preset: str) -> float:
-    """Factor of the random disturbances of a preset: 0 or 1.
+    """Factor of the random disturbances in a preset: 0 or 1.
 
     Raises:
         InputError: For an unknown preset.
@@ -27,10 +27,10 @@ def chance_of(preset: str) -> float:
 def received(
     name: str, action: Float[Array, " act"], last: Float[Array, " act"], low: float, high: float
 ) -> Float[Array, " act"]:
-    """The received action: clipped to its range, and the last command in place of NaN.
+    """The received action, clipped to its range, with NaN replaced by the last command.
 
     Raises:
-        ValueError: If the action has another shape.
+        ValueError: If the action has a wrong shape.
     """
     if action.shape != last.shape:
         raise ValueError(f"an action of {name} has the shape {last.shape}, got {action.shape}")
@@ -38,14 +38,14 @@ def received(
 
 
 def require_sizes(least: int, **sizes: Any) -> None:
-    """Refuses sizes of a network that are no whole numbers of at least ``least``."""
+    """Raises unless all sizes of a network are integers of at least ``least``."""
     for field, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise InputError(f"{field} must be a whole number of at least {least}, got {value!r}")
 
 
 def grid_pairs(rows: int, columns: int) -> Pairs:
-    """Neighbours in a grid, the smaller number first; place ``(r, c)`` is ``r columns + c``."""
+    """Pairs of neighbours in a grid, the smaller number first; ``(r, c)`` is ``r columns + c``."""
     number = np.arange(rows * columns).reshape(rows, columns)
     beside = np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1)
     below = np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1)
@@ -53,6 +53,6 @@ def grid_pairs(rows: int, columns: int) -> Pairs:
 
 
 def both_ways(pairs: Iterable[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Senders and receivers of every pair in both directions, side by side."""
+    """Senders and receivers of every pair, with both directions next to each other."""
     ends = np.asarray(tuple(pairs), np.int32).reshape(-1, 2)
     return ends.reshape(-1), ends[:, ::-1].reshape(-1)

@@ -1,4 +1,4 @@
-"""Robots in a formation that pull at each other while they are near; a few know the way."""
+"""A swarm of robots in formation, coupled within radio range, with a few leaders."""
 
 import functools
 from typing import Any, ClassVar, NamedTuple
@@ -26,18 +26,18 @@ RADIUS = 3.6  # m
 ARENA, SPEED, FORCE = 20.0, 5.0, 1.0  # m, m/s, m/s^2
 PERIOD, SUBSTEPS = 0.2, 4
 LEADERS = 8
-"""One robot in so many knows where its place is."""
+"""One robot in this many is a leader, which measures its displacement."""
 
 
 class Air(NamedTuple):
-    """The numbers of one episode, for robots of unit mass.
+    """The parameters of one episode, for robots of unit mass.
 
     Attributes:
-        spring: Pull of a link for a metre of stretch, 1/s^2.
-        damper: The same for a difference in speed, 1/s.
+        spring: Stiffness of a link, 1/s^2.
+        damper: Damping of a link, 1/s.
         drag: Drag of the air, 1/s.
-        wind_sd: Deviation of the wind's force at each robot, m/s^2.
-        wind_memory: Time constant of that, s.
+        wind_sd: Standard deviation of the wind force on each robot, m/s^2.
+        wind_memory: Time constant of the wind, s.
     """
 
     spring: Float[Array, ""]
@@ -48,11 +48,12 @@ class Air(NamedTuple):
 
 
 class Motion(NamedTuple):
-    """The quantities that move within a period.
+    """The quantities that change within a period.
 
     Attributes:
-        place: Of every robot against its place in the formation, m, shape ``(robot, 2)``.
-        speed: m/s, shape ``(robot, 2)``.
+        place: Displacement of every robot from its place in the formation, m, shape
+            ``(robot, 2)``.
+        speed: Velocity of every robot, m/s, shape ``(robot, 2)``.
     """
 
     place: Float[Array, "robot 2"]
@@ -63,10 +64,10 @@ class SwarmState(NamedTuple):
     """The swarm between two periods.
 
     Attributes:
-        motion: Places and speeds.
-        wind: Its force, m/s^2.
-        command: Thrust that was asked for last, m/s^2.
-        time: Periods done.
+        motion: Displacements and velocities.
+        wind: Wind force, m/s^2.
+        command: Last requested thrust, m/s^2.
+        time: Number of periods so far.
     """
 
     motion: Motion
@@ -76,11 +77,11 @@ class SwarmState(NamedTuple):
 
 
 class Formation(NamedTuple):
-    """Information of a period besides the observation.
+    """Additional information of a period.
 
     Attributes:
-        off: Root mean square of the distances to the places, m.
-        links: How many links there are, each pair once.
+        off: Root mean square of the displacements, m.
+        links: Number of links, counting each pair once.
     """
 
     off: Float[Array, ""]
@@ -88,26 +89,27 @@ class Formation(NamedTuple):
 
 
 class RobotSwarm(eqx.Module, PlantDefaults):
-    """Double integrators in a grid formation, joined while they are within radio range.
+    """Double integrators in a grid formation, coupled while they are within radio range.
 
         ``e_i' = v_i``
         ``v_i' = a_i + w_i - c v_i + sum_j (k (e_j - e_i) + d (v_j - v_i))``
 
-    ``e`` is the displacement of a robot from its place, so that two robots at the right distance do
-    not pull at each other. The sum is over the neighbours in the formation (2 m apart) that are
-    within 3.6 m when the period begins: a swarm that is torn apart loses its links, and they come
-    back. The action ``a`` is thrust, within 1 m/s^2 in each direction; ``w`` is gusty wind.
-    Runge-Kutta, four steps of 50 ms. A fence ends the arena 20 m beyond each place: whoever comes
-    there stops; no robot is faster than 5 m/s. So all states are bounded.
+    ``e`` is the displacement of a robot from its place in the formation, so two robots at the right
+    distance exert no force on each other. The sum is over the neighbours in the formation (2 m
+    apart) that are within 3.6 m at the start of the period. A link is lost when robots move farther
+    apart, and restored when they return. The action ``a`` is the thrust, limited to 1 m/s^2 in each
+    direction; ``w`` is gusty wind. The equations are integrated by the Runge-Kutta method with four
+    steps of 50 ms. All states are bounded: a robot stops at a fence 20 m from its place, and no
+    robot is faster than 5 m/s.
 
-    One robot in eight, a leader, measures its displacement; the others only how their links
-    stretch. Reward: minus the mean square of the displacements in m^2, minus a hundredth of that of
-    the thrust. Channels: ``robot3.stretch_x``, the sum of ``e_j - e_i`` over its links,
-    ``robot3.speed_x``, a leader's ``robot0.off_x``; ``link3-4.there``.
+    One robot in eight, a leader, measures its displacement; the others measure only the stretch of
+    their links. Reward: minus the mean square of the displacements in m^2, minus a hundredth of
+    that of the thrust. Channels: ``robot3.stretch_x``, the sum of ``e_j - e_i`` over its links;
+    ``robot3.speed_x``; ``robot0.off_x`` of a leader; ``link3-4.there``.
 
     Attributes:
         rows: Rows of the formation; static.
-        columns: Robots of a row; static.
+        columns: Robots per row; static.
         horizon: Periods after which an episode is truncated; static.
 
     Source: Olfati-Saber, Flocking for multi-agent dynamic systems: algorithms and theory, IEEE
@@ -130,7 +132,7 @@ class RobotSwarm(eqx.Module, PlantDefaults):
 
     @property
     def spec(self) -> Spec:
-        """Channels of the robots, then of the links."""
+        """Specification: channels of the robots, then of the links."""
         return _spec(self)
 
     @property
@@ -139,18 +141,18 @@ class RobotSwarm(eqx.Module, PlantDefaults):
         return self.rows * self.columns
 
     def tunings(self) -> dict[str, Policy]:
-        """Leaders alone, and everybody with his neighbours."""
+        """A controller of the leaders only, and consensus of all robots with their neighbours."""
         return {"leaders alone": Consensus(self, 0.0, 0.0), self.reference: Consensus(self)}
 
     def default_params(self, preset: str = "plant") -> Air:
-        """The declared numbers; ``"clean"`` without wind."""
+        """The declared parameters; ``"clean"`` has no wind."""
         numbers = (0.5, 0.2, 0.2, 0.1 * chance_of(preset), 5.0)
         return Air(*(jnp.float32(number) for number in numbers))
 
     def sample_params(
         self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
     ) -> Air:
-        """Spring, damper and drag, each within ``1 +- spread`` of the declared."""
+        """Samples spring, damper and drag, each within ``1 +- spread`` of the declared value."""
         params = self.default_params(preset)
         factor = jax.random.uniform(key, (3,), minval=1 - spread, maxval=1 + spread)
         return params._replace(
@@ -160,18 +162,18 @@ class RobotSwarm(eqx.Module, PlantDefaults):
         )
 
     def sample_noise(self, params: Air, key: PRNGKeyArray) -> Float[Array, "robot 2"]:
-        """The chance of the wind, standard normal."""
+        """Samples the random numbers of the wind, standard normal."""
         return jax.random.normal(key, (self.n_nodes, 2))
 
     def reset(self, params: Air, key: PRNGKeyArray) -> tuple[SwarmState, Float[Array, " obs"]]:
-        """The whole formation off by up to 4 m, each robot by half a metre more, at rest."""
+        """Starts at rest; the formation is displaced by up to 4 m, each robot by 0.5 m more."""
         keys = jax.random.split(key)
         whole = jax.random.uniform(keys[0], (1, 2), minval=-4.0, maxval=4.0)
         each = jax.random.uniform(keys[1], (self.n_nodes, 2), minval=-0.5, maxval=0.5)
         return self.begin(Motion(whole + each, jnp.zeros((self.n_nodes, 2), jnp.float32)))
 
     def begin(self, motion: Motion) -> tuple[SwarmState, Float[Array, " obs"]]:
-        """An episode that starts with given places and speeds, in still air."""
+        """Starts an episode with given displacements and velocities, without wind."""
         zero = jnp.zeros((self.n_nodes, 2), jnp.float32)
         state = SwarmState(motion, zero, zero, jnp.zeros((), jnp.int32))
         return state, self._observe(state)
@@ -179,7 +181,7 @@ class RobotSwarm(eqx.Module, PlantDefaults):
     def step(
         self, params: Air, state: SwarmState, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[SwarmState, Step]:
-        """One period; see :meth:`step_with_noise`."""
+        """Simulates one period; see :meth:`step_with_noise`."""
         return self.step_with_noise(params, state, action, self.sample_noise(params, key))
 
     def step_with_noise(
@@ -189,16 +191,16 @@ class RobotSwarm(eqx.Module, PlantDefaults):
         action: Float[Array, " act"],
         noise: Float[Array, "robot 2"],
     ) -> tuple[SwarmState, Step]:
-        """One period: a deterministic function.
+        """Simulates one period with given random numbers; deterministic.
 
         Args:
-            params: Numbers of the episode.
+            params: Parameters of the episode.
             state: State before the period.
             action: Thrust of every robot in x and y, shape ``(2 robot,)``.
             noise: Result of :meth:`sample_noise`.
 
         Raises:
-            ValueError: If the action has another shape.
+            ValueError: If the action has a wrong shape.
         """
         command = received(self.name, action, state.command.reshape(-1), -FORCE, FORCE)
         command = command.reshape(-1, 2)
@@ -244,7 +246,7 @@ class RobotSwarm(eqx.Module, PlantDefaults):
         force: Float[Array, "robot 2"],
         there: Bool[Array, " directed"],
     ) -> Motion:
-        """Time derivatives of places and speeds."""
+        """Time derivatives of displacements and velocities."""
         senders, receivers = _links(self)
         pull = params.spring * motion.place + params.damper * motion.speed
         brought = jnp.where(there[:, None], pull[senders] - pull[receivers], 0)
@@ -262,9 +264,9 @@ class RobotSwarm(eqx.Module, PlantDefaults):
 
 
 class Consensus(eqx.Module):
-    """Proportional and derivative action on the links; leaders on their displacement too.
+    """Consensus control on the links; leaders also act on their own displacement.
 
-    ``a_i = p s_i - q v_i - (leaders: l e_i)`` with ``s`` the stretch of the links of a robot.
+    ``a_i = p s_i - q v_i - (leaders: l e_i)``, where ``s`` is the stretch of the links of a robot.
 
     Attributes:
         plant: The RobotSwarm that it acts on; static.
@@ -272,7 +274,7 @@ class Consensus(eqx.Module):
         braking: ``q``, 1/s; static.
         leading: ``l``, 1/s^2; static.
 
-    Source: Olfati-Saber (2006), algorithm 2, with linear action in place of its potentials.
+    Source: Olfati-Saber (2006), algorithm 2, with linear action instead of its potentials.
     """
 
     plant: Any = eqx.field(static=True)
@@ -281,11 +283,11 @@ class Consensus(eqx.Module):
     leading: float = eqx.field(static=True, default=2.0)
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing to remember."""
+        """An empty carry."""
         return ()
 
     def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
-        """Identity."""
+        """Returns the carry unchanged."""
         return carry
 
     def __call__(
@@ -302,15 +304,15 @@ class Consensus(eqx.Module):
 
 
 def robot_swarm(rows: int = 4, columns: int = 4, *, horizon: int = 100) -> RobotSwarm:
-    """A swarm in a grid formation.
+    """Creates a swarm in a grid formation.
 
     Args:
         rows: Rows of the formation.
-        columns: Robots of a row; two robots at least.
-        horizon: Periods of an episode.
+        columns: Robots per row; there must be at least two robots.
+        horizon: Number of periods in an episode.
 
     Raises:
-        InputError: If a number is no whole one or too small.
+        InputError: If an argument is not an integer or is too small.
 
     Example:
         >>> robot_swarm(25, 40).n_nodes
@@ -339,7 +341,7 @@ def _home(plant: RobotSwarm) -> np.ndarray:
 
 @functools.cache
 def _spec(plant: RobotSwarm) -> Spec:
-    most = 4 * (RADIUS + SPACING)  # a robot has four links at most
+    most = 4 * (RADIUS + SPACING)  # a robot has at most four links
     axes, robots = ("x", "y"), range(plant.n_nodes)
     obs = [
         Channel(f"robot{i}.{name}_{axis}", unit, -end, end)

@@ -1,4 +1,4 @@
-"""Frequencies of a grid of machines and loads: swing equations and a direct-current power flow."""
+"""Frequency control of a grid of machines and loads: swing equations and DC power flow."""
 
 import functools
 import random
@@ -27,15 +27,15 @@ PERIOD, SUBSTEPS = 1.0, 20
 
 
 class Grid(NamedTuple):
-    """The numbers of one grid, powers in units of the rating of one bus.
+    """The parameters of one grid; powers are in units of the rating of one bus.
 
     Attributes:
-        inertia: ``M`` of every bus, s/Hz.
-        damping: ``D``: what loads and machines take off by themselves, 1/Hz.
-        susceptance: ``b`` of every line, 1/rad.
+        inertia: Inertia ``M`` of every bus, s/Hz.
+        damping: Natural damping ``D`` of loads and machines, 1/Hz.
+        susceptance: Susceptance ``b`` of every line, 1/rad.
         turbine: Time constant of the generation, s.
-        load_sd: Deviation of the loads that wander.
-        load_memory: Time constant of that, s.
+        load_sd: Standard deviation of the load fluctuations.
+        load_memory: Time constant of the load fluctuations, s.
     """
 
     inertia: Float[Array, " bus"]
@@ -47,12 +47,12 @@ class Grid(NamedTuple):
 
 
 class Swing(NamedTuple):
-    """The quantities that move within a period.
+    """The quantities that change within a period.
 
     Attributes:
-        angle: Angle of every bus, relative to the mean of all, rad.
-        frequency: Deviation from nominal, Hz.
-        generation: Generation beyond the schedule.
+        angle: Angle of every bus relative to the mean of all, rad.
+        frequency: Frequency deviation of every bus, Hz.
+        generation: Generation in addition to the schedule.
     """
 
     angle: Float[Array, " bus"]
@@ -65,9 +65,9 @@ class SwingState(NamedTuple):
 
     Attributes:
         swing: Angles, frequencies and generation.
-        load: Load beyond the schedule, within 0.4.
-        command: Generation that was asked for last.
-        time: Periods done.
+        load: Load in addition to the schedule, within 0.4.
+        command: Last requested generation.
+        time: Number of periods so far.
     """
 
     swing: Swing
@@ -77,11 +77,11 @@ class SwingState(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """Information of a period besides the observation.
+    """Additional information of a period.
 
     Attributes:
-        worst: Largest deviation of a frequency, Hz.
-        imbalance: Generation less load of the whole grid.
+        worst: Largest frequency deviation, Hz.
+        imbalance: Generation minus load of the whole grid.
     """
 
     worst: Float[Array, ""]
@@ -89,21 +89,22 @@ class Balance(NamedTuple):
 
 
 class SwingNetwork(eqx.Module, PlantDefaults):
-    """Buses with a machine, a load and a store each; power flows where angles differ.
+    """Buses with one machine, load and store each; power flows between buses of different angle.
 
         ``theta_i' = 2 pi (f_i - mean f)``
         ``M_i f_i' = P_i - d_i - D_i f_i - sum_j b_ij (theta_i - theta_j)``
         ``P_i' = (u_i - P_i) / T``
 
-    All are deviations from the schedule. The action ``u`` is generation, -0.5 to 0.5 of a bus's
-    rating; loads start off the schedule by up to 0.2, wander (deviation 0.1, one minute) and stay
-    within 0.4. Runge-Kutta, 20 steps of 50 ms in a period of 1 s. The system is linear and its
-    every mode is damped, so with bounded generation and loads all states are bounded; meters end
-    at 2 Hz and 5 times the rating.
+    All quantities are deviations from the schedule. The action ``u`` is generation, -0.5 to 0.5 of
+    the rating of a bus. Loads start up to 0.2 off the schedule, fluctuate (standard deviation 0.1,
+    time constant one minute) and stay within 0.4. The equations are integrated by the Runge-Kutta
+    method with 20 steps of 50 ms per period of 1 s. The system is linear and all its modes are
+    damped, so bounded generation and loads keep all states bounded. Measuring ranges end at 2 Hz
+    and 5 times the rating.
 
     Reward: minus a hundred times the mean square of the frequencies in Hz^2, minus the mean square
     of the generation. Channels: ``bus4.frequency``, ``bus4.load``, ``bus4.generation``;
-    ``line4-7.flow``, from bus 4 into bus 7, and back with the other sign.
+    ``line4-7.flow`` from bus 4 to bus 7, and ``line7-4.flow`` with the opposite sign.
 
     Attributes:
         n_nodes: Number of buses; static.
@@ -132,15 +133,15 @@ class SwingNetwork(eqx.Module, PlantDefaults):
 
     @property
     def spec(self) -> Spec:
-        """Channels of the buses, then of the lines."""
+        """Specification: channels of the buses, then of the lines."""
         return _spec(self)
 
     def tunings(self) -> dict[str, Policy]:
-        """Each bus by its own frequency, and with averages over neighbours."""
+        """Droop control of each bus, and averaging control among neighbours."""
         return {"droop": Droop(self), self.reference: AveragingControl(self)}
 
     def default_params(self, preset: str = "plant") -> Grid:
-        """Equal buses and lines; ``"clean"`` with constant loads."""
+        """Equal buses and lines; ``"clean"`` has constant loads."""
         one = jnp.ones(self.n_nodes, jnp.float32)
         return Grid(
             one, one, jnp.ones(len(self.pairs), jnp.float32), jnp.float32(0.5),
@@ -150,7 +151,7 @@ class SwingNetwork(eqx.Module, PlantDefaults):
     def sample_params(
         self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
     ) -> Grid:
-        """Inertia, damping and susceptances, each within ``1 +- spread`` of the declared."""
+        """Samples inertia, damping and susceptances, each within ``1 +- spread`` of its value."""
         params = self.default_params(preset)
         keys = jax.random.split(key, 3)
 
@@ -166,17 +167,17 @@ class SwingNetwork(eqx.Module, PlantDefaults):
         )
 
     def sample_noise(self, params: Grid, key: PRNGKeyArray) -> Float[Array, " bus"]:
-        """The chance of the loads, standard normal."""
+        """Samples the random numbers of the loads, standard normal."""
         return jax.random.normal(key, (self.n_nodes,))
 
     def reset(self, params: Grid, key: PRNGKeyArray) -> tuple[SwingState, Float[Array, " obs"]]:
-        """Loads off the schedule by up to 0.2, nothing else."""
+        """Starts at rest, with loads up to 0.2 off the schedule."""
         return self.begin(params, jax.random.uniform(key, (self.n_nodes,), minval=-0.2, maxval=0.2))
 
     def begin(
         self, params: Grid, load: Float[Array, " bus"]
     ) -> tuple[SwingState, Float[Array, " obs"]]:
-        """An episode that starts at rest with given loads."""
+        """Starts an episode at rest with given loads."""
         zero = jnp.zeros(self.n_nodes, jnp.float32)
         state = SwingState(
             Swing(zero, zero, zero), jnp.clip(load, -MOST_LOAD, MOST_LOAD), zero,
@@ -187,7 +188,7 @@ class SwingNetwork(eqx.Module, PlantDefaults):
     def step(
         self, params: Grid, state: SwingState, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[SwingState, Step]:
-        """One period; see :meth:`step_with_noise`."""
+        """Simulates one period; see :meth:`step_with_noise`."""
         return self.step_with_noise(params, state, action, self.sample_noise(params, key))
 
     def step_with_noise(
@@ -197,22 +198,22 @@ class SwingNetwork(eqx.Module, PlantDefaults):
         action: Float[Array, " act"],
         noise: Float[Array, " bus"],
     ) -> tuple[SwingState, Step]:
-        """One period: a deterministic function.
+        """Simulates one period with given random numbers; deterministic.
 
         Args:
-            params: Numbers of the grid.
+            params: Parameters of the grid.
             state: State before the period.
             action: Generation of every bus, shape ``(bus,)``.
             noise: Result of :meth:`sample_noise`.
 
         Raises:
-            ValueError: If the action has another shape.
+            ValueError: If the action has a wrong shape.
         """
         command = received(self.name, action, state.command, -MOST_POWER, MOST_POWER)
         swing = runge_kutta(
             self.rates, state.swing, params, command, state.load, width=PERIOD, substeps=SUBSTEPS
         )
-        # Their mean is zero by the equations; this takes off what float32 rounds.
+        # The mean is zero by the equations; this removes float32 rounding errors.
         swing = swing._replace(angle=swing.angle - jnp.mean(swing.angle))
         load = autoregressive(
             state.load, noise, sd=params.load_sd, memory=params.load_memory, dt=PERIOD
@@ -259,7 +260,7 @@ class SwingNetwork(eqx.Module, PlantDefaults):
 
 
 class Droop(eqx.Module):
-    """Each bus against its own frequency: ``u = -k f``.
+    """Droop control of each bus by its own frequency: ``u = -k f``.
 
     Attributes:
         plant: The SwingNetwork that it acts on; static.
@@ -270,11 +271,11 @@ class Droop(eqx.Module):
     gain: float = eqx.field(static=True, default=1.0)
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing to remember."""
+        """An empty carry."""
         return ()
 
     def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
-        """Identity."""
+        """Returns the carry unchanged."""
         return carry
 
     def __call__(
@@ -286,15 +287,15 @@ class Droop(eqx.Module):
 
 
 class AveragingControl(eqx.Module):
-    """Integral action that neighbours share: distributed averaging.
+    """Integral action shared among neighbours by distributed averaging.
 
-    ``q_i <- q_i - i f_i + c sum_j (q_j - q_i)`` over the lines of ``i``, ``u_i = q_i - k f_i``.
+    ``q_i <- q_i - i f_i + c sum_j (q_j - q_i)`` over the lines of ``i``, and ``u_i = q_i - k f_i``.
 
     Attributes:
         plant: The SwingNetwork that it acts on; static.
         gain: ``k``, 1/Hz; static.
-        integral: ``i``, 1/Hz a period; static.
-        sharing: ``c``; below one over the most lines of a bus; static.
+        integral: ``i``, 1/Hz per period; static.
+        sharing: ``c``, below the reciprocal of the largest number of lines at a bus; static.
 
     Source: Simpson-Porco, Dorfler and Bullo, Synchronization and power sharing for
     droop-controlled inverters in islanded microgrids, Automatica 49 (2013).
@@ -306,13 +307,13 @@ class AveragingControl(eqx.Module):
     sharing: float = eqx.field(static=True, default=0.02)
 
     def initial_carry(self) -> Float[Array, " bus"]:
-        """No integral yet."""
+        """A carry with all integrals at zero."""
         return jnp.zeros(self.plant.n_nodes, jnp.float32)
 
     def sent(
         self, carry: Float[Array, " bus"], action: Float[Array, " act"]
     ) -> Float[Array, " bus"]:
-        """Identity: the integral is limited by itself."""
+        """Returns the carry unchanged, since the integral is already limited."""
         return carry
 
     def __call__(
@@ -330,16 +331,17 @@ class AveragingControl(eqx.Module):
 def swing_network(
     n_nodes: int = 12, *, chords: float = 0.4, seed: int = 0, horizon: int = 120
 ) -> SwingNetwork:
-    """A ring of buses with some lines across it.
+    """Creates a ring of buses with additional lines across it.
 
     Args:
         n_nodes: Number of buses, at least three.
-        chords: Lines across the ring for each bus, at least 0.
-        seed: Decides which buses they join.
-        horizon: Periods of an episode.
+        chords: Number of lines across the ring per bus, at least 0.
+        seed: Seed of the choice of these lines.
+        horizon: Number of periods in an episode.
 
     Raises:
-        InputError: If a number is no whole one, too small, or ``chords`` is not in [0, 2].
+        InputError: If an argument is not an integer or is too small, or ``chords`` is outside
+            [0, 2].
 
     Example:
         >>> plant = swing_network(1000)

@@ -1,4 +1,4 @@
-"""Signals of a street grid: queues that are stored and sent on, and that can block each other."""
+"""Traffic signals of a street grid, with queues that can block each other."""
 
 import functools
 from typing import Any, ClassVar, NamedTuple
@@ -26,17 +26,17 @@ STORAGE = 40.0  # vehicles that a road holds
 CYCLE = 60.0  # s
 LEAVING = 0.15
 ARRIVALS = 1.6  # vehicles in a cycle
-STRAIGHT = 6.0  # as likely as this many turns to one side
+STRAIGHT = 6.0  # going straight is this many times as likely as a turn to one side
 
 
 class Demand(NamedTuple):
     """Demand on the grid in one episode.
 
     Attributes:
-        arrivals: Vehicles that want to enter each road from outside in a cycle, on average.
-        saturation: Vehicles that leave a road in a cycle of nothing but green, lost times taken
-            off.
-        chance: Size of the chance in the arrivals, relative to them; between 0 and 1.
+        arrivals: Mean number of vehicles per cycle that want to enter each road from outside.
+        saturation: Number of vehicles that would leave a road in an all-green cycle, without lost
+            times.
+        chance: Relative size of the random part of the arrivals, between 0 and 1.
     """
 
     arrivals: Float[Array, " road"]
@@ -48,9 +48,9 @@ class TrafficState(NamedTuple):
     """The grid between two cycles.
 
     Attributes:
-        queues: Vehicles on every road, in [0, 40].
-        green: Part of the cycle that north and south had last, of every junction.
-        time: Cycles done.
+        queues: Number of vehicles on every road, in [0, 40].
+        green: Last green share of the north-south direction at every junction.
+        time: Number of cycles so far.
     """
 
     queues: Float[Array, " road"]
@@ -59,12 +59,12 @@ class TrafficState(NamedTuple):
 
 
 class Flows(NamedTuple):
-    """Vehicles of one cycle, all roads together.
+    """Numbers of vehicles in one cycle, summed over all roads.
 
     Attributes:
-        entered: Came in from outside.
-        left: Reached their destination.
-        refused: Wanted to enter a road that was full, and went elsewhere.
+        entered: Vehicles that entered from outside.
+        left: Vehicles that reached their destination.
+        refused: Vehicles that found the road full and went elsewhere.
     """
 
     entered: Float[Array, ""]
@@ -73,30 +73,31 @@ class Flows(NamedTuple):
 
 
 class TrafficNetwork(eqx.Module, PlantDefaults):
-    """Green shares of the junctions of a grid; a queue that fills its road blocks those before it.
+    """Green shares at the junctions of a street grid; a full road blocks the roads leading to it.
 
-    Every two neighbouring junctions are joined by a road in each direction. In a cycle of 60 s
-    road ``z`` sends ``u_z = min(x_z, S g)`` vehicles, with ``x`` its queue, ``S`` the saturation
-    flow and ``g`` the green share of its direction: the action for north and south, one less it for
-    east and west. Of them 15 % have arrived, the others turn onto the further roads of the
-    junction, straight on six times as often as to one side, never back. A road takes no more than
-    it has room for, ``40 - x``: where more want to enter, every road before it that sends anything
-    there is slowed to the same part (first in, first out, so that a vehicle that cannot turn holds
-    those behind it). From outside comes what finds room then. So queues stay within [0, 40]
-    whatever the signals do, and vehicles are conserved.
+    Neighbouring junctions are connected by a road in each direction. In a cycle of 60 s, road ``z``
+    sends ``u_z = min(x_z, S g)`` vehicles, where ``x`` is its queue, ``S`` the saturation flow and
+    ``g`` the green share of its direction: the action for north-south, and one minus the action for
+    east-west. Of these vehicles, 15 % have reached their destination. The others continue onto the
+    other roads of the junction, straight on six times as often as to one side, and never back. A
+    road accepts at most the free space ``40 - x``. If more vehicles want to enter, all roads that
+    send vehicles there are reduced by the same factor; vehicles leave in order, so one that cannot
+    turn holds those behind it. Vehicles from outside then enter if there is still space. Queues
+    therefore stay within [0, 40] for any signals, and vehicles are conserved.
 
-    Reward: minus the mean number of vehicles on a road. Channels: ``junction5.green``;
-    ``junction5.north_south`` and ``east_west``, the queues that wait for either; ``road5-6.queue``.
+    Reward: minus the mean number of vehicles per road. Channels: ``junction5.green``;
+    ``junction5.north_south`` and ``junction5.east_west``, the queues that wait in each direction;
+    ``road5-6.queue``.
 
     Attributes:
         rows: Rows of junctions; static.
-        columns: Junctions of a row; static.
+        columns: Junctions per row; static.
         horizon: Cycles after which an episode is truncated; static.
 
     Sources: Aboudolas, Papageorgiou and Kosmatopoulos, Store-and-forward based methods for the
     signal control problem in large-scale congested urban road networks, Transportation Research C
     17 (2009), for queues and shares; Daganzo, The cell transmission model, part II, Transportation
-    Research B 29 (1995), for what a full road takes. Size, demand and turning are our own choice.
+    Research B 29 (1995), for full roads. Size, demand and turning rates are our own choice.
     """
 
     rows: int = eqx.field(static=True, default=3)
@@ -114,7 +115,7 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
 
     @property
     def spec(self) -> Spec:
-        """Channels of the junctions, then of the roads."""
+        """Specification: channels of the junctions, then of the roads."""
         return _spec(self)
 
     @property
@@ -123,21 +124,21 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
         return self.rows * self.columns
 
     def tunings(self) -> dict[str, Policy]:
-        """Equal shares, and shares by the queues."""
+        """Equal green shares, and shares in proportion to the queues."""
         return {"equal shares": ConstantPolicy(jnp.full(self.n_nodes, 0.5)),
                 self.reference: QueueShares(self)}  # fmt: skip
 
     def default_params(self, preset: str = "plant") -> Demand:
-        """The same arrivals on every road; ``"clean"`` without chance."""
+        """Equal mean arrivals on every road; in ``"clean"`` they are not random."""
         arrivals = jnp.full(len(_roads(self)[0]), ARRIVALS, jnp.float32)
         return Demand(arrivals, jnp.float32(27.0), jnp.float32(0.5 * chance_of(preset)))
 
     def sample_params(
         self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
     ) -> Demand:
-        """Busy and quiet streets: arrivals differ by ``6 spread`` up and down at most.
+        """Samples busy and quiet streets, whose arrivals differ by up to ``6 spread``, up or down.
 
-        A street is a row of the grid or a column, in both directions.
+        A street is a row or a column of the grid, in both directions.
         """
         params = self.default_params(preset)
         wide = min(6 * spread, 1.0)
@@ -149,16 +150,16 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
         return params._replace(arrivals=params.arrivals * factor[street])
 
     def sample_noise(self, params: Demand, key: PRNGKeyArray) -> Float[Array, " road"]:
-        """The chance of one cycle's arrivals, uniform in [-1, 1)."""
+        """Samples the random numbers of the arrivals of one cycle, uniform in [-1, 1)."""
         return jax.random.uniform(key, params.arrivals.shape, minval=-1.0)
 
     def reset(self, params: Demand, key: PRNGKeyArray) -> tuple[TrafficState, Float[Array, " obs"]]:
-        """Queues drawn uniformly from a quarter of the room."""
+        """Starts an episode with queues sampled uniformly up to a quarter of the storage."""
         queues = jax.random.uniform(key, params.arrivals.shape, maxval=STORAGE / 4)
         return self.begin(queues)
 
     def begin(self, queues: Float[Array, " road"]) -> tuple[TrafficState, Float[Array, " obs"]]:
-        """An episode that starts with given queues."""
+        """Starts an episode with given queues."""
         state = TrafficState(
             jnp.clip(queues, 0, STORAGE), jnp.full(self.n_nodes, 0.5), jnp.zeros((), jnp.int32)
         )
@@ -167,7 +168,7 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
     def step(
         self, params: Demand, state: TrafficState, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[TrafficState, Step]:
-        """One cycle; see :meth:`step_with_noise`."""
+        """Simulates one cycle; see :meth:`step_with_noise`."""
         return self.step_with_noise(params, state, action, self.sample_noise(params, key))
 
     def step_with_noise(
@@ -177,16 +178,16 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
         action: Float[Array, " act"],
         noise: Float[Array, " road"],
     ) -> tuple[TrafficState, Step]:
-        """One cycle: a deterministic function.
+        """Simulates one cycle with given random numbers; deterministic.
 
         Args:
             params: Demand of the episode.
             state: State before the cycle.
-            action: Green share of north and south at every junction, shape ``(junction,)``.
+            action: Green share of north-south at every junction, shape ``(junction,)``.
             noise: Result of :meth:`sample_noise`.
 
         Raises:
-            ValueError: If the action has another shape.
+            ValueError: If the action has a wrong shape.
         """
         green = received(self.name, action, state.green, LEAST_GREEN, MOST_GREEN)
         _, receivers, vertical = _roads(self)
@@ -200,7 +201,7 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
         inflow = jax.ops.segment_sum(sent[before] * parts, after, len(room))
         demand = params.arrivals * (1 + params.chance * noise)
         entered = jnp.minimum(demand, jnp.maximum(room - inflow, 0))
-        # The clip takes off what float32 rounds, and nothing else.
+        # The clip only removes float32 rounding errors.
         queues = jnp.clip(state.queues - sent + inflow + entered, 0, STORAGE)
         new = TrafficState(queues, green, state.time + 1)
         obs, never = self._observe(new), jnp.zeros((), jnp.bool_)
@@ -225,10 +226,10 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
 
 
 class QueueShares(eqx.Module):
-    """Green in proportion to the longest queue that waits for it.
+    """Green shares in proportion to the longest queue in each direction.
 
-    Where a junction can serve both of its longest queues within a cycle, these shares do; where it
-    cannot, both keep the same part. Every junction decides by itself.
+    If a junction can serve both of its longest queues within a cycle, these shares do so; if not,
+    the same fraction of both remains. Every junction decides on its own.
 
     Attributes:
         plant: The TrafficNetwork that it acts on; static.
@@ -237,17 +238,17 @@ class QueueShares(eqx.Module):
     plant: Any = eqx.field(static=True)
 
     def initial_carry(self) -> tuple[()]:
-        """Nothing to remember."""
+        """An empty carry."""
         return ()
 
     def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
-        """Identity."""
+        """Returns the carry unchanged."""
         return carry
 
     def __call__(
         self, carry: tuple[()], obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[tuple[()], Float[Array, " act"]]:
-        """The shares of every junction; the key is ignored."""
+        """The green shares of all junctions; the key is ignored."""
         _, receivers, vertical = _roads(self.plant)
         count = self.plant.n_nodes
         ours, theirs = (
@@ -259,15 +260,15 @@ class QueueShares(eqx.Module):
 
 
 def traffic_network(rows: int = 3, columns: int = 4, *, horizon: int = 60) -> TrafficNetwork:
-    """A grid of signals.
+    """Creates a street grid with traffic signals.
 
     Args:
         rows: Rows of junctions, at least two, so that no road is a dead end.
-        columns: Junctions of a row, at least two.
-        horizon: Cycles of an episode.
+        columns: Junctions per row, at least two.
+        horizon: Number of cycles in an episode.
 
     Raises:
-        InputError: If a number is no whole one or too small.
+        InputError: If an argument is not an integer or is too small.
 
     Example:
         >>> traffic_network(25, 40).n_nodes
@@ -285,14 +286,14 @@ def _pairs(plant: TrafficNetwork) -> Pairs:
 
 @functools.cache
 def _roads(plant: TrafficNetwork) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where every road begins and ends, and whether it runs north and south."""
+    """Start and end of every road, and whether it runs north-south."""
     senders, receivers = both_ways(_pairs(plant))
     return senders, receivers, np.abs(senders - receivers) == plant.columns
 
 
 @functools.cache
 def _turns(plant: TrafficNetwork) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Road before, road after and part of the vehicles, of every turn at every junction."""
+    """Incoming road, outgoing road and fraction of vehicles of every turn at every junction."""
     senders, receivers, vertical = _roads(plant)
     leaving: dict[int, list[int]] = {}
     for road, junction in enumerate(senders.tolist()):
