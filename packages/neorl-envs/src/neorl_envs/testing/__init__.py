@@ -1,11 +1,11 @@
-"""The laws that every environment keeps, checked on any class: how one knows that a plant is right.
+"""Checks of the laws that every environment must satisfy, applicable to any plant class.
 
     from neorl_envs.testing import check_environment
 
     def test_my_plant_keeps_the_laws() -> None:
         assert [finding for finding in check_environment(MyPlant()) if finding.fault] == []
 
-``neorl-envs check my_package.plant:MyPlant`` does the same from the shell.
+``neorl-envs check my_package.plant:MyPlant`` does the same on the command line.
 """
 
 from neorl_envs.testing._check import LAWS as LAWS

@@ -1,4 +1,4 @@
-"""All laws on one environment."""
+"""Checks all laws on one environment."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -42,19 +42,20 @@ LAWS: Mapping[str, Callable[[Evidence], str | Unchecked]] = {
         simulated.a_period_takes_dt,
     )
 }
-"""Every law by its name: what it finds wrong in what an environment did, or an empty text; or why
-it cannot be checked on this one."""
+"""Every law by name. It returns the fault that it finds in the evidence, an empty text if there is
+none, or the reason why the law cannot be checked on this environment."""
 
 EAGER = "compiled_equals_eager"
 
 
 class Finding(NamedTuple):
-    """One law and what breaks it.
+    """Result of checking one law.
 
     Attributes:
         law: Name of the law.
-        fault: What is wrong; empty where the law is kept.
-        unchecked: Why it was not checked, and what to do; empty where it was.
+        fault: Description of the violation; empty if the law is satisfied.
+        unchecked: Why the law was not checked, and how to make it checkable; empty if it was
+            checked.
     """
 
     law: str
@@ -65,18 +66,18 @@ class Finding(NamedTuple):
 def check_environment(env: Any, *, seed: int = 0, eager: bool = True) -> tuple[Finding, ...]:
     """Checks every law on an environment.
 
-    Eight worlds with parameters of their own run to the horizon under harmless and hostile demands
-    (ends of the ranges, jumps from end to end, NaN, infinite, far outside) in one compiled program,
-    and everything they answer is held against the contract.
+    Eight instances with different parameters run to the horizon in one compiled program, under
+    harmless and hostile actions (ends of the ranges, jumps from end to end, NaN, infinite, far
+    outside), and all results are checked against the laws.
 
     Args:
         env: A plant, as documented in :class:`neorl_envs.plants.Plant`.
-        seed: Decides the worlds.
-        eager: Whether to compare with calls without ``jit`` too, which takes longest.
+        seed: Seed of parameters, noise and actions.
+        eager: Whether to compare with calls without ``jit`` too, which is the slowest check.
 
     Returns:
-        One finding for every law, also for those that this plant gives no means to check; where
-        the environment is no plant or cannot be run, one that says so.
+        One finding per law, including laws that cannot be checked on this plant. If the object is
+        not a plant or cannot be run, a single finding that gives the reason.
 
     Example:
         >>> import neorl_envs
@@ -90,7 +91,7 @@ def check_environment(env: Any, *, seed: int = 0, eager: bool = True) -> tuple[F
         return (kept,)
     try:
         measured = evidence(env, seed)
-    except Exception as error:  # whatever a plant of someone else raises is a finding
+    except Exception as error:  # any exception of a third-party plant becomes a finding
         return (_why_it_cannot_be_run(env, error),)
     laws = {name: law for name, law in LAWS.items() if eager or name != EAGER}
     return (kept, *(_finding(name, law, measured) for name, law in laws.items()))
@@ -104,7 +105,7 @@ def _finding(name: str, law: Callable[[Evidence], str | Unchecked], measured: Ev
 
 
 def _why_it_cannot_be_run(env: Any, error: Exception) -> Finding:
-    """The state's form where that is the reason, since loops say it at length."""
+    """The finding on the form of the state if that is the reason, since JAX's message is long."""
     with contextlib.suppress(Exception):
         fault = form.the_state_keeps_its_form(env)
         if fault:

@@ -1,4 +1,4 @@
-"""One run of an environment in a batch of worlds under hostile and harmless actions."""
+"""Runs a batch of instances of an environment under hostile and harmless actions."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -14,14 +14,14 @@ WORLDS = (
     *("middle, then NaN", "uniform", "lowest", "highest"),
     *("end to end", "NaN", "infinite", "far outside"),
 )
-"""What is demanded in every world."""
+"""Kind of actions in every instance (called a world)."""
 
 
 class Unchecked(NamedTuple):
-    """A law that this plant gives no means to check.
+    """Result of a law that cannot be checked on this plant.
 
     Attributes:
-        reason: What is missing, and what to do.
+        reason: What is missing, and how to make the law checkable.
     """
 
     reason: str
@@ -35,19 +35,19 @@ class Evidence:
         env: The environment.
         spec: Its specification.
         seed: Seed of the actions.
-        key: Decides everything else.
+        key: Random key of everything else.
         params: Parameters of every world.
         first: First observations.
-        start: States at the start, one world.
-        steps: All steps, also those after the end of an episode.
+        start: Initial state of one world.
+        steps: All steps, including those after the end of an episode.
         state: States after the last step.
-        again: The steps of a second, equal call.
+        again: The steps of a second call with equal arguments.
         other: First observations of a call with other keys.
-        traces: How often the program was traced in all calls.
+        traces: Number of times the program was traced in all calls.
         alive: Whether the episode had not ended before the step.
         states: States before every step.
-        actions: What was demanded in every step.
-        held: The steps of the same worlds with every actuator left where it starts.
+        actions: Actions demanded in every step.
+        held: The steps of the same worlds with every actuator kept at its start position.
     """
 
     env: Any
@@ -69,7 +69,7 @@ class Evidence:
 
 
 def evidence(env: Any, seed: int) -> Evidence:
-    """Runs the worlds: four calls of one compiled program."""
+    """Runs the worlds with four calls of one compiled program."""
     spec = env.spec
     key = jax.random.key(seed)
     actions = _actions(spec, seed)
@@ -77,7 +77,7 @@ def evidence(env: Any, seed: int) -> Evidence:
 
     def world(key: PRNGKeyArray, actions: jax.Array) -> Any:
         for_reset, for_steps = jax.random.split(key)
-        params = env.sample_params(jax.random.fold_in(key, 2))  # 0 and 1 are those of the split
+        params = env.sample_params(jax.random.fold_in(key, 2))  # 0 and 1 are used by the split
         start, first = env.reset(params, for_reset)
 
         def one(state: Any, row: Any) -> Any:
@@ -122,7 +122,7 @@ def world_keys(key: PRNGKeyArray) -> PRNGKeyArray:
 def first_steps(
     evidence: Evidence, worlds: tuple[int, ...], *, compiled: bool
 ) -> list[tuple[np.ndarray, Step]]:
-    """First observation and step of every world, as single calls of ``reset`` and ``step``."""
+    """First observation and first step of every world, from single calls of ``reset``, ``step``."""
     env = evidence.env
 
     def opening(params: Any, key: PRNGKeyArray, action: Any) -> tuple[Any, Step]:
@@ -142,7 +142,7 @@ def first_steps(
 
 
 def _actions(spec: Spec, seed: int) -> np.ndarray:
-    """Demands of all worlds, shape ``(world, time, act)``."""
+    """Actions of all worlds, shape ``(world, time, act)``."""
     rng = np.random.default_rng(seed)
     low, high = (np.asarray(ends(spec.action), np.float32) for ends in (lows, highs))
     n, span = spec.horizon, high - low

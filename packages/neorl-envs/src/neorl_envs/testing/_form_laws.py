@@ -1,4 +1,4 @@
-"""Laws about the form: what JAX and the contract ask of the functions themselves."""
+"""Laws about form: requirements of JAX and of the protocol on the functions themselves."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from neorl_envs.testing._value_laws import RELATIVE
 
 
 def it_is_a_plant(env: Any) -> str:
-    """It has all members, is hashable and has no arrays among its fields."""
+    """The plant has all members, is hashable and has no arrays among its fields."""
     try:
         check_plant(env.name, env)
         hash(env)
@@ -27,7 +27,7 @@ def it_is_a_plant(env: Any) -> str:
 
 
 def a_wrong_shape_is_refused(evidence: Evidence) -> str:
-    """An action of another length is refused while it is traced, not broadcast."""
+    """An action of a wrong length is refused during tracing and not broadcast."""
     params = jax.tree.map(lambda leaf: leaf[0], evidence.params)
     start = jax.tree.map(lambda leaf: leaf[0], evidence.start)
     n = evidence.spec.n_action
@@ -42,7 +42,7 @@ def a_wrong_shape_is_refused(evidence: Evidence) -> str:
 
 
 def an_unknown_preset_is_refused(evidence: Evidence) -> str:
-    """``default_params`` knows ``"plant"``, and refuses what it does not know."""
+    """``default_params`` accepts ``"plant"`` and refuses unknown presets."""
     evidence.env.default_params("plant")
     try:
         evidence.env.default_params("no such preset")
@@ -52,7 +52,7 @@ def an_unknown_preset_is_refused(evidence: Evidence) -> str:
 
 
 def its_own_parameters_are_physical(evidence: Evidence) -> str:
-    """``check_params``, where a plant has it, accepts what the plant itself declares and draws."""
+    """``check_params``, if defined, accepts the plant's own default and sampled parameters."""
     check = getattr(evidence.env, "check_params", None)
     if check is None:
         return ""
@@ -66,7 +66,7 @@ def its_own_parameters_are_physical(evidence: Evidence) -> str:
 
 
 def the_state_keeps_its_form(env: Any) -> str:
-    """States have one structure, shape and type from reset on, so that loops can carry them."""
+    """Structure, shapes and dtypes of the state never change, so that loops can carry it."""
 
     def both(key: Any) -> Any:
         params = env.sample_params(key)
@@ -93,7 +93,7 @@ def a_second_call_does_not_trace_again(evidence: Evidence) -> str:
 
 
 def a_key_is_used_once(evidence: Evidence) -> str:
-    """No key decides two draws, which would then go together; checked while traced."""
+    """No key is used for two random numbers, which would be dependent; checked during tracing."""
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), evidence.params)
     start = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), evidence.start)
     action = jnp.zeros(evidence.spec.n_action)
@@ -117,12 +117,12 @@ def a_key_is_used_once(evidence: Evidence) -> str:
 
 
 def a_batch_equals_single_steps(evidence: Evidence) -> str:
-    """``vmap`` over worlds and ``scan`` over time give the numbers of a single compiled step."""
+    """``vmap`` over worlds and ``scan`` over time give the numbers of single compiled steps."""
     return _compared(evidence, compiled=True)
 
 
 def compiled_equals_eager(evidence: Evidence) -> str:
-    """Without ``jit`` the numbers are the same, and the functions keep nothing between calls."""
+    """Results without ``jit`` are the same, and the functions keep no state between calls."""
     fault = _compared(evidence, compiled=False)
     if fault:
         return fault

@@ -1,4 +1,4 @@
-"""Single steps from states inside the episodes, of which the laws ask what one change does."""
+"""Single steps from states inside the episodes, on which laws test the effect of one change."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,13 +11,13 @@ from neorl_envs.testing._evidence import Evidence
 
 
 class Probe(NamedTuple):
-    """States inside the episodes, side by side; every leaf has the axis of the probes first.
+    """Stacked states from inside the episodes; the first axis of every leaf is that of the probes.
 
     Attributes:
         params: Parameters of the world.
         state: State before a step.
-        action: Demanded in it.
-        key: One for each probe.
+        action: Action demanded in that step.
+        key: Random key of each probe.
     """
 
     params: Any
@@ -27,7 +27,7 @@ class Probe(NamedTuple):
 
 
 def probes(evidence: Evidence) -> Probe:
-    """Three states of every world, the last one that before its end."""
+    """Three states of every world, the last of which is the one before its end."""
     rows = []
     for world, alive in enumerate(evidence.alive):
         times = np.flatnonzero(alive)
@@ -47,9 +47,10 @@ def of_every_probe(function: Callable[..., Any], probe: Probe) -> Any:
 
 
 def first_difference(one: Any, other: Any, relative: float) -> str:
-    """Path of the first leaf in which two trees differ by more than a part of its size, or ``""``.
+    """Path of the first leaf in which two trees differ by more than a tolerance, or ``""``.
 
-    Equal infinities and NaN in the same place are no difference.
+    The tolerance is relative to the size of the leaf. Equal infinities and NaN in the same place do
+    not count as differences.
     """
     pairs = zip(jax.tree_util.tree_leaves_with_path(one), jax.tree.leaves(other), strict=True)
     for (path, a), b in pairs:

@@ -1,7 +1,7 @@
-"""Laws about truth, chance and time, for plants whose parts are declared.
+"""Laws about true state, randomness and time, for plants whose parts are declared.
 
-They call the functions of a :class:`neorl_envs.plants.SimulatedPlant` with one thing changed: other
-noise of the instruments, another key, the action that was applied in place of the demanded one.
+They call the functions of a :class:`neorl_envs.plants.SimulatedPlant` with one change: different
+instrument noise, a different key, or the applied action instead of the demanded one.
 """
 
 import functools
@@ -23,21 +23,21 @@ from neorl_envs.testing._evidence import Evidence, Unchecked
 from neorl_envs.testing._probes import first_difference, of_every_probe, probes
 
 RELATIVE = 1e-4
-"""Tolerance of numbers that went through another order of operations in float32."""
+"""Tolerance for float32 results of a different order of operations."""
 ROUNDING = 1e-6
-"""Tolerance of the same operations twice in one program, which may be fused otherwise."""
+"""Tolerance for the same operations twice in one program, which may be fused differently."""
 TOGETHER = 0.95
-"""Rank correlation from which two draws count as one."""
+"""Rank correlation above which two random numbers count as dependent."""
 DRAWS = 256
 OFF_IN_TIME = 0.1
-"""Part of its change by which a period may differ from the integral of the balances."""
+"""Allowed difference between a period and the integral of the balances, relative to the change."""
 
 
 Law = Callable[[Evidence], str | Unchecked]
 
 
 def of_simulated_plants(law: Callable[[Evidence], str | Unchecked]) -> Law:
-    """The law, which asks nothing of a plant of another kind and says so."""
+    """Restricts a law to simulated plants; for any other plant it returns that it is unchecked."""
 
     @functools.wraps(law)
     def checked(evidence: Evidence) -> str | Unchecked:
@@ -50,9 +50,9 @@ def of_simulated_plants(law: Callable[[Evidence], str | Unchecked]) -> Law:
 
 @of_simulated_plants
 def instruments_only_show(evidence: Evidence) -> str:
-    """Other noise of the instruments changes readings, and no reward, cost, ending or state.
+    """Instrument noise changes only readings, not rewards, costs, ends of episodes or states.
 
-    What an episode is worth is a matter of the true state, never of its readings.
+    The value of an episode depends on the true state, never on its readings.
     """
     env = evidence.env
 
@@ -89,7 +89,7 @@ def instruments_only_show(evidence: Evidence) -> str:
 
 @of_simulated_plants
 def rewards_and_costs_follow_the_declarations(evidence: Evidence) -> str:
-    """A step's reward is :meth:`reward` of the true state, its costs and trips are the limits'."""
+    """The reward of a step is :meth:`reward` of the true state; limits give its costs and trips."""
     env = evidence.env
 
     def both(params: Any, state: Any, action: Any, key: Any) -> Any:
@@ -110,7 +110,7 @@ def rewards_and_costs_follow_the_declarations(evidence: Evidence) -> str:
 
 @of_simulated_plants
 def a_trip_has_its_price(evidence: Evidence) -> str | Unchecked:
-    """If a limit ends the episode, the reward of that step is lower for it."""
+    """If a limit ends the episode, this lowers the reward of that step."""
     env = evidence.env
     if not any(limit.trip for limit in env.limits):
         return ""
@@ -128,7 +128,7 @@ def a_trip_has_its_price(evidence: Evidence) -> str | Unchecked:
 
 @of_simulated_plants
 def another_key_gives_other_draws(evidence: Evidence) -> str:
-    """Noise, starts and uncertain constants differ between keys where they are declared."""
+    """Declared noise, initial states and uncertain constants differ between keys."""
     env = evidence.env
     keys = jax.random.split(jax.random.fold_in(evidence.key, 12), 8)
     params = env.default_params()
@@ -163,7 +163,7 @@ def another_key_gives_other_draws(evidence: Evidence) -> str:
 
 @of_simulated_plants
 def draws_do_not_go_together(evidence: Evidence) -> str:
-    """No two numbers of :meth:`sample_noise` rise and fall together over many keys."""
+    """No two numbers of :meth:`sample_noise` are correlated over many keys."""
     params = evidence.env.default_params()
     keys = jax.random.split(jax.random.fold_in(evidence.key, 13), DRAWS)
     drawn = jax.device_get(jax.jit(jax.vmap(evidence.env.sample_noise, (None, 0)))(params, keys))
@@ -187,7 +187,7 @@ def draws_do_not_go_together(evidence: Evidence) -> str:
 
 @of_simulated_plants
 def clean_has_no_chance(evidence: Evidence) -> str:
-    """The preset ``"clean"`` has no noise, dead time, lag or random start, and its constants."""
+    """``"clean"`` has no noise, dead time, lag or random start, and has its declared constants."""
     env = evidence.env
     params = env.default_params("clean")
 
@@ -221,10 +221,10 @@ def clean_has_no_chance(evidence: Evidence) -> str:
 
 @of_simulated_plants
 def a_period_takes_dt(evidence: Evidence) -> str | Unchecked:
-    """:meth:`evolve` moves the plant as its :meth:`derivative` does in ``dt`` seconds.
+    """:meth:`evolve` changes the plant as its :meth:`derivative` does in ``dt`` seconds.
 
-    SciPy integrates the derivative from states inside the episodes; the middle one of the relative
-    differences counts, since events (a backwash, a new coil) fall into some periods.
+    SciPy integrates the derivative from states inside the episodes. The median of the relative
+    differences counts, since some periods contain events (a backwash, a new coil).
     """
     env, probe = evidence.env, probes(evidence)
     if type(env).derivative is SimulatedPlant.derivative:
@@ -259,7 +259,7 @@ def a_period_takes_dt(evidence: Evidence) -> str | Unchecked:
 def _off_in_time(
     env: Any, params: Any, start: Any, inputs: Any, world: Any, time: Any, end: Any
 ) -> Any:
-    """How far the plant moved along what SciPy says, 1 where right, and how far it is off."""
+    """The plant's change projected on SciPy's (1 if correct), and its relative difference."""
     with jax.enable_x64(True):
         exact = jax.tree.map(_float64, (params, start, inputs, world))
         params, start, inputs, world = exact
@@ -281,7 +281,7 @@ def _off_in_time(
     size = np.maximum(np.abs(begin), 1e-3)
     right, taken = right / size, taken / size
     length = float(np.linalg.norm(right))
-    if length < 1e-4:  # at rest: float32 has no digits left to tell
+    if length < 1e-4:  # at rest, where float32 has no significant digits left
         return 1.0, 0.0
     return float(right @ taken) / length**2, float(np.linalg.norm(taken - right)) / length
 
@@ -307,14 +307,14 @@ def _flat(tree: Any) -> np.ndarray:
 
 
 def _moments(params: Any, state: Any, after: Any) -> tuple[Any, Moment, Moment]:
-    """Constants and the two moments that a plant's reward sees."""
+    """Constants, and the two moments that a plant's reward receives."""
     before = Moment(state.plant, state.actuators.position, state.disturbance, state.time)
     now = Moment(after.plant, after.actuators.position, after.disturbance, after.time)
     return _physics(params), before, now
 
 
 def _constants_that_stay(env: Any, drawn: Any) -> str:
-    """Constants with a spread that no key draws, or without one that are drawn."""
+    """Constants with a spread that are not randomised, or without one that are."""
     for name, leaf, values in named_constants(env.constants, drawn.constants):
         if leaf.spread and _alike(values):
             return f"sample_params draws the same {name!r} for every key, though spread is declared"
@@ -324,6 +324,6 @@ def _constants_that_stay(env: Any, drawn: Any) -> str:
 
 
 def _alike(values: Any) -> bool:
-    """Whether all rows are the same."""
+    """Whether all rows are equal."""
     rows = np.asarray(values)
     return bool(np.array_equal(rows, np.broadcast_to(rows[:1], rows.shape)))

@@ -1,4 +1,4 @@
-"""Laws about the numbers: each gives what is wrong, or nothing."""
+"""Laws about values; each returns the fault that it finds, or an empty text."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from neorl_envs.testing._evidence import WORLDS, Evidence, Unchecked, until_the_
 from neorl_envs.testing._probes import first_difference, of_every_probe, probes
 
 RELATIVE = 1e-4
-"""Tolerance of numbers that went through another order of operations in float32."""
+"""Tolerance for float32 results of a different order of operations."""
 
 
 def finite_under_hostile_actions(evidence: Evidence) -> str:
-    """Observations, rewards, costs, applied actions and states are numbers in every world."""
+    """Observations, rewards, costs, applied actions and states are finite in every world."""
     columns = {name: getattr(evidence.steps, name) for name in ("obs", "reward", "cost", "applied")}
     columns["final_obs"] = evidence.steps.final_obs
     for name, values in columns.items():
@@ -29,7 +29,7 @@ def finite_under_hostile_actions(evidence: Evidence) -> str:
 
 
 def reward_and_endings_are_scalars(evidence: Evidence) -> str:
-    """A step has one reward, a real number, and two endings that are true or false."""
+    """A step has a real scalar reward, and two boolean scalar flags for the end of the episode."""
     for name, kind in (("reward", np.floating), ("terminated", np.bool_), ("truncated", np.bool_)):
         values = np.asarray(getattr(evidence.steps, name))
         if values.shape[2:] or not np.issubdtype(values.dtype, kind):
@@ -41,7 +41,7 @@ def reward_and_endings_are_scalars(evidence: Evidence) -> str:
 
 
 def observations_respect_the_spec(evidence: Evidence) -> str:
-    """Readings have the declared number and stay inside the measuring ranges."""
+    """There are as many readings as declared, and they stay inside the measuring ranges."""
     low, high = (np.asarray(ends(evidence.spec.obs)) for ends in (lows, highs))
     shape = (len(WORLDS), evidence.spec.horizon, evidence.spec.n_obs)
     if evidence.steps.obs.shape != shape or evidence.first.shape != (shape[0], shape[2]):
@@ -60,9 +60,9 @@ def observations_respect_the_spec(evidence: Evidence) -> str:
 
 
 def applied_is_inside_range_and_rate(evidence: Evidence) -> str:
-    """The applied action is inside the actuators' ranges and no faster than their rates.
+    """The applied action respects the ranges and rate limits of the actuators.
 
-    Where a plant's own interlocks act (``admit``), they may be faster.
+    A plant's own interlocks (``admit``) may exceed the rate limits.
     """
     low, high = (np.asarray(ends(evidence.spec.action)) for ends in (lows, highs))
     applied, slack = evidence.steps.applied, RELATIVE * (high - low)
@@ -95,12 +95,12 @@ def endings_exclude_each_other(evidence: Evidence) -> str:
 
 
 def the_last_observation_is_that_of_the_step(evidence: Evidence) -> str:
-    """``final_obs`` equals ``obs`` wherever no episode ends; after an end a reset may change it."""
+    """``final_obs`` equals ``obs`` unless an episode ends, where a reset may change ``obs``."""
     steps = evidence.steps
     over = np.asarray(steps.terminated) | np.asarray(steps.truncated)
     low, high = (np.asarray(ends(evidence.spec.obs)) for ends in (lows, highs))
     apart = np.abs(np.asarray(steps.obs) - np.asarray(steps.final_obs))
-    # A compiler may compute both, and round one of them otherwise.
+    # The compiler may compute both separately and round them differently.
     differs = np.any(apart > RELATIVE * (high - low), axis=-1) & ~over
     if differs.any():
         world, t = np.argwhere(differs)[0]
@@ -112,7 +112,7 @@ def the_last_observation_is_that_of_the_step(evidence: Evidence) -> str:
 
 
 def the_plant_receives_what_is_logged(evidence: Evidence) -> str:
-    """A step with the action that was applied leads to the same state, reward and readings."""
+    """A step with the applied action leads to the same state, reward and readings."""
 
     def both(params: Any, state: Any, action: Any, key: Any) -> Any:
         demanded = evidence.env.step(params, state, action, key)
@@ -129,9 +129,10 @@ def the_plant_receives_what_is_logged(evidence: Evidence) -> str:
 
 
 def ending_early_does_not_pay(evidence: Evidence) -> str:
-    """No world that trips under hostile demands is worth more than with every actuator held.
+    """No world that trips under hostile actions scores higher than with every actuator held.
 
-    The same parameters, start and noise; a score is the return less the declared penalties.
+    Both have the same parameters, start and noise. The score is the return minus the declared
+    penalties.
     """
     if not hasattr(evidence.steps.info, "trip"):
         return ""
@@ -153,7 +154,7 @@ def ending_early_does_not_pay(evidence: Evidence) -> str:
 
 
 def terms_add_up_to_the_reward(evidence: Evidence) -> str:
-    """Declared terms have names of their own, and amounts times worth give every reward."""
+    """Declared terms have unique names, and the sum of amounts times worth gives every reward."""
     terms = getattr(evidence.env, "terms", ())
     if not terms:
         return ""
@@ -177,9 +178,9 @@ def terms_add_up_to_the_reward(evidence: Evidence) -> str:
 
 
 def an_end_has_its_reason(evidence: Evidence) -> str:
-    """A step is terminated by a trip or a success that ``info`` names, and by nothing else.
+    """A step is terminated if and only if ``info`` reports a trip or a success.
 
-    Where ``info`` names neither, the plant keeps its reasons to itself.
+    The law does not apply if ``info`` has neither field.
     """
     named = [r for r in ("success", "trip") if hasattr(evidence.steps.info, r)]
     if not named:
@@ -199,7 +200,7 @@ def an_end_has_its_reason(evidence: Evidence) -> str:
 
 
 def the_clock_truncates(evidence: Evidence) -> str:
-    """An episode that the plant does not end is truncated in the step of the horizon, and only."""
+    """An episode that the plant does not end is truncated exactly at the horizon."""
     horizon, steps = evidence.spec.horizon, evidence.steps
     for world, name in enumerate(WORLDS):
         truncated = np.flatnonzero(steps.truncated[world] & evidence.alive[world])
@@ -215,9 +216,9 @@ def the_clock_truncates(evidence: Evidence) -> str:
 
 
 def costs_are_declared_and_not_negative(evidence: Evidence) -> str | Unchecked:
-    """The cost vector has the declared names, is never negative, and is not always zero.
+    """The cost vector has the declared length, is never negative, and is not always zero.
 
-    Where hostile demands reach no limit of one cost among several, that is said.
+    If hostile actions never violate the limit of one cost among several, this is reported.
     """
     cost, names = evidence.steps.cost, [channel.name for channel in evidence.spec.cost]
     if cost.shape[2:] != (len(names),):
@@ -243,14 +244,14 @@ def costs_are_declared_and_not_negative(evidence: Evidence) -> str | Unchecked:
 
 
 def _is_exceeded(evidence: Evidence, cost: str) -> bool:
-    """Whether ``info`` has a negative margin of a limit that adds to the cost."""
+    """Whether ``info`` has a negative margin of a limit with this cost."""
     limits = [limit for limit in getattr(evidence.env, "limits", ()) if limit.cost == cost]
     margins = [getattr(evidence.steps.info, limit.label, np.zeros(1)) for limit in limits]
     return any((np.asarray(margin) < 0).any() for margin in margins)
 
 
 def a_nan_action_keeps_the_last_command(evidence: Evidence) -> str:
-    """A channel that is NaN leaves its actuator where it is."""
+    """A NaN channel leaves its actuator where it is."""
     middle = np.asarray(evidence.steps.applied[0])
     if len(middle) > 1 and evidence.alive[0, 1] and not _close(middle[1], middle[0]):
         return f"NaN moved the actuators from {middle[0].tolist()} to {middle[1].tolist()}"
@@ -258,7 +259,7 @@ def a_nan_action_keeps_the_last_command(evidence: Evidence) -> str:
 
 
 def equal_keys_give_equal_episodes(evidence: Evidence) -> str:
-    """A second call with the same keys gives the same bits; another key gives others."""
+    """A second call with the same keys gives identical bits; another key gives other results."""
     for name in ("obs", "reward", "cost", "applied", "terminated", "truncated"):
         first, second = getattr(evidence.steps, name), getattr(evidence.again, name)
         if not np.array_equal(first, second):
@@ -271,7 +272,7 @@ def equal_keys_give_equal_episodes(evidence: Evidence) -> str:
 
 
 def _worth(evidence: Evidence, steps: Step, alive: np.ndarray) -> np.ndarray:
-    """Return less the declared penalties of every world."""
+    """Return minus the declared penalties of every world."""
     weights = evidence.env.penalty_weights()
     price = np.asarray([weights.get(channel.name, 0.0) for channel in evidence.spec.cost])
     worth = np.reshape(steps.reward, alive.shape) - np.asarray(steps.cost) @ price
