@@ -1,4 +1,4 @@
-"""Gymnasium's classics restated as plants, so that learners meet published curves on them."""
+"""Gymnasium's classic tasks as plants, to compare learners with published learning curves."""
 
 from neorl_envs.classics._cart_pole import CartPole as CartPole
 from neorl_envs.classics._cart_pole import CartPoleState as CartPoleState

@@ -1,4 +1,4 @@
-"""A pole on a cart that is pushed left or right, as in Gymnasium's CartPole-v1."""
+"""A cart with a pole that is pushed left or right, as in Gymnasium's CartPole-v1."""
 
 from typing import ClassVar, NamedTuple
 
@@ -22,7 +22,7 @@ class CartPoleState(NamedTuple):
 
     Attributes:
         motion: Position (m), speed (m/s), angle (rad), angular speed (rad/s).
-        time: Steps so far.
+        time: Number of steps so far.
     """
 
     motion: Float[Array, "4"]
@@ -30,11 +30,12 @@ class CartPoleState(NamedTuple):
 
 
 class CartPole(eqx.Module, PlantDefaults):
-    """Gymnasium's CartPole-v1: the same equations, numbers, first states and limit of 500 steps.
+    """Gymnasium's CartPole-v1, with its equations, constants, initial states and 500-step limit.
 
-    The action has a channel for each side, and the cart is pushed with 10 N towards the side whose
-    number is the larger; to the left where they are equal. ``Step.applied`` is 1 on that side.
-    Every step earns 1. The episode ends where the cart is 2.4 m off or the pole 12 degrees.
+    The action has one channel per side. The cart is pushed with 10 N towards the side with the
+    larger number, or to the left if they are equal; ``Step.applied`` is 1 on that side. Every step
+    has reward 1. The episode ends when the cart is 2.4 m from the middle or the pole is tilted by
+    12 degrees.
 
     Attributes:
         horizon: Steps after which an episode is truncated; static.
@@ -55,7 +56,7 @@ class CartPole(eqx.Module, PlantDefaults):
 
     @property
     def spec(self) -> Spec:
-        """Speeds have no bound in Gymnasium; the ranges are what a policy that balances sees."""
+        """Specification; speeds, unbounded in Gymnasium, have the ranges seen when balancing."""
         ranges = (
             ("position", "m", 4.8), ("speed", "m/s", 3.0), ("angle", "rad", 2 * MOST_TILT),
             ("angular_speed", "rad/s", 3.0),
@@ -65,7 +66,7 @@ class CartPole(eqx.Module, PlantDefaults):
         return Spec(obs, action, (), dt=PERIOD, horizon=self.horizon)
 
     def tunings(self) -> dict[str, Policy]:
-        """Always to the left, which fails after some ten steps."""
+        """A policy that always pushes left, which fails after about ten steps."""
         return {"left": ConstantPolicy(jnp.asarray([1.0, 0.0], jnp.float32))}
 
     def default_params(self, preset: str = "plant") -> Float[Array, "0"]:
@@ -81,7 +82,7 @@ class CartPole(eqx.Module, PlantDefaults):
     def reset(
         self, params: Float[Array, "0"], key: PRNGKeyArray
     ) -> tuple[CartPoleState, Float[Array, "4"]]:
-        """Every number uniform in [-0.05, 0.05)."""
+        """Starts an episode with every state uniform in [-0.05, 0.05)."""
         motion = jax.random.uniform(key, (4,), jnp.float32, -0.05, 0.05)
         return CartPoleState(motion, jnp.zeros((), jnp.int32)), motion
 
@@ -92,7 +93,7 @@ class CartPole(eqx.Module, PlantDefaults):
         action: Float[Array, "2"],
         key: PRNGKeyArray,
     ) -> tuple[CartPoleState, Step]:
-        """One push of 20 ms by Euler's method; the key is ignored."""
+        """Simulates one push of 20 ms by Euler's method; the key is ignored."""
         right = action[1] > action[0]
         _, speed, angle, turning = state.motion
         force = jnp.where(right, FORCE, -FORCE)

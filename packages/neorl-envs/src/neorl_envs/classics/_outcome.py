@@ -1,4 +1,4 @@
-"""Further results of a step of a classic, besides its reward."""
+"""Additional information of a step of a classic task."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,11 @@ from jaxtyping import Array, Bool
 
 
 class Outcome(NamedTuple):
-    """The way in which an episode ended, if it did.
+    """How an episode ended, if it did.
 
     Attributes:
-        success: It reached its limit of steps.
-        trip: The plant ended it.
+        success: Whether it reached its limit of steps.
+        trip: Whether the plant ended it.
     """
 
     success: Bool[Array, ""]

@@ -1,4 +1,4 @@
-"""A pendulum that is swung up with little torque, as in Gymnasium's Pendulum-v1."""
+"""Swing-up of a pendulum with limited torque, as in Gymnasium's Pendulum-v1."""
 
 from typing import ClassVar, NamedTuple
 
@@ -19,9 +19,9 @@ class PendulumState(NamedTuple):
     """The pendulum between two steps.
 
     Attributes:
-        angle: Radians from upright.
-        speed: Radians per second.
-        time: Steps so far.
+        angle: Angle from upright, rad.
+        speed: Angular speed, rad/s.
+        time: Number of steps so far.
     """
 
     angle: Float[Array, ""]
@@ -30,7 +30,7 @@ class PendulumState(NamedTuple):
 
 
 class Pendulum(eqx.Module, PlantDefaults):
-    """Gymnasium's Pendulum-v1: the same equations, numbers, first states and limit of 200 steps.
+    """Gymnasium's Pendulum-v1, with its equations, constants, initial states and 200-step limit.
 
     Attributes:
         horizon: Steps after which an episode is truncated; static.
@@ -49,14 +49,14 @@ class Pendulum(eqx.Module, PlantDefaults):
 
     @property
     def spec(self) -> Spec:
-        """Channels with the bounds of Gymnasium."""
+        """Specification with the bounds of Gymnasium."""
         bounds = (("cosine", "1", 1.0), ("sine", "1", 1.0), ("speed", "rad/s", MOST_SPEED))
         obs = tuple(Channel(name, unit, -bound, bound) for name, unit, bound in bounds)
         torque = Channel("torque", "N m", -MOST_TORQUE, MOST_TORQUE)
         return Spec(obs, (torque,), (), dt=PERIOD, horizon=self.horizon)
 
     def tunings(self) -> dict[str, Policy]:
-        """No torque at all."""
+        """A policy that applies no torque."""
         return {"still": ConstantPolicy(jnp.zeros(1, jnp.float32))}
 
     def default_params(self, preset: str = "plant") -> Float[Array, "0"]:
@@ -72,7 +72,7 @@ class Pendulum(eqx.Module, PlantDefaults):
     def reset(
         self, params: Float[Array, "0"], key: PRNGKeyArray
     ) -> tuple[PendulumState, Float[Array, "3"]]:
-        """Any angle, and a speed in [-1, 1)."""
+        """Starts an episode at any angle, with a speed in [-1, 1)."""
         bounds = jnp.asarray([jnp.pi, 1.0], jnp.float32)
         angle, speed = bounds * jax.random.uniform(key, (2,), jnp.float32, -1.0, 1.0)
         state = PendulumState(angle, speed, jnp.zeros((), jnp.int32))
@@ -85,7 +85,7 @@ class Pendulum(eqx.Module, PlantDefaults):
         action: Float[Array, "1"],
         key: PRNGKeyArray,
     ) -> tuple[PendulumState, Step]:
-        """One step of 50 ms; the key is ignored."""
+        """Simulates one step of 50 ms; the key is ignored."""
         torque = jnp.clip(action[0], -MOST_TORQUE, MOST_TORQUE)
         wrapped = (state.angle + jnp.pi) % (2 * jnp.pi) - jnp.pi
         cost = wrapped**2 + 0.1 * state.speed**2 + 0.001 * torque**2

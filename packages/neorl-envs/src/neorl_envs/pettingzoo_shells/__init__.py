@@ -1,4 +1,4 @@
-"""PettingZoo's two interfaces to a world of several agents; needs the extra ``pettingzoo``."""
+"""Multi-agent worlds as PettingZoo environments (AEC and parallel); needs extra ``pettingzoo``."""
 
 from neorl_envs.pettingzoo_shells._shells import SimultaneousShell as SimultaneousShell
 from neorl_envs.pettingzoo_shells._shells import StrictShell as StrictShell

@@ -1,4 +1,4 @@
-"""A world as PettingZoo steps it: agents in order (AEC), or all at one moment (parallel)."""
+"""PettingZoo environments of a world: agents act in order (AEC) or simultaneously (parallel)."""
 
 from functools import cached_property
 from typing import Any
@@ -44,7 +44,7 @@ def _observe(world: World, state: Any, agent: Any) -> Any:
 
 
 class _Shell:
-    """What both interfaces share: names, spaces, keys."""
+    """Shared part of both interfaces: names, spaces, keys."""
 
     metadata: dict[str, Any]
     render_mode = None
@@ -65,11 +65,11 @@ class _Shell:
         return spaces
 
     def observation_space(self, agent: str) -> Any:
-        """Space of one agent's observation."""
+        """Observation space of an agent."""
         return self._spaces[agent][0]
 
     def action_space(self, agent: str) -> Any:
-        """Space of one agent's action."""
+        """Action space of an agent."""
         return self._spaces[agent][1]
 
     def _fresh(self, seed: int | None) -> None:
@@ -88,23 +88,23 @@ class _Shell:
         return np.asarray(_observe(self._world, self._state, jnp.asarray(number, jnp.int32)))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, since no resources are held."""
 
     def render(self) -> None:
-        """Nothing: :func:`neorl_envs.render.grid_picture` draws a state."""
+        """Does nothing; use :func:`neorl_envs.render.grid_picture` to draw a state."""
 
 
 class StrictShell(_Shell, AECEnv):
-    """PettingZoo's AEC interface: agents act in order, each in the world that the last one left.
+    """PettingZoo's AEC interface: agents act in order, each in the world left by the previous one.
 
-    Rewards are given to who acted; after ``horizon`` turns every agent is truncated.
+    The agent that acted gets the reward. After ``horizon`` turns every agent is truncated.
 
     Args:
-        world: Rules.
+        world: The world.
         name: Name in ``metadata``.
 
     Attributes:
-        metadata: Name and that turns are strict.
+        metadata: Name of the environment, and that it cannot be run in parallel.
     """
 
     def __init__(self, world: World, name: str = "neorl_world") -> None:
@@ -126,11 +126,11 @@ class StrictShell(_Shell, AECEnv):
         self.agent_selection = names[0]
 
     def observe(self, agent: str) -> np.ndarray:
-        """The present observation of an agent."""
+        """The current observation of an agent."""
         return self._seen(agent)
 
     def step(self, action: int | None) -> None:
-        """The selected agent acts; after the last one the next turn begins."""
+        """Executes the action of the selected agent; after the last agent the next turn begins."""
         name = self.agent_selection
         if self.terminations[name] or self.truncations[name]:
             self._was_dead_step(action)
@@ -156,14 +156,14 @@ class StrictShell(_Shell, AECEnv):
 
 
 class SimultaneousShell(_Shell, ParallelEnv):
-    """PettingZoo's parallel interface: all agents see one world and act at one moment.
+    """PettingZoo's parallel interface: all agents observe the same state and act simultaneously.
 
     Args:
-        world: Rules.
+        world: The world.
         name: Name in ``metadata``.
 
     Attributes:
-        metadata: Name and modes of rendering.
+        metadata: Name of the environment, and its render modes.
     """
 
     def __init__(self, world: World, name: str = "neorl_world") -> None:
@@ -178,7 +178,7 @@ class SimultaneousShell(_Shell, ParallelEnv):
         return self._all_seen(), {name: {} for name in self.agents}
 
     def step(self, actions: dict[str, int]) -> tuple[dict, dict, dict, dict, dict]:
-        """One turn of all agents."""
+        """Executes one turn of all agents."""
         given = jnp.asarray([actions[name] for name in self.possible_agents], jnp.int32)
         state, reward, over = _act_together(self._world, self._state, given, self._draws)
         self._state, self._turn = state, self._turn + 1

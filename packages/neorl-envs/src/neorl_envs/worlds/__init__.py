@@ -1,4 +1,4 @@
-"""Worlds in which several agents act: the protocol, turns in both orders, and the treasure hunt."""
+"""Multi-agent worlds: the protocol, sequential and simultaneous turns, and the treasure hunt."""
 
 from neorl_envs.worlds._protocol import World as World
 from neorl_envs.worlds._treasure_hunt import HuntDraws as HuntDraws

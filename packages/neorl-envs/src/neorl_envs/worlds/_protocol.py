@@ -7,18 +7,18 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 @runtime_checkable
 class World(Protocol):
-    """A world in which ``n_agents`` agents with the same actions and views act, one episode long.
+    """A world in which ``n_agents`` agents with the same actions and observations act.
 
-    A plant has one :class:`neorl_core.Spec` and one action vector a step; a world has a turn, in
-    which the world itself changes first and every agent then observes and acts. Whoever steps a
-    world chooses the order: :func:`strict_turn` or :func:`simultaneous_turn`. All functions are
-    pure and take one world; many worlds are a ``vmap``. Agents may be numbered by traced values.
+    A plant has a :class:`neorl_core.Spec` and one action vector per step. A world has turns: first
+    the world itself changes, and then every agent observes and acts. The caller chooses the order,
+    with :func:`strict_turn` or :func:`simultaneous_turn`. All functions are pure and take one
+    world; use ``vmap`` for many. The index of an agent may be a traced value.
 
     Attributes:
         n_agents: Number of agents.
         n_obs: Length of the observation of one agent.
         n_actions: Number of actions of one agent, numbered from zero.
-        horizon: Turns of one episode, at least one.
+        horizon: Number of turns in an episode, at least one.
     """
 
     @property
@@ -38,7 +38,7 @@ class World(Protocol):
 
     @property
     def horizon(self) -> int:
-        """Turns of one episode."""
+        """Number of turns in an episode."""
         ...
 
     def reset(self, key: PRNGKeyArray) -> Any:
@@ -46,15 +46,15 @@ class World(Protocol):
         ...
 
     def draw(self, key: PRNGKeyArray) -> Any:
-        """The random numbers of one turn, apart from the rules, so that they can be recorded."""
+        """Samples the random numbers of one turn, separately from the rules, to be recordable."""
         ...
 
     def begin_turn(self, state: Any, draws: Any) -> Any:
-        """The state after everything but the agents has changed."""
+        """The state after everything except the agents has changed."""
         ...
 
     def observe(self, state: Any, agent: int | Int[Array, ""]) -> Float[Array, " obs"]:
-        """The present observation of one agent."""
+        """The current observation of one agent."""
         ...
 
     def act(
@@ -66,9 +66,9 @@ class World(Protocol):
     def act_together(
         self, state: Any, actions: Int[Array, " agent"], draws: Any
     ) -> tuple[Any, Float[Array, " agent"]]:
-        """The state after the actions of all agents at one moment, and their rewards."""
+        """The state after simultaneous actions of all agents, and their rewards."""
         ...
 
     def terminated(self, state: Any) -> Bool[Array, ""]:
-        """Whether the episode is over before its last turn."""
+        """Whether the episode ends before its last turn."""
         ...

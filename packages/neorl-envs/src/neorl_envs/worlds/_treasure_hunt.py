@@ -1,4 +1,4 @@
-"""The treasure hunt: agents in a walled grid who walk onto what appears there."""
+"""The treasure hunt: agents in a walled grid collect the items that appear there."""
 
 import colorsys
 from typing import Any, Literal, NamedTuple
@@ -15,7 +15,7 @@ Version = Literal["2a24efc", "head"]
 View = Literal["onehot", "rgb"]
 
 EMPTY, WALL, GEM, FOOD, BONE, AGENT, OUTSIDE = range(7)
-"""What a cell of the grid holds; ``OUTSIDE`` lies around the grid, where no agent comes."""
+"""Contents of a cell; ``OUTSIDE`` cells surround the grid and cannot be entered."""
 
 MOVES = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)], np.int32)
 """Row and column of the actions up, down, left and right."""
@@ -25,9 +25,10 @@ class HuntDraws(NamedTuple):
     """The random numbers of one turn.
 
     Attributes:
-        spawn: Draws in [0, 1); a cell that is empty gets an item where it is below the chance.
-        kind: Which item that is, an index into the kinds of the version.
-        order: Priority of each agent where several want one cell at one moment; the least wins.
+        spawn: Numbers in [0, 1); an empty cell gets an item if its number is below the probability.
+        kind: Kind of that item, an index into the kinds of the version.
+        order: Priority of each agent if several want the same cell simultaneously; the smallest
+            wins.
     """
 
     spawn: Float[Array, "row column"]
@@ -36,12 +37,12 @@ class HuntDraws(NamedTuple):
 
 
 class HuntState(NamedTuple):
-    """One world.
+    """State of a hunt.
 
     Attributes:
-        grid: What each cell holds, within a margin of ``OUTSIDE`` as wide as the view, int8.
+        grid: Content of each cell, with a margin of ``OUTSIDE`` cells as wide as the view, int8.
         places: Row and column of each agent, in cells of the world.
-        turn: Turns that have begun.
+        turn: Number of turns that have begun.
     """
 
     grid: Int[Array, "padded_row padded_column"]
@@ -50,32 +51,33 @@ class HuntState(NamedTuple):
 
 
 class TreasureHunt(eqx.Module):
-    """Agents in a walled grid who walk onto gems, and in one version onto food and bones.
+    """Agents in a walled grid collect gems and, in one version, also food and bones.
 
-    In a turn every empty cell gets an item with chance ``spawn``; then the agents observe and act.
-    An agent moves up, down, left or right. It earns the value of the cell that it walks towards:
-    that of an item, -1 for a wall, 0 for an empty cell or another agent. It moves there unless a
-    wall or an agent stands there, takes the item, and leaves an empty cell behind. It sees the
-    square of cells around it: channel after channel, each in rows and columns, two layers summed;
-    what lies outside the grid looks like a wall.
+    In each turn, every empty cell gets an item with probability ``spawn``; then the agents observe
+    and act. An agent moves up, down, left or right. Its reward is the value of the target cell:
+    that of an item, -1 for a wall, 0 for an empty cell or another agent. Unless the target holds a
+    wall or an agent, it moves there, takes the item, and leaves an empty cell behind. It observes
+    the square of cells around it, by channel, row and column, with two layers summed. Cells outside
+    the grid look like walls.
 
     In strict turns (:func:`strict_turn`) these are the rules of the source. Simultaneous turns are
-    not in the source: walls and every cell that an agent held before the turn block, and of several
-    agents that want one cell a random one gets it; the others stay and earn nothing.
+    not in the source: walls and all cells occupied before the turn are blocked. If several agents
+    want the same cell, a random one gets it; the others stay and get no reward.
 
-    Make one with :func:`treasure_hunt`, which checks the numbers and knows those of both versions.
+    Create one with :func:`treasure_hunt`, which checks the arguments and has the defaults of both
+    versions.
 
     Attributes:
-        version: ``"2a24efc"``: one kind of item, walls and sand on the lower layer are seen;
-            ``"head"``: gems, food and bones, equally likely, the lower layer is not seen; static.
+        version: ``"2a24efc"``: one kind of item, with walls and sand of the lower layer visible;
+            ``"head"``: gems, food and bones, equally likely, with an invisible lower layer; static.
         view: ``"onehot"`` or ``"rgb"`` (three colours, clipped to 1); static.
         n_agents: Number of agents; static.
-        height: Rows of the grid with its walls; static.
-        width: Columns of the grid with its walls; static.
-        radius: Cells that an agent sees in each direction; static.
-        horizon: Turns of one episode; static.
-        spawn: Chance of an item in an empty cell in one turn.
-        values: What gem, food and bone are worth.
+        height: Rows of the grid including walls; static.
+        width: Columns of the grid including walls; static.
+        radius: Number of cells that an agent sees in each direction; static.
+        horizon: Number of turns in an episode; static.
+        spawn: Probability of an item in an empty cell in one turn.
+        values: Values of gem, food and bone.
 
     Source: ``sorrel/examples/treasurehunt_mp`` at commit 2a24efc and
     ``sorrel/examples/treasurehunt`` of release 1.4.0, github.com/social-ai-uoft/sorrel; its paper
@@ -99,12 +101,12 @@ class TreasureHunt(eqx.Module):
 
     @property
     def n_obs(self) -> int:
-        """Channels times rows times columns of the view."""
+        """Length of the observation: channels times rows times columns of the view."""
         return self.appearance.shape[1] * (2 * self.radius + 1) ** 2
 
     @property
     def kinds(self) -> tuple[int, ...]:
-        """The items that appear, as cells."""
+        """The kinds of items that appear, as cell contents."""
         return (GEM,) if self.version == "2a24efc" else (GEM, FOOD, BONE)
 
     @property
@@ -113,14 +115,14 @@ class TreasureHunt(eqx.Module):
         return _appearance(self.version, self.view)
 
     def reset(self, key: PRNGKeyArray) -> HuntState:
-        """Walls around empty cells, agents on distinct cells drawn at random."""
+        """Starts an episode with walls around empty cells and agents on distinct random cells."""
         inner = (self.height - 2) * (self.width - 2)
         cells = jax.random.permutation(key, inner)[: self.n_agents].astype(jnp.int32)
         places = jnp.stack([cells // (self.width - 2), cells % (self.width - 2)], axis=1) + 1
         return self.state_with(places)
 
     def state_with(self, places: Int[Array, "agent 2"]) -> HuntState:
-        """The state before the first turn, with agents in given places."""
+        """The state before the first turn, with agents at given places."""
         grid = np.full((self.height, self.width), WALL, np.int8)
         grid[1:-1, 1:-1] = EMPTY
         padded = jnp.asarray(np.pad(grid, self.radius, constant_values=OUTSIDE))
@@ -132,13 +134,13 @@ class TreasureHunt(eqx.Module):
         """The random numbers of one turn."""
         for_cells, for_order = jax.random.split(key)
         spawn = jax.random.uniform(for_cells, (self.height, self.width))
-        # Below the chance the number is uniform again: it tells the kind as well.
+        # A number below the probability is again uniform, so it also determines the kind.
         share = len(self.kinds) * spawn / jnp.maximum(self.spawn, np.float32(1e-30))
         kind = jnp.minimum(share, len(self.kinds) - 1).astype(jnp.int8)
         return HuntDraws(spawn, kind, jax.random.uniform(for_order, (self.n_agents,)))
 
     def begin_turn(self, state: HuntState, draws: HuntDraws) -> HuntState:
-        """Items appear in empty cells."""
+        """Places new items in empty cells."""
         inside = slice(self.radius, -self.radius)
         cells = state.grid[inside, inside]
         item = (GEM + draws.kind).astype(jnp.int8)
@@ -147,7 +149,7 @@ class TreasureHunt(eqx.Module):
         return state._replace(grid=grid, turn=state.turn + 1)
 
     def observe(self, state: HuntState, agent: int | Int[Array, ""]) -> Float[Array, " obs"]:
-        """The view of one agent, laid flat."""
+        """The view of one agent as a vector."""
         side, place = 2 * self.radius + 1, state.places[agent]
         window = jax.lax.dynamic_slice(state.grid, (place[0], place[1]), (side, side))
         table = jnp.asarray(self.appearance, jnp.float32)
@@ -156,7 +158,7 @@ class TreasureHunt(eqx.Module):
     def act(
         self, state: HuntState, agent: int | Int[Array, ""], action: Int[Array, ""]
     ) -> tuple[HuntState, Float[Array, ""]]:
-        """One agent walks, or is stopped; and what it earns."""
+        """Moves one agent unless it is blocked, and returns its reward."""
         here = state.places[agent]
         there = here + jnp.asarray(MOVES)[action]
         row, column = there[0] + self.radius, there[1] + self.radius
@@ -172,7 +174,7 @@ class TreasureHunt(eqx.Module):
     def act_together(
         self, state: HuntState, actions: Int[Array, " agent"], draws: HuntDraws
     ) -> tuple[HuntState, Float[Array, " agent"]]:
-        """All agents walk at one moment; see the class for who is stopped."""
+        """Moves all agents simultaneously; the class explains which ones are blocked."""
         here = state.places
         there = here + jnp.asarray(MOVES)[actions]
         row, column = (there + self.radius).T
@@ -193,7 +195,7 @@ class TreasureHunt(eqx.Module):
         return state._replace(grid=grid, places=places), reward
 
     def terminated(self, state: HuntState) -> Bool[Array, ""]:
-        """Never: the hunt ends with its last turn."""
+        """Never true, because a hunt ends only with its last turn."""
         return jnp.zeros((), jnp.bool_)
 
     def _worth(self, cell: Int[Array, "*agent"]) -> Float[Array, "*agent"]:
@@ -212,24 +214,24 @@ def treasure_hunt(
     values: tuple[float, float, float] = (10.0, 5.0, -10.0),
     radius: int = 2,
 ) -> TreasureHunt:
-    """A treasure hunt with the numbers of one of the source's versions, or others.
+    """Creates a treasure hunt with the defaults of one of the source's versions.
 
     Args:
-        version: ``"2a24efc"`` (10 by 10 cells, 5 agents, 50 turns, chance 0.02, one-hot view) or
-            ``"head"`` (21 by 21 cells, 2 agents, 100 turns, chance 0.005, view in colours).
+        version: ``"2a24efc"`` (10 by 10 cells, 5 agents, 50 turns, probability 0.02, one-hot view)
+            or ``"head"`` (21 by 21 cells, 2 agents, 100 turns, probability 0.005, colour view).
         n_agents: Number of agents.
-        view: ``"onehot"`` or ``"rgb"``; the latter is of ``"head"`` alone.
-        size: Rows and columns of the grid with its walls.
-        horizon: Turns of one episode.
-        spawn: Chance of an item in an empty cell in one turn, in [0, 1].
-        values: What gem, food and bone are worth.
-        radius: Cells that an agent sees in each direction.
+        view: ``"onehot"`` or ``"rgb"``, which only ``"head"`` supports.
+        size: Rows and columns of the grid including walls.
+        horizon: Number of turns in an episode.
+        spawn: Probability of an item in an empty cell in one turn, in [0, 1].
+        values: Values of gem, food and bone.
+        radius: Number of cells that an agent sees in each direction.
 
     Returns:
         The world.
 
     Raises:
-        InputError: Naming the number that is out of range.
+        InputError: Naming the argument that is out of range.
 
     Example:
         >>> treasure_hunt("2a24efc").n_obs, treasure_hunt("head", view="onehot").n_obs
@@ -285,7 +287,7 @@ def _require(agents: int, size: tuple[int, int], turns: int, chance: float, radi
 
 def _appearance(version: Version, view: View) -> np.ndarray:
     if version == "2a24efc":
-        # EmptyEntity, Wall, Sand, Gem, agent; below lies sand, and walls stand on both layers.
+        # EmptyEntity, Wall, Sand, Gem, agent; sand is on the lower layer, walls on both.
         names = {WALL: 1, GEM: 3, AGENT: 4}
         below = {WALL: 1, EMPTY: 2, GEM: 2, AGENT: 2}
         channels = 5

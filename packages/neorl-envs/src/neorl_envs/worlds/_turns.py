@@ -1,4 +1,4 @@
-"""One turn of a world: agents one after another, or all at one moment."""
+"""One turn of a world, with agents acting one after another or simultaneously."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,9 +17,9 @@ class Turn(NamedTuple):
     """Results of one turn.
 
     Attributes:
-        obs: What each agent saw before it acted.
-        action: What each agent did.
-        reward: What each agent earned.
+        obs: Observation of each agent before it acted.
+        action: Action of each agent.
+        reward: Reward of each agent.
     """
 
     obs: Float[Array, "agent obs"]
@@ -30,19 +30,20 @@ class Turn(NamedTuple):
 def strict_turn(
     world: World, state: Any, draws: Any, choose: Choose, carry: Any, *, unroll: bool = False
 ) -> tuple[Any, Any, Turn]:
-    """The world changes, then agents act in their order; each sees what those before it did.
+    """Changes the world, then lets agents act in order; each observes the effects of earlier ones.
 
     Args:
-        world: Rules.
+        world: The world.
         state: State before the turn.
         draws: Random numbers of the turn (``world.draw``).
-        choose: Gives the action of an agent for its observation; called once per agent in order.
-        carry: What ``choose`` carries from agent to agent.
-        unroll: Whether the agents are written out one by one, so that their numbers are plain
-            integers; a larger program, and faster for few agents.
+        choose: Function that returns the action of an agent for its observation; called once per
+            agent in order.
+        carry: State that ``choose`` passes on from agent to agent.
+        unroll: Whether the loop over agents is unrolled, so that their indices are plain integers;
+            the program is larger, and faster for few agents.
 
     Returns:
-        State and carry after the turn, and what happened in it.
+        State and carry after the turn, and its observations, actions and rewards.
     """
 
     def one(
@@ -62,20 +63,21 @@ def strict_turn(
 def simultaneous_turn(
     world: World, state: Any, draws: Any, choose: Choose, carry: Any, *, unroll: bool = False
 ) -> tuple[Any, Any, Turn]:
-    """The world changes, then all agents see the same world and act at one moment.
+    """Changes the world, then lets all agents observe the same state and act simultaneously.
 
     Args:
-        world: Rules.
+        world: The world.
         state: State before the turn.
-        draws: Random numbers of the turn (``world.draw``); they also decide between agents that
+        draws: Random numbers of the turn (``world.draw``), which also decide between agents that
             want the same place.
-        choose: Gives the action of an agent for its observation; called once per agent in order.
-        carry: What ``choose`` carries from agent to agent.
-        unroll: Whether the agents are written out one by one, so that their numbers are plain
-            integers; a larger program, and faster for few agents.
+        choose: Function that returns the action of an agent for its observation; called once per
+            agent in order.
+        carry: State that ``choose`` passes on from agent to agent.
+        unroll: Whether the loop over agents is unrolled, so that their indices are plain integers;
+            the program is larger, and faster for few agents.
 
     Returns:
-        State and carry after the turn, and what happened in it.
+        State and carry after the turn, and its observations, actions and rewards.
     """
     state = world.begin_turn(state, draws)
 
@@ -90,7 +92,7 @@ def simultaneous_turn(
 
 
 def _through(one: Callable[[Any, Any], tuple[Any, Any]], carry: Any, n: int, unroll: bool) -> Any:
-    """``one`` for every agent in order; what it returns is stacked."""
+    """Applies ``one`` to every agent in order and stacks the results."""
     if not unroll:
         return jax.lax.scan(one, carry, jnp.arange(n, dtype=jnp.int32))
     results = []
