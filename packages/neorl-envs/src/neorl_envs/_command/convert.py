@@ -110,7 +110,7 @@ def _left(counted: dict[str, int]) -> str:
 
 
 def _empty(path: Path, config: Any, dataset: Any) -> list[str]:
-    """Whether many rows are made of held values, because nothing was logged in their period."""
+    """A line on periods without any sample, if there are many; their rows repeat earlier values."""
     empty = dataset.attributes["ingestion"].get("empty_periods", 0)
     if empty <= MASKING * (dataset.n_rows + empty):
         return []

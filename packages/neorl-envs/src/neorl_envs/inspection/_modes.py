@@ -1,4 +1,4 @@
-"""What an actuator does in manual and in automatic, to compare with what its mode says."""
+"""Movements of each actuator in manual and in automatic, to check the logged mode."""
 
 from typing import Any
 
@@ -9,20 +9,20 @@ from neorl_envs.inspection._channels import MOVES, SATURATED
 from neorl_envs.inspection._sample import Sample
 
 STILL_STEPS = 20
-"""A standstill of an actuator is counted from so many steps on."""
+"""Smallest length of a long standstill of an actuator, in steps."""
 
 
 def modes(sample: Sample, dataset: Dataset) -> list[dict[str, Any]]:
-    """What every manipulated variable with a logged mode does in manual and in automatic.
+    """Movements of every manipulated variable with a logged mode, in manual and in automatic.
 
     Args:
         sample: Rows of the log.
-        dataset: The log, for its modes.
+        dataset: The log, which provides the modes.
 
     Returns:
-        For each: its name, the share of steps in manual, the share of these in which it moves, the
-        share of the steps in automatic that lie in long standstills inside its range, and the
-        share of the other steps in automatic in which it moves.
+        For each variable its name, the fraction of steps in manual, the fraction of these in which
+        it moves, the fraction of the steps in automatic that belong to long standstills inside its
+        range, and the fraction of the other steps in automatic in which it moves.
     """
     if dataset.mode is None or len(sample.action) < 2:
         return []
@@ -58,7 +58,7 @@ def _share(part: np.ndarray, whole: np.ndarray) -> float:
 
 
 def _long(still: np.ndarray) -> np.ndarray:
-    """The steps of standstills that are long."""
+    """Which steps belong to long standstills."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], still, [False]]).astype(np.int8)))
     kept = np.zeros_like(still)
     for first, stop in edges.reshape(-1, 2):

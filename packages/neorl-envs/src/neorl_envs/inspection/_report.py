@@ -211,7 +211,7 @@ def _remarks(report: dict[str, Any]) -> list[str]:
 
 DRIFTS, REPEATABLE = 0.3, 0.98
 FEWEST = 4
-"""Episodes that can be split: two to train on and two to hold out."""
+"""Smallest number of episodes that can be split: two for training and two held out."""
 SAME = 0.98
 """From this correlation on, an observation counts as identical to an action of the same row."""
 

@@ -16,7 +16,7 @@ class Sample(NamedTuple):
         obs: Observations.
         action: Actions.
         episode: Index of the episode of each row.
-        row: Position of each row in the log.
+        row: Index of each row in the log.
     """
 
     obs: np.ndarray

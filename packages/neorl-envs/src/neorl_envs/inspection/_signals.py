@@ -1,4 +1,4 @@
-"""Signals that are not what they say: exchanged with another, or in another mode."""
+"""Detects mislabelled signals: exchanged measurements, and modes that the actuator contradicts."""
 
 import re
 from collections.abc import Mapping
@@ -12,30 +12,30 @@ from neorl_envs.inspection._swapped import swapped
 from neorl_envs.inspection._wording import began
 
 REPEATED = re.compile(r"\[-\d+\]$")
-"""Name of a channel that repeats an earlier row, as ``level[-1]``."""
+"""Names of channels that repeat an earlier row, such as ``level[-1]``."""
 BY_HAND = 0.5
-"""An actuator that moves in a larger share of the steps is not moved by hand."""
+"""An actuator that moves in a larger fraction of the steps is not moved by hand."""
 STILL = 0.05
-"""Share of the steps in automatic that an actuator may stand still for long."""
+"""Largest unsuspicious fraction of the steps in automatic that belong to long standstills."""
 LIVELY = 0.5
-"""Only of an actuator that moves in a larger share of the other steps, standing still is odd."""
+"""Standstills are suspicious only if the actuator moves in a larger fraction of the other steps."""
 
 
 def signal_doubts(dataset: Dataset) -> list[str]:
-    """Signals of a log that are not what they say, each in a sentence.
+    """Sentences on signals of a log that appear to be mislabelled.
 
     Args:
         dataset: The log.
 
     Returns:
-        Sentences on measurements that changed places and on modes that the actuator contradicts,
-        the same as in :func:`dataset_report`; none where there is no doubt.
+        The sentences of :func:`dataset_report` on exchanged measurements and on modes that the
+        actuator contradicts; empty if there are none.
     """
     return signal_sentences(signals(dataset, episodes_sample(dataset)), time_report(dataset))
 
 
 def unwatched(dataset: Dataset) -> set[str]:
-    """Observations that stand still by intent, as set points do, or that repeat another row."""
+    """Observations that may stand still, such as set points, or that repeat another row."""
     names = {channel.name for channel in dataset.spec.obs if REPEATED.search(channel.name)}
     for entry in dataset.attributes.get("setpoints") or ():
         names.add(str(entry.get("name") if isinstance(entry, dict) else entry))
@@ -43,11 +43,11 @@ def unwatched(dataset: Dataset) -> set[str]:
 
 
 def signals(dataset: Dataset, sample: Sample) -> dict[str, Any]:
-    """Entries of a report on signals that are not what they say.
+    """Report entries on signals that appear to be mislabelled.
 
     Args:
         dataset: The log.
-        sample: Rows of it.
+        sample: Rows of the log.
     """
     return {
         "swapped": swapped(sample, dataset, unwatched(dataset)),
@@ -56,11 +56,11 @@ def signals(dataset: Dataset, sample: Sample) -> dict[str, Any]:
 
 
 def signal_sentences(found: Mapping[str, Any], time: dict[str, Any] | None) -> list[str]:
-    """The entries of :func:`signals` in words.
+    """The entries of :func:`signals` as sentences.
 
     Args:
         found: The entries.
-        time: Report on the stamps; ``None`` where the log has none.
+        time: Report on the recorded times; ``None`` if the log has none.
     """
     sentences = [
         f"{' and '.join(pair['names'])} seem to change places from {began(pair, time)} on: what "

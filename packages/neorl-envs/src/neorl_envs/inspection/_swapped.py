@@ -1,4 +1,4 @@
-"""Two measurements that changed places within a log, as after a mix-up of cables or tags."""
+"""Detects two measurements that were exchanged within a log, such as by mixed-up cables or tags."""
 
 import itertools
 from collections.abc import Collection
@@ -10,30 +10,30 @@ from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.inspection._sample import Sample
 
 FITTED = 1 / 3
-"""Part of the rows, at either end of the log, whose relations are taken for right."""
+"""Fraction of the rows at either end of the log that is assumed to be correct."""
 WORSE = 1.5
-"""Exchanging two channels must make the errors behind the swap smaller by this factor."""
+"""Exchanging two channels must reduce the errors after the swap by at least this factor."""
 ALIKE = 1.5
-"""With the channels exchanged, the errors may be larger than in the fitted rows by this factor."""
+"""With the channels exchanged, errors may exceed those of the fitted rows by up to this factor."""
 SUSPECT = 1.1
-"""A pair is looked at if the errors of one of the two grow by this factor outside those rows."""
+"""A pair is checked if the errors of either channel grow by this factor outside those rows."""
 FEWEST_ROWS, MOST_ROWS = 100, 20_000
 
 
 def swapped(sample: Sample, dataset: Dataset, skipped: Collection[str]) -> list[dict[str, Any]]:
-    """Pairs of measurements in the same unit that seem to change places within the log.
+    """Pairs of measurements with the same unit that appear to be exchanged within the log.
 
-    A linear model of one step is fitted to the first third of the rows. Where it predicts two
-    measurements badly from some row on, but well once they are exchanged there, they have changed
-    places. The same is done backwards from the last third.
+    A linear one-step model is fitted to the first third of the rows. Two measurements have been
+    exchanged if, after some row, the model predicts them badly, but well with the two exchanged.
+    The same test is run backwards from the last third.
 
     Args:
         sample: Rows of the log.
-        dataset: The log, for names, units and stamps.
-        skipped: Observations that are not looked at.
+        dataset: The log, which provides names, units and times.
+        skipped: Observations that are not checked.
 
     Returns:
-        For each pair the two names, the first row after the swap and its time.
+        For each pair the two names, the first row after the exchange, and its time.
     """
     channels = dataset.spec.obs
     pairs = [
@@ -77,7 +77,7 @@ def swapped(sample: Sample, dataset: Dataset, skipped: Collection[str]) -> list[
 
 
 def _model(obs: np.ndarray, action: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Least squares of the next observation on the observation, the action and a constant."""
+    """Least-squares weights of the next observation on the observation, action and a constant."""
     return np.linalg.lstsq(_design(obs, action), after, rcond=None)[0]
 
 
@@ -92,7 +92,7 @@ def _exchanged_errors(
     after: np.ndarray,
     pair: tuple[int, int],
 ) -> np.ndarray:
-    """Squared errors of a pair together, row by row, with both of its channels exchanged."""
+    """Sum of the squared errors of a pair in each row, with its two channels exchanged."""
     order = np.arange(obs.shape[1])
     order[list(pair)] = pair[::-1]
     predicted = _design(obs[:, order], action) @ weight[:, list(pair)]
@@ -100,7 +100,7 @@ def _exchanged_errors(
 
 
 def _begin(errors: np.ndarray, others: np.ndarray, usual: float) -> int | None:
-    """Row from which the channels are exchanged; ``None`` if nothing speaks for it."""
+    """The first row with exchanged channels; ``None`` if there is no evidence of an exchange."""
     gains = np.cumsum((errors - others)[::-1])[::-1]
     place = int(np.argmax(gains))
     if not FEWEST_ROWS <= len(errors) - place <= len(errors) - FEWEST_ROWS:

@@ -1,4 +1,4 @@
-"""Times and numbers as people read them."""
+"""Formats times and numbers for readers."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -7,7 +7,7 @@ EPOCH = "1970-01-01T00:00:00Z"
 
 
 def duration(seconds: float) -> str:
-    """A time for people: seconds, minutes, hours or days."""
+    """A readable duration in seconds, minutes, hours or days."""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"
@@ -15,7 +15,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(seconds: float, origin: str | None) -> str:
-    """A stamp for people: a date where it counts from 1970, else seconds."""
+    """A readable time: a date if it counts from 1970, otherwise seconds."""
     if origin != EPOCH:
         return f"{seconds:g} s"
     try:
@@ -25,10 +25,10 @@ def moment(seconds: float, origin: str | None) -> str:
 
 
 def began(event: dict[str, Any], time: dict[str, Any] | None) -> str:
-    """The moment at which something begins in a log, or its row where the log has no stamps."""
+    """The time at which an event begins in a log, or its row if the log has no times."""
     return f"row {event['row']}" if time is None else moment(event["start"], time["origin"])
 
 
 def figures(value: float) -> str:
-    """A number for people: four significant digits, and no exponent where it can be avoided."""
+    """A readable number: four significant digits, without an exponent if possible."""
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"

@@ -50,7 +50,7 @@ class Timeline:
         stretches: Numbers of the periods of every stretch without such a gap.
         conflicts: For every tag, the number of stamps with contradicting values.
         valid: For every tag, whether it has a finite sample.
-        empty: Number of periods in the stretches in which none of the tags that count has a sample.
+        empty: Number of periods within stretches in which none of the counted tags has a sample.
         spacing_s: Mean spacing of the samples of every tag; 0 if there is only one sample.
     """
 
