@@ -40,6 +40,19 @@ def test_what_was_decided_is_decided_again_to_the_same_bits(driven, fresh):
     assert 4 <= sum(with_carry) <= 14  # orders, restarts and the first of each file
 
 
+def test_the_events_of_a_log_are_printed_with_who_when_and_why(driven, capsys):
+    assert main(["verify", str(driven), "--show"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    events = [line for line in lines if " UTC  record " in line]
+    assert sum("operator 7" in line for line in events) == 2  # one stop in each part
+    assert any(f"from {Mode.CLOSED_LOOP} to " in line for line in events)
+    counted = [int(line.split()[0]) for line in lines if line.endswith("without an event")]
+    cycles = [record for record, _ in records(driven) if record["kind"] == "cycle"]
+    quiet = [r for r in cycles if r["mode"] == r["before"] and not r["notes"]]
+    assert sum(counted) >= len(quiet) > 0
+    assert any(line.startswith("Nothing was changed since") for line in lines)
+
+
 def test_a_loop_by_numpy_alone_is_decided_again_in_the_form_that_decided(make, fresh, tmp_path):
     log = audit_log(tmp_path / "audit", fresh.bundle, form="numpy")
     bench = make(runtime=Runtime(fresh.bundle, "numpy"), record=recorder(log)).close()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from neorl_deploy._command.switches import prepare_jax
 from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError
-from neorl_deploy.audit._chain import NAME, AuditError, verified
+from neorl_deploy.audit._chain import NAME, AuditError, records, verified
 
 
 def audit_of(path: Path) -> Path | None:
@@ -22,13 +25,14 @@ def audit_of(path: Path) -> Path | None:
     return None
 
 
-def verify_audit(folder: Path, bundle: Path | None, head: str | None) -> int:
+def verify_audit(folder: Path, bundle: Path | None, head: str | None, *, show: bool = False) -> int:
     """Verifies a log and prints the result.
 
     Args:
         folder: Folder of the log.
         bundle: Bundle whose decisions are recomputed; ``None`` skips this.
         head: Hash of a record that the log must contain.
+        show: Whether to print its events as well.
 
     Returns:
         The exit code.
@@ -40,6 +44,8 @@ def verify_audit(folder: Path, bundle: Path | None, head: str | None) -> int:
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise DeployError(f"--head takes the whole hash of a record (64 digits), got {head!r}")
     chain = verified(folder, head=head)
+    for line in event_lines(folder) if show else ():
+        print(one_line(line))
     files = f"{len(chain.files)} file{'s' * (len(chain.files) != 1)}"
     print(one_line(f"Audit log {folder}: {chain.records} records in {files}"))
     if chain.first:
@@ -64,3 +70,50 @@ def verify_audit(folder: Path, bundle: Path | None, head: str | None) -> int:
     else:
         print("Nothing was changed up to the record that you noted, nor after it.")
     return 0
+
+
+def event_lines(folder: Path) -> Iterator[str]:
+    """Describes what happened in a loop, one line for each event: when, by whom and why.
+
+    An event is a change of mode, a fault, an order, another bundle, another stage of a roll-out, or
+    the removal of old records. Periods without an event are counted.
+
+    Args:
+        folder: Folder of the log.
+
+    Raises:
+        AuditError: If the log was changed.
+    """
+    quiet, mode, wall, bundle, stage = 0, "", 0.0, "", ("", "")
+    for record, _ in records(folder):
+        kind, event = record["kind"], ""
+        if kind == "cycle":
+            wall = record["wall"]
+            event = _cycle_event(record)
+            if not event:
+                quiet, mode = quiet + 1, record["mode"]
+        elif kind == "file" and record.get("bundle", "") != bundle:
+            bundle = record.get("bundle", "")
+            event = f"decisions are made by the bundle {bundle}"
+        elif kind == "rollout" and (record["stage"], record["why"]) != stage:
+            stage = record["stage"], record["why"]
+            event = f"roll-out: {record['stage']}, {record['why']}"
+        elif kind == "forgotten":
+            event = f"rotation removed the records before {record['before']}"
+        if event:
+            if quiet:
+                yield f"  {quiet} period{'s' * (quiet != 1)} in {mode} without an event"
+            quiet = 0
+            when = f"{datetime.fromtimestamp(wall, UTC):%Y-%m-%d %H:%M:%S} UTC  " if wall else ""
+            yield f"{when}record {record['n']}: {event}"
+    if quiet:
+        yield f"  {quiet} period{'s' * (quiet != 1)} in {mode} without an event"
+
+
+def _cycle_event(record: dict[str, Any]) -> str:
+    """What was out of the ordinary in a period; empty if nothing was."""
+    parts = []
+    if record["mode"] != record["before"]:
+        parts.append(f"from {record['before']} to {record['mode']}: {record['reason']}")
+    parts += [note for note in record["notes"] if note != record["reason"]]
+    return "; ".join(parts)

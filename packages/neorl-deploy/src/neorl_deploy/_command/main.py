@@ -28,6 +28,7 @@ examples:
   neorl-deploy replay                         the newest bundle on the log of its run
   neorl-deploy replay line2.bundle july.h5 --json replay-july.json
   neorl-deploy verify line2.bundle --public-key plant.pem
+  neorl-deploy verify loop --show
   neorl-deploy verify loop --decided-by line2.bundle
   neorl-deploy inspect line2.bundle
   neorl-deploy init line2.bundle --plant plant.toml
@@ -152,6 +153,11 @@ def _add_verify(commands) -> argparse.ArgumentParser:
         "--head", metavar="HASH", help="for an audit log: hash of a record that was noted elsewhere"
     )
     verify.add_argument(
+        "--show",
+        action="store_true",
+        help="for an audit log: also print who changed what, when and why",
+    )
+    verify.add_argument(
         "--self-test",
         action="store_true",
         help="also answer the test vectors on this machine (needs the extra jax, or --form numpy)",
@@ -250,7 +256,7 @@ def _verify(options: argparse.Namespace) -> int:
     audit = audit_of(options.bundle)
     _require_options_of(options, audit=audit is not None)
     if audit is not None:
-        return verify_audit(audit, options.decided_by, options.head)
+        return verify_audit(audit, options.decided_by, options.head, show=options.show)
     bundle = _read(options.bundle, options)
     if options.self_test:
         from neorl_deploy.runtime._programs import open_programs
@@ -277,7 +283,8 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _require_options_of(options: argparse.Namespace, *, audit: bool) -> None:
     """Refuses options that would be ignored, so that no requested check is silently skipped."""
-    other = ("self_test", "require_deploy", "public_key") if audit else ("decided_by", "head")
+    own = ("decided_by", "head", "show")
+    other = ("self_test", "require_deploy", "public_key") if audit else own
     if skipped := [f"--{name.replace('_', '-')}" for name in other if getattr(options, name)]:
         this, that = ("an audit log", "a bundle") if audit else ("a bundle", "an audit log")
         raise DeployError(

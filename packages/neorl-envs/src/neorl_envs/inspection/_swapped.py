@@ -42,7 +42,7 @@ def swapped(sample: Sample, dataset: Dataset, skipped: Collection[str]) -> list[
         if channels[i].unit == channels[j].unit
         and not {channels[i].name, channels[j].name} & set(skipped)
     ]
-    follows = np.append(sample.episode[1:] == sample.episode[:-1], False)
+    follows = np.append(np.diff(sample.episode) == 0, False)
     finite = np.isfinite(sample.obs).all(axis=1) & np.isfinite(sample.action).all(axis=1)
     rows = np.flatnonzero(follows & finite & np.append(finite[1:], False))
     rows = rows[:: max(1, -(-len(rows) // MOST_ROWS))]
