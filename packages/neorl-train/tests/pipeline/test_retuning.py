@@ -14,6 +14,7 @@ from neorl_core import Channel, InputError, Spec
 from neorl_core.control import PID
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import Run, configure, resume, start
+from neorl_train._pipeline.artefacts import parity_observations
 from neorl_train._pipeline.plant_model import known_log
 from neorl_train._pipeline.retuning import residual_words
 from neorl_train.configuration import RetuningConfig
@@ -219,3 +220,15 @@ def test_the_record_of_a_run_is_json(runs):
         assert isinstance(Run(run.path).config.retuning, RetuningConfig)
         assert isinstance(run.evaluation.tables.spec, Spec)
         assert read_verdict(run.path) == run.verdict
+
+
+def test_artefacts_are_checked_on_rows_that_are_not_masked():
+    """A log with holes ended in a traceback after the search: its masked rows hold NaN."""
+    rows = collect_log(CSTR, {"PI": CSTR.tunings()["PI"]}, n_steps=200, key=jax.random.key(1))
+    rows = rows.transitions
+    whole = parity_observations(rows, None)
+    holes = np.arange(len(rows.mask)) % 3 == 0
+    obs = np.where(holes[:, None], np.nan, rows.obs)
+    seen = parity_observations(rows._replace(obs=obs, mask=rows.mask & ~holes), None)
+    assert seen.shape == whole.shape
+    assert np.isfinite(seen).all()

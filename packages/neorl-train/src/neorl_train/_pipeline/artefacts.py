@@ -115,6 +115,8 @@ def parity_observations(rows: Transition | None, environment: Plant | None) -> n
         seen: Any = np.asarray(_seen(environment, reference, jax.random.key(0)))
     else:
         seen = rows.obs
+        known = np.flatnonzero(np.asarray(rows.mask))  # a masked row may hold NaN
+        return np.asarray(seen[known[spread_rows(len(known))]])
     return np.asarray(seen[spread_rows(len(seen))])
 
 
