@@ -1,5 +1,6 @@
 """Logs from which nothing can be learned, and logs that lie: nothing is chosen, and it says why."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,7 +9,13 @@ from neorl_agents.retuning import PlantFacts
 from neorl_core import Channel, Spec
 from neorl_core.control import StateFeedback
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train.selection import Selection, SelectOptions, select_candidates
+from neorl_train.selection import (
+    Selection,
+    SelectOptions,
+    logged_episodes,
+    select_candidates,
+    value_estimates,
+)
 from neorl_train.verdicts._trial import TRUST
 
 STEPS, EPISODES = 25, 24
@@ -110,3 +117,40 @@ def test_nothing_is_chosen_from_a_log_with_a_defect_of_its_own(log, words):
     selection = chosen(with_signal, **log)
     assert selection.chosen == "today"
     assert selection.sentence.startswith(f"Keep today: no choice should rest on this log: {words}")
+
+
+def test_a_log_with_unknown_rows_is_estimated_from_the_others():
+    """A third of the readings are lost: their rows are masked and hold NaN."""
+    rng = np.random.default_rng(1)
+    shape = EPISODES, STEPS
+    level = np.cumsum(rng.normal(size=shape), axis=1)
+    obs = np.stack([level, np.zeros(shape)], axis=-1).reshape(-1, 2).astype(np.float32)
+    action = (-0.2 * obs[:, :1] + 0.1 * rng.normal(size=(len(obs), 1))).astype(np.float32)
+    ends = np.arange(len(obs)) % STEPS == STEPS - 1
+    lost = rng.random(len(obs)) < 1 / 3
+    lost[: 2 * STEPS] = np.arange(2 * STEPS) < STEPS + 3  # an episode, and the start of the next
+    lost_after = np.roll(lost, -1) & ~ends
+    mask = ~(lost | lost_after)
+    following = np.where(ends[:, None], obs, np.roll(obs, -1, axis=0))
+    log = dataset_from_columns(
+        SPEC,
+        obs=np.where(lost[:, None], np.nan, obs),
+        action=np.where(lost[:, None], np.nan, action),
+        reward=np.where(mask, -(obs[:, 0] ** 2), np.nan),
+        cost=np.zeros((len(obs), 0)),
+        next_obs=np.where(mask[:, None], following, np.nan),
+        terminated=ends & False,
+        truncated=ends,
+        mask=mask,
+    )
+    episodes = logged_episodes(log)
+    assert len(episodes.obs) == EPISODES - 1
+    assert all(np.isfinite(part).all() for part in episodes)
+    held = episodes.obs[0, :, 0]  # of the second episode, whose first three rows are lost
+    assert (held[:3] == obs[STEPS + 3, 0]).all()
+    known = np.where(lost, -1, np.arange(len(obs)))[STEPS + 3 : 2 * STEPS]
+    np.testing.assert_array_equal(held[3:], obs[np.maximum.accumulate(known), 0])
+    np.testing.assert_allclose(episodes.spread, 0.1, rtol=0.2)
+    estimates = value_estimates(log, episodes, law(0.2), updates=100)
+    for estimate in (estimates.fitted_q, estimates.importance, estimates.doubly_robust):
+        assert np.isfinite(jax.tree.leaves(estimate)).all()

@@ -83,19 +83,21 @@ def logged_episodes(dataset: Dataset, most: int = 256) -> LoggedEpisodes:
     """The first episodes of a log with a behaviour model.
 
     The model is linear in the observation and the previous action, with a normal residual: roughly
-    a controller with integral action and a test signal.
+    a controller with integral action and a test signal. In a masked row, a value that is not known
+    is the one before it, as a controller would hold it; no estimate counts such a row.
 
     Args:
         dataset: The log.
         most: Largest number of episodes.
     """
     rows, mask = dataset.padded_rows(slice(most))
+    used_episodes = mask.any(axis=1)
+    rows, mask = rows[used_episodes], mask[used_episodes]
     columns: Any = dataset.transitions
-    obs, action, reward = (
-        np.asarray(x)[rows] for x in (columns.obs, columns.action, columns.reward)
-    )
+    obs, action = (_held(np.asarray(x)[rows]) for x in (columns.obs, columns.action))
+    reward = np.where(mask, np.asarray(columns.reward)[rows], 0)
     before = np.concatenate([action[:, :1], action[:, :-1]], axis=1)
-    ends = rows[np.arange(len(rows)), mask.sum(axis=1) - 1]
+    ends = rows[np.arange(len(rows)), mask.shape[1] - 1 - np.argmax(mask[:, ::-1], axis=1)]
     inputs = np.concatenate([obs, before, np.ones((*mask.shape, 1))], axis=-1).astype(np.float64)
     scale = inputs[mask].std(axis=0)
     inputs = inputs / np.where(scale > 0, scale, 1)
@@ -107,6 +109,18 @@ def logged_episodes(dataset: Dataset, most: int = 256) -> LoggedEpisodes:
     spread = np.maximum(spread, 1e-3 * used)
     last, terminated = np.asarray(columns.next_obs)[ends], np.asarray(columns.terminated)[ends]
     return LoggedEpisodes(obs, action, last, terminated, reward, mask, expected, spread)
+
+
+def _held(values: np.ndarray) -> np.ndarray:
+    """Replaces what is not finite by the last finite value of its episode, or by the first one.
+
+    Args:
+        values: Shape ``(episode, time, channel)``; every channel of an episode has a finite value.
+    """
+    finite, steps = np.isfinite(values), np.arange(values.shape[1])[:, None]
+    latest = np.maximum.accumulate(np.where(finite, steps, -1), axis=1)
+    first = np.argmax(finite, axis=1)[:, None]
+    return np.take_along_axis(values, np.where(latest < 0, first, latest), axis=1)
 
 
 def value_estimates(
