@@ -1,6 +1,5 @@
 """Logs from which nothing can be learned, and logs that lie: nothing is chosen, and it says why."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -153,4 +152,4 @@ def test_a_log_with_unknown_rows_is_estimated_from_the_others():
     np.testing.assert_allclose(episodes.spread, 0.1, rtol=0.2)
     estimates = value_estimates(log, episodes, law(0.2), updates=100)
     for estimate in (estimates.fitted_q, estimates.importance, estimates.doubly_robust):
-        assert np.isfinite(jax.tree.leaves(estimate)).all()
+        assert np.isfinite([estimate.value, estimate.low, estimate.high]).all()
