@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -114,10 +115,10 @@ def inspect_lines(bundle: Bundle) -> Iterator[str]:
         unit, per = cost["unit"], cost["per"]
         yield f"  {cost['name']} at most {cost['limit']:g} {unit} per {per}"
     yield from limit_lines(bundle)
-    yield "Carry between steps: " + (
-        ", ".join(f"{entry.name} {entry.dtype}{list(entry.shape)}" for entry in manifest.carry)
-        or "nothing"
-    )
+    import numpy as np  # here, since the help text of a command does not need it
+
+    carry = [math.prod(entry.shape) * np.dtype(entry.dtype).itemsize for entry in manifest.carry]
+    yield f"Carry between steps: {len(carry)} arrays of {sum(carry)} bytes; manifest.json lists them"
     yield from verdict_lines(bundle)
 
 
