@@ -118,7 +118,7 @@ def inspect_lines(bundle: Bundle) -> Iterator[str]:
     import numpy as np  # here, since the help text of a command does not need it
 
     carry = [math.prod(entry.shape) * np.dtype(entry.dtype).itemsize for entry in manifest.carry]
-    yield f"Carry between steps: {len(carry)} arrays of {sum(carry)} bytes; manifest.json lists them"
+    yield f"Carry between steps: {len(carry)} arrays, {sum(carry)} bytes (listed in manifest.json)"
     yield from verdict_lines(bundle)
 
 
