@@ -215,7 +215,7 @@ def test_logged_gains_are_found_beside_manual_and_a_stop_of_the_valve():
     assert loop["share"] > 0.8
     assert loop["doubts"] == []
     held = log._replace(action=np.full_like(log.action, 40.0))
-    with pytest.raises(InputError, match="held actions, tune it from a model"):
+    with pytest.raises(InputError, match="held actions; tune it from a model"):
         ImitatedPID().fit(held, SPEC, TASK)
 
 
