@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -115,10 +114,7 @@ def inspect_lines(bundle: Bundle) -> Iterator[str]:
         unit, per = cost["unit"], cost["per"]
         yield f"  {cost['name']} at most {cost['limit']:g} {unit} per {per}"
     yield from limit_lines(bundle)
-    import numpy as np  # here, since the help text of a command does not need it
-
-    carry = [math.prod(entry.shape) * np.dtype(entry.dtype).itemsize for entry in manifest.carry]
-    yield f"Carry between steps: {len(carry)} arrays, {sum(carry)} bytes (listed in manifest.json)"
+    yield f"Carry between steps: {len(manifest.carry)} arrays (listed in manifest.json)"
     yield from verdict_lines(bundle)
 
 
