@@ -205,13 +205,14 @@ def summary(rounds: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def median_interval(values: Sequence[float], level: float = 0.95, draws: int = 4000) -> list[float]:
-    """Ends of a percentile interval of a median over rounds, which are drawn anew."""
+def median_interval(values: Sequence[float]) -> list[float]:
+    """Ends of the 95 % percentile bootstrap interval of a median over rounds."""
     import numpy as np
+    from scipy.stats import bootstrap
 
-    drawn = np.random.default_rng(0).choice(np.asarray(values, float), (draws, len(values)))
-    ends = np.quantile(np.median(drawn, axis=1), [(1 - level) / 2, (1 + level) / 2])
-    return [float(end) for end in ends]
+    options: dict[str, Any] = {"method": "percentile", "n_resamples": 4000, "rng": 0}
+    interval = bootstrap((np.asarray(values),), np.median, **options).confidence_interval
+    return [float(interval.low), float(interval.high)]
 
 
 TRAINING = ("jax", "jaxlib", "numpy", "optax", "orbax-checkpoint", "mlflow-skinny")

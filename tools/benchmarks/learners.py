@@ -26,7 +26,7 @@ processor alone does as well (`UV_FIND_LINKS` to a folder that has it, or `UV_TO
     hatch run benchmark-learners:run
     hatch run benchmark-learners:run --only td3_bc --size industrial --rounds 3 --out /tmp/l.json
     python tools/benchmarks/learners.py --stored     the ratios of the rounds on record, once more
-    python tools/benchmarks/learners.py --device gpu      where JAX and PyTorch see the same GPU
+    python tools/benchmarks/learners.py --device gpu --out /tmp/gpu.json    JAX and PyTorch see it
 """
 
 import argparse
@@ -93,12 +93,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--corl", type=Path, default=Path("build/CORL"), help="checkout of CORL")
     parser.add_argument("--unifloral", type=Path, default=Path("build/unifloral"))
     parser.add_argument("--device", choices=UNITS, default="cpu", help="where all run (cpu)")
-    parser.add_argument("--out", type=Path, help="learners.json, or learners_gpu.json for a GPU")
+    parser.add_argument("--out", type=Path, help="learners.json; to be named for a GPU")
     parser.add_argument("--stored", action="store_true", help="ratios of the rounds in --out")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    usual = {"cpu": "learners.json", "gpu": "learners_gpu.json"}[arguments.device]
-    arguments.out = arguments.out or RESULTS / usual
+    if arguments.device == "gpu" and not arguments.out:
+        parser.error("name a file with --out: the stored result is that of a processor")
+    arguments.out = arguments.out or RESULTS / "learners.json"
     return arguments
 
 

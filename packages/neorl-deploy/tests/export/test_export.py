@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 
 from neorl_agents import load_policy, save_policy
 from neorl_deploy import NotDeployable
 from neorl_deploy.bundle import read_bundle
+from neorl_deploy.bundle._files import STEP
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.export._assemble import _policy_words
 from neorl_deploy.training_run._summaries import evaluation_summary
@@ -144,9 +146,15 @@ def test_another_policy_of_the_run_can_be_chosen(finished_run, tmp_path, exporte
 
 
 @pytest.mark.nightly
-def test_a_bundle_may_serve_several_platforms(finished_run, tmp_path):
+def test_a_bundle_may_serve_several_platforms(finished_run, tmp_path, exported):
+    """Accelerators are made to multiply exactly; a program for processors stays as it is."""
     options = ExportOptions(out=tmp_path / "b.bundle", platforms=("cpu", "cuda"))
-    assert export_run(finished_run, options).manifest.platforms == ("cpu", "cuda")
+    bundle = export_run(finished_run, options)
+    assert bundle.manifest.platforms == ("cpu", "cuda")
+    for one, exact in ((bundle, True), (read_bundle(exported), False)):
+        program = export.deserialize(bytearray(one.files[STEP])).mlir_module()
+        assert "dot_general" in program
+        assert ("HIGHEST" in program) is exact
 
 
 @pytest.mark.parametrize("verdict", ["do not deploy", "cannot tell"])

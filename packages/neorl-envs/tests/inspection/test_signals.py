@@ -79,13 +79,13 @@ def test_two_tags_that_were_exchanged_are_named_with_the_moment(part: float) -> 
     assert abs(pair["row"] - row) <= 2
     assert pair["start"] == START + 60 * pair["row"]
     (doubt,) = signal_doubts(log)
-    assert doubt.startswith("LI_1 and LI_2 seem to change places from 2023-11-1")
+    assert doubt.startswith("LI_1 and LI_2 appear to be exchanged from 2023-11-1")
     assert doubt in dataset_report(log)["doubts"]
 
 
 def test_a_log_without_stamps_names_the_row() -> None:
     (doubt,) = signal_doubts(tanks(1500, stamped=False))
-    assert doubt.startswith("LI_1 and LI_2 seem to change places from row 1")
+    assert doubt.startswith("LI_1 and LI_2 appear to be exchanged from row 1")
 
 
 def test_what_was_not_exchanged_is_not_doubted() -> None:

@@ -41,6 +41,30 @@ def test_every_switch_is_set_once_and_what_is_set_stays(monkeypatch, tmp_path):
     assert shared == [tmp_path / "neorl" / "jax"] * 2
 
 
+@pytest.mark.parametrize(
+    ("platforms", "own", "expected"),
+    [("", "", "highest"), ("cuda", "", "highest"), ("cpu", "", None), ("", "default", None)],
+)
+def test_products_are_exact_where_there_may_be_an_accelerator(
+    monkeypatch, platforms, own, expected
+):
+    """JAX_PLATFORMS=cpu and a precision that the user has set are kept."""
+    monkeypatch.setattr(switches, "keep_compiled_programs", lambda folder: None)
+    monkeypatch.setattr(switches.importlib.util, "find_spec", lambda name: name == "jax_plugins")
+    monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", own)
+    if not own:
+        monkeypatch.delenv("JAX_DEFAULT_MATMUL_PRECISION")
+    for name in ("XLA_FLAGS", "MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "TF_CPP_MIN_LOG_LEVEL"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # put back afterwards
+    before = jax.config.jax_default_matmul_precision
+    try:
+        prepare_process()
+        assert jax.config.jax_default_matmul_precision == (expected or before)
+    finally:
+        jax.config.update("jax_default_matmul_precision", before)
+
+
 @pytest.mark.slow
 def test_cores_become_devices_and_programs_persist(tmp_path):
     program = """

@@ -103,7 +103,7 @@ def test_what_holds_in_every_clause_is_worth_a_trial_with_its_plan():
             "cannot tell",
             "Record a test signal or moves by hand on the actuator",
         ),
-        ({"doubts": ("A and B seem to change places",)}, "log", "cannot tell", "Correct the log"),
+        ({"doubts": ("A and B appear to be exchanged",)}, "log", "cannot tell", "Correct the log"),
     ],
 )
 def test_each_clause_refuses_alone_and_says_what_would_change_it(change, failed, answer, words):

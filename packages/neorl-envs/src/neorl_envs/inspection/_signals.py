@@ -55,20 +55,20 @@ def signals(dataset: Dataset, sample: Sample) -> dict[str, Any]:
     }
 
 
-def signal_sentences(found: Mapping[str, Any], time: dict[str, Any] | None) -> list[str]:
+def signal_sentences(entries: Mapping[str, Any], time: dict[str, Any] | None) -> list[str]:
     """The entries of :func:`signals` as sentences.
 
     Args:
-        found: The entries.
+        entries: The entries.
         time: Report on the recorded times; ``None`` if the log has none.
     """
     sentences = [
-        f"{' and '.join(pair['names'])} seem to change places from {began(pair, time)} on: what "
-        "follows them fits the rest of the log only if both are exchanged there; exchange the two "
-        "tags in those rows, or leave the rows out"
-        for pair in found["swapped"]
+        f"{' and '.join(pair['names'])} appear to be exchanged from {began(pair, time)} on: "
+        "those rows fit the rest of the log only with the two exchanged; exchange the two tags "
+        "there, or leave the rows out"
+        for pair in entries["swapped"]
     ]
-    return sentences + [one for entry in found["modes"] for one in _mode_sentences(entry)]
+    return sentences + [one for entry in entries["modes"] for one in _mode_sentences(entry)]
 
 
 def _mode_sentences(entry: dict[str, Any]) -> list[str]:
@@ -76,9 +76,9 @@ def _mode_sentences(entry: dict[str, Any]) -> list[str]:
     if entry["moves_in_manual"] > BY_HAND:
         sentences.append(
             f"{entry['name']} is in manual in {entry['manual']:.0%} of the steps by its mode, yet "
-            f"moves in {entry['moves_in_manual']:.0%} of them, as a controller moves it and no "
-            "operator does: check which words its mode has under automatic in plant.toml, and "
-            "whether the tag is the mode of this loop"
+            f"moves in {entry['moves_in_manual']:.0%} of them, as a controller would move it "
+            "and an operator would not: check which words its mode has under automatic in "
+            "plant.toml, and whether the tag is the mode of this loop"
         )
     if entry["still_in_automatic"] > STILL and entry["moves_in_automatic"] > LIVELY:
         sentences.append(
