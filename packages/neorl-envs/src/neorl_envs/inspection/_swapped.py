@@ -43,9 +43,8 @@ def swapped(sample: Sample, dataset: Dataset, skipped: Collection[str]) -> list[
         and not {channels[i].name, channels[j].name} & set(skipped)
     ]
     follows = np.append(np.diff(sample.episode) == 0, False)
-    finite: np.ndarray = np.isfinite(np.concatenate([sample.obs, sample.action], axis=1)).all(
-        axis=1
-    )
+    inputs = np.concatenate([sample.obs, sample.action], axis=1)
+    finite: np.ndarray = np.all(np.isfinite(inputs), axis=1)
     rows = np.flatnonzero(follows & finite & np.append(finite[1:], False))
     rows = rows[:: max(1, -(-len(rows) // MOST_ROWS))]
     if not pairs or len(rows) < 3 * FEWEST_ROWS:
