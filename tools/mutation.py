@@ -44,7 +44,7 @@ CROSS_CUTTING = [
     "test_matrices_under_jit.py",
     "test_published_results.py",
     "test_traced_values.py",
-    "test_whole_numbers.py",
+    "test_integers.py",
 ]
 OF_THE_TABLE = ["test_table.py"]
 

@@ -230,7 +230,7 @@ def test_the_safety_report_of_a_bundle_exits_0_where_every_hard_constraint_is_ke
         (
             "dwell = 1",
             "dwell = -2",
-            "supervisor.dwell must be a whole number of at least 0, got -2",
+            "supervisor.dwell must be an integer of at least 0, got -2",
         ),
         ("dwell = 1", "dwel = 1", "did you mean 'dwell'?"),
         ("seeds = [0, 1]", "seeds = [0]", "monitors.disagreement compares seeds"),

@@ -187,7 +187,7 @@ def test_trained_online_it_resumes_to_the_bit(outsider: Any, tmp_path: Path) -> 
 def test_what_cannot_be_trained_online_is_refused(outsider: Any) -> None:
     for learner, words in (
         (TD3BC(), "TD3BC cannot be trained on a plant: it has no explore"),
-        (sized(outsider.ActorCritic(), **SMALL), "must be a whole number of at least 1"),
+        (sized(outsider.ActorCritic(), **SMALL), "must be an integer of at least 1"),
     ):
         settings = FineTuningConfig(environments=0)
         with pytest.raises(InputError, match=words):

@@ -106,5 +106,5 @@ def test_what_is_no_recipe_is_refused():
         InputError, match=r"unknown recipe of an optimiser 'sacc'; did you mean 'sac'"
     ):
         recipe_chain("sacc", updates=1)
-    with pytest.raises(InputError, match="accumulate must be a whole number of at least 1, got 0"):
+    with pytest.raises(InputError, match="accumulate must be an integer of at least 1, got 0"):
         recipe_chain("sac", updates=1, accumulate=0)

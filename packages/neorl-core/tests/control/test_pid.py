@@ -315,7 +315,7 @@ MISFITS = [
     ),
     (
         {"measured": (0.5,)},
-        "an index of measured must be a whole number that is known before tracing, got 0.5; "
+        "an index of measured must be an integer that is known before tracing, got 0.5; "
         "give an int",
     ),
 ]

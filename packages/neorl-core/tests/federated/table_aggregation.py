@@ -37,7 +37,7 @@ from neorl_core.testing import (
 )
 
 CLIENTS, FAULTY = 7, 1
-# Whole numbers have exact distances and medians: what ties does so in every precision.
+# Integers have exact distances and medians: what ties does so in every precision.
 WHOLE = st.integers(-9, 9).map(float)
 UNITS = {"base": 2, "low": -30, "high": 30}
 KEY = jax.random.key(0)
@@ -355,7 +355,7 @@ ROWS = [
         edges=[Edge((SAME,), {"num_byzantine": FAULTY})],
         refuses=refusals(7, num_byzantine=1),
         differentiable=False,
-        # Its mean of whole numbers that nearly cancel.
+        # Its mean of integers that nearly cancel.
         atol=1e-5,
     ),
     Row(

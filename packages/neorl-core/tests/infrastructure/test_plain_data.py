@@ -64,7 +64,7 @@ def test_what_is_written_is_read_again(plant):
     assert binder.bound(Plant, json.loads(json.dumps(binder.plain(plant)))) == plant
 
 
-def test_whole_numbers_paths_and_lists_are_taken_for_what_they_can_stand_for():
+def test_integers_paths_and_lists_are_taken_for_what_they_can_stand_for():
     plant = BINDER.bound(Plant, {**WHOLE, "file": pathlib.Path("a.csv"), "further": {"any": [1]}})
     assert plant == Plant("a.csv", Sampling(60.0), (Tag("x", 0.0),), further={"any": [1]})
     assert type(plant.sampling.period) is float
@@ -91,7 +91,7 @@ def test_only_what_differs_from_the_defaults_is_written_where_that_is_wanted():
     [
         ({"sampling": {"period": "60"}}, "sampling.period must be a number, got '60'"),
         ({"sampling": {"period": True}}, "sampling.period must be a number, got True"),
-        ({"sampling": {"period": 1, "steps": 1.5}}, "sampling.steps must be a whole number, got 1"),
+        ({"sampling": {"period": 1, "steps": 1.5}}, "sampling.steps must be an integer, got 1"),
         ({"sampling": {"period": 1, "exact": 1}}, "sampling.exact must be true or false, got 1"),
         (
             {"sampling": {"peroid": 1, "period": 1}},

@@ -9,9 +9,9 @@ import pytest
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_integer,
     checked_positive,
     checked_probability,
-    checked_whole,
     floats,
     is_concrete,
     like,
@@ -128,12 +128,12 @@ REFUSED = [
         "x must be integers, got float32; cast with astype(jnp.int32) what is whole",
     ),
     (
-        checked_whole,
+        checked_integer,
         {},
         2.0,
-        "x must be a whole number that is known before tracing, got 2.0; give an int",
+        "x must be an integer that is known before tracing, got 2.0; give an int",
     ),
-    (checked_whole, {"least": 3, "advice": "do this"}, 2, "x must be 3 or more, got 2; do this"),
+    (checked_integer, {"least": 3, "advice": "do this"}, 2, "x must be 3 or more, got 2; do this"),
     (
         checked_wide,
         {},

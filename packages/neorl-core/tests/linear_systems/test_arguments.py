@@ -179,7 +179,7 @@ def test_no_delay_is_a_longest_delay_too():
 
 
 @pytest.mark.nightly
-def test_the_counts_of_a_model_are_whole_numbers():
+def test_the_counts_of_a_model_are_integers():
     rng = np.random.default_rng(1)
     obs, action = rng.normal(size=(9, 2)), rng.normal(size=(9, 1))
     ends = np.zeros(9, bool)

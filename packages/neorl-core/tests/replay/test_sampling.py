@@ -119,18 +119,18 @@ def test_steps_outside_their_range(draw):
 
 
 @pytest.mark.parametrize("draw", [batch_indices, epoch_indices])
-def test_what_is_no_whole_number_is_refused(draw):
+def test_what_is_no_integer_is_refused(draw):
     """1.5 was taken for 1."""
     key = jax.random.key(0)
     for step in (1.5, jnp.asarray(1.0)):
         with pytest.raises(ValueError, match="step must be integers"):
             draw(key, step, 100, 4)
-    with pytest.raises(ValueError, match="n must be a whole number"):
+    with pytest.raises(ValueError, match="n must be an integer"):
         draw(key, 1, 100.0, 4)
-    with pytest.raises(ValueError, match="batch must be a whole number"):
+    with pytest.raises(ValueError, match="batch must be an integer"):
         draw(key, 1, 100, 4.0)
     with pytest.raises(ValueError, match="position must be integers"):
         shuffled_position(key, 0.5, n=5)
-    with pytest.raises(ValueError, match="n must be a whole number"):
+    with pytest.raises(ValueError, match="n must be an integer"):
         shuffled_position(key, 1, n=5.0)
     np.testing.assert_array_equal(draw(key, 1, np.int64(100), 4), draw(key, 1, 100, 4))

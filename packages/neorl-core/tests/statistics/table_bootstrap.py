@@ -25,7 +25,7 @@ from neorl_core.testing import (
 )
 
 RESAMPLES = 60
-# Whole numbers: their sums are exact, so ties are ties in every precision.
+# Integers: their sums are exact, so ties are ties in every precision.
 WHOLE = st.integers(-50, 50).map(float)
 UNITS = {"base": 2, "low": -30, "high": 30}
 KEY, RAW_KEY = jax.random.key(0), np.zeros(2, np.uint32)

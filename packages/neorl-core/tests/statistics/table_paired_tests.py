@@ -10,7 +10,7 @@ from neorl_core.statistics import PairedTest, paired_t_test, sign_flip_test, wil
 from neorl_core.testing import Edge, Refusal, Row, assert_close, in_units, keys, mapped, rows
 
 PAIRS = 5
-# Halves of whole numbers: differences are exact, so ties are ties in every precision.
+# Halves of integers: differences are exact, so ties are ties in every precision.
 HALVES = rows(PAIRS, elements=st.integers(-6, 6).map(lambda n: n / 2))
 PAIR = in_units(st.tuples(HALVES, HALVES), low=-30, high=30, base=2)
 SIDES = st.sampled_from(["two-sided", "greater", "less"])

@@ -22,7 +22,7 @@ def lowest(samples, weights, fraction):
 
 
 def rank(quantile, n):
-    """The index of the quantile of n samples, in whole numbers."""
+    """The index of the quantile of n samples, in integer arithmetic."""
     parts = round(quantile * 10**6)
     return max(-(-parts * n // 10**6), 1) - 1
 

@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import (
+    checked_integer,
     checked_positive,
-    checked_whole,
     floats,
     like,
     require_scalar,
 )
 from neorl_core.testing import Refusal, Row, check_bad_values, check_form
 from neorl_core.testing._input_laws import (
+    counts_are_integers,
     hyperparameters_leave_dtypes,
     integers_are_floats,
     is_one_number,
     lists_are_arrays,
     one_number_is_no_array,
     sums_are_wide,
-    whole_numbers_are_whole,
 )
 
 VALUES = np.asarray([[1.0, 2.0], [3.0, 4.0], [-5.0, 0.5]], np.float32)
@@ -30,7 +30,7 @@ VALUES = np.asarray([[1.0, 2.0], [3.0, 4.0], [-5.0, 0.5]], np.float32)
 
 def tails(x, *, n: int, scale: float | Float[Array, ""] = 1.0):
     """Right in every way."""
-    n = checked_whole("n", n, 0, "give 0 for none")
+    n = checked_integer("n", n, 0, "give 0 for none")
     scale = checked_positive("scale", scale)
     x = floats(x)
     return like(scale, x) * jnp.sum(x[n:], dtype=jnp.float32).astype(x.dtype)
@@ -70,10 +70,10 @@ def test_a_right_function_passes_everything():
     check_bad_values(row)
 
 
-def test_whole_numbers_that_are_none_are_noticed():
-    whole_numbers_are_whole(tails, VALUES, n=1)
+def test_integers_that_are_none_are_noticed():
+    counts_are_integers(tails, VALUES, n=1)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        whole_numbers_are_whole(checks_nothing, VALUES)
+        counts_are_integers(checks_nothing, VALUES)
 
 
 def test_arrays_in_place_of_a_number_are_noticed():

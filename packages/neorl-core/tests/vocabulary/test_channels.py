@@ -87,7 +87,7 @@ def test_a_cost_is_per_step_or_episode():
         ({"dt": np.nan}, "dt must be a positive number"),
         ({"dt": np.inf}, "dt must be a positive number"),
         ({"horizon": 0}, "horizon must be 1 or more, got 0; give the longest episode"),
-        ({"horizon": 2.5}, "horizon must be a whole number"),
+        ({"horizon": 2.5}, "horizon must be an integer"),
     ],
 )
 def test_a_bad_spec_is_refused(changes, words):
@@ -137,7 +137,7 @@ def test_a_malformed_dictionary_is_refused():
         spec_from_dict({**data, "colour": "red"})
     with pytest.raises(ValueError, match="malformed"):
         spec_from_dict({**data, "obs": [{"name": "level"}]})
-    whole = r"^horizon must be a whole number .*, got 2\.9; give an int$"
+    whole = r"^horizon must be an integer .*, got 2\.9; give an int$"
     with pytest.raises(ValueError, match=whole):
         spec_from_dict({**data, "horizon": 2.9})
     with pytest.raises(ValueError, match="low must be below high"):

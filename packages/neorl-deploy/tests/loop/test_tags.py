@@ -93,7 +93,7 @@ CHANGES = {
     "limits upside down": (_set("input", 0, low=3.0), "low must be below high"),
     "one tag for two": (_set("output", 1, tag="LC.OP"), "written for two channels"),
     "no part": (_loop(late=1.5), r"late lies in \(0, 1\]"),
-    "half a period": (_loop(most_misses=2.5), "must be a whole number above zero"),
+    "half a period": (_loop(most_misses=2.5), "must be an integer above zero"),
     "an impatient heartbeat": (_loop(plant_silence=3.0), "shorter than a control period"),
 }
 

@@ -71,7 +71,7 @@ def test_it_remembers_as_the_compiled_program_and_goes_on_from_it(runtime, with_
 
 
 def operations_of_all_kinds(x, y, whole):
-    """Every operation that the list has, of two vectors and one of whole numbers."""
+    """Every operation that the list has, of two vectors and one of integers."""
     bits = jax.lax.bitcast_convert_type(x, jnp.uint32)
     square = jnp.outer(x, y)
     return (
@@ -134,7 +134,7 @@ def test_a_loop_has_no_list_and_the_reason_is_said():
 
     with pytest.raises(NoSuchOperationError, match=r"the operation (scan|while)"):
         listed(looped, [ArrayEntry("x", (2,), "float32")])
-    with pytest.raises(NoSuchOperationError, match="whole numbers"):
+    with pytest.raises(NoSuchOperationError, match="rounding to integers"):
         listed(lambda x: (x.astype(jnp.int32),), [ArrayEntry("x", (2,), "float32")])
 
 

@@ -178,7 +178,7 @@ def test_a_replay_counts_the_alarms_of_every_monitor(watched, tmp_path, log_colu
         (lambda guard: guard["fallbacks"].append("third"), "third.safetensors is missing"),
         (lambda guard: guard["monitors"]["monitors"][3]["policies"].append("iql-9"), "iql-9"),
         (lambda guard: guard["monitors"].update(monitors=3), "it lists no monitors"),
-        (lambda guard: guard["supervisor"].update(dwell=-1), "dwell must be a whole number"),
+        (lambda guard: guard["supervisor"].update(dwell=-1), "dwell must be an integer"),
         (lambda guard: guard["max_age"].update(temprature=3.0), "did you mean 'temperature'"),
     ],
 )

@@ -200,7 +200,7 @@ def test_constants_outside_physics_are_refused_by_name_and_unit(tank: QuadrupleT
     drawn = params.constants
     assert np.all(np.asarray(drawn.pumps) != np.asarray([3.33, 3.35], np.float32))
     np.testing.assert_array_equal(drawn.areas, np.asarray([28, 32, 28, 32], np.float32))
-    with pytest.raises(ValueError, match=r"horizon must be a whole number of steps, got 2\.5"):
+    with pytest.raises(ValueError, match=r"horizon must be a positive integer .*, got 2\.5"):
         QuadrupleTank(horizon=2.5)  # type: ignore[arg-type]
 
 

@@ -61,7 +61,7 @@ BAD = {
     ),
     "number": (
         ["collect", "--out", "x.h5", "--steps", "ten"],
-        "--steps must be a whole number, got 'ten'",
+        "--steps must be an integer, got 'ten'",
     ),
     "steps": (["collect", "--out", "x.h5", "--steps", "0"], "--steps must be at least 1, got 0"),
     "more than memory": (

@@ -127,7 +127,7 @@ def test_a_mask_chooses_episodes_and_odd_indices_are_refused(toy: Dataset) -> No
     assert chosen.mode is not None
     assert chosen.mode.shape == (7, 1)
     wrong: dict[str, Any] = {
-        "whole numbers": [1.7],
+        "integers": [1.7],
         "from 0 to 2, got -1": [-1],
         "from 0 to 2, got 3": [3],
         "a flag for each of 3": [True, False],

@@ -205,11 +205,11 @@ def test_it_is_a_plant():
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [
-        ({"n_nodes": 1}, "n_nodes must be a whole number of at least 2, got 1"),
+        ({"n_nodes": 1}, "n_nodes must be an integer of at least 2, got 1"),
         ({"edge_prob": 1.5}, "edge_prob must be a chance"),
         ({"change": -0.1}, "change must be a chance"),
         ({"fewest": 13}, "fewest must be at most n_nodes = 12, got 13"),
-        ({"horizon": 0}, "horizon must be a whole number"),
+        ({"horizon": 0}, "horizon must be an integer"),
     ],
 )
 def test_bad_numbers_are_named(numbers, words):

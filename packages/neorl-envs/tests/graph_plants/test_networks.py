@@ -293,14 +293,14 @@ def test_the_reference_controller_beats_the_ordinary_one(name):
 
 @pytest.mark.parametrize("make_one", [traffic_network, robot_swarm])
 def test_sizes_that_make_no_network_are_refused(make_one):
-    with pytest.raises(InputError, match="columns must be a whole number of at least 2, got 1"):
+    with pytest.raises(InputError, match="columns must be an integer of at least 2, got 1"):
         make_one(2, 1)
-    with pytest.raises(InputError, match="horizon must be a whole number of at least 1, got 0"):
+    with pytest.raises(InputError, match="horizon must be an integer of at least 1, got 0"):
         make_one(2, 2, horizon=0)
 
 
 def test_swing_networks_of_impossible_numbers_are_refused():
-    with pytest.raises(InputError, match="n_nodes must be a whole number of at least 3, got 2"):
+    with pytest.raises(InputError, match="n_nodes must be an integer of at least 3, got 2"):
         swing_network(2)
     with pytest.raises(InputError, match="chords must be a number of lines"):
         swing_network(chords=-1.0)

@@ -180,7 +180,7 @@ EDITS = {
     "another format": (attribute("format", "neorl-run"), "has format 'neorl-run', expected"),
     "format of variable length": (
         lambda file: file.attrs.__setitem__("format", "neorl-dataset"),
-        "'format': expected text of fixed length or a whole number, got object",
+        "'format': expected text of fixed length or an integer, got object",
     ),
     "no spec": (lambda file: file.attrs.__delitem__("spec"), "'spec': expected text, got none"),
     "attributes are a list": (attribute("attributes", "[]"), "must be a JSON object, got list"),

@@ -151,7 +151,7 @@ CONFIGURATIONS = {
         "sampling.period_s must be a number, got '60'",
     ),
     "true for a number": (put("sampling", "period_s", True), "must be a number, got True"),
-    "a fraction of rows": (put("episodes", "length", 1.5), "must be a whole number, got 1.5"),
+    "a fraction of rows": (put("episodes", "length", 1.5), "must be an integer, got 1.5"),
     "text for a list": (put("log", "files", "a.csv"), "log.files must be a list, got 'a.csv'"),
     "text for a table": (put("reward", "1"), r"reward must be a table, got '1'"),
     "a role": (
@@ -173,7 +173,7 @@ CONFIGURATIONS = {
     "a valve on a line": (put("tag", 2, "fill", "interpolate"), "is held between samples, never"),
     "a delay off the grid": (
         put("tag", 0, "delay_s", 90),
-        "whole number of periods of 60 s, got 90",
+        "must be a multiple of the period of 60 s, got 90",
     ),
     "a delayed valve": (put("tag", 2, "delay_s", 60), "a manipulated has no transport delay"),
     "a factor of zero": (put("tag", 0, "factor", 0), "factor must not be 0"),

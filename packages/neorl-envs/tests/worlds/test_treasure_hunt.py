@@ -205,9 +205,9 @@ def test_a_key_gives_one_episode_and_many_worlds_are_a_vmap() -> None:
         ({"version": "1.4"}, "versions 2a24efc and head, got '1.4'"),
         ({"version": "2a24efc", "view": "rgb"}, "one of onehot, got 'rgb'"),
         ({"n_agents": 362}, "at most 361, the cells within the walls, got 362"),
-        ({"n_agents": 0}, "n_agents must be a whole number of at least 1"),
-        ({"horizon": 0}, "horizon must be a whole number of at least 1"),
-        ({"size": (2, 9)}, "size must be a whole number of at least 3"),
+        ({"n_agents": 0}, "n_agents must be an integer of at least 1"),
+        ({"horizon": 0}, "horizon must be an integer of at least 1"),
+        ({"size": (2, 9)}, "size must be an integer of at least 3"),
         ({"spawn": 1.5}, "spawn must be in [0, 1], got 1.5"),
     ],
 )

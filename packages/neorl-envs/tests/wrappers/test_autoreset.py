@@ -69,7 +69,7 @@ def test_cached_starts_are_drawn_once_and_chosen_at_random(tank: Any) -> None:
     assert len(begun) == 20
     assert set(begun.tolist()) == set(first.tolist())
     for wrong in (0, 1.5, True):
-        with pytest.raises(InputError, match="cached must be None or a whole number of at least 1"):
+        with pytest.raises(InputError, match="cached must be None or an integer of at least 1"):
             autoreset(tank(), cached=wrong)
 
 

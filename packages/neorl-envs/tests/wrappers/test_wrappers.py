@@ -113,7 +113,7 @@ def test_the_history_is_newest_first_and_starts_at_rest(tank: Any) -> None:
     np.testing.assert_allclose(steps.obs[:, 4], np.append(HELD, sent[:-1]))
     np.testing.assert_allclose(first, [seen[0]] * 3 + [HELD] * 2)
     for wrong in ({"length": 0}, {"actions": -1}, {"length": 2.5}):
-        with pytest.raises(InputError, match="must be a whole number"):
+        with pytest.raises(InputError, match="must be an integer"):
             history(tank(), **wrong)
 
 

@@ -258,7 +258,7 @@ def test_a_log_that_holds_no_model_is_refused_with_what_is_missing():
     blind = identified_model(obs, action, [0])
     with pytest.raises(InputError, match=r"actions of the log move it by at most .* model errs"):
         declared_constraints(TANK, [one("keep_below", obs="load", at_most=15.0)], model=blind)
-    with pytest.raises(InputError, match="steps is a whole number from 1 to 20, got 0"):
+    with pytest.raises(InputError, match="steps is an integer from 1 to 20, got 0"):
         declared_constraints(
             TANK, [one("keep_below", obs="T", at_most=360.0, steps=0)], model=blind
         )

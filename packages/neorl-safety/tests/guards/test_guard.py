@@ -320,7 +320,7 @@ def test_misuse_is_refused(spec, network, pid):
     swapped = dataclasses.replace(spec, action=spec.action[::-1])
     with pytest.raises(InputError, match=r"the constraints are for .*; the specification sets"):
         guard(network, limits, pid, swapped)
-    with pytest.raises(InputError, match="reset_after must be a whole number of at least 1, got 0"):
+    with pytest.raises(InputError, match="reset_after must be an integer of at least 1, got 0"):
         supervision(reset_after=0, settle=1.0)
     short = ConstantPolicy(jnp.ones(1))
     cases = {

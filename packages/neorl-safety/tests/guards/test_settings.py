@@ -115,7 +115,7 @@ def test_bad_settings_are_refused_by_name(change, words):
 def test_a_supervisor_out_of_range_and_a_missing_fallback_are_refused_by_name():
     document = settings_to_dict(SETTINGS, SPEC)
     document["supervisor"]["dwell"] = -1
-    with pytest.raises(InputError, match="dwell must be a whole number of at least 0, got -1"):
+    with pytest.raises(InputError, match="dwell must be an integer of at least 0, got -1"):
         read(document)
     with pytest.raises(InputError, match="unknown fallback 'second'"):
         guard_with(

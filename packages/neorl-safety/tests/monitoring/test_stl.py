@@ -119,7 +119,7 @@ def test_the_monitor_gives_online_what_the_trajectory_gives_afterwards(values):
 
 def test_bad_windows_are_refused():
     for window in ((3, 1), (-1, 2), (0, 1.5)):
-        with pytest.raises(InputError, match="a window must be two whole numbers of at least 0"):
+        with pytest.raises(InputError, match="a window must be two integers of at least 0"):
             always(above("x", 0.0), *window)  # pyright: ignore
     with pytest.raises(InputError, match="at least one formula"):
         conjunction()

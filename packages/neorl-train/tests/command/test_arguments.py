@@ -80,7 +80,7 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
         (["nowhere.toml"], "nowhere.toml: no such configuration file"),
         (["nowhere.h5"], "nowhere.h5: there is no such log"),
         (["CSTR-v1"], "unknown environment .*'CSTR-v1'; did you mean 'CSTR-v0'"),
-        (["--training.updates", "1e5"], "--training.updates must be a whole number, got '1e5'"),
+        (["--training.updates", "1e5"], "--training.updates must be an integer, got '1e5'"),
         (["--data.held-out", "x"], "--data.held-out must be a number, got 'x'"),
         (["--penalty", "a"], "--penalty takes pairs of a name and a number"),
         (["--limits.rate-up", "a"], "takes pairs of a name and a number, such as --limits.rate-up"),

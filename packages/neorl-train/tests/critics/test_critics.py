@@ -239,4 +239,4 @@ def test_the_command_leaves_both_in_the_run(tmp_path, capsys, monkeypatch):
         np.testing.assert_array_equal(scores, result.parity_scores)
     assert main(["critic", "--horizon", "4"]) == 2
     assert main(["critic", str(run.path), "--horizon", "0"]) == 2
-    assert "horizon must be a whole number of at least 1, got 0" in capsys.readouterr().err
+    assert "horizon must be an integer of at least 1, got 0" in capsys.readouterr().err

@@ -182,7 +182,7 @@ def test_gossip_survives_absent_and_nan_sites(run):
         assert np.isfinite(vector).all()
 
 
-def test_masked_sums_equal_plain_sums_of_the_same_whole_numbers(run, clean, monkeypatch):
+def test_masked_sums_equal_plain_sums_of_the_same_integers(run, clean, monkeypatch):
     masked = run(messages=MessagesConfig(secure_sum=True))
     monkeypatch.setattr(
         "neorl_train.federated._secure_sum.Pairings.mask",
@@ -232,7 +232,7 @@ BAD = {
     "faulty under a mean": ({"byzantine": 1}, "mean withstands no faulty site; take one of median"),
     "bulyan with five": ({"rule": "bulyan", "byzantine": 1}, "needs 7 sites or more"),
     "half an update": ({"local_updates": 7}, "must be a multiple of"),
-    "no round": ({"rounds": 0}, "federation.rounds must be a whole number of at least 1"),
+    "no round": ({"rounds": 0}, "federation.rounds must be an integer of at least 1"),
     "share": ({"largest_share": 0.1}, "cannot all be below 0.2"),
     "nan": ({"proximal": float("nan")}, "federation.proximal must be finite"),
     "chance": ({"participation": 0.0}, "must be above 0 and at most 1"),

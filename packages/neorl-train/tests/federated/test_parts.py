@@ -113,7 +113,7 @@ def test_pairs_agree_on_their_secret_and_each_attempt_has_a_stream_of_its_own():
         one.meet({"b": 1})
 
 
-def test_cutting_to_whole_numbers_makes_no_vector_longer():
+def test_cutting_to_integers_makes_no_vector_longer():
     term = np.random.default_rng(1).normal(size=1000)
     whole = as_floats(as_whole(term, largest=10.0, scale=100.0), scale=100.0)
     assert (np.abs(whole) <= np.abs(term) + 1e-6).all()

@@ -45,7 +45,7 @@ def test_numbers_that_do_not_go_together_are_named(refused):
         "online.capacity is 8, smaller than a batch of IQL (128 rows)", *iql, "--online.capacity", 8
     )
     refused("online.warm_up is 16, and 128 of the 128 rows", *iql, "--online.warm-up", 16)
-    message = "online.environments must be a whole number of at least 1"
+    message = "online.environments must be an integer of at least 1"
     refused(message, *iql, "--online.environments", 0)
     refused("training.chunk is 500; it must be a multiple of 30", *iql, "--online.environments", 30)
 
@@ -67,7 +67,7 @@ def test_a_plant_without_a_limit_on_its_episodes_gets_no_name():
             known = make("DMSD-v0").spec
             return Spec(known.obs, known.action, known.cost, known.dt, None)  # pyright: ignore
 
-    with pytest.raises(InputError, match=r"'Endless-v0': horizon must be a whole number"):
+    with pytest.raises(InputError, match=r"'Endless-v0': horizon must be an integer"):
         register_plant("Endless-v0", Endless)
 
 

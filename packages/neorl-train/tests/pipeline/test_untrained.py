@@ -40,5 +40,5 @@ def test_settings_of_a_learner_that_is_not_trained_are_named(said):
 def test_absurd_settings_of_a_learner_that_is_not_trained_are_refused(said, tmp_path):
     code, (line,) = said("[algorithms.sac_n]\nn_critics = 0\n")
     assert code == 2
-    assert "algorithms.sac_n.n_critics must be a whole number of at least 2, got 0" in line
+    assert "algorithms.sac_n.n_critics must be an integer of at least 2, got 0" in line
     assert not (tmp_path / "runs").exists()

@@ -140,7 +140,7 @@ def test_what_cannot_be_trained_is_refused_in_one_line() -> None:
             train_population(world, learner, epochs=1)
         assert words in str(error.value)
         assert "\n" not in str(error.value)
-    with pytest.raises(InputError, match="epochs must be a whole number of at least 1, got 0"):
+    with pytest.raises(InputError, match="epochs must be an integer of at least 1, got 0"):
         train_population(WORLD, LEARNER, epochs=0)
 
 

@@ -38,7 +38,7 @@ def test_a_count_has_no_unit():
     assert [_unit(unit) for unit in ("1", "kg")] == ["", " kg"]
 
 
-def test_a_narrow_terminal_shows_whole_numbers_without_intervals(tmp_path, noisy, monkeypatch):
+def test_a_narrow_terminal_shows_integers_without_intervals(tmp_path, noisy, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "dumb")
     write_results(tmp_path, noisy.evaluation, noisy.verdict)

@@ -91,7 +91,7 @@ def broken(run, name, edit):
         (
             TRACES,
             lambda c: c["traces"][0].update(start=1.5),
-            "traces[0].start must be a whole number, got 1.5",
+            "traces[0].start must be an integer, got 1.5",
         ),
     ],
 )

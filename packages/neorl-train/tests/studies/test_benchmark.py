@@ -88,7 +88,7 @@ def test_options_override_the_file_and_the_folder_continues_it(tmp_path):
         ("[benchmark]\nplants = 'CSTR-v0'\n", "benchmark.plants must be a list"),
         ("[benchmark]\nplants = ['CSTR-v1']\n", "did you mean 'CSTR-v0'"),
         ("[benchmark]\nplants = ['CSTR-v0', 'CSTR-v0']\n", "names a value twice"),
-        ("[benchmark]\nplants = ['CSTR-v0']\nseeds = [0.5]\n", "whole numbers, got 0.5"),
+        ("[benchmark]\nplants = ['CSTR-v0']\nseeds = [0.5]\n", "integers, got 0.5"),
         ("[benchmark]\nplants = ['CSTR-v0']\nalgorithms = []\n", "algorithms is empty"),
         ("[benchmark]\nplants = ['CSTR-v0']\nqualities = ['expret']\n", "mean 'expert'"),
         ("[benchmark]\nplants = ['CSTR-v0']\nalgorithms = ['iqll']\n", "did you mean 'iql'"),

@@ -120,7 +120,7 @@ def test_a_run_that_was_stopped_is_resumed(tmp_path, ended, monkeypatch):
         ("[search]\ntrials = 5\n", r"\[search.space\] must say"),
         ("[search]\n[search.space]\nx.y = {low = 2, high = 1}\n", "low below high"),
         ("[search]\n[search.space]\nx.y = {low = 0, high = 1, log = true}\n", "above 0"),
-        ("[search]\ntrials = 0\n[search.space]\nx.y = [1]\n", "whole number of at least 1"),
+        ("[search]\ntrials = 0\n[search.space]\nx.y = [1]\n", "integer of at least 1"),
         ("nonsense", "not a TOML file"),
     ],
 )
@@ -215,7 +215,7 @@ def test_a_batch_of_a_search_is_trained_by_one_program(tmp_path, monkeypatch, en
     assert other.search is not None
     with pytest.raises(InputError, match="another space, with another seed or batch"):
         _search.search(other, other.search, value)
-    with pytest.raises(InputError, match=r"search\.batch must be a whole number of at least 1: 0"):
+    with pytest.raises(InputError, match=r"search\.batch must be an integer of at least 1: 0"):
         _file(folder, BATCH.replace("batch = 3", "batch = 0"))
 
 

@@ -290,7 +290,7 @@ def plant_moment(plant):
         ({"warm_up": 3}, "warm_up is 3, and 4 of the 8 rows of a batch of IQL"),
         ({"warm_up": 300}, "warm_up is 300, more than the 200 rows"),
         ({"share": 1.5}, r"share must be in \[0, 1\], got 1.5"),
-        ({"environments": 0}, "environments must be a whole number of at least 1, got 0"),
+        ({"environments": 0}, "environments must be an integer of at least 1, got 0"),
         ({"environments": 7}, "chunk is 60; it must be a multiple of 7"),
         ({"variant": "papr"}, "variant of fine-tuning IQL: 'papr'"),
     ],

@@ -23,7 +23,7 @@ def require_whole(owner: Any, least: int, *fields: str) -> None:
         value = getattr(owner, field)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise InputError(
-                f"{type(owner).__name__}.{field} must be a whole number of at least {least}, "
+                f"{type(owner).__name__}.{field} must be an integer of at least {least}, "
                 f"got {value!r}"
             )
 

@@ -94,9 +94,7 @@ def require_fit(function: str, updates: int, calibration_share: float) -> None:
         ValueError: If one is; the message names the function and the argument.
     """
     if isinstance(updates, bool) or not isinstance(updates, int) or updates < 1:
-        raise ValueError(
-            f"{function}: updates must be a whole number of at least 1, got {updates!r}"
-        )
+        raise ValueError(f"{function}: updates must be an integer of at least 1, got {updates!r}")
     if not 0 <= calibration_share < 1:
         raise ValueError(
             f"{function}: calibration_share must lie in [0, 1), got {calibration_share!r}"

@@ -71,7 +71,7 @@ def require_count(owner: Any, *fields: str, least: int = 1) -> None:
             continue
         integer = _is_numeric(value) and np.issubdtype(np.asarray(value).dtype, np.integer)
         valid = bool(integer and np.all(np.asarray(value) >= least))
-        require(owner, field, valid, f"a whole number of at least {least}")
+        require(owner, field, valid, f"an integer of at least {least}")
 
 
 def as_widths(value: Any) -> Any:
@@ -96,7 +96,7 @@ def require_widths(owner: Any, field: str) -> None:
     value = attrgetter(field)(owner)
     valid = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
     valid = valid and all(isinstance(width, int) and width > 0 for width in value)
-    require(owner, field, valid, "one or more positive whole numbers, such as (64, 64)")
+    require(owner, field, valid, "one or more positive integers, such as (64, 64)")
 
 
 def require_choice(owner: Any, field: str, choices: Collection[str]) -> None:

@@ -94,7 +94,7 @@ def recipe_chain(
         raise unknown_name("recipe of an optimiser", name, RECIPES)
     for field, value in (("updates", updates), ("accumulate", accumulate)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{field} must be a whole number of at least 1, got {value!r}")
+            raise InputError(f"{field} must be an integer of at least 1, got {value!r}")
     recipe = RECIPES[name]
     chains: dict[Any, Any] = {
         key: _chain(part, recipe.decays, updates) for key, part in recipe.parts.items()

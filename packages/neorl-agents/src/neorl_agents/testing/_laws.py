@@ -99,7 +99,7 @@ def _it_has_the_face_of_a_learner(subject: Subject) -> None:
     plain, _, _ = subject.started()
     assert isinstance(plain, Learner), f"{type(plain).__name__} is no neorl_agents.Learner"
     plain.validate()
-    assert isinstance(plain.batches_per_update, int), "batches_per_update must be a whole number"
+    assert isinstance(plain.batches_per_update, int), "batches_per_update must be an integer"
     same = hash(jax.tree.structure(plain)) == hash(jax.tree.structure(subject.make()))
     assert same, "two learners of the same values differ in their static fields"
 

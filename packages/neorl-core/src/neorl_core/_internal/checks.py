@@ -241,7 +241,7 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         )
 
 
-def checked_whole(name: str, value: Any, least: int | None = None, advice: str = "") -> int:
+def checked_integer(name: str, value: Any, least: int | None = None, advice: str = "") -> int:
     """Converts an integer of Python or NumPy, or an array without axes, to an int.
 
     Raises an error for a float, which would be truncated, for a boolean, and for a traced value. If
@@ -253,8 +253,7 @@ def checked_whole(name: str, value: Any, least: int | None = None, advice: str =
         number = None
     if number is None or isinstance(value, bool):
         raise ValueError(
-            f"{name} must be a whole number that is known before tracing, got {value!r}; "
-            "give an int"
+            f"{name} must be an integer that is known before tracing, got {value!r}; give an int"
         )
     if least is not None and number < least:
         raise ValueError(f"{name} must be {least} or more, got {number}; {advice}")

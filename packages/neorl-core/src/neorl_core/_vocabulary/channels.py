@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from neorl_core._internal.checks import checked_whole
+from neorl_core._internal.checks import checked_integer
 
 CostPer = Literal["step", "episode"]
 """What a cost limit bounds: each step of an episode, or the sum over it."""
@@ -122,7 +122,7 @@ class Spec:
                 f"dt must be a positive number of seconds, got {self.dt}; "
                 "give the period of the log"
             )
-        horizon = checked_whole("horizon", self.horizon, 1, "give the longest episode")
+        horizon = checked_integer("horizon", self.horizon, 1, "give the longest episode")
         object.__setattr__(self, "horizon", horizon)
 
     @property

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Int, Shaped
 
-from neorl_core._internal.checks import checked_whole
+from neorl_core._internal.checks import checked_integer
 
 
 class HistoryWindow(NamedTuple):
@@ -38,7 +38,7 @@ def history_window(example: Shaped[ArrayLike, "*shape"], *, length: int) -> Hist
         >>> history_window(0.0, length=2).values.shape
         (2,)
     """
-    length = checked_whole("length", length, 1, "give the number of values that it holds")
+    length = checked_integer("length", length, 1, "give the number of values that it holds")
     example = jnp.asarray(example)
     values = jnp.zeros((length, *example.shape), example.dtype)
     return HistoryWindow(values, jnp.zeros((), jnp.int32))
@@ -106,7 +106,7 @@ def delay_line(fill: Shaped[ArrayLike, "*shape"], *, delay: int) -> DelayLine:
         >>> delay_line(0.5, delay=2).values.tolist()
         [0.5, 0.5]
     """
-    delay = checked_whole("delay", delay, 0, "give 0 for no delay")
+    delay = checked_integer("delay", delay, 0, "give 0 for no delay")
     fill = jnp.asarray(fill)
     return DelayLine(jnp.broadcast_to(fill[None], (delay, *fill.shape)), fill)
 

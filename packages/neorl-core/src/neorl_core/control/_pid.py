@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
+    checked_integer,
     checked_positive,
-    checked_whole,
     is_concrete,
     like,
     require_choice,
@@ -374,7 +374,7 @@ def _loop_tunables(
 
 def _require_indices(name: str, indices: tuple[int, ...], count: int, counted: str) -> None:
     for index in indices:
-        if not 0 <= checked_whole(f"an index of {name}", index) < count:
+        if not 0 <= checked_integer(f"an index of {name}", index) < count:
             raise ValueError(
                 f"{name} must be indices from 0 to {count - 1}, got {indices}; "
                 f"number the {count} {counted} from 0"

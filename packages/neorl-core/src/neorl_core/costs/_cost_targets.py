@@ -7,9 +7,9 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_integer,
     checked_positive,
     checked_probability,
-    checked_whole,
     floats,
     is_concrete,
     like,
@@ -166,5 +166,5 @@ def discounted_cost_limit(
 def _checked_horizon(horizon: Any) -> Any:
     """The horizon as a positive integer; a traced one becomes NaN if it is smaller than one."""
     if is_concrete(horizon):
-        return checked_whole("horizon", horizon, 1, "give the longest episode")
+        return checked_integer("horizon", horizon, 1, "give the longest episode")
     return nan_unless(horizon >= 1, horizon)

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import (
+    checked_integer,
     checked_positive,
     checked_probability,
-    checked_whole,
     floats,
     like,
     require_length,
@@ -44,7 +44,7 @@ def pid_multiplier_init(cost: Float[Array, ""], *, delay: int) -> MultiplierStat
     Raises:
         ValueError: If ``delay`` is not a positive integer or ``cost`` is not a scalar.
     """
-    delay = checked_whole("delay", delay, 1, "1 compares with the step before")
+    delay = checked_integer("delay", delay, 1, "1 compares with the step before")
     require_scalar("cost", cost)
     cost = floats(cost)
     zero = jnp.zeros_like(cost)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from neorl_core._internal.checks import checked_whole
+from neorl_core._internal.checks import checked_integer
 from neorl_core._internal.float_widths import widened
 from neorl_core.federated._ordering import FEW
 
@@ -56,7 +56,7 @@ def require_updates(updates: Any, least: int, reason: str) -> int:
 
 def require_byzantine(num_byzantine: int) -> int:
     """The number of faulty clients; raises an error unless it is an integer >= 0."""
-    return checked_whole("num_byzantine", num_byzantine, 0, "give 0 for none")
+    return checked_integer("num_byzantine", num_byzantine, 0, "give 0 for none")
 
 
 def usable(updates: Any) -> Bool[Array, " client"]:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_core._internal.checks import checked_whole
+from neorl_core._internal.checks import checked_integer
 from neorl_core.federated._client_updates import (
     Aggregate,
     averaged,
@@ -75,7 +75,7 @@ def multi_krum(updates: Any, *, num_byzantine: int, selected: int) -> Aggregate:
     """
     faulty = require_byzantine(num_byzantine)
     clients = require_updates(updates, 2 * faulty + 3, f"Krum against {faulty} faulty needs")
-    selected = checked_whole("selected", selected)
+    selected = checked_integer("selected", selected)
     if not 1 <= selected <= clients:
         raise ValueError(
             f"selected must be from 1 to the {clients} clients, got {selected}; "

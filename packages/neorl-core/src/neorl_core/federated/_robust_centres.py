@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import checked_positive, checked_whole, like, require_same_shape
+from neorl_core._internal.checks import checked_integer, checked_positive, like, require_same_shape
 from neorl_core._internal.float_widths import widened
 from neorl_core.federated._client_updates import (
     Aggregate,
@@ -49,7 +49,7 @@ def geometric_median(updates: Any, *, iterations: int = 64) -> Aggregate:
     Kakade and Harchaoui, Robust aggregation for federated learning, arXiv 1912.13445.
     """
     require_updates(updates, 1, "a geometric median needs")
-    iterations = checked_whole("iterations", iterations, 1, "give the number of steps")
+    iterations = checked_integer("iterations", iterations, 1, "give the number of steps")
     kept = usable(updates)
     wide = jax.tree.map(widened, cleaned(updates, kept))
     count = how_many(kept)
@@ -116,7 +116,7 @@ def centred_clipping(
     """
     require_updates(updates, 1, "clipping needs")
     radius = checked_positive("radius", radius)
-    iterations = checked_whole("iterations", iterations, 1, "give the number of steps")
+    iterations = checked_integer("iterations", iterations, 1, "give the number of steps")
     _require_centre(updates, centre)
     kept = usable(updates)
     wide = jax.tree.map(widened, cleaned(updates, kept))

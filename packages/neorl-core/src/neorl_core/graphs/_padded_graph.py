@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from neorl_core._internal.checks import (
-    checked_whole,
+    checked_integer,
     floats,
     is_concrete,
     require_each,
@@ -77,8 +77,8 @@ def pad_graph(
             f"senders and receivers must agree, got shapes {senders.shape} and {receivers.shape}; "
             "give both ends of every edge"
         )
-    node_count = checked_whole("node_count", node_count)
-    edge_count = checked_whole("edge_count", edge_count)
+    node_count = checked_integer("node_count", node_count)
+    edge_count = checked_integer("edge_count", edge_count)
     real_nodes, real_edges = nodes.shape[0], senders.shape[0]
     if real_nodes > node_count or real_edges > edge_count:
         raise ValueError(

@@ -14,9 +14,9 @@ from typing import Any, Literal
 from neorl_core._vocabulary.errors import InputError
 from neorl_core.infrastructure._names import unknown_name
 
-_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+_WORDS = {int: "an integer", float: "a number", str: "text", bool: "true or false"}
 _ADVICE = {
-    "a whole number": "write it without a fraction and without quotes",
+    "an integer": "write it without a fraction and without quotes",
     "a number": "write it without a unit and without quotes",
     "text": "put it in quotes",
     "true or false": "write one of the two without quotes",

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_core._internal.checks import checked_positive, checked_whole
+from neorl_core._internal.checks import checked_integer, checked_positive
 from neorl_core.linear_systems._regression import (
     columns_of_log,
     delays_of,
@@ -88,8 +88,8 @@ def identify_arx(
     obs, action, next_obs = columns_of_log(obs, action, next_obs)
     outputs, inputs = obs.shape[1], action.shape[1]
     advice = "give the number of periods that are remembered"
-    output_lags = checked_whole("output_lags", output_lags, 1, advice)
-    input_lags = checked_whole("input_lags", input_lags, 1, advice)
+    output_lags = checked_integer("output_lags", output_lags, 1, advice)
+    input_lags = checked_integer("input_lags", input_lags, 1, advice)
     delays = delays_of(delay, inputs)
     ridge = checked_positive("ridge", ridge, or_zero=True)
     first = episode_first_rows(terminated, truncated)

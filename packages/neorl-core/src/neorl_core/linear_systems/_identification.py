@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_core._internal.checks import checked_positive, checked_whole
+from neorl_core._internal.checks import checked_integer, checked_positive
 from neorl_core.linear_systems._regression import (
     columns_of_log,
     delays_of,
@@ -132,7 +132,7 @@ def delay_residuals(
     """
     columns = columns_of_log(obs, action, next_obs)
     ridge = checked_positive("ridge", ridge, or_zero=True)
-    longest = checked_whole("longest", longest, 0, "give 0 to try no delay")
+    longest = checked_integer("longest", longest, 0, "give 0 to try no delay")
     first = episode_first_rows(terminated, truncated)
     require_rows(first, columns[0])
     inputs = columns[1].shape[1]

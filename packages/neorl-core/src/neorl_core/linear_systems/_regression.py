@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from neorl_core._internal.checks import checked_whole, floats, require_rank
+from neorl_core._internal.checks import checked_integer, floats, require_rank
 from neorl_core._internal.float_widths import checked_wide
 from neorl_core._internal.matrix_products import product
 
@@ -88,10 +88,10 @@ def delays_of(delay: Any, inputs: int) -> tuple[int, ...]:
     if len(delays) != inputs:
         raise ValueError(
             f"delay must be one for all or one for each of the {inputs} inputs, got {delay}; "
-            "give a tuple of one whole number an input"
+            "give a tuple with one integer for each input"
         )
     return tuple(
-        checked_whole("delay", steps, 0, "give the steps of dead time") for steps in delays
+        checked_integer("delay", steps, 0, "give the steps of dead time") for steps in delays
     )
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import checked_whole
+from neorl_core._internal.checks import checked_integer
 from neorl_core._internal.matrix_products import product, symmetric
 from neorl_core.linear_systems._checks import checked_matrix, is_semidefinite
 from neorl_core.linear_systems._riccati import gain_of, is_cost, problem, stabilising_solution
@@ -112,7 +112,7 @@ def finite_horizon_regulator(
     costs = problem(a, b, q, r, cross)
     last = checked_matrix("terminal", terminal, costs.a.shape, "state, state")
     last = last.astype(costs.a.dtype)
-    horizon = checked_whole("horizon", horizon, 0, "0 leaves the terminal cost alone")
+    horizon = checked_integer("horizon", horizon, 0, "0 leaves the terminal cost alone")
     valid = is_cost(costs) & is_semidefinite(last)
     last = symmetric(last)
     _, (gains, before) = jax.lax.scan(_step_back, (last, costs), None, length=horizon, reverse=True)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_core._internal.checks import checked_whole, nan_unless
+from neorl_core._internal.checks import checked_integer, nan_unless
 from neorl_core._internal.matrix_products import product
 from neorl_core.linear_systems._regression import columns_of_log, require_rows, standardised
 from neorl_core.replay._episode_rows import episode_first_rows
@@ -90,8 +90,8 @@ def identify_subspace(
     """
     obs, action, _ = columns_of_log(obs, action, obs)
     outputs, inputs = obs.shape[1], action.shape[1]
-    order = checked_whole("order", order, 1, "give the number of states")
-    horizon = checked_whole("horizon", horizon, 2, "give the rows of half a window")
+    order = checked_integer("order", order, 1, "give the number of states")
+    horizon = checked_integer("horizon", horizon, 2, "give the rows of half a window")
     if (horizon - 1) * outputs < order or inputs < 1:
         raise ValueError(
             f"(horizon - 1) * outputs must be at least the order and there must be an input, got "

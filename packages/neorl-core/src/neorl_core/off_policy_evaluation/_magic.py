@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core._internal.checks import checked_probability, checked_whole, require_key
+from neorl_core._internal.checks import checked_integer, checked_probability, require_key
 from neorl_core._internal.matrix_products import product
 from neorl_core._internal.resampling import in_blocks, random_rows
 from neorl_core.off_policy_evaluation._doubly_robust import model, weighted_terms
@@ -79,7 +79,7 @@ def magic(
     learning, arXiv 1604.00923, section 6 and algorithm 1.
     """
     level = checked_probability("level", level)
-    resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
+    resamples = checked_integer("resamples", resamples, 1, "give the number of draws")
     require_key(key)
     log_ratio, reward, discount = checked(trajectories, 2, discount)
     n, time = reward.shape

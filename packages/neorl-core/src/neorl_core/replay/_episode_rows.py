@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Int
 
-from neorl_core._internal.checks import booleans, checked_whole, require_rank, require_same_shape
+from neorl_core._internal.checks import booleans, checked_integer, require_rank, require_same_shape
 
 
 def episode_first_rows(
@@ -61,7 +61,7 @@ def window_rows(
         >>> rows.tolist(), mask.tolist()
         ([2, 2, 3], [False, True, True])
     """
-    length = checked_whole("length", length, 1, "give the number of rows of a window")
+    length = checked_integer("length", length, 1, "give the number of rows of a window")
     row, first_row = jnp.asarray(row), jnp.asarray(first_row)
     rows = row - jnp.arange(length - 1, -1, -1, dtype=row.dtype)
     mask = rows >= first_row

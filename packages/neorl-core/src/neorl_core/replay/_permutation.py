@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray, UInt32
 
-from neorl_core._internal.checks import checked_whole, require_integers
+from neorl_core._internal.checks import checked_integer, require_integers
 
 _ROUNDS = 8
 _SORTED = 256
@@ -43,7 +43,7 @@ def shuffled_position(
 
     Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains".
     """
-    n = checked_whole("n", n)
+    n = checked_integer("n", n)
     if not 1 <= n < 2**31:
         raise ValueError(f"n must be from 1 to 2^31 - 1, got {n}; split larger ranges")
     require_integers("position", position)

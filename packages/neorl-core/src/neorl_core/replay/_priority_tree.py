@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, Int, PRNGKeyArray
 
 from neorl_core._internal.checks import (
+    checked_integer,
     checked_positive,
     checked_probability,
-    checked_whole,
     floats,
     require_integers,
     require_rank,
@@ -60,7 +60,7 @@ def priority_tree(capacity: int, dtype: DTypeLike = jnp.float32) -> PriorityTree
         >>> priority_tree(3).sums.shape
         (8,)
     """
-    capacity = checked_whole("capacity", capacity, 1, "give the number of items that it holds")
+    capacity = checked_integer("capacity", capacity, 1, "give the number of items that it holds")
     sums = jnp.zeros(2 << (capacity - 1).bit_length(), dtype)
     return PriorityTree(sums, jnp.asarray(capacity, jnp.int32))
 
@@ -141,7 +141,7 @@ def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> P
 
     Source: Schaul et al., Prioritized experience replay, arXiv 1511.05952, appendix B.2.1.
     """
-    batch = checked_whole("batch", batch, 1, "give the number of draws")
+    batch = checked_integer("batch", batch, 1, "give the number of draws")
     sums, leaves = tree.sums, tree.sums.shape[0] // 2
     total = sums[1]
     valid = (total > 0) & jnp.isfinite(total)

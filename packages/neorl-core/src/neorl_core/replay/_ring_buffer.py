@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from neorl_core._internal.checks import checked_whole
+from neorl_core._internal.checks import checked_integer
 
 
 class RingBuffer(NamedTuple):
@@ -43,7 +43,7 @@ def ring_buffer(example: Any, *, capacity: int) -> RingBuffer:
         >>> ring_order(buffer).tolist(), buffer.rows.tolist()
         ([1, 0], [3.0, 2.0])
     """
-    capacity = checked_whole("capacity", capacity, 1, "give the number of rows that it holds")
+    capacity = checked_integer("capacity", capacity, 1, "give the number of rows that it holds")
     zero = jnp.zeros((), jnp.int32)
     return RingBuffer(jax.tree.map(lambda leaf: _slots(leaf, capacity), example), zero, zero)
 
@@ -123,7 +123,7 @@ def ring_sample(
         >>> rows.tolist(), slots.tolist()
         ([5.0, 5.0], [0, 0])
     """
-    batch = checked_whole("batch", batch, 0, "give the number of draws")
+    batch = checked_integer("batch", batch, 0, "give the number of draws")
     slots = jax.random.randint(key, (batch,), 0, jnp.maximum(buffer.size, 1), jnp.int32)
     rows = jax.tree.map(lambda leaf: leaf[slots], buffer.rows)
     return rows, jnp.where(buffer.size > 0, slots, -1)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
 
-from neorl_core._internal.checks import checked_whole, is_concrete, require_integers
+from neorl_core._internal.checks import checked_integer, is_concrete, require_integers
 from neorl_core.replay._permutation import shuffled_position
 
 
@@ -87,7 +87,7 @@ def epoch_indices(
 
 
 def _check(n: int, batch: int) -> tuple[int, int]:
-    n, batch = checked_whole("n", n), checked_whole("batch", batch)
+    n, batch = checked_integer("n", n), checked_integer("batch", batch)
     if not 1 <= n < 2**31:
         raise ValueError(f"n must be from 1 to 2^31 - 1 rows, got {n}; split larger logs")
     if batch < 0:

@@ -6,8 +6,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_integer,
     checked_probability,
-    checked_whole,
     floats,
     like,
     require_series,
@@ -82,7 +82,7 @@ def segment_n_step_returns(
     """
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
     discount = checked_probability("discount", discount, closed=True)
-    n = checked_whole("n", n, 1, "1 is the plain temporal difference")
+    n = checked_integer("n", n, 1, "1 is the plain temporal difference")
     dtype = jnp.result_type(floats(reward), floats(next_value))
     reward = widened(reward)
     terminated = booleans(terminated)

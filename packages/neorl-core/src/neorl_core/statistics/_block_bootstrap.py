@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_core._internal.checks import (
+    checked_integer,
     checked_probability,
-    checked_whole,
     require_choice,
     require_key,
 )
@@ -148,8 +148,8 @@ def _checked(
 ) -> tuple[Any, int, int]:
     samples = checked_samples(samples, least)
     require_choice("blocks", blocks, ("stationary", "circular", "moving"))
-    resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
-    block_length = checked_whole("block_length", block_length, 1, "1 draws independent samples")
+    resamples = checked_integer("resamples", resamples, 1, "give the number of draws")
+    block_length = checked_integer("block_length", block_length, 1, "1 draws independent samples")
     length = jax.tree.leaves(samples)[0].shape[0]
     if block_length > length:
         raise ValueError(

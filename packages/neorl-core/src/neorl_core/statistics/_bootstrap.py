@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
+    checked_integer,
     checked_probability,
-    checked_whole,
     floats,
     require_choice,
     require_key,
@@ -62,7 +62,7 @@ def bootstrap_replicates(
     1.
     """
     samples = checked_samples(samples, 1)
-    resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
+    resamples = checked_integer("resamples", resamples, 1, "give the number of draws")
     require_key(key)
     dtype, samples = result_type(statistic, samples), widened_samples(samples)
     replicates = _replicates(samples, key, statistic=statistic, resamples=resamples)
@@ -123,7 +123,7 @@ def bootstrap_interval(
     """
     samples = checked_samples(samples, 2)
     level = checked_probability("level", level)
-    resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
+    resamples = checked_integer("resamples", resamples, 1, "give the number of draws")
     require_key(key)
     require_choice("method", method, ("percentile", "bca"))
     dtype, samples = result_type(statistic, samples), widened_samples(samples)

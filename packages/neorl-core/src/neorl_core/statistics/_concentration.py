@@ -5,9 +5,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._internal.checks import (
+    checked_integer,
     checked_positive,
     checked_probability,
-    checked_whole,
     floats,
     is_concrete,
     require_length,
@@ -172,7 +172,7 @@ def hcope_threshold(
     """
     dtype, samples = floats(samples).dtype, _not_negative(samples)
     level = checked_probability("level", level)
-    size = checked_whole("size", size, 2, "hold fewer samples out")
+    size = checked_integer("size", size, 2, "hold fewer samples out")
     cuts = sort_floats(samples)
     mean, variance = _moments_cut_at_each(cuts)
     log_term = jnp.log(2 / (1 - jnp.asarray(level, samples.dtype)))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float
 
-from neorl_core._internal.checks import checked_whole, require_length, require_scalar
+from neorl_core._internal.checks import checked_integer, require_length, require_scalar
 from neorl_core._internal.float_widths import is_half_precision, widened
 
 
@@ -200,7 +200,7 @@ def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
         >>> float(variance(sample_moments(jnp.array([1.0, 3.0])), ddof=1))
         2.0
     """
-    ddof = checked_whole("ddof", ddof, 0, "0 divides by the count, 1 by one less")
+    ddof = checked_integer("ddof", ddof, 0, "0 divides by the count, 1 by one less")
     degrees = moments.count - ddof
     return jnp.where(degrees > 0, moments.m2 / jnp.where(degrees > 0, degrees, 1), jnp.nan)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
-    checked_whole,
+    checked_integer,
     floats,
     require_choice,
     require_key,
@@ -173,7 +173,7 @@ def sign_flip_test(
     Permutation p-values should never be zero, 2010.
     """
     difference, dtype = _differences(first, second, alternative)
-    resamples = checked_whole("resamples", resamples, 1, "give the number of sign patterns")
+    resamples = checked_integer("resamples", resamples, 1, "give the number of sign patterns")
     n = difference.shape[0]
     every = n < resamples.bit_length()  # at most ``resamples`` patterns
     if not every:

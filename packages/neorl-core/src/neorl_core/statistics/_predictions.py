@@ -6,8 +6,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_integer,
     checked_probability,
-    checked_whole,
     floats,
     is_concrete,
     require_rank,
@@ -101,7 +101,7 @@ def calibration_error(
 
     Source: Guo et al., On calibration of modern neural networks, arXiv 1706.04599, equation 3.
     """
-    bins = checked_whole("bins", bins, 1, "give the number of parts of [0, 1]")
+    bins = checked_integer("bins", bins, 1, "give the number of parts of [0, 1]")
     probability = checked_probability("probability", probability, closed=True, many=True)
     dtype, probability, positives, other = _groups(
         "probability", probability, "happened", happened, weights

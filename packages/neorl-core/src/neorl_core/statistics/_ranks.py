@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, Num
 
 from neorl_core._internal.checks import (
-    checked_whole,
+    checked_integer,
     floats,
     require_length,
     require_rank,
@@ -105,7 +105,7 @@ def regret_at_k(
     require_same_shape("estimates", estimates, "values", values)
     require_rank("values", values, 1, "item")
     estimates, values = floats(estimates), floats(values)
-    k = checked_whole("k", k)
+    k = checked_integer("k", k)
     if not 1 <= k <= values.shape[0]:
         raise ValueError(
             f"k must be between 1 and the {values.shape[0]} items, got {k}; choose fewer"

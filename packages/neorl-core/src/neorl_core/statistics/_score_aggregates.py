@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
+    checked_integer,
     checked_probability,
-    checked_whole,
     floats,
     is_concrete,
     like,
@@ -221,7 +221,7 @@ def stratified_bootstrap_interval(
     scores = _by_run_and_task("scores", scores)
     require_length("scores", scores, 2)
     level = checked_probability("level", level)
-    resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
+    resamples = checked_integer("resamples", resamples, 1, "give the number of draws")
     require_key(key)
     return _stratified(scores, key, level, statistic=statistic, resamples=resamples)
 

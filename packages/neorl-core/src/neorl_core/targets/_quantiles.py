@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import booleans, checked_whole, floats
+from neorl_core._internal.checks import booleans, checked_integer, floats
 from neorl_core.targets._td import td_target
 
 
@@ -50,7 +50,7 @@ def truncated_quantile_target(
     distributional quantile critics, arXiv 2005.04269.
     """
     reward, quantiles = floats(reward), floats(next_quantiles)
-    drop = checked_whole("drop", drop, 0, "0 keeps every quantile")
+    drop = checked_integer("drop", drop, 0, "0 keeps every quantile")
     if quantiles.ndim != reward.ndim + 2 or quantiles.shape[1:-1] != reward.shape:
         raise ValueError(
             "next_quantiles needs an axis of members, the axes of reward and one of quantiles, got "

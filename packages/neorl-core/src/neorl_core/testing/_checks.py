@@ -15,6 +15,7 @@ import pytest
 
 from neorl_core.testing._compare import is_float, is_key, to_numpy
 from neorl_core.testing._input_laws import (
+    counts_are_integers,
     has_control_flow,
     hyperparameters_leave_dtypes,
     integers_are_floats,
@@ -22,7 +23,6 @@ from neorl_core.testing._input_laws import (
     one_number_is_no_array,
     one_numbers,
     sums_are_wide,
-    whole_numbers_are_whole,
 )
 from neorl_core.testing._laws import (
     batch_independent,
@@ -109,7 +109,7 @@ def check_form(row: Row) -> None:
     if "dtype" not in row.exempt:
         dtype_preserved(fn, *sample, dtypes=row.dtypes, **options)
         hyperparameters_leave_dtypes(fn, *sample, **options)
-    whole_numbers_are_whole(fn, *sample, **options)
+    counts_are_integers(fn, *sample, **options)
     for exemption, law in INPUT_LAWS.items():
         if exemption not in row.exempt:
             law(fn, *sample, **options)

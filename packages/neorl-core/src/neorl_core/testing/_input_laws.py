@@ -14,7 +14,7 @@ import pytest
 from neorl_core.testing._compare import is_float, is_key
 from neorl_core.testing._transforms import as_rows, take
 
-NO_WHOLE_NUMBERS = (1.5, True, None, "2", -1)
+NOT_INTEGERS = (1.5, True, None, "2", -1)
 NO_ONE_NUMBER = ((1,), (4, 1))
 PICKS: dict[str, Callable[[int], bool]] = {
     "all": lambda count: True,
@@ -29,7 +29,7 @@ LOOPS = {"scan", "while"}
 BRANCHES = {"cond"}
 
 
-def whole_numbers_are_whole(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
+def counts_are_integers(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
     """Every parameter annotated as an int accepts integers of any type, and nothing else.
 
     A value that is traced, negative or not an integer raises an error that names the parameter;
@@ -40,7 +40,7 @@ def whole_numbers_are_whole(fn: Callable[..., Any], *rows: Any, **options: Any) 
     """
     row = take(as_rows(rows), 0)
     for name, good in _annotated(fn, len(row), options, _is_whole):
-        for bad in NO_WHOLE_NUMBERS:
+        for bad in NOT_INTEGERS:
             with pytest.raises(ValueError, match=name):
                 _form(fn, row, options | {name: bad})
         with pytest.raises(ValueError, match=name):

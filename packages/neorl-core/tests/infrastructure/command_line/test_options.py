@@ -156,7 +156,7 @@ def test_sections_that_nobody_names_keep_their_values(words: tuple[str, ...]) ->
     [
         (("--low-rate.updats", "5"), "mean --low-rate.updates?"),
         (("--low-rat.rate", "5"), "or --low-rate.rate?"),
-        (("--low-rate.updates", "x"), "--low-rate.updates must be a whole number, got 'x'"),
+        (("--low-rate.updates", "x"), "--low-rate.updates must be an integer, got 'x'"),
         (("--quiet", "x"), "unexpected word 'x'"),
     ],
 )
@@ -195,7 +195,7 @@ MISTAKES = {
     "nothing like it": (["a", "--zzz"], "unknown option '--zzz'; see `program act --help`"),
     "a word too many": (["a", "b"], "unexpected word 'b'; options begin with --; see"),
     "no file": ([], "PATH file (required)"),
-    "a whole number": (["a", "--training.updates", "x"], "updates must be a whole number, got 'x'"),
+    "an integer": (["a", "--training.updates", "x"], "updates must be an integer, got 'x'"),
     "a number": (["a", "--training.rate", "x"], "--training.rate must be a number, got 'x'"),
     "pairs": (["a", "--penalty", "heat"], "--penalty takes pairs of a name and a number"),
 }
@@ -234,4 +234,4 @@ def test_a_terminal_without_frames_says_the_same() -> None:
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
     command = [sys.executable, "-c", WITHOUT_FRAMES]
     done = subprocess.run(command, env=ascii_only, capture_output=True, text=True, check=True)
-    assert done.stdout == "--updates must be a whole number, got 'x'; see `p --help`\n"
+    assert done.stdout == "--updates must be an integer, got 'x'; see `p --help`\n"

@@ -286,7 +286,7 @@ def _require_types(name: str, dtype: str, equation: Any) -> None:
     if name in FLOATS_ONLY and dtypes[0].kind != "f":
         raise NoSuchOperationError(f"{name} of {dtypes[0].name}")
     if name == "convert_element_type" and dtypes[0].kind == "f" and dtype != dtypes[0].name:
-        raise NoSuchOperationError("a rounding to whole numbers")
+        raise NoSuchOperationError("a rounding to integers")
     if name == "shift_right_logical" and dtypes[0].kind == "i":
         raise NoSuchOperationError("a logical shift of signed numbers")
     if name == "bitcast_convert_type" and dtypes[0].itemsize != np.dtype(dtype).itemsize:

@@ -130,7 +130,7 @@ def _tensor(tensor: dict[str, Any], name: str, datatype: str, width: int) -> np.
         raise RequestError(f"{name} has {width} numbers")
     if datatype == "UINT32":
         if not all(type(value) is int and 0 <= value < 2**32 for value in data):
-            raise RequestError(f"{name} holds whole numbers of 32 bits")
+            raise RequestError(f"{name} holds integers of 32 bits")
         return np.array(data, np.uint32)
     if not all(value is None or type(value) in (int, float) for value in data):
         raise RequestError(f"{name} holds numbers, and null where one is missing")

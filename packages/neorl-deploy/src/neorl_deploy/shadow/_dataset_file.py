@@ -124,7 +124,7 @@ def _attribute(path: Path, file: h5py.File, name: str) -> Any:
         return bytes(attributes[name]).decode()
     raise DeployError(
         f"{path}: attribute {name!r} is {kind.dtype} of shape {kind.shape}, expected text of fixed "
-        "length or a whole number"
+        "length or an integer"
     )
 
 

@@ -162,7 +162,7 @@ class Dataset:
         if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
             raise ValueError(
                 f"expected indices of episodes, got {chosen.dtype} of shape {chosen.shape}; give "
-                "whole numbers, or a flag for every episode"
+                "integers, or a flag for every episode"
             )
         wrong = chosen[(chosen < 0) | (chosen >= n)]
         if wrong.size:

@@ -118,7 +118,7 @@ def attribute(file: h5py.File, name: str) -> Any:
         except UnicodeDecodeError as error:
             raise DatasetError(f"{file.filename}: attribute '{name}' is not UTF-8") from error
     raise DatasetError(
-        f"{file.filename}: attribute '{name}': expected text of fixed length or a whole number, "
+        f"{file.filename}: attribute '{name}': expected text of fixed length or an integer, "
         f"got {kind.dtype} of shape {kind.shape}; write it with write_dataset"
     )
 

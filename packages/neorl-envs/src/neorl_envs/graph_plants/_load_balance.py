@@ -329,7 +329,7 @@ def load_balance(
         ("fewest", n_nodes if fewest is None else fewest, 1),
     ):  # fmt: skip
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{field} must be a whole number of at least {least}, got {value!r}")
+            raise InputError(f"{field} must be an integer of at least {least}, got {value!r}")
     for field, chance in (("edge_prob", edge_prob), ("change", 0.0 if change is None else change)):
         if not 0 <= chance <= 1:
             raise InputError(f"{field} must be a chance in [0, 1], got {chance!r}")

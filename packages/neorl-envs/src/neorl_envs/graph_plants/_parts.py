@@ -41,7 +41,7 @@ def require_sizes(least: int, **sizes: Any) -> None:
     """Raises unless all sizes of a network are integers of at least ``least``."""
     for field, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{field} must be a whole number of at least {least}, got {value!r}")
+            raise InputError(f"{field} must be an integer of at least {least}, got {value!r}")
 
 
 def grid_pairs(rows: int, columns: int) -> Pairs:

@@ -338,7 +338,7 @@ def _check_role(tag: Tag, config: PlantLog, where: str) -> None:
     steps = tag.delay_s / config.sampling.period_s
     if not (0 <= tag.delay_s <= LONGEST_S and abs(steps - round(steps)) < 1e-9):
         raise InputError(
-            f"{where}: delay_s must be a whole number of periods of {config.sampling.period_s:g} s,"
+            f"{where}: delay_s must be a multiple of the period of {config.sampling.period_s:g} s,"
             f" got {tag.delay_s:g}"
         )
     if tag.delay_s and tag.role in ("manipulated", *WORDS):

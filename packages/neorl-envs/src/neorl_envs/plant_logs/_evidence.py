@@ -147,7 +147,7 @@ def log_notation(tags: Sequence[Evidence]) -> Notation:
     thousands: Counter[str] = Counter()
     for tag in tags:
         best = tag.best()
-        if len({notation.decimal for notation in best}) == 1:  # whole numbers fit both marks
+        if len({notation.decimal for notation in best}) == 1:  # integers fit both marks
             decimals[best[0].decimal] += 1
             if best[0].thousands:
                 thousands[best[0].thousands] += 1

@@ -73,7 +73,9 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
     def __check_init__(self) -> None:
         """Raises if the horizon is not an integer or the declarations are inconsistent."""
         if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
-            raise ValueError(f"horizon must be a whole number of steps, got {self.horizon!r}")
+            raise ValueError(
+                f"horizon must be a positive integer (a number of steps), got {self.horizon!r}"
+            )
         lim.check_limits(self.limits, self.costs)
         check_relations(self.relations, self.constants, initial=self.initial)
         for name in self.penalties:

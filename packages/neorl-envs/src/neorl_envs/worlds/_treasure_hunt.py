@@ -278,9 +278,7 @@ def _require(agents: int, size: tuple[int, int], turns: int, chance: float, radi
     for name, (value, least, most) in limits.items():
         if int(value) != value or value < least or (most is not None and value > most):
             upper = f" and at most {most}, the cells within the walls" if most is not None else ""
-            raise InputError(
-                f"{name} must be a whole number of at least {least}{upper}, got {value}"
-            )
+            raise InputError(f"{name} must be an integer of at least {least}{upper}, got {value}")
     if not 0 <= chance <= 1:
         raise InputError(f"spawn must be in [0, 1], got {chance}")
 

@@ -99,7 +99,7 @@ def autoreset(env: Environment, *, cached: int | None = None) -> AutoReset:
         300
     """
     if cached is not None and (isinstance(cached, bool) or cached != int(cached) or cached < 1):
-        raise InputError(f"cached must be None or a whole number of at least 1, got {cached!r}")
+        raise InputError(f"cached must be None or an integer of at least 1, got {cached!r}")
     return AutoReset(env, cached)
 
 

@@ -97,7 +97,7 @@ def history(env: Environment, *, length: int = 2, actions: int = 0) -> History:
     """
     for name, value, least in (("length", length, 1), ("actions", actions, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+            raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
     return History(env, length, actions)
 
 

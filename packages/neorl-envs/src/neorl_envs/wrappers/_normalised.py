@@ -119,7 +119,7 @@ def normalised(env: Environment, *, obs: Affine | None = None, actions: bool = T
 def _spec(spec: Spec, scales: Scales, actions: bool) -> Spec:
     def scaled(channels: tuple[Channel, ...], offset: Any, scale: Any) -> tuple[Channel, ...]:
         low, high = ((np.asarray(ends(channels)) - offset) / scale for ends in (lows, highs))
-        # Round to whole numbers if the range itself is the scale.
+        # Round to integers if the range itself is the scale.
         low, high = (np.where(abs(x - np.round(x)) < 1e-6, np.round(x), x) for x in (low, high))
         ends = zip(channels, low.tolist(), high.tolist(), strict=True)
         return tuple(Channel(channel.name, "1", a, b) for channel, a, b in ends)

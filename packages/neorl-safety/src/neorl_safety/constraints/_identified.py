@@ -149,7 +149,7 @@ def kept_below(
     whole = isinstance(wanted, int) and not isinstance(wanted, bool)
     require(
         wanted is None or (whole and 1 <= wanted <= MOST_STEPS),
-        f"{where}: steps is a whole number from 1 to {MOST_STEPS}, got {wanted!r}",
+        f"{where}: steps is an integer from 1 to {MOST_STEPS}, got {wanted!r}",
     )
     records = []
     for sign, limit in ends:

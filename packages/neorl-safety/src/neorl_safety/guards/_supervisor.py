@@ -71,7 +71,7 @@ def supervision(
     }
     for name, (value, least) in counts.items():
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**30:
-            raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+            raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
     if not (math.isfinite(settle) and settle >= 0):
         raise InputError(f"settle must be zero or more seconds, got {settle}")
     return Supervision(

@@ -117,7 +117,7 @@ def _watch(
     promised, episodes = record.get("false_alarms"), record.get("episodes")
     good = promised is None or (isinstance(promised, float) and 0 < promised < 1)
     if not good or isinstance(episodes, bool) or not isinstance(episodes, int):
-        raise InputError(f"{where}: false_alarms is a rate or null, episodes a whole number")
+        raise InputError(f"{where}: false_alarms is a rate or null, episodes an integer")
     rate = math.nan if promised is None else promised
     stretch = record.get("stretch")
     if stretch is not None and not (isinstance(stretch, float) and 0 < stretch < math.inf):

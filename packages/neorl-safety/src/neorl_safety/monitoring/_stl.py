@@ -222,7 +222,7 @@ def _window(first: int, last: int) -> tuple[int, int]:
     whole = all(isinstance(step, int) and not isinstance(step, bool) for step in (first, last))
     if not (whole and 0 <= first <= last):
         raise InputError(
-            "a window must be two whole numbers of at least 0, the first not above the second, "
+            "a window must be two integers of at least 0, the first not above the second, "
             f"got {first} and {last}"
         )
     return first, last

@@ -66,9 +66,7 @@ def _numbers(address: str) -> tuple[int, int]:
     for name in (PROCESSES, PROCESS):
         text = os.environ.get(name, "")
         if not text.isdecimal():
-            raise InputError(
-                f"{COORDINATOR} is set, so {name} must be a whole number, got {text!r}"
-            )
+            raise InputError(f"{COORDINATOR} is set, so {name} must be an integer, got {text!r}")
         values.append(int(text))
     count, number = values
     if not 0 <= number < count:

@@ -89,7 +89,7 @@ def check_collection(
         whole = isinstance(value, int) and not isinstance(value, bool)
         _require(
             whole and value >= 1,
-            f"{where}.{field} must be a whole number of at least 1, got {value}",
+            f"{where}.{field} must be an integer of at least 1, got {value}",
         )
     if buffered:
         _check_buffer(settings, algorithm, where, share)

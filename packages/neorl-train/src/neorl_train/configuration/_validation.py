@@ -52,7 +52,7 @@ def validate(config: Config) -> None:
             ALGORITHMS.find(name)  # raises with the reason if a distribution is broken
             raise unknown_name("algorithm", name, known)
     _require_distinct("training.algorithms", training.algorithms)
-    _require(bool(training.seeds), "training.seeds is empty; give at least one whole number")
+    _require(bool(training.seeds), "training.seeds is empty; give at least one integer")
     _require_distinct("training.seeds", training.seeds)
     for name, seeds in (
         ("training.seeds", training.seeds),

@@ -79,7 +79,7 @@ class CriticOptions:
         for name in ("updates", "ensemble_updates"):
             if getattr(self, name) < 1:
                 raise InputError(
-                    f"{name} must be a whole number of at least 1, got {getattr(self, name)}"
+                    f"{name} must be an integer of at least 1, got {getattr(self, name)}"
                 )
         try:
             self.safety_learner().validate()

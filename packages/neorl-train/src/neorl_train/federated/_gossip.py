@@ -63,7 +63,7 @@ def _levels(groups: Sequence[int], count: int) -> Float[np.ndarray, "step site s
     if not groups or min(groups) < 1 or math.prod(groups) != count:
         raise InputError(
             f'gossip.graph is "hierarchical" and gossip.groups is {list(groups)}; give the members '
-            f"of a group level by level, as whole numbers whose product is the {count} sites"
+            f"of a group level by level, as integers whose product is the {count} sites"
         )
     return np.asarray(hierarchical_mixing(tuple(groups)))
 

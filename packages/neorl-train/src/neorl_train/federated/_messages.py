@@ -135,7 +135,7 @@ def _check_counts(one: Introduction) -> None:
 
 
 def _rounded_alike(count: Any, rows: int) -> bool:
-    """Float32 holds whole numbers up to 2 ** 24 exactly."""
+    """Float32 holds integers up to 2 ** 24 exactly."""
     return abs(float(count) - rows) <= rows * 1e-6
 
 

@@ -195,7 +195,7 @@ def _check_numbers(settings: Federation) -> None:
         for name in names:
             if getattr(values, name) < 1:
                 raise InputError(
-                    f"{section}.{name} must be a whole number of at least 1, got "
+                    f"{section}.{name} must be an integer of at least 1, got "
                     f"{getattr(values, name)}"
                 )
     if federation.byzantine < 0:
@@ -263,7 +263,7 @@ def _check_together(settings: Federation, sites: int) -> None:
             raise InputError(f'{name} needs federation.rule = "mean", got "{rule}": {why}')
     if messages.secure_sum and settings.compressed:
         raise InputError(
-            "messages.secure_sum sends every coordinate as a masked whole number: leave "
+            "messages.secure_sum sends every coordinate as a masked integer: leave "
             "messages.bits at 32 and messages.fraction at 1"
         )
     if settings.private and settings.compressed:

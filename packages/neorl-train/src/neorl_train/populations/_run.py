@@ -84,7 +84,7 @@ def train_population(
     """
     for name, value in (("epochs", epochs), ("chunk", chunk)):
         if value < 1:
-            raise InputError(f"{name} must be a whole number of at least 1, got {value}")
+            raise InputError(f"{name} must be an integer of at least 1, got {value}")
     key, for_agents = jax.random.split(jax.random.key(seed))
     sizes = (world.n_agents, world.n_obs, world.n_actions, world.horizon)
     population, done = init_population(learner, *sizes, for_agents), 0

@@ -184,4 +184,4 @@ def _check_list(name: str, values: Any, kind: type) -> None:
         raise InputError(f"{name} names a value twice: {list(values)}")
 
 
-_WORDS = {int: "whole numbers", str: "names"}
+_WORDS = {int: "integers", str: "names"}

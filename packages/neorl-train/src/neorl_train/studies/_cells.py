@@ -177,7 +177,7 @@ def _search(section: Any, path: Path) -> Search:
         least = 0 if name == "seed" else 1
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise InputError(
-                f"{path}: search.{name} must be a whole number of at least {least}: {value!r}"
+                f"{path}: search.{name} must be an integer of at least {least}: {value!r}"
             )
     return Search(space, **counts)
 

@@ -172,7 +172,7 @@ def train(
     if isinstance(data, Dataset):
         data = training_data(data)
     if isinstance(seeds, int) or len(seeds) == 0:
-        raise InputError(f"seeds must be one or more whole numbers, such as (0, 1), got {seeds!r}")
+        raise InputError(f"seeds must be one or more integers, such as (0, 1), got {seeds!r}")
     check_trainable(algorithm, data, plan)
     algorithm = for_run(algorithm, plan.updates)
     places = places_for(seeds, batch_devices)

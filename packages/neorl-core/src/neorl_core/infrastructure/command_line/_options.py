@@ -23,7 +23,7 @@ Options = TypeVar("Options")
 
 FRAME = "│╭╮╰╯ "
 REWORDED = (
-    (r"Error parsing (--\S+): invalid literal for int\(\) with base 10: (.*)", r"a whole number"),
+    (r"Error parsing (--\S+): invalid literal for int\(\) with base 10: (.*)", r"an integer"),
     (r"Error parsing (--\S+): could not convert string to float: (.*)", r"a number"),
 )
 """Messages of the parser that name Python functions, and the expected kind of value instead."""

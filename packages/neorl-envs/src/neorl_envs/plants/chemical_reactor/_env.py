@@ -93,7 +93,7 @@ class ChemicalReactor(SimulatedPlant):
         """Raises if the integration would be unstable."""
         if not isinstance(self.substeps, int) or self.substeps < STABLE_SUBSTEPS:
             raise ValueError(
-                f"substeps must be a whole number of at least {STABLE_SUBSTEPS}, or the "
+                f"substeps must be an integer of at least {STABLE_SUBSTEPS}, or the "
                 f"integration of a {DT:g} s period is unstable; got {self.substeps}"
             )
 

@@ -55,6 +55,6 @@ def _without_devices(words: list[str]) -> tuple[list[str], int | None]:
             continue
         text = text if equals else next(given, "")
         if not text.isdecimal():
-            raise InputError(f"{DEVICES} takes a whole number of devices, got {text!r}")
+            raise InputError(f"{DEVICES} must be an integer (the number of devices), got {text!r}")
         value = int(text)
     return left, value

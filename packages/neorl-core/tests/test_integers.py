@@ -1,4 +1,4 @@
-"""Counts, horizons, lags and indices: whole numbers of any integer type, and nothing else.
+"""Counts, horizons, lags and indices: numbers of any integer type, and nothing else.
 
 Of the functions with a row in the table, ``check_form`` sees to it; these have none.
 """
@@ -81,14 +81,14 @@ def whole_parameter(name):
     return next((p.name for p in parameters if p.annotation in WHOLE), None)
 
 
-def test_every_whole_number_of_an_export_is_tested():
+def test_every_integer_of_an_export_is_tested():
     callable_exports = [name for name, value in EXPORTS.items() if inspect.isfunction(value)]
     result = {name for name in callable_exports if whole_parameter(name)} | {"Spec"}
     assert result <= IN_TABLE | set(CALLS) | {"pad_graph", "identify_subspace"}
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_whole_numbers_of_what_has_no_row(name):
+def test_integers_of_what_has_no_row(name):
     options, advice = CALLS[name]
     parameter = "horizon" if name == "Spec" else whole_parameter(name)
     least = options[parameter]
@@ -101,25 +101,25 @@ def test_whole_numbers_of_what_has_no_row(name):
     with pytest.raises(ValueError, match=f"must be {least} or more, got {least - 1}; {advice}"):
         call(least - 1)
     for bad in (1.5, 2.0, np.nan, True, np.True_, "2", None):
-        with pytest.raises(ValueError, match=f"^{parameter} must be a whole number"):
+        with pytest.raises(ValueError, match=f"^{parameter} must be an integer"):
             call(bad)
-    with pytest.raises(ValueError, match=f"^{parameter} must be a whole number"):
+    with pytest.raises(ValueError, match=f"^{parameter} must be an integer"):
         jax.jit(lambda number: jnp.zeros(()) * bool(call(number)))(2)
 
 
 @pytest.mark.parametrize("bad", [1.5, True, None])
-def test_sizes_with_a_range_of_their_own_are_whole_numbers(bad):
+def test_sizes_with_a_range_of_their_own_are_integers(bad):
     for sizes in ({"order": bad, "horizon": 3}, {"order": 2, "horizon": bad}):
-        with pytest.raises(ValueError, match="must be a whole number that is known before"):
+        with pytest.raises(ValueError, match="must be an integer that is known before"):
             linear_systems.identify_subspace(*LOG[:2], *LOG[3:], **sizes)
     for sizes in ({"node_count": bad, "edge_count": 2}, {"node_count": 8, "edge_count": bad}):
-        with pytest.raises(ValueError, match="must be a whole number that is known before"):
+        with pytest.raises(ValueError, match="must be an integer that is known before"):
             graphs.pad_graph(jnp.ones((3, 1)), [0], [1], **sizes)
 
 
 @pytest.mark.parametrize("bad", [1.5, True, None])
 def test_every_one_of_several_is_whole(bad):
-    words = "{} must be a whole number that is known before tracing, got {!r}"
+    words = "{} must be an integer that is known before tracing, got {!r}"
     for what, function, args in (
         ("every one of sizes", federated.hierarchical_mixing, ((2, bad),)),
         ("delay", lambda *log: linear_systems.identify_linear(*log, delay=(bad,)), LOG),
