@@ -30,7 +30,7 @@ CHANNEL = Channel("level", "m", 0.0, 1.0)
 CALLS = {
     "Spec": (
         {"obs": (CHANNEL,), "action": (CHANNEL,), "cost": (), "dt": 1.0, "horizon": 1},
-        "give the longest episode",
+        "give the largest number of steps of an episode",
     ),
     "delay_line": ({"fill": 0.5, "delay": 0}, "give 0 for no delay"),
     "history_window": (
@@ -49,7 +49,7 @@ CALLS = {
         "give the number of states",
     ),
     "priority_tree": ({"capacity": 1}, "give the number of items that it holds"),
-    "ring_mixing": ({"clients": 1}, "leave mixing out where there is none"),
+    "ring_mixing": ({"clients": 1}, "leave mixing out without a graph"),
     "ring_sample": (
         {
             "buffer": replay.ring_push(replay.ring_buffer(0.0, capacity=3), jnp.ones(2)),
@@ -62,7 +62,7 @@ CALLS = {
         {"tree": replay.priority_tree(3), "key": KEY, "batch": 1},
         "give the number of draws",
     ),
-    "star_mixing": ({"clients": 1}, "leave mixing out where there is none"),
+    "star_mixing": ({"clients": 1}, "leave mixing out without a graph"),
     "variance": (
         {"moments": statistics.sample_moments(jnp.arange(3.0)), "ddof": 0},
         "0 divides by the count, 1 by one less",
@@ -121,7 +121,7 @@ def test_sizes_with_a_range_of_their_own_are_integers(bad):
 def test_every_one_of_several_is_whole(bad):
     words = "{} must be an integer that is known before tracing, got {!r}"
     for what, function, args in (
-        ("every one of sizes", federated.hierarchical_mixing, ((2, bad),)),
+        ("every entry of sizes", federated.hierarchical_mixing, ((2, bad),)),
         ("delay", lambda *log: linear_systems.identify_linear(*log, delay=(bad,)), LOG),
     ):
         with pytest.raises(ValueError, match=re.escape(words.format(what, bad))):

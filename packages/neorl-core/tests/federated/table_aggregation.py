@@ -264,7 +264,7 @@ def refusals(least, *rest, **options):
         Refusal("no array", ((), *rest), options),
         Refusal("along its first axis", ((jnp.ones(least), jnp.ones(least + 1)), *rest), options),
         Refusal("along its first axis", (jnp.ones(()), *rest), options),
-        Refusal("of floats", (jnp.ones(least, int), *rest), options),
+        Refusal("floating point", (jnp.ones(least, int), *rest), options),
         Refusal(f"{least} clients or more", (few, *rest), options),
     ]
     if "num_byzantine" in options:
@@ -405,7 +405,7 @@ ROWS = [
         ],
         refuses=[
             Refusal("no array", ((),), {"clip_norm": 1.0}),
-            Refusal("of floats", (jnp.ones(2, int),), {"clip_norm": 1.0}),
+            Refusal("floating point", (jnp.ones(2, int),), {"clip_norm": 1.0}),
             Refusal("clip_norm", (jnp.ones(2),), {"clip_norm": 0.0}),
         ],
     ),

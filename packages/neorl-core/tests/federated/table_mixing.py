@@ -125,7 +125,7 @@ def refused(words, links):
 
 
 NOBODY = Refusal(
-    "clients must be 1 or more, got 0; leave mixing out where there is none",
+    "clients must be 1 or more, got 0; leave mixing out without a graph",
     (np.zeros((1, 1)),),
     {"count": 0},
 )

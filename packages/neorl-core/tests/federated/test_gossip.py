@@ -145,7 +145,7 @@ def test_many_rounds_are_exact_in_float32(links, rounds):
         np.testing.assert_allclose(value, mean, atol=1e-5 * len(links))
 
 
-NOBODY = "clients must be 1 or more, got 0; leave mixing out where there is none"
+NOBODY = "clients must be 1 or more, got 0; leave mixing out without a graph"
 GROUPS = "give the members of a group, level by level"
 BOTH_WAYS = "list every link both ways, as links | links.T does"
 MAKE = "make it with metropolis_mixing"
@@ -154,7 +154,7 @@ MISUSES = [
     (ring_mixing, 0, NOBODY),
     (star_mixing, 0, NOBODY),
     (hierarchical_mixing, (), f"sizes must be one level or more, got none; {GROUPS}"),
-    (hierarchical_mixing, (3, 0), f"every one of sizes must be 1 or more, got 0; {GROUPS}"),
+    (hierarchical_mixing, (3, 0), f"every entry of sizes must be 1 or more, got 0; {GROUPS}"),
     *(
         (
             metropolis_mixing,

@@ -213,7 +213,7 @@ def made_by_hand():
         )
     for name in ("senders", "receivers"):
         yield (
-            (f"{name} must be integers, got float32; cast with astype(jnp.int32) what is whole"),
+            (f"{name} must be integers, got float32; cast it with astype(jnp.int32)"),
             ONE._replace(**{name: jnp.zeros(3)}),
         )
     for name, size in (("node_mask", 2), ("edge_mask", 3)):

@@ -149,7 +149,7 @@ def test_a_name_of_two_distributions_is_refused_when_it_is_used(install):
     install("more-colours", {"green": "GREEN"}, "GREEN = 4")
     table = colours()
     assert list(table) == ["red", "blue", "green"]
-    words = "more-colours 0.3 and some-colours 0.3 both bring the colour 'green'; uninstall one"
+    words = "more-colours 0.3 and some-colours 0.3 both provide the colour 'green'; uninstall one"
     with pytest.raises(ColourError, match=words):
         table.find("green", ColourError)
 

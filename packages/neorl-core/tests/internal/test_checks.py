@@ -40,7 +40,7 @@ from neorl_core.statistics import (
 )
 
 UNIT = "check sign and unit"
-FRACTION = "give a fraction, not per cent"
+FRACTION = "give a fraction, not a percentage"
 NUMBER = "index it, or use jax.vmap for several"
 EACH = "give one number, or one for each element"
 FOUR = {"other": "y", "shape": (4, 3)}
@@ -125,7 +125,7 @@ REFUSED = [
         require_integers,
         {},
         np.zeros(2, np.float32),
-        "x must be integers, got float32; cast with astype(jnp.int32) what is whole",
+        "x must be integers, got float32; cast it with astype(jnp.int32)",
     ),
     (
         checked_integer,
@@ -357,5 +357,5 @@ DRAWS = {
 
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
 def test_what_draws_refuses_a_seed(draw):
-    with pytest.raises(TypeError, match="key must be a random key of JAX, got 0"):
+    with pytest.raises(TypeError, match="key must be a JAX random key, got 0"):
         draw(0)

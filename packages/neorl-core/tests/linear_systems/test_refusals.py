@@ -16,12 +16,12 @@ SHAPES = "obs and next_obs must have one shape and action as many rows, got "
 LOGS = [
     ({"obs": OBS[0]}, "obs must have the axes (time, state), got shape (2,);"),
     ({"action": ACTION[:, 0]}, "action must have the axes (time, act), got shape (4,);"),
-    ({"next_obs": OBS[1:]}, f"{SHAPES}(4, 2), (3, 2) and (4, 1); give one row a step"),
-    ({"action": ACTION[1:]}, f"{SHAPES}(4, 2), (4, 2) and (3, 1); give one row a step"),
+    ({"next_obs": OBS[1:]}, f"{SHAPES}(4, 2), (3, 2) and (4, 1); give one row per step"),
+    ({"action": ACTION[1:]}, f"{SHAPES}(4, 2), (4, 2) and (3, 1); give one row per step"),
     (
         {"terminated": ENDS[1:], "truncated": ENDS[1:]},
         "terminated and truncated must have the 4 rows of obs (one or more), got 3; "
-        "give one flag a row",
+        "give one flag per row",
     ),
     *(
         ({name: jnp.ones(GOOD[name].shape, jnp.bfloat16)}, f"{name} must be ")

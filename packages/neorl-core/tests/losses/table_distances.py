@@ -124,7 +124,7 @@ ROWS = [
             Edge((np.full(BATCH, 1e30), np.full(BATCH, -1e30), ALL, ALL)),
         ],
         refuses=[
-            Refusal("mask must be of booleans", (jnp.ones(2), jnp.ones(2), jnp.ones(2))),
+            Refusal("mask must be boolean", (jnp.ones(2), jnp.ones(2), jnp.ones(2))),
             Refusal(
                 "x and mask must have one shape", (jnp.ones(2), jnp.ones(2), jnp.ones(3, bool))
             ),
@@ -142,7 +142,7 @@ ROWS = [
             Edge((np.full((2, 1), 1e6), np.zeros((3, 1))), {**PLAIN, "kernel": "laplacian"}),
         ],
         refuses=[
-            Refusal("one action a row", (jnp.ones(2), jnp.ones((2, 1))), PLAIN),
+            Refusal("one action per row", (jnp.ones(2), jnp.ones((2, 1))), PLAIN),
             Refusal("equal channels", (jnp.ones((2, 2)), jnp.ones((2, 1))), PLAIN),
             Refusal("one row at least", (jnp.ones((0, 2)), jnp.ones((2, 2))), PLAIN),
             Refusal(

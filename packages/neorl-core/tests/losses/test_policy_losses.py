@@ -133,6 +133,6 @@ def test_weights_are_no_mask():
     """0.5 counted as one row in the sum and as half a row in the count."""
     x, halves = jnp.asarray([1.0, 3.0]), jnp.asarray([0.5, 0.5])
     for call in (masked_mean, scaled_advantage):
-        with pytest.raises(ValueError, match="mask must be of booleans, got float32; compare it"):
+        with pytest.raises(ValueError, match="mask must be boolean, got float32; compare it"):
             call(x, halves)
     assert float(masked_mean(x, jnp.asarray([0, 2]))) == 3.0

@@ -34,7 +34,8 @@ ROWS = [
                 {"tau": 0.5},
             ),
             Refusal(
-                "target must be of floats, got a leaf of int32; leave counters and keys out",
+                "target must be floating point, got a leaf of type int32; leave counters and keys "
+                "out",
                 (jnp.arange(3), jnp.ones(3)),
                 {"tau": 0.5},
             ),

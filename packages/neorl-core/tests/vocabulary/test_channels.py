@@ -86,7 +86,10 @@ def test_a_cost_is_per_step_or_episode():
         ({"dt": -1.0}, "dt must be a positive number"),
         ({"dt": np.nan}, "dt must be a positive number"),
         ({"dt": np.inf}, "dt must be a positive number"),
-        ({"horizon": 0}, "horizon must be 1 or more, got 0; give the longest episode"),
+        (
+            {"horizon": 0},
+            "horizon must be 1 or more, got 0; give the largest number of steps of an episode",
+        ),
         ({"horizon": 2.5}, "horizon must be an integer"),
     ],
 )

@@ -28,7 +28,7 @@ def values(batch: int = 1, **changed: Any) -> Constants:
 
 
 def refused(relation: Relation, given: Constants, **start: Any) -> str:
-    with pytest.raises(ValueError, match="constants must keep") as caught:
+    with pytest.raises(ValueError, match="constants must satisfy") as caught:
         check_relations((relation,), Constants(), given, **start)
     return str(caught.value)
 
@@ -37,7 +37,7 @@ def test_a_broken_relation_is_named_with_units_and_values() -> None:
     order = Relation("slowest", "<", "fastest", "the line could not run")
     check_relations((order,), Constants(), values())
     assert refused(order, values(slowest=3.0)) == (
-        "constants must keep slowest < fastest, got 3 m/s and 2 m/s: the line could not run"
+        "constants must satisfy slowest < fastest, got 3 m/s and 2 m/s: the line could not run"
     )
     equal = values(slowest=2.0)
     assert "slowest < fastest" in refused(order, equal)
@@ -119,7 +119,7 @@ def test_every_plant_refuses_constants_that_do_not_go_together(name: str) -> Non
     plant.check_params(params)
     field, value, message = BROKEN[name]
     wrong = params.constants._replace(**{field: jnp.asarray(value, jnp.float32)})
-    with pytest.raises(ValueError, match="constants must keep") as caught:
+    with pytest.raises(ValueError, match="constants must satisfy") as caught:
         plant.check_params(params._replace(constants=wrong))
     assert message in str(caught.value)
 

@@ -28,7 +28,7 @@ def test_collect_inspect_and_list(
     assert output.endswith(f"{last}\n")
     assert main(["inspect", "log.h5", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["format"], document["version"]) == ("neorl-dataset-report", 2)
+    assert (document["format"], document["version"]) == ("neorl-dataset-report", 3)
     assert document["content_hash"] == dataset.content_hash
     assert main(["inspect", "log.h5", "--html", "log.html"]) == 0
     assert "106/1500" in capsys.readouterr().out

@@ -38,7 +38,7 @@ def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
     for word in ("T_adiab_hat", "at most", "(reference)", "kJ/kg", "Lucia"):
         assert word in text
     for line in (
-        "T_R      K    361.15 to 365.15  counts as temperature, 0.833333 for each unit beyond and",
+        "T_R      K    361.15 to 365.15  adds 0.833333 to the cost temperature per unit beyond",
         "P        bar  at most 5         ends the episode",
         "temperature  K min  at most 20 per episode  penalty 0.75 points per K min",
     ):
@@ -97,9 +97,8 @@ def test_a_plant_that_nobody_registered_is_named_by_its_module(
     assert len(hashes) == 1
     capsys.readouterr()
     assert main(["score", "own_plants:Tank"]) == 2
-    assert "for Tank-v0; say which constants differ and by what factor: --shift NAME FACTOR" in (
-        capsys.readouterr().err
-    )
+    message = "for Tank-v0; say which constants differ and by what factor: give --shift NAME FACTOR"
+    assert message in capsys.readouterr().err
 
 
 BAD = {

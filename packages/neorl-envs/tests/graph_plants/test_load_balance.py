@@ -206,8 +206,8 @@ def test_it_is_a_plant():
     ("numbers", "words"),
     [
         ({"n_nodes": 1}, "n_nodes must be an integer of at least 2, got 1"),
-        ({"edge_prob": 1.5}, "edge_prob must be a chance"),
-        ({"change": -0.1}, "change must be a chance"),
+        ({"edge_prob": 1.5}, "edge_prob must be a probability"),
+        ({"change": -0.1}, "change must be a probability"),
         ({"fewest": 13}, "fewest must be at most n_nodes = 12, got 13"),
         ({"horizon": 0}, "horizon must be an integer"),
     ],

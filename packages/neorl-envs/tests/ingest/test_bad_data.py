@@ -166,11 +166,11 @@ EDITS = {
     "unknown behaviour": (set_row("behaviour", 1, 7), "'behaviour', row 1: expected an index"),
     "short labels": (
         replace("behaviour", lambda c: c[:2]),
-        r"'behaviour': expected shape \(3,\), one label an episode, got \(2,\)",
+        r"'behaviour': expected shape \(3,\), one label per episode, got \(2,\)",
     ),
     "short log-densities": (
         replace("behaviour_log_prob", lambda c: c[:2]),
-        r"'behaviour_log_prob': expected shape \(8,\), one entry a row, got \(2,\)",
+        r"'behaviour_log_prob': expected shape \(8,\), one entry per row, got \(2,\)",
     ),
     "NaN log-density": (set_row("behaviour_log_prob", 3, np.nan), "'behaviour_log_prob', row 3"),
     "older version": (attribute("version", 1), "has version 1 of neorl-dataset, .* reads 2"),

@@ -106,7 +106,7 @@ def test_a_behaviour_that_the_observation_decides_is_found() -> None:
     assert abs(free["repeatable"]) < 0.1
     correlation = np.corrcoef(np.hstack([action, obs]).T)[:3, 3:]
     np.testing.assert_allclose(report["correlation"], correlation, atol=1e-5)
-    assert any(note.startswith("the observation decides u0") for note in report["notes"])
+    assert any(note.startswith("the observation determines u0") for note in report["notes"])
 
 
 def test_distances_are_those_of_scipy() -> None:
@@ -205,7 +205,7 @@ def test_what_is_doubtful_is_counted_and_said() -> None:
         "rows with a negative cost: 1",
         "episodes longer than the horizon: 6",
         "episodes that repeat an earlier one: 1",
-        "no stamps are recorded, so holes inside an episode cannot be seen",
+        "no timestamps are recorded, so gaps inside an episode cannot be seen",
     ):
         assert words in report["notes"], words
 

@@ -8,7 +8,7 @@ import pytest
 from neorl_core import Channel, Spec
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns
-from neorl_envs.inspection import dataset_report, signal_doubts
+from neorl_envs.inspection import dataset_report, signal_warnings
 
 STEPS, EPISODES = 100, 30
 N = STEPS * EPISODES
@@ -78,33 +78,33 @@ def test_two_tags_that_were_exchanged_are_named_with_the_moment(part: float) -> 
     assert pair["names"] == ["LI_1", "LI_2"]
     assert abs(pair["row"] - row) <= 2
     assert pair["start"] == START + 60 * pair["row"]
-    (doubt,) = signal_doubts(log)
-    assert doubt.startswith("LI_1 and LI_2 appear to be exchanged from 2023-11-1")
-    assert doubt in dataset_report(log)["doubts"]
+    (warning,) = signal_warnings(log)
+    assert warning.startswith("LI_1 and LI_2 appear to be exchanged from 2023-11-1")
+    assert warning in dataset_report(log)["warnings"]
 
 
 def test_a_log_without_stamps_names_the_row() -> None:
-    (doubt,) = signal_doubts(tanks(1500, stamped=False))
-    assert doubt.startswith("LI_1 and LI_2 appear to be exchanged from row 1")
+    (warning,) = signal_warnings(tanks(1500, stamped=False))
+    assert warning.startswith("LI_1 and LI_2 appear to be exchanged from row 1")
 
 
-def test_what_was_not_exchanged_is_not_doubted() -> None:
+def test_what_was_not_exchanged_is_not_reported() -> None:
     """Also where another thing changes half-way, which an exchange would not explain."""
     log = tanks()
-    assert signal_doubts(log) == []
+    assert signal_warnings(log) == []
     columns: Any = log.transitions
     columns.obs[N // 2 :, 0] += 3.0
     columns.next_obs[N // 2 :, 0] += 3.0
-    assert signal_doubts(log) == []
+    assert signal_warnings(log) == []
 
 
-def test_a_mode_that_lies_is_doubted() -> None:
-    assert signal_doubts(loop("true")) == []
-    (doubt,) = signal_doubts(loop("always automatic"))
-    assert doubt.startswith("valve stands still for long, inside its range, in ")
-    assert "of the steps that its mode calls automatic" in doubt
-    doubts = signal_doubts(loop("wrong way"))
-    assert doubts[0].startswith(
+def test_a_mode_that_lies_is_reported() -> None:
+    assert signal_warnings(loop("true")) == []
+    (warning,) = signal_warnings(loop("always automatic"))
+    assert warning.startswith("valve stands still for long, inside its range, in ")
+    assert "of the steps that its mode calls automatic" in warning
+    warnings = signal_warnings(loop("wrong way"))
+    assert warnings[0].startswith(
         "valve is in manual in 50% of the steps by its mode, yet moves in 9"
     )
-    assert "check which words its mode has under automatic" in doubts[0]
+    assert "check which words its mode has under automatic" in warnings[0]

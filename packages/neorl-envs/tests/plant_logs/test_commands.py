@@ -54,15 +54,15 @@ def test_a_draft_that_nobody_completed_is_told(
     wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(wide)
-    note = "reward is constant: nothing can be learned from it"
+    note = "the reward is constant: nothing can be learned from it"
     assert main(["init", "log.csv"]) == 0
     capsys.readouterr()
     assert main(["convert", "plant.toml", "--out", "draft.h5"]) == 0
     out = capsys.readouterr().out
     assert "warning: the reward is constant (0): nothing can be learned from it" in out
-    assert 'warning: the unit is still "?" of LI_1_PV, LC_1_SP, LC_1_OP' in out
+    assert "warning: the unit of LI_1_PV, LC_1_SP, LC_1_OP" in out
     assert "warning: 7 lines of plant.toml are still marked TODO" in out
-    assert f"doubt: {note}" in (main(["inspect", "draft.h5"]), capsys.readouterr().out)[1]
+    assert f"warning: {note}" in (main(["inspect", "draft.h5"]), capsys.readouterr().out)[1]
     text = Path("plant.toml").read_text().replace('"0"', '"-abs(LI_1_PV - LC_1_SP)"')
     text = text.replace('"?"', '"m"').replace("# TODO", "#")
     Path("plant.toml").write_text(text.replace("# length = 500", "length = 50"))
@@ -93,7 +93,7 @@ def test_what_of_a_log_cannot_be_used_is_told(
     n = read_dataset("whole.h5").n_episodes
     assert n < 4
     needed = (
-        f"warning: training holds out whole episodes and needs at least 4, and this log has {n}"
+        f"warning: training holds out whole episodes and needs at least 4, but this log has {n}"
     )
     assert needed in out
     assert "no sample" not in out
@@ -143,10 +143,10 @@ def test_an_hour_that_comes_twice_is_told(
     out = capsys.readouterr().out
     expected = (
         "a row is earlier than the row above: if the clocks were set back there, set "
-        "log.time_zone in autumn.toml to the zone of the stamps, and log.ambiguous"
+        "log.time_zone in autumn.toml to the time zone of the log, and set log.ambiguous"
     )
     assert expected in out
-    assert "differ from another value of the same stamp, and count as missing" in out
+    assert "differ from another value with the same timestamp, and count as missing" in out
     text = Path("autumn.toml").read_text().replace("# ambiguous", "ambiguous")
     Path("autumn.toml").write_text(text.replace('"UTC"', '"Europe/Vienna"'))
     assert main(["convert", "autumn.toml", "--out", "b.h5"]) == 0
@@ -187,7 +187,7 @@ def test_the_tag_that_masks_most_rows_is_named(
     expected = (
         "warning: lab is unknown in 91 of 99 rows, in 91 of them alone; its values are 30 min "
         "apart on average; set its largest_gap_s in plant.toml to how long a value holds (inf if "
-        "it is logged on change), or take the tag out"
+        "it is logged on change), or remove the tag"
     )
     assert expected in out.splitlines()
     assert main(["inspect", "log.h5"]) == 0
@@ -290,7 +290,7 @@ BAD = {
     "missing": ("no.csv", None, "no.csv: no such file"),
     "empty": ("log.csv", "", "log.csv: the log is empty"),
     "no rows": ("log.csv", "time,a\n", "log.csv: the log has no row"),
-    "no stamps": ("log.csv", "a,b\n1,2\n", "log.csv: no column holds stamps"),
+    "no stamps": ("log.csv", "a,b\n1,2\n", "log.csv: no column holds timestamps"),
 }
 
 

@@ -131,7 +131,7 @@ def test_one_column_with_commas_leaves_the_others_alone(tmp_path: Path) -> None:
 def test_numbers_that_may_be_thousands_are_doubted(tmp_path: Path) -> None:
     columns = [["51,8", "51,9", "52"], ["1.234", "1.235", "1.236"], ["1,5", "1.5", "2,5"]]
     text = draft_plant_log(write(tmp_path / "log.csv", ["A", "B", "C"], columns))
-    assert 'decimal = "."  # TODO or are its "." thousands?' in text
+    assert 'decimal = "."  # TODO or does "." separate thousands?' in text
     assert "# TODO not written as the other numbers of this tag are: 1.5" in text
 
 
@@ -155,7 +155,7 @@ def test_units_in_cells_and_a_laboratory_tag(tmp_path: Path) -> None:
     assert tags["A"]["unit"] == "°C"
     assert "largest_gap_s" not in tags["A"]
     assert tags["QI-9"]["largest_gap_s"] == 2400
-    assert "# TODO a value every 20 min: how long does one hold?" in text
+    assert "# TODO a value every 20 min: how long is a value valid?" in text
 
 
 @pytest.mark.parametrize("rows", [["unit;°C;%"], ["Description;outlet;valve", "unit;°C;%"]])
@@ -244,7 +244,7 @@ def test_a_year_of_two_digits_is_not_the_year_24(tmp_path: Path) -> None:
 def test_an_order_of_day_and_month_that_nothing_decides_is_doubted(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("time,A,V.OP\n05/01/2024 01:00:00,1.5,1\n05/01/2024 02:00:00,1.6,2\n")
-    assert "# TODO month before day, or day before month?" in draft_plant_log(path)
+    assert "# TODO is the month or the day first?" in draft_plant_log(path)
 
 
 def test_ranges_come_from_all_files(

@@ -37,8 +37,14 @@ def row(minute: int, stamp: str = "2024-01-01T00:{:02d}:00Z", values: str = "1,1
 ROWS = "".join(row(minute) for minute in range(9))
 LOGS = {
     "nothing": ("", "cannot read it as a table"),
-    "no rows": (HEAD, "the log gives no row: no valid sample of 'level', 'setpoint', 'valve'"),
-    "one row": (HEAD + row(0), "the log gives no row: 1 times 'samples without a successor'"),
+    "no rows": (
+        HEAD,
+        "no row of the log can be used: no valid sample of 'level', 'setpoint', 'valve'",
+    ),
+    "one row": (
+        HEAD + row(0),
+        "no row of the log can be used: 1 times 'samples without a successor'",
+    ),
     "another column": (HEAD.replace("LC-1.OP", "LC-1.OUT") + ROWS, "no column 'LC-1.OP'; did you"),
     "an open quote": ('"' + HEAD + ROWS, r"no column 'time' \(it has time,LI-1"),
     "another stamp column": (HEAD.replace("time", "when") + ROWS, "no column 'time'"),
@@ -52,16 +58,16 @@ LOGS = {
     ),
     "a stamp in words": (
         HEAD + ROWS + row(9, "yesterday"),
-        "column 'time', row 11: cannot read 'yesterday' as an ISO 8601 stamp",
+        "column 'time', row 11: cannot read 'yesterday' as an ISO 8601 timestamp",
     ),
-    "no stamp": (HEAD + ROWS + row(9, ""), "row 11: cannot read None as an ISO 8601 stamp"),
+    "no stamp": (HEAD + ROWS + row(9, ""), "row 11: cannot read None as an ISO 8601 timestamp"),
     "a day that is none": (
         HEAD + row(0, "2024-02-30T00:00:00Z"),
         "row 2: cannot read '2024-02-30T",
     ),
     "two kinds of stamps": (
         HEAD + ROWS + row(9, "2024-01-01T00:09:00"),
-        "row 11: cannot read '2024-01-01T00:09:00' beside stamps that name their offset",
+        "row 11: cannot read '2024-01-01T00:09:00' beside timestamps that name their offset",
     ),
     "a tag that is never there": (
         HEAD + "".join(row(minute, values=",1,50,AUTO") for minute in range(9)),
@@ -80,7 +86,7 @@ LOGS = {
     "ragged": (HEAD + ROWS + row(9, values="1,2,3,4,5,6,7"), "cannot read it as a table"),
     "a stamp far away": (
         HEAD + row(0, "1970-01-01T00:00:00Z") + ROWS,
-        "look for a stamp far from the others",
+        "look for a timestamp far from the others",
     ),
 }
 
@@ -170,7 +176,7 @@ CONFIGURATIONS = {
         "tag 'valve': low and high must be numbers with low <",
     ),
     "an empty range": (put("tag", 2, "low", 100), "low < high, got 100.0 and 100.0"),
-    "a valve on a line": (put("tag", 2, "fill", "interpolate"), "is held between samples, never"),
+    "a valve on a line": (put("tag", 2, "fill", "interpolate"), "is held between samples"),
     "a delay off the grid": (
         put("tag", 0, "delay_s", 90),
         "must be a multiple of the period of 60 s, got 90",
@@ -181,9 +187,12 @@ CONFIGURATIONS = {
         put("tag", 0, "conversions", {"ft": [0.3]}),
         r"conversions.ft must be \[f",
     ),
-    "no automatic": (put("tag", 3, "automatic", []), "say which words mean automatic"),
+    "no automatic": (put("tag", 3, "automatic", []), "list the words that mean automatic"),
     "a mode of nothing": (put("tag", 3, "of", ["valv"]), "'valv'; did you mean 'valve'?"),
-    "a reserved name": (put("tag", 0, "name", "before_x"), "does not begin with 'before_'"),
+    "a reserved name": (
+        put("tag", 0, "name", "before_x"),
+        "must not be empty or begin with 'before_'",
+    ),
     "a cost without a name": (
         put("cost", 0, "name", ""),
         "plant.toml: a cost channel needs a name",

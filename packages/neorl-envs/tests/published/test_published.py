@@ -131,11 +131,11 @@ def test_what_is_not_the_published_log_is_said(mixed: Dataset) -> None:
     shifted = dataclasses.replace(mixed, transitions=rows._replace(obs=rows.obs + 0.5))
     result = verdict(shifted, environment="elsewhere")
     assert result.verdict == "differs"
-    assert "the mean observation x1" in result.sentence
+    assert "the mean of observation x1" in result.sentence
     worse = dataclasses.replace(mixed, transitions=rows._replace(reward=rows.reward - 1))
     assert "the mean return" in verdict(worse, environment="elsewhere").sentence
     half = mixed.select_episodes(np.arange(mixed.n_episodes // 2))
-    assert "rows are not the published" in verdict(half, environment="elsewhere").sentence
+    assert "rows; the published log has" in verdict(half, environment="elsewhere").sentence
     assert verdict(mixed, seed=7).verdict == "unpublished"
     assert verdict(mixed, spread=0.3).verdict == "unpublished"
     assert verdict(mixed, n_steps=SMALL + 1).verdict == "unpublished"

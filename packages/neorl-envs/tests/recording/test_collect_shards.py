@@ -87,7 +87,7 @@ def test_what_was_complete_is_kept(at_once: Dataset, tmp_path: Path) -> None:
     log = read_dataset(path, memory_map=True)
     require_content_hash(log, str(path))
     assert log.content_hash == at_once.content_hash
-    with pytest.raises(DatasetError, match="a complete log is there already"):
+    with pytest.raises(DatasetError, match="a complete log exists there"):
         collected(path)
 
 
@@ -96,7 +96,7 @@ def test_another_log_does_not_go_on_there(tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         collected(path, say=stopped_after(1))
     with pytest.raises(
-        DatasetError, match=r"begun there with spread = 0\.15, and 0\.2 is asked for"
+        DatasetError, match=r"started there with spread = 0\.15, but this call asks for 0\.2"
     ):
         collected(path, spread=0.2)
     with pytest.raises(DatasetError, match="key = "):
@@ -107,7 +107,7 @@ def test_another_log_does_not_go_on_there(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"log-00000\.h5: it is not the file that"):
         collected(path)
     path.write_text("{}")
-    with pytest.raises(DatasetError, match="it is no manifest; choose another path"):
+    with pytest.raises(DatasetError, match="this file is not a manifest; choose another path"):
         collected(path)
     with pytest.raises(ValueError, match="rows of a file must be at least 1, got 0"):
         collected(path, rows=0)

@@ -165,7 +165,7 @@ def test_the_command_scores_both_modes(
         "must be finite and positive": [*words[:4], "--shift", "area", "-2"],
         "--episodes must be at least 2": ["score", "Vessel-v0", "--episodes", "1"],
         "unknown policy 'fillin'": [*words, "--policy", "fillin"],
-        "cannot be had: AttributeError": [*words, "--policy", "scored_policy:no"],
+        "cannot be loaded: AttributeError": [*words, "--policy", "scored_policy:no"],
         "unknown measured channel 'lvl'": [*words, "--challenge.limit", "lvl", "0", "1"],
         "delay must be": [*words, "--challenge.delay", "-1"],
     }

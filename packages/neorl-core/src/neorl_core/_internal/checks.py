@@ -45,8 +45,8 @@ def booleans(flags: ArrayLike) -> Array:
             row = tuple(int(i) for i in np.argwhere(other)[0])
             where = f" at index {row[0] if len(row) == 1 else row}" if row else ""
             raise ValueError(
-                f"flags such as terminated must be 0 or 1, got {known[row]:g}{where}; compare what "
-                "they come from with a threshold"
+                f"flags such as terminated must be 0 or 1, got {known[row]:g}{where}; compare the "
+                "values that they come from with a threshold"
             )
     return array.astype(jnp.bool_)
 
@@ -72,7 +72,9 @@ def checked_probability(name: str, value: Any, *, closed: bool = False, many: bo
         return nan_unless(inside, numbers)
     if not np.all(inside):
         ends = "[0, 1]" if closed else "(0, 1)"
-        raise ValueError(f"{name} must be in {ends}, got {value}; give a fraction, not per cent")
+        raise ValueError(
+            f"{name} must be in {ends}, got {value}; give a fraction, not a percentage"
+        )
     return value
 
 
@@ -185,8 +187,8 @@ def checked_mask(name: str, mask: ArrayLike) -> Array:
     flags = jnp.asarray(mask)
     if jnp.issubdtype(flags.dtype, jnp.floating):
         raise ValueError(
-            f"{name} must be of booleans, got {flags.dtype}; "
-            f"compare it, {name} > 0, or multiply what it was to weigh"
+            f"{name} must be boolean, got {flags.dtype}; "
+            f"compare it with a threshold, {name} > 0, or multiply by it if it is a weight"
         )
     return flags.astype(jnp.bool_)
 
@@ -265,7 +267,7 @@ def require_key(key: Any) -> None:
     is_array = isinstance(key, jax.Array | np.ndarray)
     if not is_array or (key.ndim == 0 and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise TypeError(
-            f"key must be a random key of JAX, got {key!r}; make one of a seed: jax.random.key(0)"
+            f"key must be a JAX random key, got {key!r}; make one from a seed: jax.random.key(0)"
         )
 
 
@@ -275,6 +277,4 @@ def require_integers(name: str, value: ArrayLike) -> None:
         return
     dtype = jnp.asarray(value).dtype
     if not jnp.issubdtype(dtype, jnp.integer) and np.size(value) > 0:
-        raise ValueError(
-            f"{name} must be integers, got {dtype}; cast with astype(jnp.int32) what is whole"
-        )
+        raise ValueError(f"{name} must be integers, got {dtype}; cast it with astype(jnp.int32)")

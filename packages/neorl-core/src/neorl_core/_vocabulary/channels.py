@@ -33,7 +33,7 @@ class Channel:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ValueError("a channel needs a name; use the one of the log's column")
+            raise ValueError("a channel needs a name; use that of its column in the log")
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
             raise ValueError(
                 f"channel {self.name!r}: low and high must be finite, "
@@ -122,7 +122,9 @@ class Spec:
                 f"dt must be a positive number of seconds, got {self.dt}; "
                 "give the period of the log"
             )
-        horizon = checked_integer("horizon", self.horizon, 1, "give the longest episode")
+        horizon = checked_integer(
+            "horizon", self.horizon, 1, "give the largest number of steps of an episode"
+        )
         object.__setattr__(self, "horizon", horizon)
 
     @property

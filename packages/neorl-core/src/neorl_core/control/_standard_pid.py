@@ -78,7 +78,9 @@ def standard_pid(
     ti, td = columns["integral_time"], columns["derivative_time"]
     for name, column in columns.items():
         if not np.all(np.isfinite(column) | ((name == "integral_time") & (column == np.inf))):
-            raise ValueError(f"{name} must be finite, got {column.tolist()}; read it off again")
+            raise ValueError(
+                f"{name} must be finite, got {column.tolist()}; check how it was copied"
+            )
     if np.any(ti <= 0):
         raise ValueError(
             f"integral_time must be positive, got {ti.tolist()}; leave it out for a loop without "
@@ -92,7 +94,7 @@ def standard_pid(
     if np.any(columns["low"] > columns["high"]):
         raise ValueError(
             f"low must not be above high, got {columns['low'].tolist()} and "
-            f"{columns['high'].tolist()}; exchange them"
+            f"{columns['high'].tolist()}; swap them"
         )
     checked_positive("dt", dt)
     checked_positive("derivative_filter", derivative_filter)

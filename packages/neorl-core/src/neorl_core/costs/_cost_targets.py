@@ -166,5 +166,7 @@ def discounted_cost_limit(
 def _checked_horizon(horizon: Any) -> Any:
     """The horizon as a positive integer; a traced one becomes NaN if it is smaller than one."""
     if is_concrete(horizon):
-        return checked_integer("horizon", horizon, 1, "give the longest episode")
+        return checked_integer(
+            "horizon", horizon, 1, "give the largest number of steps of an episode"
+        )
     return nan_unless(horizon >= 1, horizon)

@@ -36,7 +36,7 @@ def require_updates(updates: Any, least: int, reason: str) -> int:
     for leaf in leaves:
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             raise ValueError(
-                f"updates must be of floats, got a leaf of {jnp.result_type(leaf)}; "
+                f"updates must be floating point, got a leaf of type {jnp.result_type(leaf)}; "
                 "leave counters and keys out"
             )
     lengths = {jnp.shape(leaf)[:1] for leaf in leaves}

@@ -54,7 +54,7 @@ def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) 
     weights = jnp.ones(clients) if weights is None else floats(weights)
     if weights.shape != (clients,):
         raise ValueError(
-            f"weights must have shape ({clients},), got {weights.shape}; give one weight a client"
+            f"weights must have shape ({clients},), got {weights.shape}; give one weight per client"
         )
     client_weights = checked_positive("weights", weights, or_zero=True, many=True)
     kept = usable(updates)

@@ -111,7 +111,7 @@ def hierarchical_mixing(sizes: tuple[int, ...]) -> Float[Array, "level client cl
         [0.5, 0.5, 0.0, 0.0]
     """
     advice = "give the members of a group, level by level"
-    sizes = tuple(checked_integer("every one of sizes", size, 1, advice) for size in sizes)
+    sizes = tuple(checked_integer("every entry of sizes", size, 1, advice) for size in sizes)
     if not sizes:
         raise ValueError(f"sizes must be one level or more, got none; {advice}")
     clients = int(np.prod(sizes))
@@ -250,7 +250,7 @@ def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggr
 
 
 def _at_least_one(clients: int) -> int:
-    return checked_integer("clients", clients, 1, "leave mixing out where there is none")
+    return checked_integer("clients", clients, 1, "leave mixing out without a graph")
 
 
 def _checked(mixing: ArrayLike) -> tuple[Array, ArrayLike]:

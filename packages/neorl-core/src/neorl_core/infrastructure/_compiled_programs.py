@@ -210,7 +210,7 @@ def _locked_folder(processes: Path) -> tuple[Path, int]:
         if _try_lock(descriptor) and (folder / "lock").exists():
             return folder, descriptor
         os.close(descriptor)
-    raise OSError(f"no folder can be kept in {processes}; name another one in {VARIABLE}")
+    raise OSError(f"no folder in {processes} can be locked; name another one in {VARIABLE}")
 
 
 def _remove_dead(processes: Path) -> None:

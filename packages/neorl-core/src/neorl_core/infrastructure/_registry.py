@@ -105,7 +105,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         points = self._points_of(name, error)
         origin = self.origin(name)
         if len(points) > 1:
-            raise error(f"{origin} both bring the {self.kind} {name!r}; uninstall one of them")
+            raise error(f"{origin} both provide the {self.kind} {name!r}; uninstall one of them")
         try:
             entry = points[0].load()
         except Exception as problem:

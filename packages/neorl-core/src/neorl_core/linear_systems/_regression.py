@@ -68,7 +68,7 @@ def columns_of_log(obs: Any, action: Any, next_obs: Any) -> tuple[Array, Array, 
     if next_obs.shape != obs.shape or action.shape[0] != obs.shape[0]:
         raise ValueError(
             "obs and next_obs must have one shape and action as many rows, got "
-            f"{obs.shape}, {next_obs.shape} and {action.shape}; give one row a step"
+            f"{obs.shape}, {next_obs.shape} and {action.shape}; give one row per step"
         )
     return obs, action, next_obs
 
@@ -78,7 +78,7 @@ def require_rows(first: Array, obs: Array) -> None:
     if first.shape[0] != obs.shape[0] or obs.shape[0] < 1:
         raise ValueError(
             f"terminated and truncated must have the {obs.shape[0]} rows of obs (one or more), "
-            f"got {first.shape[0]}; give one flag a row"
+            f"got {first.shape[0]}; give one flag per row"
         )
 
 

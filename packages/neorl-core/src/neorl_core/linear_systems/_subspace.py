@@ -103,7 +103,7 @@ def identify_subspace(
     columns = 2 * horizon * (outputs + inputs) + 1
     if obs.shape[0] < columns:
         raise ValueError(
-            f"obs must have at least the {columns} rows of one a column of the regression, got "
+            f"obs must have at least {columns} rows, one per column of the regression, got "
             f"{obs.shape[0]}; give a longer log or a shorter horizon"
         )
     row = jnp.arange(obs.shape[0], dtype=first.dtype)

@@ -165,7 +165,7 @@ def _above_one(power: float | Array) -> float | Array:
     if power <= 1:
         raise ValueError(
             f"power must be above one, got {power}; at one or below the loss is not strictly "
-            "convex, 2 makes the residual the ratio"
+            "convex, and 2 makes the residual equal to the ratio"
         )
     return power
 

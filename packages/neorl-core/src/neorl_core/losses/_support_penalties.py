@@ -89,7 +89,7 @@ def squared_mmd(
         or 0 in shapes[0][:1] + shapes[1][:1]
     ):
         raise ValueError(
-            "samples and logged must be one action a row, with equal channels and one row at "
+            "samples and logged must hold one action per row, with equal channels and one row at "
             f"least, got shapes {shapes[0]} and {shapes[1]}; for a batch of states use jax.vmap"
         )
     dtype = jnp.result_type(samples, logged)

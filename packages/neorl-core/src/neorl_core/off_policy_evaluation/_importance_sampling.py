@@ -200,7 +200,7 @@ def effective_sample_size(
     if np.ndim(log_weights) < 1:
         raise ValueError(
             "log_weights needs the samples along its first axis, got a scalar; "
-            "put one log-weight a trajectory into an array"
+            "put one log-weight per trajectory into an array"
         )
     logs = widened(log_weights)
     largest = jnp.max(logs, axis=0, keepdims=True, initial=-jnp.inf)

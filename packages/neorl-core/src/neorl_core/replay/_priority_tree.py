@@ -100,7 +100,7 @@ def set_priorities(
     if items.shape != priorities.shape:
         raise ValueError(
             f"items and priorities must agree, got shapes {items.shape} and {priorities.shape}; "
-            "give one priority an item"
+            "give one priority per item"
         )
     nodes, leaves = tree.sums.shape[0], tree.sums.shape[0] // 2
     inside = (items >= 0) & (items < tree.capacity)

@@ -80,7 +80,7 @@ def conformal_sample_size(miscoverage: float) -> int:
     """
     if not 0 < miscoverage < 1:
         raise ValueError(
-            f"miscoverage must be in (0, 1), got {miscoverage}; it is a chance, such as 0.1"
+            f"miscoverage must be in (0, 1), got {miscoverage}; it is a probability, such as 0.1"
         )
     # Rounding may put the quotient just above an integer; it then stands for that integer.
     return math.ceil((1 - 1e-9) / miscoverage - 1)

@@ -118,6 +118,6 @@ def _checked(p_values: ArrayLike) -> Float[Array, " test"]:
         if not np.all((values >= 0) & (values <= 1)):
             raise ValueError(
                 f"p_values must be in [0, 1], got {values}; "
-                "give probabilities, not per cent or statistics"
+                "give probabilities, not percentages or test statistics"
             )
     return floats(p_values)

@@ -100,7 +100,7 @@ def conditional_value_at_risk(
     tail = checked_probability("tail", tail, closed=True)
     if is_concrete(tail) and np.any(np.asarray(tail) <= 0):
         raise ValueError(
-            f"tail must be in (0, 1], got {tail}; 1 is the mean; give a fraction, not per cent"
+            f"tail must be in (0, 1], got {tail}; 1 is the mean; give a fraction, not a percentage"
         )
     ordered, mass = _distribution(samples, weights)
     reached = _reached(mass, weights is None)

@@ -155,7 +155,7 @@ def _support(support: ArrayLike, data: Array) -> Array:
     if points.ndim != 1 or points.shape[0] < 2:
         raise ValueError(
             "support must be one axis of two points or more, got shape "
-            f"{points.shape}; give the places of the atoms in increasing order"
+            f"{points.shape}; give the positions of the atoms in increasing order"
         )
     return points
 

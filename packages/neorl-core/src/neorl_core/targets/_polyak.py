@@ -45,7 +45,8 @@ def polyak(target: Tree, online: Tree, *, tau: float | Float[Array, ""]) -> Tree
     def towards(old: Array, new: Array) -> Array:
         if not jnp.issubdtype(old.dtype, jnp.floating):
             raise ValueError(
-                f"target must be of floats, got a leaf of {old.dtype}; leave counters and keys out"
+                f"target must be floating point, got a leaf of type {old.dtype}; leave counters "
+                "and keys out"
             )
         require_same_shape("a leaf of target", old, "its leaf of online", new)
         return ((1 - tau) * old + tau * new).astype(old.dtype)

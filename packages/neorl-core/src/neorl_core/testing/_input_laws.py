@@ -112,7 +112,7 @@ def integers_are_floats(fn: Callable[..., Any], *rows: Any, **options: Any) -> N
         try:
             integers = _program(fn, _whole(row, pick), options)
         except ValueError as error:
-            if "must be of floats, got" not in str(error):
+            if "must be floating point, got" not in str(error):
                 raise
             continue
         dtypes = [out.dtype for out in integers.out_avals]

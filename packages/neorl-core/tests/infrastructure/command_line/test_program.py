@@ -79,7 +79,7 @@ ENDS = {
     "no permission": (
         PermissionError(13, "Permission denied", "log.h5"),
         2,
-        "log.h5: Permission denied; check the place and its permissions",
+        "log.h5: Permission denied; check the path and its permissions",
     ),
     "a full disk": (
         OSError(28, "No space left on device", "report.html"),

@@ -93,7 +93,7 @@ def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
     if unknown:
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         names = ", ".join(unknown[:5]) + more
-        unfinished.append(f'the unit is still "?" of {names}; complete the unit in {path}')
+        unfinished.append(f'the unit of {names} is still "?"; complete it in {path}')
     to_complete = lines_to_complete(path.read_text(encoding="utf-8"))
     if to_complete:
         unfinished.append(f"{to_complete} lines of {path} are still marked TODO; complete them")
@@ -119,7 +119,7 @@ def _empty(path: Path, config: Any, dataset: Any) -> list[str]:
         f"no observed or manipulated tag has a sample in {empty} periods of {duration(period)}, so "
         f"the rows there repeat earlier values (for up to {duration(held)}) or are masked; if the "
         f"export lost rows, export it again; if the log is slower, set sampling.period_s in "
-        f"{path}; if its tags are logged on change, all is well"
+        f"{path}; if its tags are logged on change, this is normal"
     ]
 
 
@@ -138,12 +138,12 @@ def _maskers(path: Path, config: Any, dataset: Any) -> list[str]:
         every = f"its values are {duration(spacing)} apart on average; " if spacing else ""
         advice = (
             f"set its largest_gap_s in {path} to how long a value holds (inf if it is logged on "
-            "change), or take the tag out"
+            "change), or remove the tag"
         )
         if spacing and held[name] >= spacing:  # a longer gap would not help
             advice = (
                 f"its largest_gap_s, {duration(held[name])}, bridges that, so these rows are "
-                "before its first value or in a longer gap; do without them, or take the tag out"
+                "before its first value or in a longer gap; accept that, or remove the tag"
             )
         maskers.append(
             f"{name} is unknown in {unknown['rows']} of {rows} rows, in {unknown['alone']} of them "
@@ -173,13 +173,13 @@ def _lost(path: Path, config: Any, dataset: Any) -> list[str]:
         if len(moved) and (moved == moved[0]).all():
             losses.append(
                 f"{channel.name} never moves: it is {moved[0]:g} {channel.unit} in every row, so "
-                f"what another value does is unknown; record it moving, or take it out of {path}"
+                f"its effect cannot be learned; record it moving, or remove it from {path}"
             )
     if dataset.n_episodes < FEWEST:
         losses.append(
-            f"training holds out whole episodes and needs at least {FEWEST}, and this log has "
-            f"{dataset.n_episodes}: end them after a number of rows with length in [episodes] of "
-            f"{path}"
+            f"training holds out whole episodes and needs at least {FEWEST}, but this log has "
+            f"{dataset.n_episodes}; set length in [episodes] of {path} to cut it into episodes of "
+            "that many rows"
         )
     return losses
 
@@ -195,12 +195,12 @@ def _contradicted(path: Path, counted: dict[str, Any]) -> list[str]:
         rows = "a row is" if back == 1 else f"{back} rows are"
         clock = (
             f"; {rows} earlier than the row above: if the clocks were set back there, set "
-            f"log.time_zone in {path} to the zone of the stamps, and log.ambiguous"
+            f"log.time_zone in {path} to the time zone of the log, and set log.ambiguous"
         )
     others = sum(number > 0 for number in tags.values()) - 1
     return [
         f"{tags[worst]} values of {worst}{f', and some of {others} other tags,' * bool(others)} "
-        f"differ from another value of the same stamp, and count as missing{clock}"
+        f"differ from another value with the same timestamp, and count as missing{clock}"
     ]
 
 

@@ -107,7 +107,7 @@ def _lines(env: Any, with_constants: bool) -> list[str]:
             for name, c, value in named_constants(getattr(env, "constants", ()))
         ]
         lines += ["", "constants:", *(_columns(rows) or ["  none declared"])]
-        lines += [f"  must keep {relation}" for relation in getattr(env, "relations", ())]
+        lines += [f"  must satisfy {relation}" for relation in getattr(env, "relations", ())]
     return lines
 
 
@@ -129,7 +129,7 @@ def _range(limit: Limit) -> str:
 
 
 def _consequence(limit: Limit) -> str:
-    counts = f"counts as {limit.cost}, {limit.factor:g} for each unit beyond and step"
+    counts = f"adds {limit.factor:g} to the cost {limit.cost} per unit beyond it and step"
     return ", ".join([counts] * bool(limit.cost) + ["ends the episode"] * limit.trip)
 
 
@@ -146,7 +146,7 @@ def penalty(env: Any, cost: CostChannel) -> str:
 
 
 def _rate(rate: float) -> str:
-    return f"at most {rate:g} a second" if np.isfinite(rate) else "no rate limit"
+    return f"at most {rate:g} per second" if np.isfinite(rate) else "no rate limit"
 
 
 def _columns(rows: list[tuple[str, ...]]) -> list[str]:

@@ -19,13 +19,13 @@ from neorl_envs.inspection._report import dataset_report
 from neorl_envs.inspection._text import report_text
 from neorl_envs.inspection._trends import trends
 
-VERSION = 2
+VERSION = 3
 """Version of the JSON document."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Inspect:
-    """Reports on a log: time, rows, returns, costs, coverage, excitation, delays, doubts.
+    """Reports on a log: time, rows, returns, costs, coverage, excitation, delays, warnings.
 
     example: neorl-envs inspect log.h5 --html log.html
     """

@@ -7,19 +7,19 @@ from neorl_core.infrastructure.command_line import Program, cache_directory
 
 OVERVIEW = """usage: neorl-envs COMMAND [ARGUMENTS] [--help] [--version]
 
-Simulated plants, their logs, and what a log holds.
+Simulated plants, their logs, and reports on any log.
 
 commands:
   init LOG              draft a plant.toml by looking at a plant log (CSV, Parquet)
-  convert plant.toml    a plant log into a dataset file
-  list                  the environments
-  describe PLANT        channels, limits, units and controllers of a plant
-  render PLANT          a picture or an animation of a run under a chosen policy
+  convert plant.toml    convert a plant log into a dataset file
+  list                  list the environments
+  describe PLANT        list the channels, limits, units and controllers of a plant
+  render PLANT          draw or animate a run under a chosen policy
   collect --out FILE    record a plant under its own controllers and operators
-  shard LOG ...         one log in several files, by a manifest
-  score PLANT           what a policy earns on a plant and on a shifted one
-  inspect FILE          what a log holds: rows, returns, costs, coverage, excitation, doubts
-  check PLANT           whether an environment keeps the laws of the contract
+  shard LOG ...         describe one log in several files by a manifest
+  score PLANT           return and costs of a policy on a plant and on a shifted one
+  inspect FILE          report on a log: rows, returns, costs, coverage, excitation, warnings
+  check PLANT           check whether an environment keeps the contract
 
 PLANT is one of `neorl-envs list`, or MODULE:CLASS for one of your own
 

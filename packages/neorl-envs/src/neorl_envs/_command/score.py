@@ -120,13 +120,15 @@ def _mode(env: Any, sums: Any, score: np.ndarray, ends: Any) -> dict[str, Any]:
 
 def _lines(d: dict[str, Any]) -> list[str]:
     shift = ", ".join(f"{name} x {factor:g}" for name, factor in d["factors"].items())
-    lines = [f"{d['plant']}, {d['policy']}, {d['episodes']} episodes a mode, in {d['unit']}"]
+    lines = [f"{d['plant']}, {d['policy']}, {d['episodes']} episodes per mode, in {d['unit']}"]
     for mode in ("train", "test"):
         m = d[mode]
         parts = [f"return {m['return']:.5g} ± {m['return_error']:.2g}"]
         parts += [f"score {m['score']:.5g} ± {m['score_error']:.2g}"]
         parts += [f"normalised {m['normalised']:.1f}"] if "normalised" in m else []
-        parts += [f"{name} kept {100 * share:.3g} %" for name, share in m["kept"].items()]
+        parts += [
+            f"{name} within its limit in {100 * share:.3g} %" for name, share in m["kept"].items()
+        ]
         parts += [f"trips {100 * m['trips']:.3g} %"]
         lines.append(f"{mode:<6} {', '.join(parts)}")
     parts = [f"{d['loss']:.5g} ± {d['loss_error']:.2g} lost in test ({shift})"]
@@ -138,7 +140,7 @@ def _declared(name: str) -> dict[str, float]:
     try:
         return test_mode(name)
     except InputError as error:
-        hint = "--shift NAME FACTOR, of those that `neorl-envs describe --constants` lists"
+        hint = "give --shift NAME FACTOR; `neorl-envs describe --constants` lists the names"
         raise InputError(f"{error}: {hint}") from None
 
 
@@ -150,4 +152,6 @@ def _policy(env: Any, name: str) -> Policy:
             name, lambda target: target if hasattr(target, "initial_carry") else target()
         )
     except Exception as error:
-        raise InputError(f"policy {name} cannot be had: {type(error).__name__}: {error}") from error
+        raise InputError(
+            f"policy {name} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error

@@ -85,7 +85,7 @@ def check_relations(
         >>> check_relations((Relation("slowest", "<", "fastest"),), speeds)
         Traceback (most recent call last):
             ...
-        ValueError: constants must keep slowest < fastest, got 3 m/s and 2.8 m/s
+        ValueError: constants must satisfy slowest < fastest, got 3 m/s and 2.8 m/s
     """
     known = _numbers(declared, values, initial, start)
     for relation in relations:
@@ -103,7 +103,7 @@ def check_relations(
             worst = [f"{float(side[~kept].ravel()[0]):g} {unit}".rstrip() for side in (low, high)]
             reason = f": {relation.because}" if relation.because else ""
             raise ValueError(
-                f"constants must keep {relation}, got {worst[0]} and {worst[1]}{reason}"
+                f"constants must satisfy {relation}, got {worst[0]} and {worst[1]}{reason}"
             )
 
 

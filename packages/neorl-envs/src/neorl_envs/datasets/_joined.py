@@ -39,7 +39,10 @@ class JoinedColumn:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Copies the whole column into memory."""
         if copy is False:
-            raise ValueError("a joined column is in several places; it cannot be had uncopied")
+            raise ValueError(
+                "a joined column is stored in several files, so that it cannot be viewed without a "
+                "copy"
+            )
         return self[:] if dtype is None else self[:].astype(dtype)
 
     def __getitem__(self, index: Any) -> Any:

@@ -110,7 +110,7 @@ def _check_shape(source: str, name: str, column: np.ndarray, dataset: "Dataset")
     if column.shape != shape:
         raise DatasetError(
             f"{source}: column '{name}': expected shape {shape}, one "
-            f"{'label an episode' if name == 'behaviour' else f'entry a {kind.axis}'}, "
+            f"{'label per episode' if name == 'behaviour' else f'entry per {kind.axis}'}, "
             f"got {column.shape}"
         )
 

@@ -332,7 +332,7 @@ def load_balance(
             raise InputError(f"{field} must be an integer of at least {least}, got {value!r}")
     for field, chance in (("edge_prob", edge_prob), ("change", 0.0 if change is None else change)):
         if not 0 <= chance <= 1:
-            raise InputError(f"{field} must be a chance in [0, 1], got {chance!r}")
+            raise InputError(f"{field} must be a probability in [0, 1], got {probability!r}")
     if fewest is not None and fewest > n_nodes:
         raise InputError(f"fewest must be at most n_nodes = {n_nodes}, got {fewest}")
     chain = [(i, i + 1) for i in range(n_nodes - 1)]

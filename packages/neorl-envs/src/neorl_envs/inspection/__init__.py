@@ -6,7 +6,7 @@ from neorl_envs.inspection._contradictions import (
 from neorl_envs.inspection._contradictions import contradictions as contradictions
 from neorl_envs.inspection._html import report_html as report_html
 from neorl_envs.inspection._report import dataset_report as dataset_report
-from neorl_envs.inspection._signals import signal_doubts as signal_doubts
+from neorl_envs.inspection._signals import signal_warnings as signal_warnings
 from neorl_envs.inspection._text import report_text as report_text
 from neorl_envs.inspection._trends import Trends as Trends
 from neorl_envs.inspection._trends import trends as trends
@@ -18,6 +18,6 @@ __all__ = [
     "dataset_report",
     "report_html",
     "report_text",
-    "signal_doubts",
+    "signal_warnings",
     "trends",
 ]

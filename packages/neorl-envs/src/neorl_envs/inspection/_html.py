@@ -18,7 +18,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid #8884; }
 th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; }
 .wide { overflow-x: auto; } svg { vertical-align: middle; } rect { fill: var(--bar); }
-.doubt::before { content: "! "; color: var(--bad); font-weight: bold; }
+.warning::before { content: "! "; color: var(--bad); font-weight: bold; }
 small { color: var(--soft); }
 .trend { display: grid; grid-template-columns: minmax(6rem, 14rem) 1fr; gap: 0 1rem; }
 .trend > div { border-bottom: 1px solid #8884; padding: .2rem 0; overflow-wrap: anywhere; }
@@ -44,10 +44,10 @@ def report_html(report: dict[str, Any], drawn: Trends | None = None) -> str:
     sections = [
         f"<h1>{name}: what the log can show</h1>",
         _summary(report),
-        "<h2>What to clear up before training</h2>",
-        _list(report["doubts"], "doubt") or "<p>No check raised a doubt.</p>",
+        "<h2>To resolve before training</h2>",
+        _list(report["warnings"], "warning") or "<p>No check raised a warning.</p>",
         "<h2>Good to know</h2>",
-        _list(report["notes"][len(report["doubts"]) :], "") or "<p>Nothing.</p>",
+        _list(report["notes"][len(report["warnings"]) :], "") or "<p>Nothing.</p>",
         *([] if drawn is None else ["<h2>Trends</h2>", _trends(report, drawn)]),
         "<h2>Time</h2>",
         _time(report),
@@ -88,7 +88,7 @@ def _summary(report: dict[str, Any]) -> str:
 def _time(report: dict[str, Any]) -> str:
     time = report["time"]
     if time is None:
-        return "<p>No stamps are recorded.</p>"
+        return "<p>No timestamps are recorded.</p>"
     span = max(time["span_s"], 1e-9)
     boxes = "".join(
         f'<rect x="{1000 * (a - time["start"]) / span:.1f}" width="'

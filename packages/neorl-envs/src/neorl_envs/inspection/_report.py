@@ -38,7 +38,7 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
 
     Returns:
         Plain numbers and strings, ready for JSON. ``notes`` lists everything that deserves
-        attention; ``doubts`` lists those notes that should be resolved before training.
+        attention; ``warnings`` lists those notes that should be resolved before training.
     """
     rows: Any = dataset.transitions
     used = np.asarray(rows.mask)
@@ -80,8 +80,8 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
             for name in ("excitation", "ingestion", "provenance", "split", "attribution")
         },
     }
-    doubts = _doubts(report)
-    return {**report, "doubts": doubts, "notes": [*doubts, *_remarks(report)]}
+    warnings = _warnings(report)
+    return {**report, "warnings": warnings, "notes": [*warnings, *_remarks(report)]}
 
 
 def _manual(dataset: Dataset) -> list[float] | None:
@@ -131,45 +131,45 @@ def _behaviours(dataset: Dataset) -> list[dict[str, Any]]:
     ]
 
 
-def _doubts(report: dict[str, Any]) -> list[str]:
+def _warnings(report: dict[str, Any]) -> list[str]:
     """Notes that should be resolved before training."""
-    doubts = []
+    warnings = []
     if report["reward_constant"]:
-        doubts.append("reward is constant: nothing can be learned from it")
+        warnings.append("the reward is constant: nothing can be learned from it")
     check = report["reward_check"]
     if check["checked"] and check["largest_difference"] > check["tolerance"]:
-        doubts.append(
+        warnings.append(
             f"the reward differs from its expression by up to {check['largest_difference']:.3g}"
         )
-    doubts += contradiction_sentences(report["contradictions"])
+    warnings += contradiction_sentences(report["contradictions"])
     time = report["time"]
     for still in report["frozen"]:
         usual = f"its usual standstills last {duration(still['usual_s'])} at most"
         if not still["usual_s"]:
             usual = "it usually moves in every row"
-        doubts.append(
+        warnings.append(
             f"{still['name']} stood still for {duration(still['duration_s'])} from "
-            f"{began(still, time)} while other signals moved ({usual}): an instrument that froze? "
+            f"{began(still, time)} while other signals moved ({usual}): did the instrument freeze? "
             "Leave these rows out, or mark the values as bad"
         )
-    doubts += signal_sentences(report, time)
+    warnings += signal_sentences(report, time)
     for action, values in zip(report["action"], report["correlation"], strict=True):
-        doubts += [
+        warnings += [
             f"{observed['name']} is almost the action {action['name']} itself (correlation "
-            f"{value:+.3f} in the same row): if it is measured behind the action, a policy reads "
-            "the action from its own effect, so give it the role auxiliary; if the action is "
+            f"{value:+.3f} in the same row): if it is measured behind the action, a policy would "
+            "read the action from it, so give it the role auxiliary; if the action is "
             "computed from it, the log shows no other action there"
             for observed, value in zip(report["obs"], values, strict=True)
             if abs(value) >= SAME and not REPEATED.search(observed["name"])
         ]
-    doubts += [
+    warnings += [
         f"action {channel['name']} hardly moves: nothing can be learned about it"
         for channel in report["action"]
         if channel["moved"] < 0.01
     ]
     if time is not None and time["overlapping_episodes"]:
-        doubts.append(f"{time['overlapping_episodes']} episodes overlap others in time")
-    return doubts
+        warnings.append(f"{time['overlapping_episodes']} episodes overlap others in time")
+    return warnings
 
 
 def _remarks(report: dict[str, Any]) -> list[str]:
@@ -178,8 +178,8 @@ def _remarks(report: dict[str, Any]) -> list[str]:
     for rare in report["rarely_sampled"]:
         every = duration(rare["every_s"])
         notes.append(
-            f"{rare['name']} changes every {every} on average: a laboratory value, one logged on "
-            "change, or a coarse one; in between a policy sees an old value"
+            f"{rare['name']} changes every {every} on average: a laboratory value, a value "
+            "logged on change, or a coarse one; in between, a policy sees an old value"
         )
     notes += _remarks_on_rows(report)
     constant = [
@@ -200,7 +200,7 @@ def _remarks(report: dict[str, Any]) -> list[str]:
     fixed = [b["action"] for b in report["behaviour"] if b["repeatable"] > REPEATABLE]
     if fixed:
         notes.append(
-            f"the observation decides {_some(fixed)}: nothing is known of other actions there"
+            f"the observation determines {_some(fixed)}: the log shows no other actions there"
         )
     return notes + [
         f"action {c['name']} is at an end of its range in {c['saturated']:.0%} of rows"
@@ -229,7 +229,7 @@ def _remarks_on_rows(report: dict[str, Any]) -> list[str]:
         notes.append("no row is truncated: every episode ran to its end")
     if report["episodes"] < FEWEST:
         notes.append(
-            f"training holds out whole episodes and needs at least {FEWEST}, and this log has "
+            f"training holds out whole episodes and needs at least {FEWEST}, but this log has "
             f"{report['episodes']}"
         )
     ingestion = report["ingestion"]
@@ -239,7 +239,7 @@ def _remarks_on_rows(report: dict[str, Any]) -> list[str]:
             "tag; the rows there repeat earlier values or are masked"
         )
     if report["masked_rows"]:
-        notes.append(f"{report['masked_rows']} rows are masked and reach no loss")
+        notes.append(f"{report['masked_rows']} rows are masked and not used in training")
     if report["duplicate_rows"]:
         notes.append(f"{report['duplicate_rows']} rows repeat an observation and action")
     return notes
@@ -247,7 +247,7 @@ def _remarks_on_rows(report: dict[str, Any]) -> list[str]:
 
 def _remarks_on_time(time: dict[str, Any] | None) -> list[str]:
     if time is None:
-        return ["no stamps are recorded, so holes inside an episode cannot be seen"]
+        return ["no timestamps are recorded, so gaps inside an episode cannot be seen"]
     notes = []
     if time["gaps"]:
         notes.append(

@@ -21,7 +21,7 @@ LIVELY = 0.5
 """Standstills are suspicious only if the actuator moves in a larger fraction of the other steps."""
 
 
-def signal_doubts(dataset: Dataset) -> list[str]:
+def signal_warnings(dataset: Dataset) -> list[str]:
     """Sentences on signals of a log that appear to be mislabelled.
 
     Args:

@@ -47,8 +47,8 @@ def report_text(report: dict[str, Any]) -> str:
     if report["attribution"]:
         lines += ["", f"attribution: {report['attribution']}"]
     if report["notes"]:
-        remarks = report["notes"][len(report["doubts"]) :]
-        lines += ["", *(f"doubt: {doubt}" for doubt in report["doubts"])]
+        remarks = report["notes"][len(report["warnings"]) :]
+        lines += ["", *(f"warning: {warning}" for warning in report["warnings"])]
         lines += [f"note: {remark}" for remark in remarks]
     return "\n".join([*lines, "", f"content {report['content_hash']}"])
 
@@ -67,7 +67,7 @@ def relation_lines(report: dict[str, Any]) -> list[str]:
     """Lines on behaviour, delays, drift and the check of the reward."""
     lines = [
         f"behaviour of {b['action']}: {b['explained']:.0%} of its variance is linear in the "
-        f"observation; like situations repeat it to {b['repeatable']:.0%}"
+        f"observation, and {b['repeatable']:.0%} recurs in similar situations"
         for b in report["behaviour"]
     ]
     if report["manual"] is not None:
@@ -75,22 +75,22 @@ def relation_lines(report: dict[str, Any]) -> list[str]:
         lines.append("in manual: " + ", ".join(f"{c['name']} {m:.1%}" for c, m in shares))
     strongest = sorted(report["delays"], key=lambda d: -abs(d["correlation"]))[:8]
     lines += [
-        f"{d['action']} shows in {d['obs']} after {duration(d['delay_s'])} (correlation of changes "
+        f"{d['action']} affects {d['obs']} after {duration(d['delay_s'])} (correlation of changes "
         f"{d['correlation']:+.2f})"
         for d in strongest
     ]
     if not report["delays"]:
-        lines.append("no change of an action is seen in an observation afterwards")
+        lines.append("no observation responds to a change of an action")
     largest = sorted(report["drift"], key=lambda d: -d["distance"])[:3]
     if largest:
         apart = ", ".join(f"{d['name']} {d['distance']:.2f}" for d in largest)
         lines.append(f"drift (distance of the last fifth from the rest, 0 to 1): {apart}")
     check = report["reward_check"]
     lines.append(
-        f"reward computed again from its expression: {check['rows']} rows, largest difference "
+        f"reward recomputed from its expression: {check['rows']} rows, largest difference "
         f"{check['largest_difference']:.2g}"
         if check["checked"]
-        else f"reward not computed again: {check['why']}"
+        else f"reward not recomputed: {check['why']}"
     )
     return lines
 

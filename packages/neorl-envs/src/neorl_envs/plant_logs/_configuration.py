@@ -303,7 +303,7 @@ def _check_numbers(config: PlantLog, source: str) -> None:
     if period > LONGEST_S:
         raise InputError(f"{source}: sampling.period_s must be at most {LONGEST_S:g}, got {period}")
     if period * 1e9 != round(period * 1e9):
-        raise InputError(f"{source}: sampling.period_s must be whole nanoseconds, got {period}")
+        raise InputError(f"{source}: sampling.period_s must be a multiple of 1e-9 s, got {period}")
     if config.episodes.length < 0:
         raise InputError(f"{source}: episodes.length must be 0 or more")
     if not 1 <= config.history.steps <= MOST_HISTORY:
@@ -324,7 +324,7 @@ def _check_range(tag: Tag, where: str) -> None:
 
 def _check_conversions(tag: Tag, where: str) -> None:
     if not (math.isfinite(tag.factor) and math.isfinite(tag.offset) and tag.factor != 0):
-        raise InputError(f"{where}: factor must not be 0, and both it and offset finite")
+        raise InputError(f"{where}: factor and offset must be finite, and factor must not be 0")
     for unit, numbers in tag.conversions.items():
         if len(numbers) != 2 or not all(map(math.isfinite, numbers)) or numbers[0] == 0:
             raise InputError(f"{where}: conversions.{unit} must be [factor, offset]")
@@ -332,9 +332,12 @@ def _check_conversions(tag: Tag, where: str) -> None:
 
 def _check_role(tag: Tag, config: PlantLog, where: str) -> None:
     if tag.name.startswith(BEFORE) or not tag.name:
-        raise InputError(f"{where}: a name is not empty and does not begin with {BEFORE!r}")
+        raise InputError(f"{where}: a name must not be empty or begin with {BEFORE!r}")
     if tag.fill == "interpolate" and tag.role not in ("observation", "disturbance", "auxiliary"):
-        raise InputError(f"{where}: a {tag.role} is held between samples, never interpolated")
+        raise InputError(
+            f"{where}: a {tag.role} is held between samples; fill = 'interpolate' is not for this "
+            "role"
+        )
     steps = tag.delay_s / config.sampling.period_s
     if not (0 <= tag.delay_s <= LONGEST_S and abs(steps - round(steps)) < 1e-9):
         raise InputError(
@@ -342,9 +345,14 @@ def _check_role(tag: Tag, config: PlantLog, where: str) -> None:
             f" got {tag.delay_s:g}"
         )
     if tag.delay_s and tag.role in ("manipulated", *WORDS):
-        raise InputError(f"{where}: a {tag.role} has no transport delay; give it to what measures")
+        raise InputError(
+            f"{where}: a {tag.role} has no transport delay; declare it at the tags that are "
+            "measured late"
+        )
     if tag.role == "mode" and not tag.automatic:
-        raise InputError(f'{where}: say which words mean automatic, as automatic = ["AUTO"]')
+        raise InputError(
+            f'{where}: list the words that mean automatic, such as automatic = ["AUTO"]'
+        )
     manipulated = [other.name for other in config.of_role("manipulated")]
     for name in tag.of:
         if name not in manipulated:

@@ -157,7 +157,7 @@ def _looked_at(
         )
         if not rows.n_rows:
             why = _why(config, timeline.valid, rows.counts, tally)
-            raise DatasetError(f"{source}: the log gives no row: {why}")
+            raise DatasetError(f"{source}: no row of the log can be used: {why}")
         yield rows, _attributes(config, tally, rows, samples, timeline)
 
 
@@ -183,7 +183,7 @@ def _why(config: PlantLog, valid: np.ndarray, counts: Counter[str], tally: Tally
     if empty:
         return f"no valid sample of {', '.join(_lost(tag, tally) for tag in empty)}"
     most = counts.most_common(1)
-    return f"{most[0][1]} times '{most[0][0]}'" if most and most[0][1] else "it has no two samples"
+    return f"{most[0][1]} times '{most[0][0]}'" if most and most[0][1] else "fewer than two samples"
 
 
 def _lost(tag: Tag, tally: Tally) -> str:

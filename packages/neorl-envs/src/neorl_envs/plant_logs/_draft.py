@@ -107,8 +107,8 @@ def _text(name: str, names: list[str], layout: Layout, evidence: dict[str, Evide
     notation = log_notation(list(evidence.values()))
     tags, missing = _tags(layout, evidence, notation)
     lines = [
-        "# A draft from a look at the log. Complete the lines marked TODO.",
-        f"name = {quoted(name)}  # what reports call this log",
+        "# Drafted from the log. Complete the lines marked TODO.",
+        f"name = {quoted(name)}  # name of this log in reports",
         "",
         "[log]",
         f"files = [{', '.join(map(quoted, names))}]",
@@ -117,8 +117,8 @@ def _text(name: str, names: list[str], layout: Layout, evidence: dict[str, Evide
     ]
     if layout.local:
         lines += [
-            'time_zone = "UTC"  # TODO of the stamps, such as "Europe/Vienna"; they name no offset',
-            '# ambiguous = "order"  # the hour that the end of daylight saving repeats',
+            'time_zone = "UTC"  # TODO zone of the timestamps, such as "Europe/Vienna"',
+            '# ambiguous = "order"  # for the hour repeated at the end of daylight saving',
         ]
     plain = Files((), "")
     for key in ("separator", "encoding", "header_rows"):
@@ -142,8 +142,8 @@ def _rules(period: float) -> list[str]:
     return [
         "",
         "[sampling]",
-        f"period_s = {period:g}  # the median distance of stamps",
-        f"largest_gap_s = {3 * period:g}  # a sample is held this long",
+        f"period_s = {period:g}  # median spacing of the timestamps",
+        f"largest_gap_s = {3 * period:g}  # a value is held for at most this long",
         "",
         "[episodes]",
         f"gap_s = {10 * period:g}  # a longer gap ends an episode",
@@ -156,7 +156,7 @@ def _rules(period: float) -> list[str]:
         '# name = "level"',
         '# expression = "greatest(level - 80, 0)"',
         '# unit = "%"',
-        "# limit = 0.5  # what is tolerated of the worst step; 0 means that it may never happen",
+        "# limit = 0.5  # largest value allowed in any step; 0 means never",
         "",
         "# [[exclude]]  # a period whose rows are left out",
         '# from = "2026-03-01 08:00"',
@@ -254,8 +254,8 @@ def _notation_lines(
     lines = []
     if notation.decimal != log.decimal:
         other = Notation(log.decimal, notation.decimal)
-        doubt = f"  # TODO or are its {quoted(notation.decimal)} thousands?"
-        lines.append(f"decimal = {quoted(notation.decimal)}{doubt if other in tag.best() else ''}")
+        remark = f"  # TODO or does {quoted(notation.decimal)} separate thousands?"
+        lines.append(f"decimal = {quoted(notation.decimal)}{remark if other in tag.best() else ''}")
     elif notation in tag.grouped - tag.decided:
         marks = f"{quoted(notation.thousands)}, or {quoted(notation.decimal)} if"
         lines.append(f"# decimal = {marks} its {quoted(notation.thousands)} are thousands  # TODO")
@@ -272,10 +272,10 @@ def _gap_lines(tag: Evidence, role: str, period: float) -> list[str]:
         return []
     often = f"a value every {_duration(spacing)}"
     if role in ("setpoint", "manipulated"):
-        return [f"largest_gap_s = inf  # TODO {often}: logged on change?"]
+        return [f"largest_gap_s = inf  # TODO {often}: is it logged on change?"]
     digits = -math.floor(math.log10(spacing)) + 1
     held = round(2 * spacing, digits)
-    return [f"largest_gap_s = {held:g}  # TODO {often}: how long does one hold?"]
+    return [f"largest_gap_s = {held:g}  # TODO {often}: how long is a value valid?"]
 
 
 def _duration(seconds: float) -> str:

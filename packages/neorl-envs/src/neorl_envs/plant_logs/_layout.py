@@ -203,7 +203,7 @@ def _stamps(path: Path, table: pl.DataFrame, most_above: int) -> tuple[int, str,
             "the names of the columns; write a header above it"
         )
     raise DatasetError(
-        f"{path}: no column holds stamps ({KNOWN}); columns: {', '.join(table.columns[:8])}"
+        f"{path}: no column holds timestamps ({KNOWN}); columns: {', '.join(table.columns[:8])}"
     )
 
 
@@ -235,7 +235,7 @@ def _day_or_month(path: Path, rows: pl.DataFrame, column: str, kind: str) -> tup
         return other, ""
     spans = [int(stamps.max() - stamps.min()) for stamps in (at, swapped)]
     if spans[0] == spans[1]:
-        return kind, "  # TODO month before day, or day before month?"
+        return kind, "  # TODO is the month or the day first?"
     return (kind, "") if spans[0] < spans[1] else (other, "")
 
 

@@ -86,7 +86,7 @@ class Rows:
         if n_rows > MOST_ROWS:
             raise DatasetError(
                 f"{source}: {n_rows} rows of {config.sampling.period_s:g} s; look for "
-                "a stamp far from the others, or choose a longer sampling.period_s"
+                "a timestamp far from the others, or choose a longer sampling.period_s"
             )
         self.counts: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()

@@ -93,11 +93,11 @@ class Clock:
             pl.when(pl.lit(short)).then(pl.col("time") + ":00").otherwise(pl.col("time"))
         ).to_series()
         naive = _datetime(parts["day"] + "T" + time, "%Y-%m-%dT%H:%M:%S%.f")
-        self._require(column, rows, naive.is_null(), "as an ISO 8601 stamp")
+        self._require(column, rows, naive.is_null(), "as an ISO 8601 timestamp")
         zoned = parts["zone"].is_not_null()
         if not zoned.any():
             return self._local(naive, column, rows)
-        self._require(column, rows, ~zoned, "beside stamps that name their offset from UTC")
+        self._require(column, rows, ~zoned, "beside timestamps that name their offset from UTC")
         self.offsets |= {"+00:00" if z == "Z" else z for z in parts["zone"].unique().to_list()}
         return naive.to_physical() - _offset(parts["zone"])
 

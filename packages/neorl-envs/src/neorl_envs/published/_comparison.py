@@ -62,7 +62,8 @@ def compare_log(
     if settings_digest(env, quality, seed=seed, n_steps=n_steps, spread=spread) != record.settings:
         return Comparison(
             "other settings",
-            "the published log is of other settings: plant, controllers or operators have changed",
+            "the published log was recorded with other settings of the plant, controllers or "
+            "operators",
         )
     here = numerical_environment() if environment is None else environment
     if here in record.content:
@@ -84,10 +85,12 @@ def _differences(record: PublishedLog, dataset: Dataset) -> list[str]:
     rows, returns = dataset.transitions, dataset.episode_returns()
     differences = []
     if abs(dataset.n_rows - record.rows) > ROWS * record.rows:
-        differences.append(f"{dataset.n_rows} rows are not the published {record.rows}")
+        differences.append(f"there are {dataset.n_rows} rows; the published log has {record.rows}")
     off = abs(returns.mean() - record.returns[0])
     if off > MEANS * record.returns[1] + 1e-4 * abs(record.returns[0]):
-        differences.append(f"the mean return {returns.mean():.6g} is not {record.returns[0]:.6g}")
+        differences.append(
+            f"the mean return is {returns.mean():.6g}; published: {record.returns[0]:.6g}"
+        )
     for name, column, means, channels in (
         ("observation", rows.obs, record.obs, dataset.spec.obs),
         ("action", rows.action, record.action, dataset.spec.action),
@@ -97,6 +100,6 @@ def _differences(record: PublishedLog, dataset: Dataset) -> list[str]:
         for i in np.flatnonzero(np.abs(values.mean(axis=0) - means) > slack):
             mean = values[:, i].mean()
             differences.append(
-                f"the mean {name} {channels[i].name}, {mean:.6g}, is not {means[i]:.6g}"
+                f"the mean of {name} {channels[i].name} is {mean:.6g}; published: {means[i]:.6g}"
             )
     return differences

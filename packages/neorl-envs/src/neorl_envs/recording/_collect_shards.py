@@ -90,7 +90,7 @@ def collect_shards(
     if shards is None:
         return path
     if shards:
-        say(f"{path}: goes on after {lengths.sum()} rows in {len(shards)} files")
+        say(f"{path}: continues after {lengths.sum()} rows in {len(shards)} files")
     parts: list[Any] = []
     waiting: list[np.ndarray] = []
     first = lengths.size
@@ -142,22 +142,22 @@ def _begun(path: Path, request: Mapping[str, Any]) -> tuple[list[Shard] | None, 
     if not path.exists():
         return [], nothing
     if not is_manifest(path):
-        raise DatasetError(f"{path}: it is no manifest; choose another path")
+        raise DatasetError(f"{path}: this file is not a manifest; choose another path")
     manifest = read_manifest(path, complete=False)
     if not manifest.request:
-        raise DatasetError(f"{path}: a complete log is there already; choose another path")
+        raise DatasetError(f"{path}: a complete log exists there; choose another path")
     for name in {**request, **manifest.request}:
-        requested, begun = request.get(name), manifest.request.get(name)
-        if requested != begun:
+        requested, started = request.get(name), manifest.request.get(name)
+        if requested != started:
             raise DatasetError(
-                f"{path}: a log was begun there with {name} = {begun}, and {requested} is asked "
-                "for; ask for the same to go on, or choose another path"
+                f"{path}: a log was started there with {name} = {started}, but this call asks for "
+                f"{requested}; use the same settings to continue it, or choose another path"
             )
     lengths = [nothing]
     for shard, file in zip(manifest.shards, manifest.paths(path), strict=True):
         part = map_unchecked(file)
         if part.content_hash != shard.content_hash:
-            raise DatasetError(f"{file}: it is not the file that {path} names; remove both")
+            raise DatasetError(f"{file}: it is not the file that {path} lists; remove both")
         require_file_hash(part, str(file))
         lengths.append(np.asarray(part.episode_lengths))
     return list(manifest.shards), np.concatenate(lengths)

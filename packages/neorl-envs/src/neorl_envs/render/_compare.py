@@ -44,11 +44,11 @@ def compare(
         left.plot(float(price @ costs), total, "o", label=name)
         violated = [f"{cost:.3g}" for cost in costs]
         rows.append([name, f"{total:.4g}", *violated, str(len(trajectory.reward))])
-    left.set_xlabel(f"price of the costs [{unit}]")
+    left.set_xlabel(f"penalty for the costs [{unit}]")
     left.set_ylabel(f"return [{unit}]")
     left.legend(fontsize="x-small")
     right.set_axis_off()
-    limits = ["limit", "", *(f"{c.limit:g} {c.unit} a {c.per}" for c in spec.cost), ""]
+    limits = ["limit", "", *(f"{c.limit:g} {c.unit} per {c.per}" for c in spec.cost), ""]
     right.table(
         cellText=[*rows, limits], colLabels=["", f"return [{unit}]", *names, "steps"], loc="center"
     )

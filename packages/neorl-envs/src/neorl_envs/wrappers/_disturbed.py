@@ -93,7 +93,7 @@ def disturbed(env: Environment, *, sd: float = 0.05, memory: float = 600.0) -> D
         12
     """
     if not (np.isfinite(sd) and sd >= 0):
-        raise InputError(f"sd must be a number of at least 0, a part of the range, got {sd}")
+        raise InputError(f"sd must be a fraction of the range, 0 or more, got {sd}")
     if not (np.isfinite(memory) and memory > 0):
         raise InputError(f"memory must be a positive number of seconds, got {memory}")
     return Disturbed(env, float(sd), float(memory))

@@ -6,7 +6,7 @@ import numpy as np
 
 from neorl_core import InputError, Spec
 from neorl_envs import Dataset
-from neorl_envs.inspection import contradiction_sentences, contradictions, signal_doubts
+from neorl_envs.inspection import contradiction_sentences, contradictions, signal_warnings
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train.experience._experience import Experience, training_experience
 from neorl_train.experience._hindrances import hindrances, zero_limits
@@ -43,7 +43,7 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
     if not isinstance(run.source, PlantSource):
         with session.timings.stage("look for contradictions"):
             counts = contradictions(dataset)
-            doubts = signal_doubts(dataset)
+            doubts = signal_warnings(dataset)
         for sentence in contradiction_sentences(counts):
             reporter.say(f"{path.name}: {sentence}; neorl-envs inspect {path.name} shows more")
         for sentence in doubts:

@@ -9,7 +9,7 @@ import numpy as np
 from neorl_core import Channel, CostChannel, DataStatistics, Spec
 from neorl_core.costs import limit_kind
 from neorl_envs import Dataset
-from neorl_envs.inspection import signal_doubts
+from neorl_envs.inspection import signal_warnings
 
 STILL = 1e-6
 """A channel that moves by at most this fraction of its range counts as constant (rounding)."""
@@ -113,7 +113,7 @@ def log_doubts(dataset: Dataset) -> list[str]:
     """
     columns: Any = dataset.transitions
     known = np.asarray(columns.reward)[np.asarray(columns.mask)]
-    doubts = signal_doubts(dataset)
+    doubts = signal_warnings(dataset)
     if known.size and known.min() == known.max() and not np.asarray(columns.terminated).any():
         doubts.insert(
             0,

@@ -157,7 +157,7 @@ def _refusal(error: OSError) -> str:
         return f"{where}no free disk space to write it; free some, then give the same command again"
     if not error.strerror:
         return one_line(error)
-    return f"{where}{error.strerror}; check the place and its permissions"
+    return f"{where}{error.strerror}; check the path and its permissions"
 
 
 @contextlib.contextmanager

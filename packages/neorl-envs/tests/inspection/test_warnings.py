@@ -1,4 +1,4 @@
-"""What `inspect` must doubt: a frozen instrument, an action seen twice, a laboratory value."""
+"""What `inspect` must warn about: a frozen instrument, an action seen twice, a laboratory value."""
 
 import json
 import re
@@ -65,22 +65,22 @@ def log_of(plant: dict[str, np.ndarray], *, stamped: bool = True, lag: int = 0) 
     return dataset_from_columns(spec, **columns, **({"time": time} if stamped else {}))
 
 
-def test_an_instrument_that_froze_is_doubted(plant: dict[str, np.ndarray]) -> None:
+def test_an_instrument_that_froze_is_reported(plant: dict[str, np.ndarray]) -> None:
     """It stood still across episodes; a set point and a laboratory value do so by nature."""
     report = dataset_report(log_of(plant))
     (still,) = report["frozen"]
     assert (still["name"], still["row"], still["duration_s"]) == ("temperature", FIRST, 60 * STILL)
     assert still["start"] == START + 60 * FIRST
-    (doubt,) = [d for d in report["doubts"] if "stood still" in d]
-    assert doubt.startswith(
+    (warning,) = [d for d in report["warnings"] if "stood still" in d]
+    assert warning.startswith(
         "temperature stood still for 6.67 h from 2023-11-15 14:53:20 UTC while other signals moved "
-        "(it usually moves in every row): an instrument that froze?"
+        "(it usually moves in every row): did the instrument freeze?"
     )
     entry = next(c for c in report["obs"] if c["name"] == "temperature")
     assert entry["longest_flat_s"] == 60 * STILL
 
 
-def test_a_plant_that_stands_still_altogether_is_not_doubted(plant: dict[str, np.ndarray]) -> None:
+def test_a_plant_that_stands_still_altogether_is_not_reported(plant: dict[str, np.ndarray]) -> None:
     rows = slice(FIRST, FIRST + STILL + 1)
     for name in ("pressure", "steam", "valve"):
         plant[name][rows] = plant[name][FIRST]
@@ -116,14 +116,14 @@ def test_standstills_are_those_of_a_loop(plant: dict[str, np.ndarray]) -> None:
     assert result.usual == np.sort([s for s, _ in runs])[int(np.ceil(0.99 * len(runs))) - 1]
 
 
-def test_an_observation_that_is_the_action_is_doubted(plant: dict[str, np.ndarray]) -> None:
+def test_an_observation_that_is_the_action_is_reported(plant: dict[str, np.ndarray]) -> None:
     """The flow behind the valve: a policy would read the action from its own effect."""
-    doubts = dataset_report(log_of(plant))["doubts"]
-    (doubt,) = [d for d in doubts if "itself" in d]
-    assert doubt.startswith("steam is almost the action valve itself (correlation +1.000 in the")
-    assert "give it the role auxiliary" in doubt
+    warnings = dataset_report(log_of(plant))["warnings"]
+    (warning,) = [d for d in warnings if "itself" in d]
+    assert warning.startswith("steam is almost the action valve itself (correlation +1.000 in the")
+    assert "give it the role auxiliary" in warning
     plant["steam"] = np.roll(plant["steam"], 200)
-    assert not any("itself" in d for d in dataset_report(log_of(plant))["doubts"])
+    assert not any("itself" in d for d in dataset_report(log_of(plant))["warnings"])
 
 
 def test_a_laboratory_value_is_remarked(plant: dict[str, np.ndarray]) -> None:
@@ -141,16 +141,16 @@ def test_values_have_four_digits_and_no_avoidable_exponent() -> None:
     ]  # fmt: skip
 
 
-def test_doubts_stand_before_remarks(plant: dict[str, np.ndarray]) -> None:
+def test_warnings_stand_before_remarks(plant: dict[str, np.ndarray]) -> None:
     """Five faint notes stood there, all equally red."""
     report = dataset_report(log_of(plant))
-    assert report["notes"][: len(report["doubts"])] == report["doubts"]
+    assert report["notes"][: len(report["warnings"])] == report["warnings"]
     text = report_text(report)
     assert text.startswith(f"log {report['name']}: {report['rows']} rows, ")
-    assert "\ndoubt: temperature stood still" in text
+    assert "\nwarning: temperature stood still" in text
     assert "\nnote: no row is terminated" in text
     page = report_html(report)
-    assert page.count('<li class="doubt">') == len(report["doubts"]) == 2
+    assert page.count('<li class="warning">') == len(report["warnings"]) == 2
     assert page.index("temperature stood still") < page.index("no row is terminated")
 
 
