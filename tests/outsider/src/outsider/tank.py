@@ -40,7 +40,7 @@ class Tank(eqx.Module, PlantDefaults):
     name = "Tank-v0"
     reference = "slow"
     reward_unit = "m"
-    glossary = "m: distance of the level to 1 m, summed, below zero"
+    glossary = "A return is minus the distance of the level from 1 m, summed over the steps, in m."
 
     @property
     def spec(self):

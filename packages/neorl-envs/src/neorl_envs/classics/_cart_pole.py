@@ -48,10 +48,11 @@ class CartPole(eqx.Module, PlantDefaults):
     name: ClassVar[str] = "CartPole-v0"
     reference: ClassVar[str] = "left"
     reward_unit: ClassVar[str] = "steps"
-    glossary: ClassVar[str] = "steps: how long the pole stayed up"
+    glossary: ClassVar[str] = "A return is the number of steps for which the pole stayed upright."
     channel_descriptions: ClassVar[str] = (
         "Measured: position and speed of the cart, angle and angular speed of the pole. "
-        "Manipulated: one number for each side; the larger says where the cart is pushed."
+        "Manipulated: one number for each side; the larger one is the side to which the cart is "
+        "pushed."
     )
 
     @property

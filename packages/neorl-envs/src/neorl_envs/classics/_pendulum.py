@@ -41,10 +41,12 @@ class Pendulum(eqx.Module, PlantDefaults):
     name: ClassVar[str] = "Pendulum-v0"
     reference: ClassVar[str] = "still"
     reward_unit: ClassVar[str] = "1"
-    glossary: ClassVar[str] = "1: less squares of angle, speed and torque"
+    glossary: ClassVar[str] = (
+        "A return is minus the weighted squares of angle, speed and torque, summed over the steps."
+    )
     channel_descriptions: ClassVar[str] = (
-        "Measured: cosine and sine of the angle from upright, and the speed. Manipulated: a torque "
-        "too small to lift the pendulum at once."
+        "Measured: cosine and sine of the angle from upright, and the speed. Manipulated: a "
+        "torque too small to lift the pendulum directly."
     )
 
     @property

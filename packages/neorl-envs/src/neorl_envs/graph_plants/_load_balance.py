@@ -73,10 +73,12 @@ class LoadBalance(eqx.Module, PlantDefaults):
     name: ClassVar[str] = "LoadBalance-v0"
     reward_unit: ClassVar[str] = "points"
     reference: ClassVar[str] = "greedy"
-    glossary: ClassVar[str] = "points: minus ten times the standard deviation of the loads, summed"
+    glossary: ClassVar[str] = (
+        "A return is minus ten times the standard deviation of the loads, summed over the steps."
+    )
     channel_descriptions: ClassVar[str] = (
-        "Measured: the load of every node, and how many links it has. Manipulated: one number for "
-        "each direction of each link; the largest says where load moves."
+        "Measured: the load of every node and the number of its links. Manipulated: one number "
+        "for each direction of each link; load moves over the link with the largest."
     )
 
     @property

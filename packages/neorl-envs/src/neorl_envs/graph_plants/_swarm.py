@@ -124,10 +124,12 @@ class RobotSwarm(eqx.Module, PlantDefaults):
     name: ClassVar[str] = "RobotSwarm-v0"
     reward_unit: ClassVar[str] = "m2"
     reference: ClassVar[str] = "consensus"
-    glossary: ClassVar[str] = "m2: minus the mean square of the displacements, summed"
+    glossary: ClassVar[str] = (
+        "A return is minus the mean square of the displacements in m2, summed over the steps."
+    )
     channel_descriptions: ClassVar[str] = (
-        "Measured: how the links of every robot stretch, its speed, and of leaders how far they "
-        "are off their places. Manipulated: the thrust of every robot in two directions."
+        "Measured: the stretch of every robot's links, its speed, and the displacement of every "
+        "leader. Manipulated: the thrust of every robot in two directions."
     )
 
     @property

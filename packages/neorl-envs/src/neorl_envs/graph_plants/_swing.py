@@ -124,7 +124,8 @@ class SwingNetwork(eqx.Module, PlantDefaults):
     reward_unit: ClassVar[str] = "points"
     reference: ClassVar[str] = "averaging control"
     glossary: ClassVar[str] = (
-        "points: minus a hundred times the mean square of the frequencies, minus that of generation"
+        "A return is minus a hundred times the mean square of the frequencies and minus the mean "
+        "square of the generation, summed over the steps."
     )
     channel_descriptions: ClassVar[str] = (
         "Measured: frequency, load and generation of every bus, and the flow over every line in "

@@ -107,10 +107,12 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
     name: ClassVar[str] = "TrafficNetwork-v0"
     reward_unit: ClassVar[str] = "vehicles"
     reference: ClassVar[str] = "queue shares"
-    glossary: ClassVar[str] = "vehicles: minus those on a road, on average, summed over the cycles"
+    glossary: ClassVar[str] = (
+        "A return is minus the mean number of vehicles on a road, summed over the cycles."
+    )
     channel_descriptions: ClassVar[str] = (
-        "Measured: vehicles on every road, and those that wait for each phase of every junction. "
-        "Manipulated: the part of the cycle that north and south have green."
+        "Measured: vehicles on every road, and vehicles waiting for each phase of every junction. "
+        "Manipulated: the fraction of the cycle that is green for north and south."
     )
 
     @property

@@ -77,16 +77,17 @@ class ChemicalReactor(SimulatedPlant):
     reward_unit: ClassVar[str] = "points"
     terms: ClassVar[tuple[Term, ...]] = objective.TERMS
     glossary: ClassVar[str] = (
-        "points: 100 for a finished batch, less 0.1 for each step and 100 for a trip; "
-        "PID 106/1500: set point of the adiabatic temperature 379.15 K (106 \N{DEGREE SIGN}C), "
-        "gain of the feed 1500 kg/h per K"
+        "A return is 100 points for a finished batch, minus 0.1 per step and 100 for a trip. PID "
+        "106/1500: set point of the adiabatic temperature 379.15 K (106 \N{DEGREE SIGN}C), feed "
+        "gain 1500 kg/h per K."
     )
     channel_descriptions: ClassVar[str] = (
-        "Measured: T_R reactor, T_S its wall, T_M jacket, T_EK reactor contents in the external "
-        "heat exchanger, T_AWT coolant of that exchanger; m_W, m_A_hat and m_P water, monomer "
-        "and polymer in the reactor; m_acc what was fed so far; T_adiab_hat the temperature that "
-        "a total loss of cooling would lead to, estimated; P pressure. Manipulated: feed, T_in_M "
-        "and T_in_EK inlet temperatures of jacket and exchanger."
+        "Measured: temperatures T_R of the reactor, T_S of its wall, T_M of the jacket, T_EK of "
+        "the reactor contents in the external heat exchanger and T_AWT of its coolant; masses "
+        "m_W, m_A_hat and m_P of water, monomer and polymer in the reactor; m_acc fed so far; "
+        "T_adiab_hat, the estimated temperature after a total loss of cooling; pressure P in the "
+        "reactor. Manipulated: feed, and the inlet temperatures T_in_M and T_in_EK of jacket and "
+        "exchanger."
     )
 
     def __check_init__(self) -> None:

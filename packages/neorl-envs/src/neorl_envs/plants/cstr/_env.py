@@ -58,13 +58,13 @@ class CSTR(SimulatedPlant):
     )
     reference: ClassVar[str] = "PI feed-forward"
     glossary: ClassVar[str] = (
-        "points: minus 100 for each step and mol/L away from the set point, less 500 for a trip; "
-        "PI feed-forward: the coolant that holds the set point in the nominal tank, corrected by "
-        "PI and by the temperature"
+        "A return is minus 100 points per step and mol/L of error, and minus 500 for a trip. PI "
+        "feed-forward: the coolant temperature that holds the set point in the nominal tank, "
+        "corrected by PI control and for the temperature."
     )
     channel_descriptions: ClassVar[str] = (
-        "Measured: C_A concentration of the reactant, T temperature, C_A_SP the set point. "
-        "Manipulated: T_c temperature of the coolant."
+        "Measured: concentration C_A of the reactant, temperature T, set point C_A_SP. "
+        "Manipulated: coolant temperature T_c."
     )
 
     def tunings(self) -> dict[str, FeedforwardPID]:

@@ -61,7 +61,10 @@ class DMSD(SimulatedPlant):
     actuators = ACTUATORS
     reward_unit: ClassVar[str] = "points"
     reference: ClassVar[str] = "LQR"
-    glossary: ClassVar[str] = "points: minus the logarithm of each mass' distance from its target"
+    glossary: ClassVar[str] = (
+        "A return is minus the sum of the logarithms of each mass's distance from its target, in "
+        "points."
+    )
     channel_descriptions: ClassVar[str] = (
         "Measured: positions x1 and x2 of the masses, their velocities v1 and v2, and their "
         "targets. Manipulated: a force on each mass."

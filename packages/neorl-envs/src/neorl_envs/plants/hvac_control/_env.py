@@ -64,13 +64,12 @@ class HVACControl(SimulatedPlant):
     )
     reference: ClassVar[str] = "preheating and load compensation"
     glossary: ClassVar[str] = (
-        "A return is the week's bill for electricity and 0.5 $ for every kelvin hour of "
-        "discomfort, both negative. The controllers are named after what they do."
+        "A return is minus the week's electricity bill and minus 0.5 $ for every kelvin hour of "
+        "discomfort."
     )
     channel_descriptions: ClassVar[str] = (
-        "T and heat of five zones (air temperature, and heating or cooling that was last "
-        "delivered), the weather outdoors now and in an hour, the people, the price and the time "
-        "of day."
+        "Measured: air temperature (T) and heating or cooling last delivered (heat) of five "
+        "zones, the weather now and in an hour, occupancy, electricity price and time of day."
     )
     constants = physics.Constants()
     relations = physics.RELATIONS

@@ -57,11 +57,13 @@ class IndustrialBenchmark(SimulatedPlant):
     exogenous: ClassVar[tuple[str, ...]] = ("setpoint",)
     reference: ClassVar[str] = "scheduled steering"
     glossary: ClassVar[str] = (
-        "the return is minus three times the fatigue and minus the consumption, summed up"
+        "A return is minus three times the fatigue and minus the consumption, summed over the "
+        "steps."
     )
     channel_descriptions: ClassVar[str] = (
-        "Measured: the set point, the steerings velocity, gain and shift, fatigue and consumption. "
-        "Manipulated: changes of the three steerings, in parts of 1, 10 and 5.75 a step."
+        "Measured: the set point, the steerings velocity, gain and shift, fatigue and "
+        "consumption. Manipulated: changes of the three steerings, as fractions of 1, 10 and 5.75 "
+        "per step."
     )
 
     def tunings(self) -> dict[str, StateFeedback]:

@@ -83,12 +83,12 @@ class Pipeline(SimulatedPlant):
     reward_unit: ClassVar[str] = "points"
     reference: ClassVar[str] = "predictive P"
     glossary: ClassVar[str] = (
-        "points: at most 1 a step, less the further the outflow is from its target; P: action in "
-        "proportion to the distance of the outflow from its target"
+        "A step earns at most one point, less the further the outflow is from its target. P: an "
+        "action in proportion to the error of the outflow."
     )
     channel_descriptions: ClassVar[str] = (
-        "Measured: the outflow of the pipe and its target, the outflows and the actions of the 25 "
-        "steps before. Manipulated: the change of the flow through the gate."
+        "Measured: the outflow of the pipe and its target, and the outflows and actions of the "
+        "last 25 steps. Manipulated: the change of the flow through the gate."
     )
 
     def tunings(self) -> dict[str, StateFeedback]:

@@ -123,13 +123,14 @@ class PowerGrid(SimulatedPlant):
     reference: ClassVar[str] = "AGC with anti-windup"
     graph: ClassVar[tuple[str, ...]] = GRAPH
     glossary: ClassVar[str] = (
-        "A return is what deviations of frequency, control errors of the areas and fuel beyond the "
-        "schedule take off, in points. AGC is automatic generation control."
+        "A return is minus the points for frequency deviations, area control errors and fuel "
+        "beyond the schedule. AGC is automatic generation control."
     )
     channel_descriptions: ClassVar[str] = (
-        "Frequency, active, reactive and mechanical power and voltage of four machines, voltages "
-        "of seven buses, power over the tie, two loads and the control errors of two areas; "
-        "changes of the power and voltage references on 900 MVA."
+        "Measured: frequency, active, reactive and mechanical power and voltage of four machines, "
+        "voltages of seven buses, power over the tie line, two loads and the control errors of "
+        "two areas. Manipulated: changes of the power and voltage references, per unit of 900 "
+        "MVA."
     )
     constants = Constants()
     relations = RELATIONS

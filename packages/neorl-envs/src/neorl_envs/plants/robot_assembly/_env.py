@@ -34,11 +34,13 @@ class RobotAssembly(SimulatedPlant):
     reward_unit: ClassVar[str] = "points"
     terms: ClassVar[tuple[Term, ...]] = objective.TERMS
     reference: ClassVar[str] = "spiral search"
-    glossary: ClassVar[str] = "points: 100 for a peg inserted, less distance, effort and time"
+    glossary: ClassVar[str] = (
+        "A return is 100 points for an inserted peg, minus points for distance, effort and time."
+    )
     channel_descriptions: ClassVar[str] = (
-        "Measured: q and dq angles and speeds of the joints; F and M force and torque on the peg "
-        "at the flange, in the base's axes; e from the tip to where the hole should be; depth of "
-        "the tip below the nominal plate. Manipulated: joint speeds."
+        "Measured: angles q and speeds dq of the joints; force F and torque M on the peg at the "
+        "flange, in the axes of the base; e from the tip to the nominal hole; depth of the tip "
+        "below the nominal plate. Manipulated: joint speeds."
     )
     constants = physics.Constants()
     relations = physics.RELATIONS

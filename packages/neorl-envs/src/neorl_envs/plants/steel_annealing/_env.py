@@ -29,13 +29,15 @@ class SteelAnnealing(SimulatedPlant):
     terms: ClassVar[tuple[Term, ...]] = objective.TERMS
     reference: ClassVar[str] = "PI feed-forward"
     glossary: ClassVar[str] = (
-        "t: tonnes of strip inside its tolerance, less the price of the fuel; the controllers hold "
-        "zone temperatures, with or without the furnace's static inverse"
+        "A return is the tonnes of strip annealed within tolerance, minus the price of the fuel. "
+        "The controllers hold zone temperatures, with or without a static inverse model of the "
+        "furnace."
     )
     channel_descriptions: ClassVar[str] = (
-        "Measured: temperatures of the six zones and of the strip behind each, the exit set point, "
-        "thickness, width and speed of the strip, the coming thickness and set point, the distance "
-        "to the weld, and all fuel. Manipulated: the fuel of every zone as a part of its burners."
+        "Measured: temperatures of the six zones and of the strip behind each, exit set point, "
+        "thickness, width and speed of the strip, next thickness and set point, distance to the "
+        "weld, total fuel. Manipulated: the fuel of every zone as a fraction of its burners' "
+        "capacity."
     )
     tracked: ClassVar[Mapping[str, str]] = {"T_strip_6": "T_set"}
     exogenous: ClassVar[tuple[str, ...]] = (

@@ -59,11 +59,12 @@ class SupplyChain(SimulatedPlant):
     graph: ClassVar[tuple[str, ...]] = physics.GRAPH
     glossary: ClassVar[str] = (
         "A return is the profit of sixty days in hundreds of dollars. The controllers order up to "
-        "levels of the inventory position."
+        "target levels of the inventory position."
     )
     channel_descriptions: ClassVar[str] = (
-        "Stocks of six nodes, what the shop owes, yesterday's demand, and for each lane what is "
-        "on the way and what arrives tomorrow; the orders on the lanes."
+        "Measured: stocks of six nodes, backlog of the shop, demand of the day before, and for "
+        "each lane the goods on the way and those that arrive tomorrow. Manipulated: the orders "
+        "on the lanes."
     )
     constants = physics.Constants()
     relations = physics.RELATIONS

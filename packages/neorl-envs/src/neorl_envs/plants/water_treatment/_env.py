@@ -35,14 +35,15 @@ class WaterTreatment(SimulatedPlant):
     )
     reference: ClassVar[str] = "PI feed-forward"
     glossary: ClassVar[str] = (
-        "k$: what chemicals, mixing, backwashes, turbid and spilled water cost, negative"
+        "A return is minus the cost of chemicals, mixing, backwashes, and turbid and spilled "
+        "water, in k$."
     )
     channel_descriptions: ClassVar[str] = (
-        "Measured: the raw water's turbidity, pH, alkalinity and temperature; demand of the town; "
-        "pH_mixed behind the mixer, 10 minutes old, pH_clear in the clearwell; turbidity settled "
-        "and filtered; head_loss and run_time of the filter; alum, caustic and gradient as they "
-        "are; level of the clearwell. Manipulated: alum and caustic doses, gradient of the "
-        "flocculators' mixing, flow through the works."
+        "Measured: turbidity, pH, alkalinity and temperature of the raw water; demand of the "
+        "town; pH_mixed behind the mixer, 10 minutes late, and pH_clear in the clearwell; settled "
+        "and filtered turbidity; head_loss and run_time of the filter; the present alum, caustic "
+        "and gradient; level of the clearwell. Manipulated: alum and caustic doses, velocity "
+        "gradient in the flocculators, flow through the works."
     )
     constants = physics.Constants()
     relations = physics.RELATIONS
