@@ -26,7 +26,7 @@ def test_states_keep_their_form_through_every_step():
 def test_containers_start_empty():
     window = history_window(jnp.zeros(2, jnp.int32), length=4)
     assert isinstance(window, HistoryWindow)
-    assert (window.values.shape, window.values.dtype, int(window.seen)) == ((4, 2), jnp.int32, 0)
+    assert (window.values.shape, window.values.dtype, int(window.n_valid)) == ((4, 2), jnp.int32, 0)
     line = delay_line(jnp.ones(2), delay=3)
     assert isinstance(line, DelayLine)
     assert line.values.tolist() == [[1, 1]] * 3

@@ -244,7 +244,7 @@ def moves_with_the_clients(function):
         other = mapped(function, jax.tree.map(move, updates), *rest, **options)
         expected = jax.tree.map(move, plain.value)
         assert_close(other.value, expected, atol=1e-5)
-        np.testing.assert_array_equal(other.kept, plain.kept)
+        np.testing.assert_array_equal(other.usable, plain.usable)
 
     return law
 

@@ -76,7 +76,7 @@ def test_at_its_bound_a_rule_stays_within_the_honest_spread(name):
         result = rule(attacked(bound, attack))
         assert isinstance(result, Aggregate)
         assert error(result, bound) <= multiple, attack
-        left_out = np.flatnonzero(~np.asarray(result.kept))
+        left_out = np.flatnonzero(~np.asarray(result.usable))
         finite = np.isfinite(attack(HONEST[0])).all()
         assert left_out.tolist() == ([] if finite else list(range(bound)))
 
@@ -89,7 +89,7 @@ def test_one_more_that_is_not_finite_breaks_no_rule(name):
     for attack in ("nan", "infinite"):
         for faulty in (bound + 1, CLIENTS - 4):
             result = rule(attacked(faulty, ATTACKS[attack]))
-            assert np.flatnonzero(~np.asarray(result.kept)).tolist() == list(range(faulty))
+            assert np.flatnonzero(~np.asarray(result.usable)).tolist() == list(range(faulty))
             assert error(result, faulty) <= max(multiple, 1.0), (attack, faulty)
 
 
@@ -171,7 +171,7 @@ def test_clipping_leaves_out_what_is_not_finite():
         expected = clip(alone, start)
         for name in ("nan", "infinite"):
             result = clip(attacked(faulty, ATTACKS[name]), start)
-            assert int(np.sum(result.kept)) == CLIENTS - faulty
+            assert int(np.sum(result.usable)) == CLIENTS - faulty
             for leaf in ("w", "b"):
                 np.testing.assert_allclose(
                     result.value[leaf], expected.value[leaf], rtol=1e-5, atol=1e-6
@@ -277,7 +277,7 @@ def test_when_no_client_is_usable_the_result_says_so():
     for rule in rules:
         result = rule(nothing)
         assert np.isnan(result.value).all(), rule
-        assert not np.any(result.kept)
+        assert not np.any(result.usable)
     assert centred_clipping(nothing, centre, radius=1.0).value.tolist() == [1, 1]
     # What the noise protects does not say so; it is noise alone.
     private = functools.partial(private_mean, key=jax.random.key(0), **PRIVATE)

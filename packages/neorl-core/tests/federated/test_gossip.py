@@ -113,7 +113,7 @@ def test_a_deaf_and_a_broken_client():
     updates = jnp.asarray([[1.0], [jnp.nan], [4.0]])
     mixing = jnp.asarray([[0.5, 0.5, 0.0], [0.5, 0.25, 0.25], [0.0, 0.25, 0.75]])
     result = gossip_step(updates, mixing)
-    assert result.kept.tolist() == [True, False, True]
+    assert result.usable.tolist() == [True, False, True]
     np.testing.assert_allclose(result.value, [[1.0], [2.0], [4.0]], rtol=1e-12)
     alone = gossip_step(updates, jnp.eye(3))
     np.testing.assert_array_equal(alone.value, updates)

@@ -48,7 +48,7 @@ def only_the_order_counts(scores, positive, weights):
     assert_close(mapped(area_under_roc, np.cbrt(scores), positive, weights), area)
 
 
-def by_a_loop(probability, happened, weights, *, bins):
+def by_a_loop(probability, outcome, weights, *, bins):
     if not weights.sum():
         return np.asarray(np.nan)
     total = 0.0
@@ -57,44 +57,44 @@ def by_a_loop(probability, happened, weights, *, bins):
         inside |= (b == bins - 1) & (probability == 1)
         if weights[inside].sum():
             rate, predicted = (
-                np.average(x[inside], weights=weights[inside]) for x in (happened, probability)
+                np.average(x[inside], weights=weights[inside]) for x in (outcome, probability)
             )
             total += weights[inside].sum() / weights.sum() * abs(rate - predicted)
     return np.asarray(total)
 
 
-def never_above_the_mean_distance(probability, happened, weights, *, bins):
-    error = mapped(calibration_error, probability, happened, weights, bins=bins)
-    apart = np.abs(probability - happened)
+def never_above_the_mean_distance(probability, outcome, weights, *, bins):
+    error = mapped(calibration_error, probability, outcome, weights, bins=bins)
+    apart = np.abs(probability - outcome)
     with np.errstate(invalid="ignore"):
         most = (apart * weights).sum(axis=1) / weights.sum(axis=1)
     assert np.all((error <= most + 1e-5) | np.isnan(most))
 
 
-def one_less_what_is_left_of_the_variance(probability, happened, weights):
-    probability, happened = repeated(probability, happened.astype(float), weights=weights)
-    if not len(happened) or np.ptp(happened) == 0:
+def one_less_what_is_left_of_the_variance(probability, outcome, weights):
+    probability, outcome = repeated(probability, outcome.astype(float), weights=weights)
+    if not len(outcome) or np.ptp(outcome) == 0:
         return np.asarray(np.nan)
-    return np.asarray(1 - np.mean((probability - happened) ** 2) / np.var(happened))
+    return np.asarray(1 - np.mean((probability - outcome) ** 2) / np.var(outcome))
 
 
-def the_rate_has_no_skill_and_the_truth_all(probability, happened, weights):
+def the_rate_has_no_skill_and_the_truth_all(probability, outcome, weights):
     total = np.maximum(weights.sum(axis=1, keepdims=True), 1)
-    rate = (weights * happened).sum(axis=1, keepdims=True) / total
+    rate = (weights * outcome).sum(axis=1, keepdims=True) / total
     both = (rate[:, 0] > 0) & (rate[:, 0] < 1)
-    rates = np.broadcast_to(rate, happened.shape).astype(np.float32)
-    plain = np.asarray(mapped(brier_skill, rates, happened, weights))
+    rates = np.broadcast_to(rate, outcome.shape).astype(np.float32)
+    plain = np.asarray(mapped(brier_skill, rates, outcome, weights))
     assert_close(1 + plain[both], np.ones(both.sum()), atol=1e-5)
-    truth = np.asarray(mapped(brier_skill, happened.astype(np.float32), happened, weights))
+    truth = np.asarray(mapped(brier_skill, outcome.astype(np.float32), outcome, weights))
     assert_close(truth[both], np.ones(both.sum()))
     assert np.isnan(plain[~both]).all()
 
 
 def the_unit_of_weights_is_free(function):
-    def law(probability, happened, weights, **options):
-        plain = mapped(function, probability, happened, weights, **options)
+    def law(probability, outcome, weights, **options):
+        plain = mapped(function, probability, outcome, weights, **options)
         for unit in (np.float32(2.0**-100), np.float32(2.0**100)):
-            scaled = mapped(function, probability, happened, unit * weights, **options)
+            scaled = mapped(function, probability, outcome, unit * weights, **options)
             assert_close(scaled, plain)
 
     return law
@@ -149,7 +149,7 @@ ROWS = [
             Edge(NOTHING, {"bins": 2}),
         ],
         refuses=[
-            *refusals("probability", "happened"),
+            *refusals("probability", "outcome"),
             OUTSIDE,
             Refusal("bins", (jnp.ones(2), jnp.zeros(2, bool)), {"bins": 0}),
         ],
@@ -167,7 +167,7 @@ ROWS = [
             Edge((np.full(4, 0.5), HALF, np.array([1.0, 0.0, 1.0, 0.0]))),
             Edge(NOTHING),
         ],
-        refuses=[*refusals("probability", "happened"), OUTSIDE],
+        refuses=[*refusals("probability", "outcome"), OUTSIDE],
         differentiable=False,
         exempt={"finite": "NaN where all samples are alike"},
     ),

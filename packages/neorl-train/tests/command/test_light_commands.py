@@ -41,7 +41,7 @@ from neorl_train._command.main import main
 if not sys.argv[1:]:
     import neorl_train._command.subcommands.list as module
     known = {"environments": ["Tank-v0"], "networks": [], "algorithms": {"bc": "Cloning."}}
-    module.kept_text = lambda *_: json.dumps(known)
+    module.cached_text = lambda *_: json.dumps(known)
 code = main(["list", "runs"] if not sys.argv[1:] else None)
 sys.exit(code + 100 * ("jax" in sys.modules))
 """

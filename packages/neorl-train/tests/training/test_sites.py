@@ -73,7 +73,7 @@ def test_four_sites_with_one_key_start_equal_and_their_parameters_can_be_average
 
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[end.parameters for end in ends])
     mean = weighted_mean(stacked, jnp.asarray([float(data.n_rows) for data in sites]))
-    assert mean.kept.all()
+    assert mean.usable.all()
     together = dataclasses.replace(ends[0], parameters=mean.value)
     chex.assert_trees_all_close(
         together.parameters,

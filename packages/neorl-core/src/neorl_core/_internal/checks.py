@@ -217,11 +217,11 @@ def require_members(name: str, values: ArrayLike, other: str, of_one: ArrayLike)
         )
 
 
-def require_length(name: str, value: ArrayLike, least: int) -> None:
+def require_length(name: str, value: ArrayLike, minimum: int) -> None:
     """Raises an error if the first axis of an array is missing or shorter than ``least``."""
-    if np.ndim(value) < 1 or np.shape(value)[0] < least:
+    if np.ndim(value) < 1 or np.shape(value)[0] < minimum:
         raise ValueError(
-            f"{name} needs a first axis of length {least} or more, got shape {np.shape(value)}; "
+            f"{name} needs a first axis of length {minimum} or more, got shape {np.shape(value)}; "
             "check how it was sliced"
         )
 
@@ -243,7 +243,7 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         )
 
 
-def checked_integer(name: str, value: Any, least: int | None = None, advice: str = "") -> int:
+def checked_integer(name: str, value: Any, minimum: int | None = None, advice: str = "") -> int:
     """Converts an integer of Python or NumPy, or an array without axes, to an int.
 
     Raises an error for a float, which would be truncated, for a boolean, and for a traced value. If
@@ -257,8 +257,8 @@ def checked_integer(name: str, value: Any, least: int | None = None, advice: str
         raise ValueError(
             f"{name} must be an integer that is known before tracing, got {value!r}; give an int"
         )
-    if least is not None and number < least:
-        raise ValueError(f"{name} must be {least} or more, got {number}; {advice}")
+    if minimum is not None and number < minimum:
+        raise ValueError(f"{name} must be {minimum} or more, got {number}; {advice}")
     return number
 
 

@@ -63,8 +63,8 @@ class StateFeedback:
         require_each("setpoint", self.setpoint, self.gain.shape[1], "columns of gain")
         require_each("obs", obs, self.gain.shape[1], "columns of gain")
         require_each("bias", self.bias, self.gain.shape[0], "rows of gain")
-        away = widened(obs) - widened(self.setpoint)
-        action = widened(self.bias) - product(widened(self.gain), away)
+        deviation = widened(obs) - widened(self.setpoint)
+        action = widened(self.bias) - product(widened(self.gain), deviation)
         action = narrowed(action, floats(self.gain).dtype)
         return carry, _between(action, self.low, self.high)
 
@@ -82,17 +82,17 @@ class StateFeedback:
         """
         gain = np.asarray(self.gain, np.float64)
         used = np.flatnonzero(gain)
-        alike: dict[Any, tuple[int, ...]] = {}
-        for place in used:
-            size = float(f"{abs(gain.flat[place]):.6g}")
-            group = size if len(used) > MANY_ENTRIES else int(place)
-            alike[group] = (*alike.get(group, ()), int(place))
+        groups: dict[Any, tuple[int, ...]] = {}
+        for index in used:
+            size = float(f"{abs(gain.flat[index]):.6g}")
+            group_key = size if len(used) > MANY_ENTRIES else int(index)
+            groups[group_key] = (*groups.get(group_key, ()), int(index))
         numbers = []
-        for places in alike.values():
-            row, column = divmod(places[0], gain.shape[1])
+        for indices in groups.values():
+            row, column = divmod(indices[0], gain.shape[1])
             name = f"gain from {spec.obs[column].name} to {spec.action[row].name}"
-            name += f" and {len(places) - 1} equal ones" * (len(places) > 1)
-            entry = (Entry("gain", places),)
+            name += f" and {len(indices) - 1} equal ones" * (len(indices) > 1)
+            entry = (Entry("gain", indices),)
             numbers.append(Tunable(name, "", entry, entry, "factor", 0.5))
         for j in np.flatnonzero(gain.any(axis=0) & (np.asarray(self.setpoint) != 0)):
             numbers.append(_shift("setpoint", int(j), "set-point of", spec.obs[j], 0.25, int(j)))
@@ -177,10 +177,10 @@ class BaseStock:
 
 
 def _shift(
-    leaf: str, place: int, words: str, channel: Channel, step: float, scaled_by: int = -1
+    leaf: str, index: int, prefix: str, channel: Channel, step: float, scaled_by: int = -1
 ) -> Tunable:
-    entry = (Entry(leaf, (place,)),)
-    return Tunable(f"{words} {channel.name}", channel.unit, entry, entry, "shift", step, scaled_by)
+    entry = (Entry(leaf, (index,)),)
+    return Tunable(f"{prefix} {channel.name}", channel.unit, entry, entry, "shift", step, scaled_by)
 
 
 def _between(action: Array, low: Array, high: Array) -> Array:

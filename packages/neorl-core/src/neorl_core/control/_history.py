@@ -14,11 +14,11 @@ class HistoryWindow(NamedTuple):
 
     Attributes:
         values: Oldest first, shape ``(window, *shape)``; zeros before the first value.
-        seen: How many of them belong to the current episode, scalar int32.
+        n_valid: How many of them belong to the current episode, scalar int32.
     """
 
     values: Shaped[Array, "window *shape"]
-    seen: Int[Array, ""]
+    n_valid: Int[Array, ""]
 
 
 def history_window(example: Shaped[ArrayLike, "*shape"], *, length: int) -> HistoryWindow:
@@ -70,11 +70,11 @@ def history_step(
         ([0.0, 5.0, 6.0], [False, True, True])
     """
     value, length = _fitting(value, window.values), window.values.shape[0]
-    kept = jnp.where(jnp.asarray(first, bool), jnp.zeros_like(window.values), window.values)
-    values = jnp.concatenate([kept[1:], value[None]])
-    seen = jnp.where(jnp.asarray(first, bool), 1, jnp.minimum(window.seen + 1, length))
-    mask = jnp.arange(length - 1, -1, -1, dtype=jnp.int32) < seen
-    return HistoryWindow(values, seen), (values, mask)
+    previous = jnp.where(jnp.asarray(first, bool), jnp.zeros_like(window.values), window.values)
+    values = jnp.concatenate([previous[1:], value[None]])
+    n_valid = jnp.where(jnp.asarray(first, bool), 1, jnp.minimum(window.n_valid + 1, length))
+    mask = jnp.arange(length - 1, -1, -1, dtype=jnp.int32) < n_valid
+    return HistoryWindow(values, n_valid), (values, mask)
 
 
 class DelayLine(NamedTuple):
@@ -137,8 +137,8 @@ def delay_step(
         (0.0, 5.0)
     """
     value = _fitting(value, line.fill[None])
-    held = jnp.where(jnp.asarray(first, bool), line.fill[None], line.values)
-    flow = jnp.concatenate([held, value[None]])
+    previous = jnp.where(jnp.asarray(first, bool), line.fill[None], line.values)
+    flow = jnp.concatenate([previous, value[None]])
     return line._replace(values=flow[1:]), flow[0]
 
 

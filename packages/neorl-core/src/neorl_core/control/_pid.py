@@ -163,13 +163,13 @@ class PID:
         self._require_range()
         bank, obs = self._of_one_dtype(), like(obs, widened(self.kp))
         reading = obs[jnp.asarray(bank.measured)]
-        finite, seen = jnp.isfinite(reading), jnp.isfinite(carry.measurement)
+        finite, known = jnp.isfinite(reading), jnp.isfinite(carry.measurement)
         measurement = jnp.where(finite, reading, carry.measurement)
-        error = jnp.where(finite | seen, bank.setpoint - measurement, 0)
-        derivative, age = bank._slope(carry, measurement, finite, seen)
+        error = jnp.where(finite | known, bank.setpoint - measurement, 0)
+        derivative, age = bank._slope(carry, measurement, finite, known)
         fast = bank.bias + bank.kp * error - bank.kd * derivative
         # A loop that starts while another action is in force continues from that action.
-        starts = finite & ~seen & (bank.ki != 0) & jnp.isfinite(carry.output)
+        starts = finite & ~known & (bank.ki != 0) & jnp.isfinite(carry.output)
         integral = jnp.where(starts, carry.output - fast, carry.integral)
         increment = jnp.where(finite, bank.ki * error * bank.dt, 0)
         summed = integral + increment
@@ -202,11 +202,13 @@ class PID:
             # back.
             slack = 16 * jnp.finfo(action.dtype).eps * (jnp.abs(carry.fast) + jnp.abs(action))
             limited = jnp.abs(short) > slack
-            further = limited & (short * carry.increment < 0)
-            kept = jnp.where(further, carry.summed - carry.increment, carry.summed)
+            winding_up = limited & (short * carry.increment < 0)
+            integral = jnp.where(winding_up, carry.summed - carry.increment, carry.summed)
         else:
-            kept = carry.summed + self._of_one_dtype()._tracking_share() * short
-        return self._reported(carry, action, jnp.where(carry.age > 0, action - carry.fast, kept))
+            integral = carry.summed + self._of_one_dtype()._tracking_share() * short
+        return self._reported(
+            carry, action, jnp.where(carry.age > 0, action - carry.fast, integral)
+        )
 
     def follow(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
         """Sets the integral so that the last step would have proposed the other's action.
@@ -242,14 +244,14 @@ class PID:
             channel, action = spec.obs[self.measured[i]], spec.action[i]
             if float(self.setpoint[i]):
                 name = f"set-point of {channel.name} for {action.name}"
-                place = (Entry("setpoint", (i,)),)
+                entries = (Entry("setpoint", (i,)),)
                 numbers.append(
-                    Tunable(name, channel.unit, place, place, "shift", 0.25, self.measured[i])
+                    Tunable(name, channel.unit, entries, entries, "shift", 0.25, self.measured[i])
                 )
             if not float(self.ki[i]) and float(self.bias[i]):
-                name, place = f"bias of {action.name}", (Entry("bias", (i,)),)
+                name, entries = f"bias of {action.name}", (Entry("bias", (i,)),)
                 step = 0.05 * (action.high - action.low)
-                numbers.append(Tunable(name, action.unit, place, place, "shift", step))
+                numbers.append(Tunable(name, action.unit, entries, entries, "shift", step))
         return tuple(numbers)
 
     def loop_tunables(self, spec: Spec) -> tuple[Tunable, ...]:
@@ -261,14 +263,14 @@ class PID:
         kp, ki, kd = (np.asarray(leaf, np.float64) for leaf in (self.kp, self.ki, self.kd))
         groups: dict[tuple[float, ...], tuple[int, ...]] = {}
         for i in range(len(self.measured)):
-            alike = (kp[i], ki[i], kd[i])
-            if any(alike):
-                groups[alike] = (*groups.get(alike, ()), i)
+            parameters = (kp[i], ki[i], kd[i])
+            if any(parameters):
+                groups[parameters] = (*groups.get(parameters, ()), i)
         return tuple(
             number
-            for alike, loops in groups.items()
+            for parameters, loops in groups.items()
             for number in _loop_tunables(
-                alike, loops, _names(spec.action, loops), self._gain_unit(spec, loops)
+                parameters, loops, _names(spec.action, loops), self._gain_unit(spec, loops)
             )
         )
 
@@ -281,10 +283,10 @@ class PID:
 
     def _reported(self, carry: PIDCarry, action: Array, integral: Array) -> PIDCarry:
         """The carry with the new integral for loops with an integral and a known action."""
-        action_known, seen = jnp.isfinite(action), jnp.isfinite(carry.measurement)
+        action_known, known = jnp.isfinite(action), jnp.isfinite(carry.measurement)
         return carry._replace(
-            integral=jnp.where(action_known & seen & (self.ki != 0), integral, carry.integral),
-            output=jnp.where(action_known & ~seen, action, carry.output),
+            integral=jnp.where(action_known & known & (self.ki != 0), integral, carry.integral),
+            output=jnp.where(action_known & ~known, action, carry.output),
         )
 
     def _tracking_share(self) -> Float[Array, " loop"]:
@@ -326,21 +328,21 @@ class PID:
             if number is not None and is_concrete(number):
                 checked_positive(name, number, or_zero=name != "dt", many=True)
         if is_concrete((self.low, self.override_cap)) and self.override_output:
-            least = np.asarray(self.low)[list(self.override_output)]
-            if not np.all(np.asarray(self.override_cap) >= least):
+            lowest = np.asarray(self.low)[list(self.override_output)]
+            if not np.all(np.asarray(self.override_cap) >= lowest):
                 raise ValueError(
                     f"override_cap must not be below low of its output, got {self.override_cap} "
-                    f"and {least}; raise the cap, jnp.inf for none"
+                    f"and {lowest}; raise the cap, jnp.inf for none"
                 )
 
-    def _slope(self, carry: PIDCarry, measurement: Array, finite: Array, seen: Array) -> tuple:
+    def _slope(self, carry: PIDCarry, measurement: Array, finite: Array, known: Array) -> tuple:
         """The filtered derivative, and the age of the measurement on which it is based."""
         elapsed = carry.age + self.dt
-        last = jnp.where(seen, carry.measurement, measurement)
+        last = jnp.where(known, carry.measurement, measurement)
         slope = (measurement - last) / elapsed
         weight = elapsed / (self.tau + elapsed)
-        moved = carry.derivative + weight * (slope - carry.derivative)
-        return jnp.where(finite, moved, carry.derivative), jnp.where(finite, 0, elapsed)
+        filtered = carry.derivative + weight * (slope - carry.derivative)
+        return jnp.where(finite, filtered, carry.derivative), jnp.where(finite, 0, elapsed)
 
     def _caps(self, obs: Float[Array, " obs"]) -> Float[Array, " loop"]:
         if not self.override_output:
@@ -352,14 +354,14 @@ class PID:
         return self.high.at[jnp.asarray(self.override_output)].min(caps)
 
 
-def _names(channels: tuple[Channel, ...], some: tuple[int, ...]) -> str:
-    return ", ".join(channels[i].name for i in some)
+def _names(channels: tuple[Channel, ...], indices: tuple[int, ...]) -> str:
+    return ", ".join(channels[i].name for i in indices)
 
 
 def _loop_tunables(
-    alike: tuple[float, ...], loops: tuple[int, ...], names: str, unit: str
+    parameters: tuple[float, ...], loops: tuple[int, ...], names: str, unit: str
 ) -> Iterator[Tunable]:
-    kp, ki, kd = alike
+    kp, ki, kd = parameters
     every = tuple(Entry(leaf, loops) for leaf in ("kp", "ki", "kd"))
     lead = every[0] if kp else every[1]
     yield Tunable(f"gain of {names}", unit, every, (lead,), "factor", 0.5)

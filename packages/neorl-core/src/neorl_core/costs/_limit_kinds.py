@@ -138,8 +138,8 @@ class LimitKind:
             >>> limit_kind(CostChannel("pressure", "bar", 0.5, "step")).limit_words(0.5, "bar")
             '0.5 bar per step'
         """
-        shown = f"{limit:g}" if unit == "1" else f"{limit:g} {unit}"
-        return f"{shown} per {self.per}"
+        text = f"{limit:g}" if unit == "1" else f"{limit:g} {unit}"
+        return f"{text} per {self.per}"
 
 
 # A further kind also needs its word in CostPer.
@@ -190,6 +190,6 @@ def limit_kind(channel: CostChannel | CostPer) -> LimitKind:
     """
     per = channel if isinstance(channel, str) else channel.per
     if per not in _KINDS:
-        known = " or ".join(map(repr, _KINDS))
-        raise ValueError(f"a limit is per {known}, got {per!r}; choose one of them")
+        choices = " or ".join(map(repr, _KINDS))
+        raise ValueError(f"a limit is per {choices}, got {per!r}; choose one of them")
     return _KINDS[per]

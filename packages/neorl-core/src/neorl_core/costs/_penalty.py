@@ -42,8 +42,8 @@ def penalised_reward(
     penalty = checked_positive("penalty", penalty, or_zero=True, many=True)
     if not (isinstance(reward, np.ndarray) and isinstance(cost, np.ndarray)):
         reward, cost = floats(reward), floats(cost)
-    prices = np.asarray(penalty, reward.dtype) if is_concrete(penalty) else penalty
-    for i in range(np.shape(prices)[0]):
+    weights = np.asarray(penalty, reward.dtype) if is_concrete(penalty) else penalty
+    for i in range(np.shape(weights)[0]):
         # Added term by term, so that any block size gives the same sums on the host and compiled.
-        reward = reward - (prices[i] * cost[..., i]).astype(reward.dtype)
+        reward = reward - (weights[i] * cost[..., i]).astype(reward.dtype)
     return reward

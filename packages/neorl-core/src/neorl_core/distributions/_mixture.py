@@ -81,12 +81,12 @@ def gaussian_mixture_sample(
         [2.0]
     """
     logits, mean, log_std = _mixture(logits, mean, log_std)
-    to_choose, to_draw = jax.random.split(key)
-    chosen = jax.random.categorical(to_choose, logits, axis=-1)[..., None, None]
+    choice_key, draw_key = jax.random.split(key)
+    chosen = jax.random.categorical(choice_key, logits, axis=-1)[..., None, None]
     centre, width = (
         jnp.take_along_axis(values, chosen, axis=-2)[..., 0, :] for values in (mean, log_std)
     )
-    return diagonal_gaussian_sample(centre, width, to_draw)
+    return diagonal_gaussian_sample(centre, width, draw_key)
 
 
 def gaussian_mixture_mean(

@@ -20,15 +20,15 @@ class Aggregate(NamedTuple):
 
     Attributes:
         value: A PyTree like one client's update; NaN if too few clients were usable.
-        kept: Which clients were usable, shape ``(client,)``. A client with a NaN or an infinity
+        usable: Which clients were usable, shape ``(client,)``. A client with a NaN or an infinity
             anywhere is excluded from every rule.
     """
 
     value: Any
-    kept: Bool[Array, " client"]
+    usable: Bool[Array, " client"]
 
 
-def require_updates(updates: Any, least: int, reason: str) -> int:
+def require_updates(updates: Any, minimum: int, reason: str) -> int:
     """The number of clients; raises an error if there are too few or leaves disagree about it."""
     leaves = jax.tree.leaves(updates)
     if not leaves:
@@ -47,9 +47,10 @@ def require_updates(updates: Any, least: int, reason: str) -> int:
             "stack the clients' updates with jax.tree.map and jnp.stack"
         )
     ((clients,),) = lengths
-    if clients < least:
+    if clients < minimum:
         raise ValueError(
-            f"{reason}: {least} clients or more, got {clients}; add clients or choose another rule"
+            f"{reason}: {minimum} clients or more, got {clients}; add clients or choose another "
+            "rule"
         )
     return clients
 
@@ -68,14 +69,14 @@ def usable(updates: Any) -> Bool[Array, " client"]:
     return jnp.all(jnp.stack(flags), axis=0)
 
 
-def how_many(clients: Bool[Array, " client"]) -> Int[Array, ""]:
+def count_true(clients: Bool[Array, " client"]) -> Int[Array, ""]:
     """Number of true entries, as int32 even if the default integer is wider."""
     return jnp.sum(clients, dtype=jnp.int32)
 
 
-def still_faulty(kept: Bool[Array, " client"], faulty: int) -> Int[Array, ""]:
-    """Number of kept clients that may still be faulty after some were excluded."""
-    return jnp.maximum(faulty - how_many(~kept), 0)
+def remaining_faulty(valid: Bool[Array, " client"], faulty: int) -> Int[Array, ""]:
+    """Number of valid clients that may still be faulty after some were excluded."""
+    return jnp.maximum(faulty - count_true(~valid), 0)
 
 
 def numbers(leaf: Array) -> Int[Array, "client *one"]:
@@ -83,9 +84,9 @@ def numbers(leaf: Array) -> Int[Array, "client *one"]:
     return per_client(jnp.arange(leaf.shape[0], dtype=jnp.int32), leaf)
 
 
-def cleaned(updates: Any, kept: Bool[Array, " client"]) -> Any:
+def cleaned(updates: Any, valid: Bool[Array, " client"]) -> Any:
     """The updates with zeros for the excluded clients."""
-    return jax.tree.map(lambda leaf: jnp.where(per_client(kept, leaf), leaf, 0), updates)
+    return jax.tree.map(lambda leaf: jnp.where(per_client(valid, leaf), leaf, 0), updates)
 
 
 def per_client(values: Array, leaf: Array) -> Array:
@@ -115,8 +116,8 @@ def averaged(updates: Any, weights: Shaped[Array, " client"]) -> Any:
 
 def distances(updates: Any, centre: Any) -> Float[Array, " client"]:
     """Euclidean distance of every client from one point; the squares cannot overflow."""
-    apart = jax.tree.map(lambda leaf, at: widened(leaf) - widened(at)[None], updates, centre)
-    joined = _joined(apart)
+    differences = jax.tree.map(lambda leaf, at: widened(leaf) - widened(at)[None], updates, centre)
+    joined = _joined(differences)
     largest = jnp.max(jnp.abs(joined), axis=1, initial=0)
     scale = jnp.where(largest > 0, largest, 1)
     squares = jnp.sum((joined / scale[:, None]) ** 2, axis=1)
@@ -161,5 +162,5 @@ def _joined(updates: Any) -> Float[Array, "client coordinate"]:
     return jnp.concatenate(flat, axis=1)
 
 
-def _from_one(everyone: Array, one: Array) -> tuple[Array, Array]:
-    return everyone, jnp.sum((everyone - one[None, :]) ** 2, axis=1)
+def _from_one(all_clients: Array, client: Array) -> tuple[Array, Array]:
+    return all_clients, jnp.sum((all_clients - client[None, :]) ** 2, axis=1)

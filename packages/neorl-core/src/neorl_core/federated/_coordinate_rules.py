@@ -12,12 +12,12 @@ from neorl_core.federated._client_updates import (
     Aggregate,
     averaged,
     cleaned,
-    how_many,
+    count_true,
     numbers,
     per_client,
+    remaining_faulty,
     require_byzantine,
     require_updates,
-    still_faulty,
     usable,
 )
 from neorl_core.federated._ordering import in_order, running_count
@@ -44,7 +44,7 @@ def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) 
     Example:
         >>> import jax.numpy as jnp
         >>> result = weighted_mean(jnp.array([1.0, 4.0, jnp.nan]), jnp.array([2.0, 1.0, 5.0]))
-        >>> float(result.value), result.kept.tolist()
+        >>> float(result.value), result.usable.tolist()
         (2.0, [True, True, False])
 
     Source: McMahan et al., Communication-efficient learning of deep networks from decentralized
@@ -57,8 +57,8 @@ def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) 
             f"weights must have shape ({clients},), got {weights.shape}; give one weight per client"
         )
     client_weights = checked_positive("weights", weights, or_zero=True, many=True)
-    kept = usable(updates)
-    return Aggregate(averaged(cleaned(updates, kept), jnp.where(kept, client_weights, 0)), kept)
+    valid = usable(updates)
+    return Aggregate(averaged(cleaned(updates, valid), jnp.where(valid, client_weights, 0)), valid)
 
 
 def coordinate_median(updates: Any) -> Aggregate:
@@ -81,10 +81,10 @@ def coordinate_median(updates: Any) -> Aggregate:
     Source: Yin et al., Byzantine-robust distributed learning, arXiv 1803.01498.
     """
     require_updates(updates, 1, "a median needs")
-    kept = usable(updates)
-    count = how_many(kept)
-    middle = jax.tree.map(lambda leaf: masked_median(leaf, kept, count), updates)
-    return Aggregate(middle, kept)
+    valid = usable(updates)
+    count = count_true(valid)
+    middle = jax.tree.map(lambda leaf: masked_median(leaf, valid, count), updates)
+    return Aggregate(middle, valid)
 
 
 def trimmed_mean(updates: Any, *, num_byzantine: int) -> Aggregate:
@@ -111,46 +111,46 @@ def trimmed_mean(updates: Any, *, num_byzantine: int) -> Aggregate:
     """
     faulty = require_byzantine(num_byzantine)
     require_updates(updates, 2 * faulty + 1, f"trimming {faulty} at each end needs")
-    kept = usable(updates)
-    trim, count = still_faulty(kept, faulty), how_many(kept)
+    valid = usable(updates)
+    trim, count = remaining_faulty(valid, faulty), count_true(valid)
 
     def mean(leaf: Array) -> Array:
         rank = numbers(leaf)
         inside = (rank >= trim) & (rank < count - trim)
-        return _mean_where(sorted_kept(leaf, kept), inside)
+        return _mean_where(sorted_values(leaf, valid), inside)
 
-    return Aggregate(jax.tree.map(mean, updates), kept)
+    return Aggregate(jax.tree.map(mean, updates), valid)
 
 
-def masked_median(leaf: Array, chosen: Bool[Array, " client"], count: Int[Array, ""]) -> Array:
-    """The median of every coordinate over the chosen clients; NaN if there are none."""
-    ordered = sorted_kept(leaf, chosen)
+def masked_median(leaf: Array, mask: Bool[Array, " client"], count: Int[Array, ""]) -> Array:
+    """The median of every coordinate over the clients of the mask; NaN if there are none."""
+    ordered = sorted_values(leaf, mask)
     low, high = jnp.maximum(count - 1, 0) // 2, count // 2
     middle = ordered[low] / 2 + ordered[jnp.minimum(high, leaf.shape[0] - 1)] / 2
     return jnp.where(count > 0, middle, jnp.nan)
 
 
 def mean_near_median(
-    leaf: Array, chosen: Bool[Array, " client"], count: Int[Array, ""], near: Int[Array, ""]
+    leaf: Array, mask: Bool[Array, " client"], count: Int[Array, ""], n_nearest: Int[Array, ""]
 ) -> Array:
-    """The mean of the ``near`` chosen values nearest to the median, for each coordinate."""
-    middle = masked_median(leaf, chosen, count)
-    away = jnp.where(per_client(chosen, leaf), jnp.abs(leaf - middle[None]), jnp.inf)
-    bound = in_order(away)[jnp.maximum(near, 1) - 1][None]
-    closer, level = away < bound, away == bound
+    """The mean of the ``n_nearest`` values nearest to the median, for each coordinate."""
+    middle = masked_median(leaf, mask, count)
+    distance = jnp.where(per_client(mask, leaf), jnp.abs(leaf - middle[None]), jnp.inf)
+    bound = in_order(distance)[jnp.maximum(n_nearest, 1) - 1][None]
+    closer, level = distance < bound, distance == bound
     # Of several at the same distance, take the first clients.
-    left = near - jnp.sum(closer, axis=0, dtype=jnp.int32)
-    first = running_count(level) <= left[None]
+    remaining = n_nearest - jnp.sum(closer, axis=0, dtype=jnp.int32)
+    first = running_count(level) <= remaining[None]
     return _mean_where(leaf, closer | (level & first))
 
 
-def sorted_kept(leaf: Array, kept: Bool[Array, " client"]) -> Array:
+def sorted_values(leaf: Array, valid: Bool[Array, " client"]) -> Array:
     """Every coordinate in increasing order, with the excluded clients last."""
-    return in_order(jnp.where(per_client(kept, leaf), leaf, jnp.inf))
+    return in_order(jnp.where(per_client(valid, leaf), leaf, jnp.inf))
 
 
-def _mean_where(values: Array, chosen: Bool[Array, "client *one"]) -> Array:
-    chosen, wide = jnp.broadcast_to(chosen, values.shape), widened(values)
-    count = jnp.sum(chosen, axis=0).astype(wide.dtype)
-    mean = jnp.sum(jnp.where(chosen, wide, 0), axis=0) / count
+def _mean_where(values: Array, mask: Bool[Array, "client *one"]) -> Array:
+    mask, wide = jnp.broadcast_to(mask, values.shape), widened(values)
+    count = jnp.sum(mask, axis=0).astype(wide.dtype)
+    mean = jnp.sum(jnp.where(mask, wide, 0), axis=0) / count
     return mean.astype(values.dtype)

@@ -64,8 +64,8 @@ def ring_mixing(clients: int) -> Float[Array, "client client"]:
     """
     clients = _at_least_one(clients)
     number = np.arange(clients)
-    apart = np.abs(number[:, None] - number[None, :])
-    return metropolis_mixing((apart == 1) | (apart == clients - 1))
+    distance = np.abs(number[:, None] - number[None, :])
+    return metropolis_mixing((distance == 1) | (distance == clients - 1))
 
 
 def star_mixing(clients: int) -> Float[Array, "client client"]:
@@ -231,22 +231,22 @@ def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggr
             f"mixing must be of the {clients} clients, got shape {mixing.shape}; "
             "make it for that number of clients"
         )
-    kept = usable(updates)
-    received = jnp.where(kept[None, :], mixing, 0)
-    missing = 1 - jnp.sum(received, axis=1)
-    own = jnp.eye(clients, dtype=received.dtype)
-    total = jnp.sum(received, axis=1, keepdims=True)
-    healed = received / jnp.where(total > 0, total, 1)
-    weights = jnp.where(kept[:, None], received + missing[:, None] * own, healed)
-    deaf = ~kept & (total[:, 0] <= 0)
+    valid = usable(updates)
+    received_weights = jnp.where(valid[None, :], mixing, 0)
+    missing = 1 - jnp.sum(received_weights, axis=1)
+    own = jnp.eye(clients, dtype=received_weights.dtype)
+    total = jnp.sum(received_weights, axis=1, keepdims=True)
+    normalised = received_weights / jnp.where(total > 0, total, 1)
+    weights = jnp.where(valid[:, None], received_weights + missing[:, None] * own, normalised)
+    isolated = ~valid & (total[:, 0] <= 0)
 
     def mixed(leaf: Array, old: Array) -> Array:
         wide = widened(leaf).reshape(clients, -1)
         flat = product(weights.astype(wide.dtype), wide).reshape(leaf.shape).astype(leaf.dtype)
-        kept_apart = deaf.reshape((-1,) + (1,) * (leaf.ndim - 1))
-        return jnp.where(stochastic, jnp.where(kept_apart, old, flat), jnp.nan)
+        isolated_rows = isolated.reshape((-1,) + (1,) * (leaf.ndim - 1))
+        return jnp.where(stochastic, jnp.where(isolated_rows, old, flat), jnp.nan)
 
-    return Aggregate(jax.tree.map(mixed, cleaned(updates, kept), updates), kept)
+    return Aggregate(jax.tree.map(mixed, cleaned(updates, valid), updates), valid)
 
 
 def _at_least_one(clients: int) -> int:

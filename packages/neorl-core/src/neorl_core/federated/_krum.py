@@ -11,11 +11,11 @@ from neorl_core.federated._client_updates import (
     Aggregate,
     averaged,
     cleaned,
-    how_many,
+    count_true,
+    remaining_faulty,
     require_byzantine,
     require_updates,
     squared_distances,
-    still_faulty,
     usable,
 )
 from neorl_core.federated._coordinate_rules import mean_near_median
@@ -81,16 +81,16 @@ def multi_krum(updates: Any, *, num_byzantine: int, selected: int) -> Aggregate:
             f"selected must be from 1 to the {clients} clients, got {selected}; "
             "select fewer, or one by krum"
         )
-    kept = usable(updates)
-    updates = cleaned(updates, kept)
-    scores = _scores(squared_distances(updates), kept, still_faulty(kept, faulty))
-    place = jnp.argsort(jnp.argsort(scores))
-    chosen = kept & (place < selected)
+    valid = usable(updates)
+    updates = cleaned(updates, valid)
+    scores = _scores(squared_distances(updates), valid, remaining_faulty(valid, faulty))
+    rank = jnp.argsort(jnp.argsort(scores))
+    selected_clients = valid & (rank < selected)
     if selected > 1:
-        return Aggregate(averaged(updates, chosen), kept)
-    one = jnp.argmax(chosen)
-    alone = jax.tree.map(lambda leaf: jnp.where(jnp.any(kept), leaf[one], jnp.nan), updates)
-    return Aggregate(alone, kept)
+        return Aggregate(averaged(updates, selected_clients), valid)
+    best = jnp.argmax(selected_clients)
+    single = jax.tree.map(lambda leaf: jnp.where(jnp.any(valid), leaf[best], jnp.nan), updates)
+    return Aggregate(single, valid)
 
 
 def bulyan(updates: Any, *, num_byzantine: int) -> Aggregate:
@@ -123,32 +123,39 @@ def bulyan(updates: Any, *, num_byzantine: int) -> Aggregate:
     """
     faulty = require_byzantine(num_byzantine)
     clients = require_updates(updates, 4 * faulty + 3, f"Bulyan against {faulty} faulty needs")
-    kept = usable(updates)
-    updates = cleaned(updates, kept)
-    bad, count = still_faulty(kept, faulty), how_many(kept)
-    target_count = count - 2 * bad
-    start = _Choice(squared_distances(updates), kept, jnp.zeros(clients, bool), bad, target_count)
+    valid = usable(updates)
+    updates = cleaned(updates, valid)
+    n_faulty, count = remaining_faulty(valid, faulty), count_true(valid)
+    target_count = count - 2 * n_faulty
+    start = _Choice(
+        squared_distances(updates), valid, jnp.zeros(clients, bool), n_faulty, target_count
+    )
     choice, _ = jax.lax.scan(_choose_next, start, None, length=clients)
     value = jax.tree.map(
-        lambda leaf: mean_near_median(leaf, choice.chosen, target_count, target_count - 2 * bad),
+        lambda leaf: mean_near_median(
+            leaf, choice.selected_clients, target_count, target_count - 2 * n_faulty
+        ),
         updates,
     )
-    return Aggregate(value, kept)
+    return Aggregate(value, valid)
 
 
 class _Choice(NamedTuple):
     squared: Float[Array, "client client"]
-    left: Bool[Array, " client"]
-    chosen: Bool[Array, " client"]
+    remaining: Bool[Array, " client"]
+    selected_clients: Bool[Array, " client"]
     faulty: Int[Array, ""]
     target_count: Int[Array, ""]
 
 
 def _choose_next(state: _Choice, _: None) -> tuple[_Choice, None]:
-    best = jnp.argmin(_scores(state.squared, state.left, state.faulty))
-    more = how_many(state.chosen) < state.target_count
-    chosen_now = (jnp.arange(state.left.shape[0]) == best) & more
-    return state._replace(left=state.left & ~chosen_now, chosen=state.chosen | chosen_now), None
+    best = jnp.argmin(_scores(state.squared, state.remaining, state.faulty))
+    more = count_true(state.selected_clients) < state.target_count
+    newly_selected = (jnp.arange(state.remaining.shape[0]) == best) & more
+    return state._replace(
+        remaining=state.remaining & ~newly_selected,
+        selected_clients=state.selected_clients | newly_selected,
+    ), None
 
 
 def _scores(
@@ -160,7 +167,7 @@ def _scores(
     clients = present.shape[0]
     other = present[:, None] & present[None, :] & ~jnp.eye(clients, dtype=bool)
     nearest = jnp.sort(jnp.where(other, squared, jnp.inf), axis=1)
-    neighbours = jnp.maximum(how_many(present) - faulty - 2, 1)
+    neighbours = jnp.maximum(count_true(present) - faulty - 2, 1)
     counted = jnp.arange(clients, dtype=jnp.int32)[None, :] < neighbours
     scores = jnp.sum(jnp.where(counted, nearest, 0), axis=1)
     # Keep a present client ahead of an absent one, however far away it is.

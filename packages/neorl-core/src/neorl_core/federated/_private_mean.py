@@ -59,7 +59,7 @@ def private_mean(
     ``(sum_i clip(u_i, clip_norm) + N(0, (noise_multiplier clip_norm)^2)) / n``. A client changes
     the sum by at most ``clip_norm`` and does not change ``n``, which is ``expected_clients`` or the
     number of clients in ``updates``, whatever they hold. A client with a NaN or an infinity adds
-    nothing, and nothing replaces it. The noise does not protect ``kept``, which shows the usable
+    nothing, and nothing replaces it. The noise does not protect ``usable``, which shows the usable
     clients.
 
     Args:
@@ -96,24 +96,24 @@ def private_mean(
     noise_multiplier = checked_positive("noise_multiplier", noise_multiplier, or_zero=True)
     if expected_clients is not None:
         clients = checked_positive("expected_clients", expected_clients)
-    kept = usable(updates)
-    clipped = _clipped(cleaned(updates, kept), clip_norm)
+    valid = usable(updates)
+    clipped = _clipped(cleaned(updates, valid), clip_norm)
     leaves, structure = jax.tree.flatten(clipped)
     keys = jax.random.split(key, len(leaves))
 
     def noisy(leaf: Array, key: Array) -> Array:
-        total = summed(leaf, kept)
+        total = summed(leaf, valid)
         scale = (jnp.asarray(clip_norm) * jnp.asarray(noise_multiplier)).astype(total.dtype)
         total = total + scale * jax.random.normal(key, total.shape, total.dtype)
         return (total / jnp.asarray(clients, total.dtype)).astype(leaf.dtype)
 
-    means = [noisy(leaf, one) for leaf, one in zip(leaves, keys, strict=True)]
-    return Aggregate(jax.tree.unflatten(structure, means), kept)
+    means = [noisy(leaf, leaf_key) for leaf, leaf_key in zip(leaves, keys, strict=True)]
+    return Aggregate(jax.tree.unflatten(structure, means), valid)
 
 
 def _clipped(updates: Any, clip_norm: float | Array) -> Any:
-    nothing = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), updates)
-    length = distances(updates, nothing)
+    zero = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), updates)
+    length = distances(updates, zero)
     longest = jnp.asarray(clip_norm).astype(length.dtype)
     factor = jnp.where(length > longest, longest / jnp.where(length > longest, length, 1), 1)
     factor = jnp.where(jnp.isnan(longest) | ~usable(updates), jnp.nan, factor)

@@ -12,8 +12,8 @@ from neorl_core.federated._client_updates import (
     Aggregate,
     averaged,
     cleaned,
+    count_true,
     distances,
-    how_many,
     require_updates,
     summed,
     usable,
@@ -50,33 +50,35 @@ def geometric_median(updates: Any, *, iterations: int = 64) -> Aggregate:
     """
     require_updates(updates, 1, "a geometric median needs")
     iterations = checked_integer("iterations", iterations, 1, "give the number of steps")
-    kept = usable(updates)
-    wide = jax.tree.map(widened, cleaned(updates, kept))
-    count = how_many(kept)
-    centre = jax.tree.map(lambda leaf: masked_median(leaf, kept, count), wide)
-    start = (centre, wide, kept)
+    valid = usable(updates)
+    wide = jax.tree.map(widened, cleaned(updates, valid))
+    count = count_true(valid)
+    centre = jax.tree.map(lambda leaf: masked_median(leaf, valid, count), wide)
+    start = (centre, wide, valid)
     (centre, _, _), _ = jax.lax.scan(_towards_median, start, None, length=iterations)
-    return Aggregate(jax.tree.map(like, centre, updates), kept)
+    return Aggregate(jax.tree.map(like, centre, updates), valid)
 
 
 def _towards_median(state: tuple, _: None) -> tuple[tuple, None]:
-    centre, updates, kept = state
-    away = distances(updates, centre)
-    touching = kept & (away == 0)
-    weights = jnp.where(kept & ~touching, 1 / jnp.where(away > 0, away, 1), 0)
+    centre, updates, valid = state
+    distance = distances(updates, centre)
+    coincident = valid & (distance == 0)
+    weights = jnp.where(valid & ~coincident, 1 / jnp.where(distance > 0, distance, 1), 0)
     total = jnp.sum(weights)
-    goal = averaged(updates, jnp.where(total > 0, weights, kept.astype(weights.dtype)))
+    goal = averaged(updates, jnp.where(total > 0, weights, valid.astype(weights.dtype)))
     # Compares the pull of the other clients with the weight of those at this point.
     pull = jnp.sum(distances(jax.tree.map(lambda leaf: leaf[None], goal), centre)) * total
-    held = how_many(touching).astype(pull.dtype)
-    stay = jnp.where(held > 0, jnp.minimum(1, held / jnp.where(pull > 0, pull, 1)), 0)
-    stay = jnp.where((held > 0) & (pull <= 0), 1, stay)
-    moved = jax.tree.map(
+    n_coincident = count_true(coincident).astype(pull.dtype)
+    stay = jnp.where(
+        n_coincident > 0, jnp.minimum(1, n_coincident / jnp.where(pull > 0, pull, 1)), 0
+    )
+    stay = jnp.where((n_coincident > 0) & (pull <= 0), 1, stay)
+    updated = jax.tree.map(
         lambda new, old: (1 - stay.astype(new.dtype)) * new + stay.astype(new.dtype) * old,
         goal,
         centre,
     )
-    return (moved, updates, kept), None
+    return (updated, updates, valid), None
 
 
 def centred_clipping(
@@ -118,22 +120,22 @@ def centred_clipping(
     radius = checked_positive("radius", radius)
     iterations = checked_integer("iterations", iterations, 1, "give the number of steps")
     _require_centre(updates, centre)
-    kept = usable(updates)
-    wide = jax.tree.map(widened, cleaned(updates, kept))
+    valid = usable(updates)
+    wide = jax.tree.map(widened, cleaned(updates, valid))
     radius = jnp.asarray(radius).astype(widest(updates))
-    start = (jax.tree.map(like, centre, wide), wide, kept, radius)
+    start = (jax.tree.map(like, centre, wide), wide, valid, radius)
     (last, *_), _ = jax.lax.scan(_clipped_step, start, None, length=iterations)
-    return Aggregate(jax.tree.map(like, last, updates), kept)
+    return Aggregate(jax.tree.map(like, last, updates), valid)
 
 
 def _clipped_step(state: tuple, _: None) -> tuple[tuple, None]:
-    centre, updates, kept, radius = state
-    away = distances(updates, centre)
-    step_size = jnp.where(away > radius, radius / jnp.where(away > radius, away, 1), 1)
-    step_size = step_size / jnp.maximum(how_many(kept), 1).astype(step_size.dtype)
-    step_size = jnp.where(jnp.isnan(radius), radius, jnp.where(kept, step_size, 0))
-    moved = jax.tree.map(lambda leaf, old: old + _blend(leaf, old, step_size), updates, centre)
-    return (moved, updates, kept, radius), None
+    centre, updates, valid, radius = state
+    distance = distances(updates, centre)
+    step_size = jnp.where(distance > radius, radius / jnp.where(distance > radius, distance, 1), 1)
+    step_size = step_size / jnp.maximum(count_true(valid), 1).astype(step_size.dtype)
+    step_size = jnp.where(jnp.isnan(radius), radius, jnp.where(valid, step_size, 0))
+    updated = jax.tree.map(lambda leaf, old: old + _blend(leaf, old, step_size), updates, centre)
+    return (updated, updates, valid, radius), None
 
 
 def _blend(leaf: Array, centre: Array, step_size: Float[Array, " client"]) -> Array:

@@ -133,9 +133,9 @@ def edge_softmax(
     # If all scores are minus infinity, as for masked edges, there is no maximum to subtract.
     highest = jnp.where(jnp.isneginf(highest), 0, highest)
     highest = jax.lax.stop_gradient(highest)[graph.receivers]
-    raised = jnp.where(real, jnp.exp(jnp.where(real, scores - highest, 0)), 0)
-    total = sum_at_receivers(raised, graph)[graph.receivers]
-    return narrowed(nan_if_broken(raised / jnp.where(real, total, 1), graph), dtype)
+    exponentials = jnp.where(real, jnp.exp(jnp.where(real, scores - highest, 0)), 0)
+    total = sum_at_receivers(exponentials, graph)[graph.receivers]
+    return narrowed(nan_if_broken(exponentials / jnp.where(real, total, 1), graph), dtype)
 
 
 def pool_edges(

@@ -26,8 +26,8 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
         'td3-bc'
     """
     by_stem = {_stem(candidate): candidate for candidate in known}
-    near = difflib.get_close_matches(_stem(name), by_stem, n=1, cutoff=_SIMILARITY)
-    return by_stem[near[0]] if near else None
+    match = difflib.get_close_matches(_stem(name), by_stem, n=1, cutoff=_SIMILARITY)
+    return by_stem[match[0]] if match else None
 
 
 def _stem(name: str) -> str:
@@ -54,6 +54,6 @@ def unknown_name(
         unknown algorithm 'ipl'; did you mean 'iql'? known: bc, iql
     """
     names = list(known)
-    near = nearest_name(name, names)
-    hint = f"did you mean {near!r}? " if near else ""
+    match = nearest_name(name, names)
+    hint = f"did you mean {match!r}? " if match else ""
     return error(f"unknown {kind} {name!r}; {hint}known: {', '.join(names) or 'none'}")

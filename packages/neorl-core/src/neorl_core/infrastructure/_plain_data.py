@@ -95,10 +95,10 @@ class Binder:
         """
         default = kind if _is_instance(kind) else None
         hint = type(kind) if default is not None else kind
-        absent = self._absent(hint, default, data, where)
-        if absent:
-            verb, each = ("is", "it") if len(absent) == 1 else ("are", "each")
-            raise InputError(f"{', '.join(absent)} {verb} missing; give {each} a value")
+        missing = self._missing(hint, default, data, where)
+        if missing:
+            verb, each = ("is", "it") if len(missing) == 1 else ("are", "each")
+            raise InputError(f"{', '.join(missing)} {verb} missing; give {each} a value")
         return self._value(hint, default, data, where)
 
     def plain(self, value: Any, *, changed_only: bool = False) -> Any:
@@ -130,28 +130,30 @@ class Binder:
             return None if math.isnan(value) else str(value)
         return value
 
-    def _absent(self, hint: Any, default: Any, data: Any, where: str) -> list[str]:
+    def _missing(self, hint: Any, default: Any, data: Any, where: str) -> list[str]:
         """Every missing required key; keys of a missing table are listed by their own names."""
         hint = _not_none(hint)
         if typing.get_origin(hint) is tuple and isinstance(data, list):
             item = typing.get_args(hint)[0]
-            each = (self._absent(item, None, x, _item(where, i, x)) for i, x in enumerate(data))
+            each = (self._missing(item, None, x, _item(where, i, x)) for i, x in enumerate(data))
             return [name for names in each for name in names]
         if not dataclasses.is_dataclass(hint) or not isinstance(data, Mapping):
             return []
-        absent: list[str] = []
+        missing: list[str] = []
         for field in dataclasses.fields(hint):
             key, inner = self.keys.get(field.name, field.name), _hints(hint)[field.name]
-            place = f"{where}.{key}" if where else key
+            key_path = f"{where}.{key}" if where else key
             has_default = default is not None or not _is_required(field)
             required = not has_default or (self.complete and default is None)
             if key in data:
-                absent += self._absent(inner, getattr(default, field.name, None), data[key], place)
+                missing += self._missing(
+                    inner, getattr(default, field.name, None), data[key], key_path
+                )
             elif required and dataclasses.is_dataclass(inner) and not self.complete:
-                absent += self._absent(inner, None, {}, place) or [place]
+                missing += self._missing(inner, None, {}, key_path) or [key_path]
             elif required:
-                absent.append(place)
-        return absent
+                missing.append(key_path)
+        return missing
 
     def _value(self, hint: Any, default: Any, value: Any, where: str) -> Any:
         if _is_instance(default) or dataclasses.is_dataclass(hint):
@@ -194,9 +196,9 @@ class Binder:
                 self.unknown(where, key)
                 raise unknown_name(f"key in [{where}]" if where else "key", key, fields)
             name = fields[key]
-            place = f"{where}.{key}" if where else key
+            key_path = f"{where}.{key}" if where else key
             values[name] = self._value(
-                _hints(kind)[name], getattr(default, name, None), entry, place
+                _hints(kind)[name], getattr(default, name, None), entry, key_path
             )
         return kind(**values) if default is None else dataclasses.replace(default, **values)
 
@@ -213,10 +215,10 @@ def _required(value: Any, kind: Any, where: str, expected: str) -> Any:
     # True is an int to Python, but not to the author of a file.
     if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
-    shown = repr(value)
-    shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
+    text = repr(value)
+    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
     advice = _ADVICE.get(expected, "give another value")
-    raise InputError(f"{where or 'the content'} must be {expected}, got {shown}; {advice}")
+    raise InputError(f"{where or 'the content'} must be {expected}, got {text}; {advice}")
 
 
 def _item(where: str, number: int, item: Any) -> str:

@@ -29,7 +29,8 @@ def checked_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: 
     require_rank(name, matrix, 2, axes)
     shape_received = np.shape(matrix)
     if any(
-        want is not None and want != have for want, have in zip(shape, shape_received, strict=True)
+        expected is not None and expected != actual
+        for expected, actual in zip(shape, shape_received, strict=True)
     ):
         sizes = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(

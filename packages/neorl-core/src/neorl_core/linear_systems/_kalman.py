@@ -110,11 +110,13 @@ def kalman_predict(
     mean, covariance = _estimate(estimate)
     a = checked_matrix("a", a, covariance.shape, "state, state").astype(mean.dtype)
     process = checked_matrix("process_noise", process_noise, covariance.shape, "state, state")
-    moved = product(a, mean)
+    predicted = product(a, mean)
     if drift is not None:
-        moved = moved + checked_vector("drift", drift, mean.shape[0], "state").astype(mean.dtype)
-    spread = symmetric(product(a, covariance, a.T) + process.astype(mean.dtype))
-    return StateEstimate(moved, spread)
+        predicted = predicted + checked_vector("drift", drift, mean.shape[0], "state").astype(
+            mean.dtype
+        )
+    predicted_covariance = symmetric(product(a, covariance, a.T) + process.astype(mean.dtype))
+    return StateEstimate(predicted, predicted_covariance)
 
 
 def kalman_update(
@@ -171,15 +173,15 @@ def kalman_update(
     noise = symmetric(noise.astype(mean.dtype))
     noise = jnp.where(both, noise, jnp.eye(count, dtype=mean.dtype))
     gain = _gain(covariance, c, noise)
-    surprise = jnp.where(present, reading, 0) - product(c, mean)
-    left = jnp.eye(states, dtype=mean.dtype) - product(gain, c)
-    after = product(left, covariance, left.T) + product(gain, noise, gain.T)
-    return StateEstimate(mean + product(gain, surprise), symmetric(after))
+    innovation = jnp.where(present, reading, 0) - product(c, mean)
+    reduction = jnp.eye(states, dtype=mean.dtype) - product(gain, c)
+    updated = product(reduction, covariance, reduction.T) + product(gain, noise, gain.T)
+    return StateEstimate(mean + product(gain, innovation), symmetric(updated))
 
 
 def _gain(covariance: Array, c: Array, noise: Array) -> Array:
-    spread = symmetric(product(c, covariance, c.T) + noise)
-    return solve_definite(spread, product(c, covariance)).T
+    predicted_covariance = symmetric(product(c, covariance, c.T) + noise)
+    return solve_definite(predicted_covariance, product(c, covariance)).T
 
 
 def _estimate(estimate: StateEstimate) -> tuple[Array, Array]:

@@ -47,11 +47,11 @@ def _in_even_units(a: Array, q: Array) -> Array:
     unit = powers_of_two(jnp.sqrt(_sizes(*jax.lax.stop_gradient((a, q)))))
     a = a / unit[:, None] * unit[None, :]
     q = symmetric(q) / unit[:, None] / unit[None, :]
-    rest = jnp.eye(a.shape[0], dtype=a.dtype) - a
-    x = symmetric(stein(rest, q))
-    fixed, q, judged = jax.lax.stop_gradient((rest, q, x))
-    other = smith(rounded(fixed, jnp.abs(fixed)), q)
-    steady = jnp.max(jnp.abs(other - judged)) <= tolerance(a) * jnp.max(jnp.abs(judged))
+    complement = jnp.eye(a.shape[0], dtype=a.dtype) - a
+    x = symmetric(stein(complement, q))
+    fixed, q, evaluated = jax.lax.stop_gradient((complement, q, x))
+    perturbed = smith(rounded(fixed, jnp.abs(fixed)), q)
+    steady = jnp.max(jnp.abs(perturbed - evaluated)) <= tolerance(a) * jnp.max(jnp.abs(evaluated))
     return jnp.where(steady, x, jnp.nan) * unit[:, None] * unit[None, :]
 
 
@@ -61,15 +61,15 @@ def _sizes(a: Array, q: Array) -> Array:
     Scaled by the roots of these sizes, no significant entry of ``A`` is lost in rounding against
     one. A state that no noise reaches gets the size that balances ``A``.
     """
-    reach = jnp.square(a)
+    squared = jnp.square(a)
     noise = jnp.abs(jnp.diagonal(q))
 
     def sweep(_: Array, size: Array) -> Array:
-        return jnp.maximum(noise, jnp.max(reach * size[None, :], axis=1, initial=0))
+        return jnp.maximum(noise, jnp.max(squared * size[None, :], axis=1, initial=0))
 
     size = jax.lax.fori_loop(0, a.shape[0], sweep, noise)
-    nothing = jnp.zeros(a.shape[0], a.dtype)
-    weight = state_weights(a, jnp.zeros_like(a[:, :0]), nothing, nothing[:0])
+    zero = jnp.zeros(a.shape[0], a.dtype)
+    weight = state_weights(a, jnp.zeros_like(a[:, :0]), zero, zero[:0])
     return jnp.where((size > 0) & jnp.isfinite(size), size, 1 / weight)
 
 
@@ -78,57 +78,57 @@ def tolerance(like: Array) -> float:
     return float(jnp.finfo(like.dtype).eps) ** 0.4
 
 
-def rounded(rest: Array, terms: Array) -> Array:
+def rounded(complement: Array, terms: Array) -> Array:
     """Perturbs ``rest`` by a possible rounding error, given that it is a sum of ``terms``.
 
     The change of a solution under this perturbation estimates its error: slow loops accumulate the
     loss of every period.
     """
-    row, column = jnp.indices(rest.shape)
+    row, column = jnp.indices(complement.shape)
     sign = 1 - 2 * ((5 * row * row + 3 * row * column + 7 * column) % 11 % 2)
-    return rest + jnp.finfo(rest.dtype).eps * sign.astype(rest.dtype) * terms
+    return complement + jnp.finfo(complement.dtype).eps * sign.astype(complement.dtype) * terms
 
 
-def stein(rest: Array, q: Array) -> Array:
+def stein(complement: Array, q: Array) -> Array:
     """:func:`smith` with derivatives, which are solutions of the same equation."""
 
     def difference(x: Array) -> Array:
-        moved = product(rest, x)
-        return moved + product(x, rest.T) - product(moved, rest.T)
+        transformed = product(complement, x)
+        return transformed + product(x, complement.T) - product(transformed, complement.T)
 
     return jax.lax.custom_linear_solve(
         difference,
         q,
-        lambda _, right: smith(rest, right),
-        lambda _, right: smith(rest.T, right),
+        lambda _, right: smith(complement, right),
+        lambda _, right: smith(complement.T, right),
     )
 
 
-def smith(rest: Array, q: Array) -> Array:
+def smith(complement: Array, q: Array) -> Array:
     """``sum_k A^k Q (A^T)^k`` with ``A = I - rest``, by doubling; NaN if the powers do not vanish.
 
     For a slow loop, ``rest`` holds digits that ``A`` has lost to rounding.
     """
-    start = rest, q, jnp.zeros((), jnp.int32)
-    rest, total, _ = jax.lax.while_loop(_lasts, _double, start)
-    return jnp.where(_vanished(_power(rest)), total, jnp.nan)
+    start = complement, q, jnp.zeros((), jnp.int32)
+    complement, total, _ = jax.lax.while_loop(_continues, _double, start)
+    return jnp.where(_vanished(_power(complement)), total, jnp.nan)
 
 
-def _power(rest: Array) -> Array:
-    return jnp.eye(rest.shape[0], dtype=rest.dtype) - rest
+def _power(complement: Array) -> Array:
+    return jnp.eye(complement.shape[0], dtype=complement.dtype) - complement
 
 
 def _vanished(power: Array) -> Array:
     return jnp.max(jnp.abs(power)) <= 8 * power.shape[0] * jnp.finfo(power.dtype).eps
 
 
-def _lasts(state: tuple[Array, Array, Array]) -> Array:
-    rest, _, count = state
-    return (count < _SQUARINGS) & ~_vanished(_power(rest)) & jnp.all(jnp.isfinite(rest))
+def _continues(state: tuple[Array, Array, Array]) -> Array:
+    complement, _, count = state
+    return (count < _SQUARINGS) & ~_vanished(_power(complement)) & jnp.all(jnp.isfinite(complement))
 
 
 def _double(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-    rest, total, count = state
-    power = _power(rest)
+    complement, total, count = state
+    power = _power(complement)
     total = total + product(power, total, power.T)
-    return rest + product(power, rest), total, count + 1
+    return complement + product(power, complement), total, count + 1

@@ -78,8 +78,8 @@ def controllable(
     Source: Hautus, Controllability and observability conditions of linear autonomous systems, 1969.
     """
     a, b = _pair(a, b, "b", "state, act")
-    _, reached = _modes(a, b, _least(a, tolerance))
-    return jnp.all(reached)
+    _, reachable = _modes(a, b, _threshold(a, tolerance))
+    return jnp.all(reachable)
 
 
 def observable(
@@ -110,8 +110,8 @@ def observable(
     Source: Hautus, Controllability and observability conditions of linear autonomous systems, 1969.
     """
     a, c = _pair(a, c, "c", "measurement, state")
-    _, reached = _modes(a.T, c.T, _least(a, tolerance))
-    return jnp.all(reached)
+    _, reachable = _modes(a.T, c.T, _threshold(a, tolerance))
+    return jnp.all(reachable)
 
 
 def stabilisable(
@@ -145,8 +145,8 @@ def stabilisable(
     1970.
     """
     a, b = _pair(a, b, "b", "state, act")
-    decays, reached = _modes(a, b, _least(a, tolerance))
-    return jnp.all(decays | reached)
+    decays, reachable = _modes(a, b, _threshold(a, tolerance))
+    return jnp.all(decays | reachable)
 
 
 def detectable(
@@ -177,8 +177,8 @@ def detectable(
     1970.
     """
     a, c = _pair(a, c, "c", "measurement, state")
-    decays, reached = _modes(a.T, c.T, _least(a, tolerance))
-    return jnp.all(decays | reached)
+    decays, reachable = _modes(a.T, c.T, _threshold(a, tolerance))
+    return jnp.all(decays | reachable)
 
 
 def _pair(a: Array, other: Array, name: str, axes: str) -> tuple[Array, Array]:
@@ -187,7 +187,7 @@ def _pair(a: Array, other: Array, name: str, axes: str) -> tuple[Array, Array]:
     return a, checked_matrix(name, other, shape, axes).astype(a.dtype)
 
 
-def _least(a: Array, tolerance: float | Array | None) -> Array:
+def _threshold(a: Array, tolerance: float | Array | None) -> Array:
     if tolerance is None:
         return jnp.asarray(8 * rounding(a), a.dtype)
     value = checked_positive("tolerance", tolerance, or_zero=True)
@@ -195,19 +195,19 @@ def _least(a: Array, tolerance: float | Array | None) -> Array:
 
 
 @jax.jit
-def _modes(a: Array, b: Array, least: Array) -> tuple[Array, Array]:
+def _modes(a: Array, b: Array, threshold: Array) -> tuple[Array, Array]:
     """For every mode, whether it decays by itself and whether the inputs reach it."""
     finite = jnp.all(jnp.isfinite(a)) & jnp.all(jnp.isfinite(b))
     a, b = (jnp.where(finite, matrix, 0) for matrix in (a, b))
     a, b = _in_even_units(a, b)
     size = jnp.sqrt(jnp.sum(jnp.square(a)))
     size = jnp.where(size > 0, size, 1)
-    across = jnp.sqrt(jnp.sum(jnp.square(b), axis=0))
-    b = b * (size / jnp.where(across > 0, across, 1))[None, :]
+    column_norm = jnp.sqrt(jnp.sum(jnp.square(b), axis=0))
+    b = b * (size / jnp.where(column_norm > 0, column_norm, 1))[None, :]
     modes = jnp.linalg.eigvals(a)
     nearest = jax.vmap(lambda mode: _nearest(a.astype(mode.dtype), b.astype(mode.dtype), mode))
     modes, gap = nearest(modes)
-    return finite & (jnp.abs(modes) < 1 - rounding(a)), finite & (gap > least * size)
+    return finite & (jnp.abs(modes) < 1 - rounding(a)), finite & (gap > threshold * size)
 
 
 def _in_even_units(a: Array, b: Array) -> tuple[Array, Array]:
@@ -226,7 +226,7 @@ def _nearest(a: Array, b: Array, mode: Array) -> tuple[Array, Array]:
 
     for _ in range(_REFINEMENTS):
         left, _, _ = jnp.linalg.svd(pencil(mode), full_matrices=False)
-        unreached = left[:, -1]
+        unreachable = left[:, -1]
         # Rounding moves an ill-conditioned eigenvalue; this estimate is exact.
-        mode = product(product(unreached.conj(), a), unreached)
+        mode = product(product(unreachable.conj(), a), unreachable)
     return mode, jnp.linalg.svd(pencil(mode), compute_uv=False)[-1]

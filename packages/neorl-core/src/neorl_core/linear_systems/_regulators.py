@@ -115,14 +115,16 @@ def finite_horizon_regulator(
     horizon = checked_integer("horizon", horizon, 0, "0 leaves the terminal cost alone")
     valid = is_cost(costs) & is_semidefinite(last)
     last = symmetric(last)
-    _, (gains, before) = jax.lax.scan(_step_back, (last, costs), None, length=horizon, reverse=True)
-    before = jnp.concatenate([before, last[None]])
-    return Regulator(jnp.where(valid, gains, jnp.nan), jnp.where(valid, before, jnp.nan))
+    _, (gains, previous) = jax.lax.scan(
+        _step_back, (last, costs), None, length=horizon, reverse=True
+    )
+    previous = jnp.concatenate([previous, last[None]])
+    return Regulator(jnp.where(valid, gains, jnp.nan), jnp.where(valid, previous, jnp.nan))
 
 
 def _step_back(state: tuple[Array, Costs], _: None) -> tuple[tuple, tuple[Array, Array]]:
     x, costs = state
     gain = gain_of(costs, x)
-    shown = product(costs.a.T, x, costs.b) + costs.n
-    before = symmetric(costs.q + product(costs.a.T, x, costs.a) - product(shown, gain))
-    return (before, costs), (gain, before)
+    coupling = product(costs.a.T, x, costs.b) + costs.n
+    previous = symmetric(costs.q + product(costs.a.T, x, costs.a) - product(coupling, gain))
+    return (previous, costs), (gain, previous)

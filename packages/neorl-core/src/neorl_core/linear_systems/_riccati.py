@@ -107,17 +107,17 @@ def stabilising_solution(costs: Costs) -> Solution:
     state, act = units_of(costs)
     scaled = in_units(costs, state, act)
     fixed = jax.lax.stop_gradient(scaled)
-    reached = _newton(fixed, _doubled(fixed))
+    solution = _newton(fixed, _doubled(fixed))
     # At the solution the derivative of a Newton step with respect to its start is zero, so one more
     # step gives the derivatives with respect to the matrices.
-    x = _cost_of(scaled, gain_of(scaled, reached), stein)
+    x = _cost_of(scaled, gain_of(scaled, solution), stein)
     gain, update = gain_of(scaled, x), gain_of(_still(scaled), x)
-    judged = jax.lax.stop_gradient((x, gain, update))
-    moves = _moves(fixed, reached, *judged[:2])
-    near = [distance(judged[0] + move, judged[0]) <= tolerance(x) for move in moves]
+    evaluated = jax.lax.stop_gradient((x, gain, update))
+    moves = _moves(fixed, solution, *evaluated[:2])
+    near = [distance(evaluated[0] + move, evaluated[0]) <= tolerance(x) for move in moves]
     valid = is_cost(fixed) & _all(near)
-    gains = valid & _is_gain(fixed, judged[0], judged[1], moves)
-    updates = valid & _is_gain(_still(fixed), judged[0], judged[2], moves)
+    gains = valid & _is_gain(fixed, evaluated[0], evaluated[1], moves)
+    updates = valid & _is_gain(_still(fixed), evaluated[0], evaluated[2], moves)
     x = jnp.where(valid, x, jnp.nan) / state[:, None] / state[None, :]
     gain = jnp.where(gains, gain, jnp.nan) / state[None, :] * act[:, None]
     update = jnp.where(updates, update, jnp.nan) / state[None, :] * act[:, None]
@@ -132,12 +132,12 @@ def _doubled(costs: Costs) -> Array:
     """
     a, b, q, r, n = costs
     weight = _END_WEIGHT * jnp.eye(a.shape[0], dtype=a.dtype)
-    price = symmetric(r + _END_WEIGHT * product(b.T, b))
-    show = _END_WEIGHT * product(a.T, b) + n
-    inner = solve_definite(price, jnp.concatenate([show.T, b.T], axis=1))
-    gain, reach = inner[:, : a.shape[0]], inner[:, a.shape[0] :]
-    h = q + _END_WEIGHT * product(a.T, a) - weight - product(show, gain)
-    start = a - product(b, gain), symmetric(product(b, reach)), symmetric(h)
+    input_weight = symmetric(r + _END_WEIGHT * product(b.T, b))
+    coupling = _END_WEIGHT * product(a.T, b) + n
+    inner = solve_definite(input_weight, jnp.concatenate([coupling.T, b.T], axis=1))
+    gain, input_part = inner[:, : a.shape[0]], inner[:, a.shape[0] :]
+    h = q + _END_WEIGHT * product(a.T, a) - weight - product(coupling, gain)
+    start = a - product(b, gain), symmetric(product(b, input_part)), symmetric(h)
     first = (start, start[2], jnp.zeros((), jnp.int32))
     _, h, _ = jax.lax.while_loop(_unsettled, _double, first)
     return weight + h
@@ -153,26 +153,26 @@ def _double(state: tuple) -> tuple:
     (a, g, h), best, count = state
     identity = jnp.eye(a.shape[0], dtype=a.dtype)
     both = jnp.linalg.solve(identity + product(g, h), jnp.concatenate([a, g], axis=1))
-    moved, spread = both[:, : a.shape[0]], both[:, a.shape[0] :]
-    g = symmetric(g + product(a, spread, a.T))
-    h = symmetric(h + product(a.T, h, moved))
+    a_part, g_part = both[:, : a.shape[0]], both[:, a.shape[0] :]
+    g = symmetric(g + product(a, g_part, a.T))
+    h = symmetric(h + product(a.T, h, a_part))
     # If ``h`` overflows, the last finite value may still give a stabilising gain.
     best = jnp.where(jnp.all(jnp.isfinite(h)), h, best)
-    return (product(a, moved), g, h), best, count + 1
+    return (product(a, a_part), g, h), best, count + 1
 
 
 def _newton(costs: Costs, x: Array) -> Array:
     """Hewer's iteration; NaN if the gain of ``x`` does not stabilise."""
-    least = 4 * _rounding(costs) * costs.a.shape[0]
+    smallest_change = 4 * _rounding(costs) * costs.a.shape[0]
 
     def unsettled(state: tuple[Array, Array, Array]) -> Array:
         _, change, count = state
-        return (count < _NEWTON_STEPS) & (change > least)
+        return (count < _NEWTON_STEPS) & (change > smallest_change)
 
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         x, _, count = state
-        better = _cost_of(costs, gain_of(costs, x), smith)
-        return better, distance(x, better), count + 1
+        improved = _cost_of(costs, gain_of(costs, x), smith)
+        return improved, distance(x, improved), count + 1
 
     infinite = jnp.full((), jnp.inf, x.dtype)
     x, _, _ = jax.lax.while_loop(unsettled, step, (x, infinite, jnp.zeros((), jnp.int32)))
@@ -185,28 +185,28 @@ def _rounding(costs: Costs) -> float:
 
 def _cost_of(costs: Costs, gain: Array, solve: Callable[[Array, Array], Array]) -> Array:
     """The infinite-horizon cost of a gain: a sum of squares, in which nothing cancels."""
-    return symmetric(solve(_rest(costs, gain).T, _paid(costs, gain)))
+    return symmetric(solve(_complement(costs, gain).T, _stage_cost(costs, gain)))
 
 
-def _rest(costs: Costs, gain: Array) -> Array:
+def _complement(costs: Costs, gain: Array) -> Array:
     """The identity minus the closed loop, which is small for slow modes."""
     identity = jnp.eye(costs.a.shape[0], dtype=costs.a.dtype)
     return identity - costs.a + product(costs.b, gain)
 
 
-def _paid(costs: Costs, gain: Array) -> Array:
+def _stage_cost(costs: Costs, gain: Array) -> Array:
     both = product(costs.n, gain)
     return symmetric(costs.q + product(gain.T, costs.r, gain) - both - both.T)
 
 
-def _moves(costs: Costs, before: Array, x: Array, gain: Array) -> list[Array]:
+def _moves(costs: Costs, previous: Array, x: Array, gain: Array) -> list[Array]:
     """The possible errors of ``x``: its residual, the last Newton step and rounding."""
-    rest, paid = _rest(costs, gain).T, _paid(costs, gain)
-    moved = product(rest, x)
-    residual = paid - moved - moved.T + product(moved, rest.T)
+    complement, stage_cost = _complement(costs, gain).T, _stage_cost(costs, gain)
+    product_x = product(complement, x)
+    residual = stage_cost - product_x - product_x.T + product(product_x, complement.T)
     identity = jnp.eye(costs.a.shape[0], dtype=x.dtype)
     terms = jnp.abs(identity - costs.a) + product(jnp.abs(costs.b), jnp.abs(gain))
-    return [residual, before - x, smith(rounded(rest, terms.T), paid) - x]
+    return [residual, previous - x, smith(rounded(complement, terms.T), stage_cost) - x]
 
 
 def _is_gain(costs: Costs, x: Array, gain: Array, moves: list[Array]) -> Array:

@@ -41,13 +41,17 @@ def state_weights(a: Array, b: Array, shown: Array, effort: Array) -> Array:
     reach = jnp.square(b)
 
     def sweep(_: Array, weight: Array) -> Array:
-        price = effort + product(weight, reach)
+        input_weight = effort + product(weight, reach)
         driven = product(coupling, 1 / weight)
-        driven = driven + product(reach, jnp.where(price > 0, 1 / price, 0))
-        seen = shown + product(weight, coupling)
-        alone = jnp.where(seen > 0, seen, jnp.where(driven > 0, 1 / driven, weight))
-        even = jnp.where((seen > 0) & (driven > 0), jnp.sqrt(seen / driven), alone)
-        return jnp.sqrt(weight * even)
+        driven = driven + product(reach, jnp.where(input_weight > 0, 1 / input_weight, 0))
+        observed_weight = shown + product(weight, coupling)
+        one_sided = jnp.where(
+            observed_weight > 0, observed_weight, jnp.where(driven > 0, 1 / driven, weight)
+        )
+        balanced = jnp.where(
+            (observed_weight > 0) & (driven > 0), jnp.sqrt(observed_weight / driven), one_sided
+        )
+        return jnp.sqrt(weight * balanced)
 
     return jax.lax.fori_loop(0, _SWEEPS, sweep, jnp.where(shown > 0, shown, 1))
 
@@ -57,8 +61,8 @@ def units_of(costs: Costs) -> tuple[Array, Array]:
     costs = jax.lax.stop_gradient(costs)
     effort = jnp.diagonal(costs.r)
     weight = state_weights(costs.a, costs.b, jnp.diagonal(costs.q), effort)
-    price = effort + product(weight, jnp.square(costs.b))
-    return powers_of_two(1 / jnp.sqrt(weight)), powers_of_two(1 / jnp.sqrt(price))
+    input_weight = effort + product(weight, jnp.square(costs.b))
+    return powers_of_two(1 / jnp.sqrt(weight)), powers_of_two(1 / jnp.sqrt(input_weight))
 
 
 def in_units(costs: Costs, state: Array, act: Array) -> Costs:

@@ -76,7 +76,7 @@ def _square(
     # rounding error. A nilpotent matrix has vanished before that.
     terms = product(jnp.abs(matrix), jnp.abs(matrix))
     states = matrix.shape[0]
-    lost = jnp.all(jnp.abs(squared) <= 4 * states * jnp.finfo(matrix.dtype).eps * terms)
-    lost = lost & (2 ** jnp.minimum(step, 20) >= states)
-    logarithm = logarithm + jnp.where(lost, 0, share * jnp.log(size))
-    return (jnp.where(lost, matrix, squared / jnp.where(size > 0, size, 1)), logarithm), None
+    negligible = jnp.all(jnp.abs(squared) <= 4 * states * jnp.finfo(matrix.dtype).eps * terms)
+    negligible = negligible & (2 ** jnp.minimum(step, 20) >= states)
+    logarithm = logarithm + jnp.where(negligible, 0, share * jnp.log(size))
+    return (jnp.where(negligible, matrix, squared / jnp.where(size > 0, size, 1)), logarithm), None

@@ -125,10 +125,10 @@ def _identified(obs: Array, action: Array, keep: Array, order: int, horizon: int
     directions, values, _ = jnp.linalg.svd(explained)
     outputs, basis = obs.shape[1], directions[:, :order]
     a = jnp.linalg.lstsq(basis[:-outputs], basis[outputs:])[0]
-    seen = _observed(a, basis[:outputs], horizon)
-    unseen = jnp.linalg.qr(seen, mode="complete")[0][:, order:]
-    response, _, rank, _ = jnp.linalg.lstsq(corner, product(regressed, unseen))
-    inputs_first, constant = _input_matrices(seen, unseen, response, outputs)
+    observability = _observed(a, basis[:outputs], horizon)
+    orthogonal = jnp.linalg.qr(observability, mode="complete")[0][:, order:]
+    response, _, rank, _ = jnp.linalg.lstsq(corner, product(regressed, orthogonal))
+    inputs_first, constant = _input_matrices(observability, orthogonal, response, outputs)
     c = y_scale[:, None] * basis[:outputs]
     d = y_scale[:, None] * inputs_first[:outputs] / u_scale[None, :]
     b = inputs_first[outputs:] / u_scale[None, :]
@@ -159,13 +159,13 @@ def _projections(
     past = [jnp.roll(part, -k, axis=0) for k in range(horizon) for part in (u, y)]
     later = range(horizon, 2 * horizon)
     ones = jnp.ones_like(y[:, :1])
-    known = jnp.concatenate([ones, *(jnp.roll(u, -k, axis=0) for k in later)], axis=1)
+    regressors = jnp.concatenate([ones, *(jnp.roll(u, -k, axis=0) for k in later)], axis=1)
     future = jnp.concatenate([jnp.roll(y, -k, axis=0) for k in later], axis=1)
-    data = jnp.concatenate([known, *past, future], axis=1)
+    data = jnp.concatenate([regressors, *past, future], axis=1)
     data = jnp.where(keep[:, None], data, 0)
     finite = jnp.all(jnp.isfinite(data))
     factor = jnp.linalg.qr(jnp.where(finite, data, 0), mode="r")
-    one, two = known.shape[1], data.shape[1] - future.shape[1]
+    one, two = regressors.shape[1], data.shape[1] - future.shape[1]
     return factor[one:two, two:].T, factor[:one, two:], factor[:one, :one], finite
 
 
@@ -178,20 +178,20 @@ def _observed(a: Array, c: Array, horizon: int) -> Array:
 
 
 def _input_matrices(
-    seen: Array, unseen: Array, response: Array, outputs: int
+    observability: Array, orthogonal: Array, response: Array, outputs: int
 ) -> tuple[Array, Array]:
     """``[D; B]`` and its counterpart for a constant, from the part that no state explains.
 
     An input of row ``k`` acts on the output immediately through ``D`` and later through the state
     ``B``.
     """
-    horizon = seen.shape[0] // outputs
+    horizon = observability.shape[0] // outputs
     inputs = (response.shape[0] - 1) // horizon
     answers = []
     for k in range(horizon):
         start, after = k * outputs, (k + 1) * outputs
-        at_once = unseen[start:after].T
-        later = product(unseen[after:].T, seen[: seen.shape[0] - after])
+        at_once = orthogonal[start:after].T
+        later = product(orthogonal[after:].T, observability[: observability.shape[0] - after])
         answers.append(jnp.concatenate([at_once, later], axis=1))
     each = response[1:].reshape(horizon, inputs, -1).transpose(0, 2, 1)
     both = jnp.linalg.lstsq(jnp.concatenate(answers), each.reshape(-1, inputs))[0]

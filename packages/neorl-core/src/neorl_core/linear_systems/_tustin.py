@@ -60,7 +60,7 @@ def tustin(
     a, b, c, d = (matrix.astype(dtype) for matrix in (a, b, c, d))
     dt = jnp.asarray(checked_positive("dt", dt)).astype(dtype)
     identity = jnp.eye(states, dtype=dtype)
-    ahead, back = identity + a * (dt / 2), identity - a * (dt / 2)
-    solved = jnp.linalg.solve(back, jnp.concatenate([ahead, b * dt], axis=1))
+    forward, backward = identity + a * (dt / 2), identity - a * (dt / 2)
+    solved = jnp.linalg.solve(backward, jnp.concatenate([forward, b * dt], axis=1))
     bd = solved[:, states:]
-    return solved[:, :states], bd, jnp.linalg.solve(back.T, c.T).T, d + product(c, bd) / 2
+    return solved[:, :states], bd, jnp.linalg.solve(backward.T, c.T).T, d + product(c, bd) / 2

@@ -36,10 +36,10 @@ def simplex_quadratic(
 
 
 def _descend(_, state):
-    point, ahead, momentum, matrix = state
-    following = project_simplex(ahead - product(matrix, ahead))
-    uphill = jnp.sum((ahead - following) * (following - point)) > 0
+    point, extrapolated, momentum, matrix = state
+    following = project_simplex(extrapolated - product(matrix, extrapolated))
+    uphill = jnp.sum((extrapolated - following) * (following - point)) > 0
     larger = (1 + jnp.sqrt(1 + 4 * momentum**2)) / 2
     push = jnp.where(uphill, 0, (momentum - 1) / larger)
-    ahead = following + push * (following - point)
-    return following, ahead, jnp.where(uphill, 1, larger), matrix
+    extrapolated = following + push * (following - point)
+    return following, extrapolated, jnp.where(uphill, 1, larger), matrix

@@ -88,5 +88,5 @@ def limit_rate(
         )
     x, previous = floats(x), floats(previous)
     speed = like(rate, x)
-    reach = jnp.where(speed >= 0, speed, jnp.nan) * like(dt, x)
-    return jnp.minimum(jnp.maximum(x, previous - reach), previous + reach)
+    largest_step = jnp.where(speed >= 0, speed, jnp.nan) * like(dt, x)
+    return jnp.minimum(jnp.maximum(x, previous - largest_step), previous + largest_step)

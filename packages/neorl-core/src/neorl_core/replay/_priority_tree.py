@@ -153,8 +153,8 @@ def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> P
         go_right = (right > 0) & ((point >= left) | (left <= 0))
         point = jnp.where(go_right, point - left, point)
         node = 2 * node + go_right.astype(jnp.int32)
-    chance = sums[node] / jnp.where(valid, total, 1)
-    return PrioritySample(jnp.where(valid, node - leaves, -1), jnp.where(valid, chance, 0))
+    probability = sums[node] / jnp.where(valid, total, 1)
+    return PrioritySample(jnp.where(valid, node - leaves, -1), jnp.where(valid, probability, 0))
 
 
 def priority_weights(

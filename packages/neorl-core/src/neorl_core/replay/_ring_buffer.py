@@ -67,9 +67,9 @@ def ring_push(buffer: RingBuffer, rows: Any) -> RingBuffer:
         >>> ring_push(ring_buffer(0.0, capacity=2), jnp.array([1.0, 2.0, 3.0])).rows.tolist()
         [3.0, 2.0]
     """
-    held, capacity = jax.tree.leaves(buffer.rows), _capacity(buffer)
+    stored, capacity = jax.tree.leaves(buffer.rows), _capacity(buffer)
     _check_rows(buffer.rows, rows)
-    count = jax.tree.leaves(rows)[0].shape[0] if held else 0
+    count = jax.tree.leaves(rows)[0].shape[0] if stored else 0
     kept = min(count, capacity)
     slots = (buffer.next_slot + (count - kept) + jnp.arange(kept, dtype=jnp.int32)) % capacity
     written = jax.tree.map(
@@ -141,15 +141,15 @@ def _capacity(buffer: RingBuffer) -> int:
     return leaves[0].shape[0]
 
 
-def _check_rows(held: Any, rows: Any) -> None:
-    if jax.tree.structure(held) != jax.tree.structure(rows):
+def _check_rows(stored: Any, rows: Any) -> None:
+    if jax.tree.structure(stored) != jax.tree.structure(rows):
         raise ValueError(
-            f"rows must have the structure {jax.tree.structure(held)}, "
+            f"rows must have the structure {jax.tree.structure(stored)}, "
             f"got {jax.tree.structure(rows)}; push rows like the example"
         )
     leaves = jax.tree_util.tree_leaves_with_path(rows)
     counts = {np.shape(new)[:1] for _, new in leaves}
-    for (path, new), old in zip(leaves, jax.tree.leaves(held), strict=True):
+    for (path, new), old in zip(leaves, jax.tree.leaves(stored), strict=True):
         expected, actual = (old.shape[1:], old.dtype), (np.shape(new)[1:], jnp.result_type(new))
         if expected != actual or np.ndim(new) != old.ndim or len(counts) > 1:
             raise ValueError(

@@ -144,9 +144,9 @@ def block_bootstrap_interval(
 
 
 def _checked(
-    samples: Any, least: int, block_length: int, blocks: str, resamples: int
+    samples: Any, minimum: int, block_length: int, blocks: str, resamples: int
 ) -> tuple[Any, int, int]:
-    samples = checked_samples(samples, least)
+    samples = checked_samples(samples, minimum)
     require_choice("blocks", blocks, ("stationary", "circular", "moving"))
     resamples = checked_integer("resamples", resamples, 1, "give the number of draws")
     block_length = checked_integer("block_length", block_length, 1, "1 draws independent samples")

@@ -142,13 +142,13 @@ def percentile_interval(
     return Interval(estimate, ends[0], ends[1])
 
 
-def checked_samples(samples: Any, least: int) -> Any:
+def checked_samples(samples: Any, minimum: int) -> Any:
     samples = jax.tree.map(jnp.asarray, samples)
     leaves = jax.tree.leaves(samples)
     if not leaves:
         raise ValueError("samples hold no array; give one row per sample along the first axis")
     for leaf in leaves:
-        require_length("samples", leaf, least)
+        require_length("samples", leaf, minimum)
     lengths = sorted({leaf.shape[0] for leaf in leaves})
     if len(lengths) > 1:
         raise ValueError(

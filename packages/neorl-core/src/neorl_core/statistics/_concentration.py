@@ -177,9 +177,9 @@ def hcope_threshold(
     mean, variance = _moments_cut_at_each(cuts)
     log_term = jnp.log(2 / (1 - jnp.asarray(level, samples.dtype)))
     spread = jnp.sqrt(2 * variance * log_term / size)
-    promised = mean - spread - 7 * cuts * log_term / (3 * (size - 1))
-    promised = jnp.where(cuts > 0, promised, -jnp.inf)
-    best = jnp.maximum(cuts[jnp.argmax(promised)], jnp.finfo(samples.dtype).tiny)
+    bound = mean - spread - 7 * cuts * log_term / (3 * (size - 1))
+    bound = jnp.where(cuts > 0, bound, -jnp.inf)
+    best = jnp.maximum(cuts[jnp.argmax(bound)], jnp.finfo(samples.dtype).tiny)
     best = jnp.where(jnp.all(samples >= 0) & ~jnp.isnan(log_term), best, jnp.nan)
     return narrowed(best, dtype)
 
@@ -196,16 +196,16 @@ def _moments_cut_at_each(ordered: Float[Array, " sample"]) -> tuple[Array, Array
     mean = total / count
     before = jnp.roll(mean, 1)
     within = jnp.cumsum((ordered - before) ** 2 * ((count - 1) / count))
-    others = n - count
-    between = (ordered - mean) ** 2 * (count * (others / n))
-    return (total + others * ordered) / n, (within + between) / (n - 1)
+    n_remaining = n - count
+    between = (ordered - mean) ** 2 * (count * (n_remaining / n))
+    return (total + n_remaining * ordered) / n, (within + between) / (n - 1)
 
 
 def _bounded(
-    samples: ArrayLike, low: ArrayLike, high: ArrayLike, level: float | Array, least: int
+    samples: ArrayLike, low: ArrayLike, high: ArrayLike, level: float | Array, minimum: int
 ) -> tuple[Array, Array, Array]:
     require_rank("samples", samples, 1, "sample")
-    require_length("samples", samples, least)
+    require_length("samples", samples, minimum)
     require_scalar("low", low)
     require_scalar("high", high)
     require_order(low, high)

@@ -78,6 +78,6 @@ def crossed_interval(
     t_least = jnp.minimum(t_row, t_column)
     square = t_row**2 * ms_row + t_column**2 * ms_column - t_least**2 * shared
     # The double jnp.where keeps the gradient finite if nothing varies.
-    still = square <= 0
-    half = jnp.where(still, 0, jnp.sqrt(jnp.where(still, 1, square) / (r * c)))
+    constant = square <= 0
+    half = jnp.where(constant, 0, jnp.sqrt(jnp.where(constant, 1, square) / (r * c)))
     return narrowed(Interval(mean, mean - half, mean + half), dtype)

@@ -120,12 +120,12 @@ def wilcoxon_test(
     ranks = jnp.where(size > 0, ranks_in_order(size, sign.dtype) - zeros, 0)
     # Half the sum of signed ranks is the distance of W from its mean; W minus the mean would
     # cancel.
-    away = jnp.sum(sign * ranks) / 2
-    statistic = jnp.sum(ranks) / 2 + away
+    deviation = jnp.sum(sign * ranks) / 2
+    statistic = jnp.sum(ranks) / 2 + deviation
     if difference.shape[0] <= _EXACT_PAIRS:
         upper, lower = _exact_tails(ranks, statistic)
     else:
-        upper, lower = _normal_tails(ranks, away)
+        upper, lower = _normal_tails(ranks, deviation)
     p_value = _choose(alternative, upper, lower)
     p_value = jnp.where(jnp.any(jnp.isnan(difference)), jnp.nan, p_value)
     return narrowed(PairedTest(statistic, p_value), dtype)
@@ -194,8 +194,8 @@ def sign_flip_test(
 def _every_flip(difference: Float[Array, " pair"]) -> Float[Array, " pattern"]:
     """The sum of the flipped differences of every possible pattern."""
     n = difference.shape[0]
-    places = jnp.arange(n, dtype=jnp.uint32)[None, :]
-    bits = jnp.arange(2**n, dtype=jnp.uint32)[:, None] >> places
+    shifts = jnp.arange(n, dtype=jnp.uint32)[None, :]
+    bits = jnp.arange(2**n, dtype=jnp.uint32)[:, None] >> shifts
     return jnp.sum(jnp.where((bits & 1) == 1, difference[None, :], 0), axis=1)
 
 
@@ -205,15 +205,15 @@ def _drawn_flips(
 ) -> Float[Array, " pattern"]:
     """The sum of the flipped differences of random patterns; a random word holds 32 signs."""
     n = difference.shape[0]
-    words = -(-n // 32)
-    padded = jnp.pad(difference, (0, 32 * words - n)).reshape(words, 32)
-    places = jnp.arange(32, dtype=jnp.uint32)[None, :]
+    n_words = -(-n // 32)
+    padded = jnp.pad(difference, (0, 32 * n_words - n)).reshape(n_words, 32)
+    shifts = jnp.arange(32, dtype=jnp.uint32)[None, :]
 
     def one(key: Array) -> Array:
-        bits = jax.random.bits(key, (words, 1), jnp.uint32) >> places
+        bits = jax.random.bits(key, (n_words, 1), jnp.uint32) >> shifts
         return jnp.sum(jnp.where((bits & 1) == 1, padded, 0))
 
-    return in_blocks(one, jax.random.split(key, resamples), 32 * words)
+    return in_blocks(one, jax.random.split(key, resamples), 32 * n_words)
 
 
 def _differences(first: ArrayLike, second: ArrayLike, alternative: str) -> tuple[Array, DTypeLike]:
@@ -232,23 +232,23 @@ def _choose(alternative: Alternative, upper: Array, lower: Array) -> Array:
 
 def _exact_tails(ranks: Float[Array, " pair"], statistic: Array) -> tuple[Array, Array]:
     n = ranks.shape[0]
-    chances = jnp.zeros(n * (n + 1) + 1, ranks.dtype).at[0].set(1)
+    probabilities = jnp.zeros(n * (n + 1) + 1, ranks.dtype).at[0].set(1)
     doubled = jnp.round(2 * ranks).astype(jnp.int32)
-    chances, _ = jax.lax.scan(_add_pair, chances, doubled)
-    sums = jnp.arange(chances.shape[0], dtype=jnp.int32)
+    probabilities, _ = jax.lax.scan(_add_pair, probabilities, doubled)
+    sums = jnp.arange(probabilities.shape[0], dtype=jnp.int32)
     observed = jnp.round(2 * statistic).astype(jnp.int32)
-    upper = jnp.sum(jnp.where(sums >= observed, chances, 0))
-    lower = jnp.sum(jnp.where(sums <= observed, chances, 0))
+    upper = jnp.sum(jnp.where(sums >= observed, probabilities, 0))
+    lower = jnp.sum(jnp.where(sums <= observed, probabilities, 0))
     return jnp.minimum(upper, 1), jnp.minimum(lower, 1)
 
 
-def _add_pair(chances: Array, doubled_rank: Array) -> tuple[Array, None]:
-    return (chances + jnp.roll(chances, doubled_rank)) / 2, None
+def _add_pair(probabilities: Array, doubled_rank: Array) -> tuple[Array, None]:
+    return (probabilities + jnp.roll(probabilities, doubled_rank)) / 2, None
 
 
-def _normal_tails(ranks: Float[Array, " pair"], away: Array) -> tuple[Array, Array]:
+def _normal_tails(ranks: Float[Array, " pair"], deviation: Array) -> tuple[Array, Array]:
     scale = jnp.sqrt(jnp.sum(ranks**2)) / 2
     scale = jnp.where(scale > 0, scale, 1)
-    upper = jax.scipy.special.ndtr(-(away - 0.5) / scale)
-    lower = jax.scipy.special.ndtr((away + 0.5) / scale)
+    upper = jax.scipy.special.ndtr(-(deviation - 0.5) / scale)
+    lower = jax.scipy.special.ndtr((deviation + 0.5) / scale)
     return upper, lower

@@ -49,26 +49,27 @@ def area_under_roc(
     Source: Hanley and McNeil, The meaning and use of the area under a receiver operating
     characteristic (ROC) curve, 1982.
     """
-    dtype, scores, positives, other = _groups("scores", scores, "positive", positive, weights)
+    dtype, scores, positives, negatives = _groups("scores", scores, "positive", positive, weights)
     bits = ordered_bits(scores)
     order = jnp.argsort(bits)
     ordered = bits[order]
-    yes, no = jnp.sum(positives), jnp.sum(other)
-    both = (yes > 0) & (no > 0)
+    n_positive, n_negative = jnp.sum(positives), jnp.sum(negatives)
+    both = (n_positive > 0) & (n_negative > 0)
     # Normalised weights, since products of weights might leave the range of floats.
-    positives, other = (
-        x[order] / jnp.where(both, of, 1) for x, of in ((positives, yes), (other, no))
+    positives, negatives = (
+        x[order] / jnp.where(both, of, 1)
+        for x, of in ((positives, n_positive), (negatives, n_negative))
     )
-    reached = jnp.append(jnp.zeros(1, other.dtype), jnp.cumsum(other))
-    below = reached[jnp.searchsorted(ordered, ordered, side="left")]
-    not_above = reached[jnp.searchsorted(ordered, ordered, side="right")]
+    cumulative = jnp.append(jnp.zeros(1, negatives.dtype), jnp.cumsum(negatives))
+    below = cumulative[jnp.searchsorted(ordered, ordered, side="left")]
+    not_above = cumulative[jnp.searchsorted(ordered, ordered, side="right")]
     area = jnp.clip(jnp.sum(positives * (below + not_above) / 2), 0, 1)
     return narrowed(jnp.where(both & ~jnp.any(jnp.isnan(scores)), area, jnp.nan), dtype)
 
 
 def calibration_error(
     probability: Float[ArrayLike, " sample"],
-    happened: Bool[ArrayLike, " sample"],
+    outcome: Bool[ArrayLike, " sample"],
     weights: Float[ArrayLike, " sample"] | None = None,
     *,
     bins: int = 15,
@@ -81,7 +82,7 @@ def calibration_error(
 
     Args:
         probability: Predicted probability, in [0, 1].
-        happened: Whether the event happened.
+        outcome: Whether the event happened.
         weights: Sample weights, not negative; equal if ``None``.
         bins: Number of bins, at least one.
 
@@ -95,34 +96,34 @@ def calibration_error(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> probability, happened = jnp.array([0.25, 0.25, 0.75]), jnp.array([False, False, True])
-        >>> float(calibration_error(probability, happened))
+        >>> probability, outcome = jnp.array([0.25, 0.25, 0.75]), jnp.array([False, False, True])
+        >>> float(calibration_error(probability, outcome))
         0.25
 
     Source: Guo et al., On calibration of modern neural networks, arXiv 1706.04599, equation 3.
     """
     bins = checked_integer("bins", bins, 1, "give the number of parts of [0, 1]")
     probability = checked_probability("probability", probability, closed=True, many=True)
-    dtype, probability, positives, other = _groups(
-        "probability", probability, "happened", happened, weights
+    dtype, probability, positives, negatives = _groups(
+        "probability", probability, "outcome", outcome, weights
     )
-    weight = positives + other
-    place = jnp.minimum(jnp.where(probability >= 0, probability * bins, 0), bins - 1)
-    apart = jnp.zeros(bins, weight.dtype)
-    apart = apart.at[place.astype(jnp.int32)].add(positives - weight * probability)
-    return narrowed(jnp.sum(jnp.abs(apart)) / jnp.sum(weight), dtype)
+    weight = positives + negatives
+    bin_index = jnp.minimum(jnp.where(probability >= 0, probability * bins, 0), bins - 1)
+    excess = jnp.zeros(bins, weight.dtype)
+    excess = excess.at[bin_index.astype(jnp.int32)].add(positives - weight * probability)
+    return narrowed(jnp.sum(jnp.abs(excess)) / jnp.sum(weight), dtype)
 
 
 def brier_skill(
     probability: Float[ArrayLike, " sample"],
-    happened: Bool[ArrayLike, " sample"],
+    outcome: Bool[ArrayLike, " sample"],
     weights: Float[ArrayLike, " sample"] | None = None,
 ) -> Float[Array, ""]:
     """Improvement over predicting the base rate: ``1 - sum (p - y)^2 / sum (mean(y) - y)^2``.
 
     Args:
         probability: Predicted probability ``p``, in [0, 1].
-        happened: Whether the event happened, ``y``.
+        outcome: Whether the event happened, ``y``.
         weights: Sample weights, not negative; equal if ``None``.
 
     Returns:
@@ -136,22 +137,26 @@ def brier_skill(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> happened = jnp.array([True, False])
-        >>> float(brier_skill(jnp.array([0.75, 0.25]), happened))
+        >>> outcome = jnp.array([True, False])
+        >>> float(brier_skill(jnp.array([0.75, 0.25]), outcome))
         0.75
 
     Source: Murphy, Skill scores based on the mean square error and their relationships to the
     correlation coefficient, 1988.
     """
     probability = checked_probability("probability", probability, closed=True, many=True)
-    dtype, probability, positives, other = _groups(
-        "probability", probability, "happened", happened, weights
+    dtype, probability, positives, negatives = _groups(
+        "probability", probability, "outcome", outcome, weights
     )
-    # The base rate's error is yes * no / (yes + no), with the weights of the two groups.
-    yes, no = jnp.sum(positives), jnp.sum(other)
-    missed = jnp.sum(positives * jnp.square(1 - probability) + other * jnp.square(probability))
-    both = (yes > 0) & (no > 0)
-    skill = 1 - missed / jnp.where(both, yes, 1) * ((yes + no) / jnp.where(both, no, 1))
+    # The base rate's error is n+ n- / (n+ + n-), with the weights of the two groups.
+    n_positive, n_negative = jnp.sum(positives), jnp.sum(negatives)
+    total_error = jnp.sum(
+        positives * jnp.square(1 - probability) + negatives * jnp.square(probability)
+    )
+    both = (n_positive > 0) & (n_negative > 0)
+    skill = 1 - total_error / jnp.where(both, n_positive, 1) * (
+        (n_positive + n_negative) / jnp.where(both, n_negative, 1)
+    )
     return narrowed(jnp.where(both, skill, jnp.nan), dtype)
 
 
@@ -169,11 +174,17 @@ def _groups(
         require_same_shape(name, scores, "weights", weights)
         if is_concrete(weights) and np.any(np.asarray(weights) < 0):
             raise ValueError(
-                f"weights must not be negative, got {np.min(np.asarray(weights))}; check them"
+                f"weights must not be negative, got {np.min(np.asarray(weights))}; check their "
+                "source"
             )
         weight = widened(weights)
         weight = jnp.where(weight >= 0, weight, jnp.nan).astype(scores.dtype)
     # An invalid weight makes both groups NaN.
-    spoilt = jnp.where(jnp.all(jnp.isfinite(weight)), jnp.ones((), weight.dtype), jnp.nan)
-    weight = weight * spoilt
-    return dtype, scores, jnp.where(flags, weight, 0 * spoilt), jnp.where(flags, 0 * spoilt, weight)
+    validity = jnp.where(jnp.all(jnp.isfinite(weight)), jnp.ones((), weight.dtype), jnp.nan)
+    weight = weight * validity
+    return (
+        dtype,
+        scores,
+        jnp.where(flags, weight, 0 * validity),
+        jnp.where(flags, 0 * validity, weight),
+    )

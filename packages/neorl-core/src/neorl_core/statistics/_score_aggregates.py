@@ -102,9 +102,9 @@ def optimality_gap(scores: Float[ArrayLike, "*shape"], *, gamma: float = 1.0) ->
     require_length("scores", scores, 1)
     require_scalar("gamma", gamma)
     if is_concrete(gamma) and not np.isfinite(np.asarray(gamma)):
-        raise ValueError(f"gamma must be finite, got {gamma}; give the score that is enough")
-    enough = like(gamma, scores)
-    return narrowed(jnp.mean(enough - jnp.minimum(scores, enough)), dtype)
+        raise ValueError(f"gamma must be finite, got {gamma}; give the target score")
+    target = like(gamma, scores)
+    return narrowed(jnp.mean(target - jnp.minimum(scores, target)), dtype)
 
 
 def probability_of_improvement(
@@ -139,16 +139,16 @@ def probability_of_improvement(
             "compare on the same tasks"
         )
     # Counted among sorted runs, since all pairs of many runs do not fit into memory.
-    beaten = jax.vmap(_beaten, in_axes=1)(first, second)
+    win_rates = jax.vmap(_win_rates, in_axes=1)(first, second)
     undefined = jnp.any(jnp.isnan(first)) | jnp.any(jnp.isnan(second))
-    return jnp.where(undefined, jnp.nan, jnp.mean(beaten)).astype(first.dtype)
+    return jnp.where(undefined, jnp.nan, jnp.mean(win_rates)).astype(first.dtype)
 
 
-def _beaten(first: Float[Array, " run"], second: Float[Array, " other_run"]) -> Array:
+def _win_rates(first: Float[Array, " run"], second: Float[Array, " other_run"]) -> Array:
     """The fraction of ``second`` below every run of ``first``; ties count half."""
     ordered = sort_floats(second)
-    below, upto = (jnp.searchsorted(ordered, first, side=side) for side in ("left", "right"))
-    return widened(below + upto) / (2 * second.shape[0])
+    below, not_above = (jnp.searchsorted(ordered, first, side=side) for side in ("left", "right"))
+    return widened(below + not_above) / (2 * second.shape[0])
 
 
 def performance_profile(
@@ -231,35 +231,35 @@ def _stratified(
     scores: Array, key: Array, level: Array, *, statistic: Callable, resamples: int
 ) -> Interval:
     # The default statistic depends only on the order of the scores, so they are sorted only once.
-    counted = statistic is interquartile_mean
-    ordered, drawn_from = _ordered_and_places(scores) if counted else (None, scores)
+    by_rank = statistic is interquartile_mean
+    ordered, source = _ordered_and_ranks(scores) if by_rank else (None, scores)
     columns = jnp.arange(scores.shape[1], dtype=jnp.int32)[None, :]
 
     def one(key: Array) -> Array:
         rows = random_rows(key, scores.shape, scores.shape[0])
-        drawn = drawn_from.at[rows, columns].get(mode="promise_in_bounds")
-        return statistic(drawn) if ordered is None else _counted_middle(ordered, drawn)
+        drawn = source.at[rows, columns].get(mode="promise_in_bounds")
+        return statistic(drawn) if ordered is None else _interquartile_mean_of_ranks(ordered, drawn)
 
     replicates = in_blocks(one, jax.random.split(key, resamples), scores.size)
     return percentile_interval(replicates, statistic(scores), level)
 
 
-def _ordered_and_places(scores: Array) -> tuple[Array, Array]:
+def _ordered_and_ranks(scores: Array) -> tuple[Array, Array]:
     """All scores in order (all NaN if one is), and the position of each in that order."""
     flat = scores.reshape(-1)
     order = jnp.argsort(flat)
-    places = jnp.zeros_like(order).at[order].set(jnp.arange(flat.size, dtype=order.dtype))
+    ranks = jnp.zeros_like(order).at[order].set(jnp.arange(flat.size, dtype=order.dtype))
     ordered = jnp.where(jnp.any(jnp.isnan(flat)), jnp.nan, flat[order])
-    return ordered, places.reshape(scores.shape)
+    return ordered, ranks.reshape(scores.shape)
 
 
-def _counted_middle(ordered: Float[Array, " score"], places: Array) -> Float[Array, ""]:
+def _interquartile_mean_of_ranks(ordered: Float[Array, " score"], ranks: Array) -> Float[Array, ""]:
     """The interquartile mean of the scores at these positions, counted as often as they occur."""
     n = ordered.shape[0]
-    counts = jnp.zeros(n, places.dtype).at[places.reshape(-1)].add(1, mode="promise_in_bounds")
-    drop, reached = n // 4, jnp.cumsum(counts)
-    before = jnp.clip(reached - counts, drop, n - drop)
-    inside = jnp.clip(reached, drop, n - drop) - before
+    counts = jnp.zeros(n, ranks.dtype).at[ranks.reshape(-1)].add(1, mode="promise_in_bounds")
+    drop, cumulative = n // 4, jnp.cumsum(counts)
+    before = jnp.clip(cumulative - counts, drop, n - drop)
+    inside = jnp.clip(cumulative, drop, n - drop) - before
     terms = jnp.where(inside > 0, inside.astype(ordered.dtype) * ordered, 0)
     return jnp.where(jnp.isnan(ordered[0]), jnp.nan, jnp.sum(terms) / (n - 2 * drop))
 

@@ -52,16 +52,16 @@ def weighted_quantile(
     """
     quantile = checked_probability("quantile", quantile, closed=True)
     ordered, mass = _distribution(samples, weights)
-    reached = _reached(mass, weights is None)
+    cumulative = _cumulative(mass, weights is None)
     quantile = jnp.asarray(quantile).astype(mass.dtype)
-    aim = quantile * reached[-1]
-    # A level such as 0.07 is not exact, so a step within its rounding error counts as reached.
-    slack = 4 * jnp.finfo(mass.dtype).eps * aim
+    target = quantile * cumulative[-1]
+    # A level such as 0.07 is not exact, so a step within its rounding error counts.
+    slack = 4 * jnp.finfo(mass.dtype).eps * target
     slack = jnp.minimum(slack, 1e-2) if weights is None else slack
-    enough = (reached >= aim - slack) & (mass > 0)
+    sufficient = (cumulative >= target - slack) & (mass > 0)
     last = jnp.max(jnp.where(mass > 0, jnp.arange(mass.shape[0]), 0))
-    index = jnp.where(quantile < 1, jnp.argmax(enough), last)
-    return jnp.where(jnp.isnan(aim), jnp.nan, ordered[index])
+    index = jnp.where(quantile < 1, jnp.argmax(sufficient), last)
+    return jnp.where(jnp.isnan(target), jnp.nan, ordered[index])
 
 
 def conditional_value_at_risk(
@@ -103,19 +103,19 @@ def conditional_value_at_risk(
             f"tail must be in (0, 1], got {tail}; 1 is the mean; give a fraction, not a percentage"
         )
     ordered, mass = _distribution(samples, weights)
-    reached = _reached(mass, weights is None)
-    before = jnp.roll(reached, 1).at[0].set(0)
-    aim = jnp.asarray(tail).astype(mass.dtype) * reached[-1]
+    cumulative = _cumulative(mass, weights is None)
+    before = jnp.roll(cumulative, 1).at[0].set(0)
+    target = jnp.asarray(tail).astype(mass.dtype) * cumulative[-1]
     # Not jnp.clip: its gradient tests whether the result equals an argument, which XLA may compute
     # twice with different rounding.
-    room = aim - before
+    room = target - before
     inside = jnp.where(room >= mass, mass, jnp.where(room <= 0, 0, room))
     part = inside / jnp.sum(inside)
     counted = jnp.where((part > 0) | jnp.isfinite(ordered), ordered, 0).astype(mass.dtype)
     return jnp.sum(part * counted).astype(ordered.dtype)
 
 
-def _reached(mass: Float[Array, " sample"], counted: bool) -> Float[Array, " sample"]:
+def _cumulative(mass: Float[Array, " sample"], counted: bool) -> Float[Array, " sample"]:
     """The cumulative mass; if all samples have weight one, their exact number."""
     if counted:
         return mass * jnp.arange(1, mass.shape[0] + 1).astype(mass.dtype)
@@ -130,8 +130,10 @@ def _distribution(samples: ArrayLike, weights: ArrayLike | None) -> tuple[Array,
     dtype = jnp.float32 if is_half_precision(samples.dtype) else samples.dtype
     if weights is None:
         ordered = sort_floats(samples)
-        bad = jnp.any(jnp.isnan(samples))
-        return ordered, jnp.broadcast_to(jnp.where(bad, jnp.nan, 1).astype(dtype), ordered.shape)
+        any_nan = jnp.any(jnp.isnan(samples))
+        return ordered, jnp.broadcast_to(
+            jnp.where(any_nan, jnp.nan, 1).astype(dtype), ordered.shape
+        )
     weights = floats(weights).astype(dtype)
     require_same_shape("samples", samples, "weights", weights)
     largest = jnp.max(weights)

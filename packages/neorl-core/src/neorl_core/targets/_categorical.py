@@ -33,13 +33,13 @@ def two_hot(
     """
     x = floats(x)
     support = _support(support, x)
-    place = jnp.clip(x, support[0], support[-1])[..., None]
+    clipped = jnp.clip(x, support[0], support[-1])[..., None]
     increases = jnp.all(jnp.diff(support) > 0)
-    points = _last(support, place)
+    points = _last(support, clipped)
     # Relative position between each point and the next, clipped to [0, 1]: one below, zero above.
-    passed = jnp.clip((place - points[..., :-1]) / jnp.diff(points), 0, 1)
-    ones, zeros = jnp.ones_like(place), jnp.zeros_like(place)
-    steps = jnp.concatenate([ones, passed, zeros], axis=-1)
+    relative = jnp.clip((clipped - points[..., :-1]) / jnp.diff(points), 0, 1)
+    ones, zeros = jnp.ones_like(clipped), jnp.zeros_like(clipped)
+    steps = jnp.concatenate([ones, relative, zeros], axis=-1)
     weights = steps[..., :-1] - steps[..., 1:]
     return jnp.where(increases, weights, jnp.nan)
 
@@ -131,22 +131,24 @@ def categorical_td_target(
         )
     discount = checked_probability("discount", discount, closed=True)
     ended = ended[..., None]
-    places = jnp.where(ended, 0, _last(support, probability))
-    moved = reward[..., None] + like(discount, reward) * places
+    positions = jnp.where(ended, 0, _last(support, probability))
+    shifted = reward[..., None] + like(discount, reward) * positions
     first = jnp.zeros_like(probability).at[..., 0].set(1)
-    known = jnp.where(ended, first, probability)
-    return narrowed(jnp.sum(known[..., None] * _hats(moved, support), axis=-2), dtype)
+    source_probability = jnp.where(ended, first, probability)
+    return narrowed(
+        jnp.sum(source_probability[..., None] * _hat_weights(shifted, support), axis=-2), dtype
+    )
 
 
-def _hats(x: Array, support: Array) -> Array:
+def _hat_weights(x: Array, support: Array) -> Array:
     """:func:`two_hot` with one formula for each weight, so that a sum over ``x`` stores none."""
     gaps = jnp.diff(support)
     # One more gap at either end, which no position within the support enters.
     gaps = jnp.concatenate([gaps[:1], gaps, gaps[-1:]])
-    place = jnp.clip(x, support[0], support[-1])[..., None]
-    away = place - _last(support, place)
-    left, right = _last(gaps[:-1], place), _last(gaps[1:], place)
-    weights = jnp.clip(1 - jnp.where(away < 0, -away / left, away / right), 0, 1)
+    clipped = jnp.clip(x, support[0], support[-1])[..., None]
+    distance = clipped - _last(support, clipped)
+    left, right = _last(gaps[:-1], clipped), _last(gaps[1:], clipped)
+    weights = jnp.clip(1 - jnp.where(distance < 0, -distance / left, distance / right), 0, 1)
     return jnp.where(jnp.all(gaps > 0), weights, jnp.nan)
 
 

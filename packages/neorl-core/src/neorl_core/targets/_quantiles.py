@@ -64,11 +64,11 @@ def truncated_quantile_target(
             f"for {members} members; keep one at least"
         )
     pooled = jnp.moveaxis(quantiles, 0, -2).reshape(*reward.shape, members * count)
-    kept = jnp.sort(pooled, axis=-1)[..., : members * (count - drop)]
-    shape = kept.shape
+    smallest = jnp.sort(pooled, axis=-1)[..., : members * (count - drop)]
+    shape = smallest.shape
     return td_target(
         jnp.broadcast_to(reward[..., None], shape),
-        kept,
+        smallest,
         jnp.broadcast_to(booleans(terminated)[..., None], shape),
         discount=discount,
     )

@@ -139,9 +139,12 @@ def check_bad_values(row: Row) -> None:
     if "scalars" not in row.exempt:
         for name in one_numbers(row.function, options):
             bad = options | {name: math.nan}
-            for call, of in ((row.function, take(as_rows(sample), 0)), (_mapped_by(row), sample)):
+            for call, arguments in (
+                (row.function, take(as_rows(sample), 0)),
+                (_mapped_by(row), sample),
+            ):
                 with contextlib.suppress(ValueError):
-                    result = call(*of, **bad)
+                    result = call(*arguments, **bad)
                     assert _shows_nan(result), f"{row} with {name}=nan gives {result}"
     for refusal in row.refuses:
         if not refusal.traced:

@@ -107,18 +107,20 @@ def _compare(
     left, right = to_numpy(actual), to_numpy(expected)
     structures = jax.tree.structure(left), jax.tree.structure(right)
     assert structures[0] == structures[1], f"{message}: {structures[0]} is not {structures[1]}"
-    paths, wants = jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right)
-    spreads = [0.0] * len(wants) if slack is None else jax.tree.leaves(slack)
-    for (path, result), want, spread in zip(paths, wants, spreads, strict=True):
+    paths, targets = jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right)
+    spreads = [0.0] * len(targets) if slack is None else jax.tree.leaves(slack)
+    for (path, result), target, spread in zip(paths, targets, spreads, strict=True):
         where = f"{message} at {jax.tree_util.keystr(path) or 'the result'}"
-        assert result.shape == want.shape, f"{where}: shape {result.shape}, expected {want.shape}"
-        if not is_float(want):
-            np.testing.assert_array_equal(result, want, err_msg=where)
+        assert result.shape == target.shape, (
+            f"{where}: shape {result.shape}, expected {target.shape}"
+        )
+        if not is_float(target):
+            np.testing.assert_array_equal(result, target, err_msg=where)
             continue
-        size = max(_size(result, want), least) if scale is None else scale
+        size = max(_size(result, target), least) if scale is None else scale
         with np.errstate(invalid="ignore"):
-            near = np.abs(result - want) <= atol * size + spread + FLUSHED
-        np.testing.assert_allclose(np.where(near, want, result), want, rtol=rtol, err_msg=where)
+            near = np.abs(result - target) <= atol * size + spread + FLUSHED
+        np.testing.assert_allclose(np.where(near, target, result), target, rtol=rtol, err_msg=where)
 
 
 def _size(*arrays: np.ndarray) -> float:
@@ -148,17 +150,17 @@ def rounding(function: Callable[..., Any], args: Any, options: Any, size: float)
     total = jax.tree.map(lambda leaf: np.zeros(leaf.shape), middle)
     for seed in range(DRAWS):
         near, far = (
-            _change(function, _moved((args, options), seed, by), middle)
+            _change(function, _perturbed((args, options), seed, by), middle)
             for by in (size, STEP * size)
         )
         # At a jump, the larger step causes no larger change.
-        moves = jax.tree.map(lambda a, b: np.where(b >= 3 * a, a, 0), near, far)
-        total = jax.tree.map(np.maximum, total, moves)
+        changes = jax.tree.map(lambda a, b: np.where(b >= 3 * a, a, 0), near, far)
+        total = jax.tree.map(np.maximum, total, changes)
     return total
 
 
-def _change(function: Callable[..., Any], moved: tuple, middle: Any) -> Any:
-    args, options = moved
+def _change(function: Callable[..., Any], perturbed: tuple, middle: Any) -> Any:
+    args, options = perturbed
     try:
         with np.errstate(all="ignore"):
             result = to_numpy(function(*args, **options))
@@ -174,7 +176,7 @@ def _change(function: Callable[..., Any], moved: tuple, middle: Any) -> Any:
     return jax.tree.map(change, result, middle)
 
 
-def _moved(tree: Any, seed: int, size: float) -> Any:
+def _perturbed(tree: Any, seed: int, size: float) -> Any:
     """Moves each floating number up or down by the relative amount ``size``, fixed by the seed."""
     rng = np.random.default_rng(seed)
 
@@ -183,7 +185,7 @@ def _moved(tree: Any, seed: int, size: float) -> Any:
             return leaf
         array = np.asarray(leaf)
         signs = rng.choice(np.asarray([-1.0, 1.0]), array.shape)
-        moved = (array * (1 + size * signs)).astype(array.dtype)
-        return float(moved) if isinstance(leaf, float) else moved
+        perturbed = (array * (1 + size * signs)).astype(array.dtype)
+        return float(perturbed) if isinstance(leaf, float) else perturbed
 
     return jax.tree.map(move, tree)

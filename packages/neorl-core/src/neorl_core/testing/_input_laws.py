@@ -45,9 +45,9 @@ def counts_are_integers(fn: Callable[..., Any], *rows: Any, **options: Any) -> N
                 _form(fn, row, options | {name: bad})
         with pytest.raises(ValueError, match=name):
             jax.eval_shape(lambda number, name=name: fn(*row, **options | {name: number}), 2)
-        want = _form(fn, row, options)
+        expected = _form(fn, row, options)
         for number in (np.int64(good), jnp.asarray(good)):
-            assert _form(fn, row, options | {name: number}) == want, f"{name} as {type(number)}"
+            assert _form(fn, row, options | {name: number}) == expected, f"{name} as {type(number)}"
 
 
 def one_number_is_no_array(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
@@ -72,8 +72,8 @@ def hyperparameters_leave_dtypes(fn: Callable[..., Any], *rows: Any, **options: 
     with jax.enable_x64(True):
         row = take(as_rows(rows), 0)
         wide = {k: np.float64(v) if isinstance(v, float) else v for k, v in options.items()}
-        actual, want = _form(fn, row, wide), _form(fn, row, options)
-    assert actual == want, f"hyperparameters in float64 give {actual}, Python floats {want}"
+        actual, expected = _form(fn, row, wide), _form(fn, row, options)
+    assert actual == expected, f"hyperparameters in float64 give {actual}, Python floats {expected}"
 
 
 def one_numbers(fn: Callable[..., Any], options: dict[str, Any]) -> list[str]:
@@ -93,8 +93,8 @@ def lists_are_arrays(fn: Callable[..., Any], *rows: Any, **options: Any) -> None
         _as_list(leaf) if "Array" in annotation else leaf
         for leaf, annotation in itertools.zip_longest(row, annotations[: len(row)], fillvalue="")
     )
-    actual, want = _form(fn, lists, options), _form(fn, row, options)
-    assert actual == want, f"lists give {actual}, arrays {want}"
+    actual, expected = _form(fn, lists, options), _form(fn, row, options)
+    assert actual == expected, f"lists give {actual}, arrays {expected}"
 
 
 def integers_are_floats(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:

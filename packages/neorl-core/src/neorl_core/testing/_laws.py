@@ -176,12 +176,12 @@ def batch_independent(fn: Callable[..., Any], *rows: Any, **options: Any) -> Non
     traced, static = split_options(options)
     call = variants(fn, static).batch_jit
     rows = as_rows(rows)
-    clean, last = to_numpy(call(rows, traced)), row_count(rows) - 1
+    original, last = to_numpy(call(rows, traced)), row_count(rows) - 1
     poisoned = jax.tree.map(_poison, rows)
-    spoiled = to_numpy(call(poisoned, traced))
-    for actual, want in zip(jax.tree.leaves(spoiled), jax.tree.leaves(clean), strict=True):
+    with_nan = to_numpy(call(poisoned, traced))
+    for actual, expected in zip(jax.tree.leaves(with_nan), jax.tree.leaves(original), strict=True):
         np.testing.assert_array_equal(
-            actual[:last], want[:last], err_msg=f"{_name(fn)} mixes the rows of a batch"
+            actual[:last], expected[:last], err_msg=f"{_name(fn)} mixes the rows of a batch"
         )
 
 

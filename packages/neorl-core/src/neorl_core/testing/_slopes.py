@@ -46,15 +46,15 @@ def _compare_along(
     seed: int, gradients: list, reference: Callable[..., Any], row: tuple, options: dict[str, Any]
 ) -> None:
     leaves, structure = jax.tree.flatten(row)
-    places = [place for place, leaf in enumerate(leaves) if is_float(leaf)]
+    indices = [index for index, leaf in enumerate(leaves) if is_float(leaf)]
     rng = np.random.default_rng(seed)
-    steps = [_step(rng, leaves[p]) for p in places]
+    steps = [_step(rng, leaves[p]) for p in indices]
 
     def value(width: float) -> float:
-        moved = list(leaves)
-        for place, step in zip(places, steps, strict=True):
-            moved[place] = leaves[place] + width * step
-        return _weighted(reference(*jax.tree.unflatten(structure, moved), **options))
+        shifted = list(leaves)
+        for index, step in zip(indices, steps, strict=True):
+            shifted[index] = leaves[index] + width * step
+        return _weighted(reference(*jax.tree.unflatten(structure, shifted), **options))
 
     try:
         with np.errstate(all="ignore"):

@@ -38,8 +38,8 @@ def split_options(options: Options) -> tuple[Options, Static]:
     traced = {
         name: v for name, v in options.items() if isinstance(v, float | np.ndarray | jax.Array)
     }
-    rest = sorted(name for name in options if name not in traced)
-    static = tuple((name, options[name], type(options[name])) for name in rest)
+    static_names = sorted(name for name in options if name not in traced)
+    static = tuple((name, options[name], type(options[name])) for name in static_names)
     return traced, static
 
 

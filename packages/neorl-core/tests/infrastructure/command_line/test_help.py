@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import _kept_text
+from neorl_core.infrastructure.command_line import _cached_text
+from neorl_core.infrastructure.command_line._cached_text import cached_text, rendered_help
 from neorl_core.infrastructure.command_line._completion import completion_script, options_in
-from neorl_core.infrastructure.command_line._kept_text import kept_text, rendered_help
 from neorl_core.infrastructure.command_line._program import Program
 
 PREPARED: list[str] = []
@@ -56,7 +56,7 @@ def test_help_does_without_the_switches_of_the_process(
 def test_a_subcommand_that_computes_nothing_takes_no_switches(
     program: Program, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    light = dataclasses.replace(program, unprepared=("run",))
+    light = dataclasses.replace(program, without_prepare=("run",))
     assert light.run(["run"]) == 0
     assert PREPARED == []
     assert program.run(["run"]) == 0
@@ -68,32 +68,32 @@ def test_a_text_is_kept_until_the_code_changes(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     state, rendered = ["one"], []
-    monkeypatch.setattr(_kept_text, "_state", lambda: state[0])
-    monkeypatch.setattr(_kept_text, "_has_guests", lambda: False)
+    monkeypatch.setattr(_cached_text, "_state", lambda: state[0])
+    monkeypatch.setattr(_cached_text, "_has_third_party", lambda: False)
 
     def render() -> None:
         rendered.append(state[0])
         print(f"help of {state[0]}")
 
     for _ in range(2):
-        print(kept_text("neorl-x", ["run", "--help"], render), end="")
+        print(cached_text("neorl-x", ["run", "--help"], render), end="")
     state[0] = "two"
-    print(kept_text("neorl-x", ["run", "--help"], render), end="")
+    print(cached_text("neorl-x", ["run", "--help"], render), end="")
     assert capsys.readouterr().out == "help of one\nhelp of one\nhelp of two\n"
     assert rendered == ["one", "two"]
     assert len(list((tmp_path / "neorl/help").iterdir())) == 1
-    monkeypatch.setattr(_kept_text, "_has_guests", lambda: True)
+    monkeypatch.setattr(_cached_text, "_has_third_party", lambda: True)
     for _ in range(2):
-        kept_text("neorl-x", ["other", "--help"], render)
+        cached_text("neorl-x", ["other", "--help"], render)
     assert len(rendered) == 4
 
 
 def test_the_state_is_that_of_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _kept_text._state() == _kept_text._state()
+    assert _cached_text._state() == _cached_text._state()
     monkeypatch.syspath_prepend(str(tmp_path))
-    before = _kept_text._state()
+    before = _cached_text._state()
     (tmp_path / "guest.py").touch()
-    assert _kept_text._state() != before
+    assert _cached_text._state() != before
 
 
 def test_a_text_that_ends_otherwise_is_not_kept() -> None:

@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         },
         prepare=prepare_process,
         sectioned=("run", "finetune", "federate"),
-        unprepared=("list",),
+        without_prepare=("list",),
         when_memory_ends="start a run with a smaller steps.batch_size or networks.hidden, fewer "
         "seeds, starts or rows, or continue this one on a machine with more",
     )

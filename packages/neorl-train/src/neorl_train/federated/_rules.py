@@ -69,7 +69,7 @@ def combined(
     answer = _program(federation.rule, federation.byzantine)(
         jnp.asarray(updates), jnp.asarray(shares, jnp.float32), jnp.float32(federation.radius)
     )
-    return np.asarray(answer.value), np.asarray(answer.kept)
+    return np.asarray(answer.value), np.asarray(answer.usable)
 
 
 @functools.cache

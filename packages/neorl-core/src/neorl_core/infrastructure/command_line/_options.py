@@ -86,7 +86,7 @@ def parse_options(
             description=description or kind.__doc__ or "",
         )
         keywords, words = {"default": part}, HELP[-1:]
-    _say_repeated(words, program)
+    _report_repeated(words, program)
     if by_section and default is not None and help_request is None:
         options = _of_named_sections(default, words, program)
         if options is not None:
@@ -132,7 +132,7 @@ def _of_named_sections(default: Options, words: Sequence[str], program: str) -> 
     return None if unknown else with_part(default, parsed)
 
 
-def _say_repeated(words: Sequence[str], program: str) -> None:
+def _report_repeated(words: Sequence[str], program: str) -> None:
     """Prints to standard error which option is given twice; the last value applies."""
     given: set[str] = set()
     for word in words:
@@ -211,14 +211,14 @@ def _hint(name: str, known: Sequence[str]) -> str:
     of_section: dict[str, list[str]] = {}
     for option in inside:
         of_section.setdefault(option.rpartition(".")[2], []).append(option)
-    if near := difflib.get_close_matches(last, list(of_section), n=1, cutoff=NEAR):
-        return _did_you_mean(of_section[near[0]])
+    if matches := difflib.get_close_matches(last, list(of_section), n=1, cutoff=NEAR):
+        return _did_you_mean(of_section[matches[0]])
     if last in by_last:
         return _did_you_mean(by_last[last])
     if 0 < len(inside) <= MOST_LISTED:
         return f"section {section} has {', '.join(inside)}; "
-    if near := difflib.get_close_matches(last, list(by_last), n=1, cutoff=NEAR):
-        return _did_you_mean(by_last[near[0]])
+    if matches := difflib.get_close_matches(last, list(by_last), n=1, cutoff=NEAR):
+        return _did_you_mean(by_last[matches[0]])
     return ""
 
 

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 
-def cache_directory(what: str = "jax") -> Path:
+def cache_directory(name: str = "jax") -> Path:
     """The user's folder for files that can be recreated.
 
     Args:
-        what: Name of the folder; ``"jax"`` holds compiled programs.
+        name: Name of the folder; ``"jax"`` holds compiled programs.
     """
     root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "neorl" / what
+    return Path(root) / "neorl" / name
 
 
 def command_prefix(program: str) -> str:

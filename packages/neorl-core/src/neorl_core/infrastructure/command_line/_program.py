@@ -15,6 +15,11 @@ from types import FrameType
 
 from neorl_core._vocabulary.errors import InputError
 from neorl_core.infrastructure import is_full_disk, unknown_name
+from neorl_core.infrastructure.command_line._cached_text import (
+    cached_text,
+    is_help,
+    rendered_help,
+)
 from neorl_core.infrastructure.command_line._completion import (
     NAME,
     USAGE,
@@ -23,11 +28,6 @@ from neorl_core.infrastructure.command_line._completion import (
     shell_of,
 )
 from neorl_core.infrastructure.command_line._errors import StoppedError, is_out_of_memory, one_line
-from neorl_core.infrastructure.command_line._kept_text import (
-    is_help,
-    kept_text,
-    rendered_help,
-)
 from neorl_core.infrastructure.command_line._sections import ALL, HELP
 
 DONE, BAD_INPUT = 0, 2
@@ -45,7 +45,7 @@ class Program:
         prepare: Called before the subcommand is imported; sets process switches.
         when_memory_ends: Advice if an array did not fit into memory.
         sectioned: Subcommands whose options are grouped in sections, all shown by ``--help all``.
-        unprepared: Subcommands without computation, which are called without ``prepare``.
+        without_prepare: Subcommands without computation, which are called without ``prepare``.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Program:
     prepare: Callable[[], object]
     when_memory_ends: str
     sectioned: tuple[str, ...] = ()
-    unprepared: tuple[str, ...] = ()
+    without_prepare: tuple[str, ...] = ()
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Runs the command line; any failure prints one line to standard error.
@@ -81,15 +81,15 @@ class Program:
                 elif is_help(words[1:]) and words[0] in self.subcommands:
                     # Cache only in a process of its own, whose tables hold nothing but installed
                     # entries.
-                    self._print_help(words[0], words[1:], kept=arguments is None)
+                    self._print_help(words[0], words[1:], cached=arguments is None)
                 else:
                     self._run_subcommand(words[0], words[1:])
                 sys.stdout.flush()  # flushed here, where a closed pipe is not reported as an error
         except InputError as error:
             return self._fail(one_line(error))
         except StoppedError as error:
-            then = f"; continue with\n{error.resume}" if error.resume else ""
-            self._fail(f"{one_line(error)}{then}")
+            continuation = f"; continue with\n{error.resume}" if error.resume else ""
+            self._fail(f"{one_line(error)}{continuation}")
             return 128 + error.signal_number
         except KeyboardInterrupt:
             self._fail(one_line(StoppedError(signal.SIGINT)))
@@ -106,14 +106,14 @@ class Program:
             return [*words[1:], HELP[-1]]
         return list(words)
 
-    def _print_help(self, name: str, words: list[str], *, kept: bool) -> None:
+    def _print_help(self, name: str, words: list[str], *, cached: bool) -> None:
         """Prints the help of a subcommand, without the switches that only its work needs."""
 
         def render() -> None:
             importlib.import_module(self.subcommands[name]).command(words)
 
-        if kept:
-            print(kept_text(self.name, [name, *words], render), end="")
+        if cached:
+            print(cached_text(self.name, [name, *words], render), end="")
         else:
             render()
 
@@ -126,7 +126,7 @@ class Program:
         for name in self.subcommands:
             help_request = [HELP[-1], ALL] if name in self.sectioned else [HELP[-1]]
             page = rendered_help(
-                functools.partial(self._print_help, name, help_request, kept=False)
+                functools.partial(self._print_help, name, help_request, cached=False)
             )
             options[name] = options_in(page)
         print(completion_script(self.name, {**options, NAME: []}, shell), end="")
@@ -134,13 +134,13 @@ class Program:
     def _run_subcommand(self, name: str, words: list[str]) -> None:
         if name not in self.subcommands:
             raise unknown_name("command", name, self.subcommands)
-        if name not in self.unprepared:
+        if name not in self.without_prepare:
             self.prepare()
         try:
             importlib.import_module(self.subcommands[name]).command(words)
         except Exception as error:
-            ours = isinstance(error, InputError | StoppedError | OSError)
-            if not ours and is_out_of_memory(error):
+            expected = isinstance(error, InputError | StoppedError | OSError)
+            if not expected and is_out_of_memory(error):
                 reason = one_line(error)[:160]
                 raise InputError(f"out of memory; {self.when_memory_ends} ({reason})") from error
             raise
@@ -180,6 +180,6 @@ def _termination_raises() -> Iterator[None]:
 def _discard_output() -> None:
     """Discards buffered output; otherwise Python would report the broken pipe when it exits."""
     with contextlib.suppress(io.UnsupportedOperation, OSError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)

@@ -75,10 +75,10 @@ def chosen_options(
         return _part(options, lambda name: not name), f"{description}\n{_listed(sections, program)}"
     chosen = {_section_of(word, options, list(sections)) for word in help_request}
 
-    def is_asked(name: str) -> bool:
+    def is_requested(name: str) -> bool:
         return any(name == one or name.startswith(f"{one}.") for one in chosen)
 
-    return _part(options, is_asked), f"Options of `{program}`: {', '.join(sorted(chosen))}."
+    return _part(options, is_requested), f"Options of `{program}`: {', '.join(sorted(chosen))}."
 
 
 def named_options(options: Any, words: Sequence[str]) -> Any:
@@ -176,8 +176,8 @@ def _is_section(value: Any) -> bool:
 
 def _part(options: Any, keep: Callable[[str], bool], prefix: str = "") -> Any:
     """The options of the sections to keep, with their values; ``None`` if there are none."""
-    kept = keep(prefix)
-    hints = typing.get_type_hints(type(options), include_extras=True) if kept else {}
+    included = keep(prefix)
+    hints = typing.get_type_hints(type(options), include_extras=True) if included else {}
     fields, values = [], {}
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
@@ -187,7 +187,7 @@ def _part(options: Any, keep: Callable[[str], bool], prefix: str = "") -> Any:
             if value is not None:
                 fields.append((field.name, type(value)))
                 values[field.name] = value
-        elif field.init and kept:
+        elif field.init and included:
             fields.append((field.name, hints[field.name]))
             values[field.name] = value
     if not fields:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import kept_text, one_line, summary_of
+from neorl_core.infrastructure.command_line import cached_text, one_line, summary_of
 from neorl_train._command.results import print_json
 from neorl_train._command.run_argument import refuse_options
 from neorl_train._command.run_state import state_of, verdict_of
@@ -79,7 +79,7 @@ def known_names() -> dict[str, Any]:
     """
     if "neorl_agents" in sys.modules:
         return _names_in_tables()
-    text = kept_text("neorl-train", ["list"], lambda: print(json.dumps(_names_in_tables())))
+    text = cached_text("neorl-train", ["list"], lambda: print(json.dumps(_names_in_tables())))
     return json.loads(text)
 
 

@@ -21,7 +21,7 @@ from neorl_core.infrastructure._files import write_text
 from neorl_core.infrastructure.command_line._process import cache_directory
 from neorl_core.infrastructure.command_line._sections import HELP
 
-OURS = (
+OUR_PACKAGES = (
     "neorl_core",
     "neorl_envs",
     "neorl_safety",
@@ -36,7 +36,7 @@ def is_help(words: Sequence[str]) -> bool:
     return any(word in HELP for word in words)
 
 
-def kept_text(program: str, words: Sequence[str], render: Callable[[], object]) -> str:
+def cached_text(program: str, words: Sequence[str], render: Callable[[], object]) -> str:
     """A cached text, rendered and cached if necessary; it depends only on installed code.
 
     Nothing is cached if another distribution provides learners, plants or readers, since changes to
@@ -58,11 +58,11 @@ def kept_text(program: str, words: Sequence[str], render: Callable[[], object]) 
     path = cache_directory().parent / "help" / f"{name}.txt"
     state = _state()
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        mark, _, text = path.read_text(encoding="utf-8").partition("\n")
-        if mark == state:
+        stored_state, _, text = path.read_text(encoding="utf-8").partition("\n")
+        if stored_state == state:
             return text
     text = rendered_help(render)
-    if not _has_guests():
+    if not _has_third_party():
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, f"{state}\n{text}")
@@ -98,26 +98,26 @@ def _state() -> str:
     for entry in sys.path:
         with contextlib.suppress(OSError):
             digest.update(f"{entry} {os.stat(entry or '.').st_mtime_ns}".encode())
-    for package in OURS:
+    for package in OUR_PACKAGES:
         module_spec = importlib.util.find_spec(package)
         for folder in (module_spec and module_spec.submodule_search_locations) or ():
-            _take_folder(Path(folder), digest)
+            _add_folder(Path(folder), digest)
     return digest.hexdigest()
 
 
-def _take_folder(folder: Path, digest: "hashlib._Hash") -> None:
+def _add_folder(folder: Path, digest: "hashlib._Hash") -> None:
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
             if entry.is_dir() and entry.name != "__pycache__":
-                _take_folder(Path(entry.path), digest)
+                _add_folder(Path(entry.path), digest)
             elif entry.name.endswith(".py"):
                 stat = entry.stat()
                 digest.update(f"{entry.path} {stat.st_mtime_ns} {stat.st_size}".encode())
 
 
-def _has_guests() -> bool:
+def _has_third_party() -> bool:
     """Whether a distribution other than ours provides entry points for our tables."""
-    own = {package.replace("_", "-") for package in OURS}
+    own = {package.replace("_", "-") for package in OUR_PACKAGES}
     return any(
         point.group.startswith("neorl.") and distribution.name not in own
         for distribution in metadata.distributions()
