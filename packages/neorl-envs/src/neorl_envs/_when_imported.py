@@ -8,17 +8,17 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
-def when_imported(package: str, then: Callable[[], object]) -> None:
+def when_imported(package: str, callback: Callable[[], object]) -> None:
     """Calls a function once a package is imported, or immediately if it already is.
 
     Args:
         package: Name of a package without dots.
-        then: The function. It is called after the import of the package has finished.
+        callback: The function. It is called after the import of the package has finished.
     """
     if package in sys.modules:
-        then()
+        callback()
     else:
-        sys.meta_path.insert(0, _Finder(package, then))
+        sys.meta_path.insert(0, _Finder(package, callback))
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -26,11 +26,11 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     Args:
         package: Name of the package.
-        then: The function.
+        callback: The function.
     """
 
-    def __init__(self, package: str, then: Callable[[], object]) -> None:
-        self._package, self._then = package, then
+    def __init__(self, package: str, callback: Callable[[], object]) -> None:
+        self._package, self._callback = package, callback
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -48,7 +48,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         def run_and_call(module: ModuleType) -> None:
             del loader.exec_module  # uncovers the loader's own method
             run(module)
-            self._then()
+            self._callback()
 
         loader.exec_module = run_and_call
         return spec

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from neorl_envs.closed_loop import Acted, Start, drawn_start, rollout
+from neorl_envs.closed_loop import LoopStep, Start, drawn_start, rollout
 from neorl_envs.scoring import run_episode
 
 
@@ -60,8 +60,8 @@ def written_out(start: Start, gain: float) -> tuple[list[list[float]], int]:
     return rows, len(rows)
 
 
-def added(so_far: Array, acted: Acted) -> Array:
-    return so_far + acted.step.reward
+def added(so_far: Array, loop_step: LoopStep) -> Array:
+    return so_far + loop_step.step.reward
 
 
 def test_an_episode_is_the_loop_written_out_whole_or_tripped(plant: Any) -> None:
@@ -96,10 +96,10 @@ def test_an_episode_is_the_loop_written_out_whole_or_tripped(plant: Any) -> None
 def test_what_is_kept_of_a_step_is_the_callers_choice(plant: Any) -> None:
     policy, start = Windup(jnp.asarray(15.0)), drawn_start(plant, jax.random.key(0))
 
-    def kept(acted: Acted) -> dict[str, Array]:
-        return {"asked": acted.action, "carry": acted.carry}
+    def action_and_carry(loop_step: LoopStep) -> dict[str, Array]:
+        return {"asked": loop_step.action, "carry": loop_step.carry}
 
-    one = rollout(plant, policy, start, record=kept)
+    one = rollout(plant, policy, start, record=action_and_carry)
     np.testing.assert_allclose(one.rows["carry"][0], 15 * (1 - start.obs), rtol=1e-5)
     nothing = rollout(plant, policy, start, record=None)
     assert jax.tree.leaves((nothing.rows, nothing.sums)) == []

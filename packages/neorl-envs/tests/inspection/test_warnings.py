@@ -113,7 +113,7 @@ def test_standstills_are_those_of_a_loop(plant: dict[str, np.ndarray]) -> None:
     assert result.lengths.tolist() == np.bincount([s for s, _ in runs], minlength=1001).tolist()
     assert result.longest == sorted(runs, reverse=True)[:5]
     assert result.moves == len(runs) - 1
-    assert result.usual == np.sort([s for s, _ in runs])[int(np.ceil(0.99 * len(runs))) - 1]
+    assert result.usual_length == np.sort([s for s, _ in runs])[int(np.ceil(0.99 * len(runs))) - 1]
 
 
 def test_an_observation_that_is_the_action_is_reported(plant: dict[str, np.ndarray]) -> None:

@@ -48,7 +48,7 @@ def test_pieces_of_csv_are_the_table(
             assert pl.concat(actual).columns == expected.columns
             assert at_once > 10 or len(actual) > len(expected) / 4
         if expected.columns[1:] == ["time", "a", "b"]:
-            chosen = list(_files.tables(tmp_path / name, FILES, memory=1, wanted=["b", "time"]))
+            chosen = list(_files.tables(tmp_path / name, FILES, memory=1, columns=["b", "time"]))
             if chosen:
                 assert pl.concat(chosen).equals(expected.select(_files.ROW, "b", "time"))
 

@@ -18,13 +18,13 @@ from neorl_envs.scoring import (
     Anchors,
     EpisodeScores,
     anchors,
-    kept,
     normalised_score,
     robustness,
     run_episode,
     score_episodes,
     scores,
     test_mode,
+    within_limits,
 )
 from neorl_envs.wrappers import constrained, shifted
 
@@ -69,7 +69,7 @@ def test_the_violation_of_the_last_step_counts(tank: Any) -> None:
     np.testing.assert_allclose(actual.cost, 0.75)
     np.testing.assert_allclose(actual.worst, 0.75)
     np.testing.assert_array_equal(actual.length, 25)
-    assert not kept(env, actual).any()
+    assert not within_limits(env, actual).any()
     np.testing.assert_allclose(scores(env, actual), np.asarray(actual.total) - 3.0, rtol=1e-6)
 
 
@@ -80,7 +80,7 @@ def test_limits_per_episode_and_per_step() -> None:
     sums = np.asarray([[1.0, 5.0], [1.5, 5.0]])
     worst = np.asarray([[1.5, 1.0], [0.5, 1.01]])
     result: Any = EpisodeScores(one, sums, worst, one, no, no)
-    np.testing.assert_array_equal(kept(env, result), [[True, True], [False, False]])
+    np.testing.assert_array_equal(within_limits(env, result), [[True, True], [False, False]])
 
 
 def test_an_episode_that_trips_keeps_no_limit() -> None:
@@ -90,7 +90,7 @@ def test_an_episode_that_trips_keeps_no_limit() -> None:
     result = score_episodes(env, drive, jax.random.split(jax.random.key(0), 2))
     assert result.trip.all()
     assert not np.asarray(result.cost).any()
-    assert not kept(env, result).any()
+    assert not within_limits(env, result).any()
 
 
 def test_normalised_scores() -> None:
@@ -157,7 +157,7 @@ def test_the_command_scores_both_modes(
     limit = ["--challenge.limit", "level", "0", "0.5", "--challenge.delay", "1"]
     assert main([*words, "--policy", "scored_policy:made", *limit]) == 0
     output = capsys.readouterr().out
-    assert "return -10 ± 0, score -15 ± 0, level_limit kept 0 %" in output
+    assert "return -10 ± 0, score -15 ± 0, level_limit within its limit in 0 %" in output
     assert "0 ± 0 lost in test (area x 2)" in output
     bad = {
         "no mode of test is declared for Vessel-v0": words[:2],

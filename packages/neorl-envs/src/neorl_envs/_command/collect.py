@@ -106,8 +106,8 @@ def _check_out(options: Collect) -> None:
         check_manifest_name(options.out)
         if options.overwrite and is_manifest(options.out):
             options.out.unlink()
-        begun = is_manifest(options.out) and read_manifest(options.out, complete=False).request
-        check_destination(options.out, bool(begun))
+        incomplete = is_manifest(options.out) and read_manifest(options.out, complete=False).request
+        check_destination(options.out, bool(incomplete))
         return
     if options.out.name.endswith(SUFFIX):
         raise InputError(f"{options.out} names a manifest: give --shard-rows as well, or log.h5")
@@ -118,8 +118,8 @@ def _collected(env: Any, options: Collect) -> Dataset:
     """Collects and writes the log; it is returned in memory, or mapped if in several files."""
     _require_memory(env.spec, min(options.steps, options.shard_rows or options.steps))
     try:
-        who, plan = quality(env, options.quality)
-        given: dict[str, Any] = {
+        policies, plan = quality(env, options.quality)
+        arguments: dict[str, Any] = {
             "plan": plan,
             "n_steps": options.steps,
             "key": jax.random.key(options.seed),
@@ -127,9 +127,11 @@ def _collected(env: Any, options: Collect) -> Dataset:
             "log_prob": options.log_prob,
         }
         if options.shard_rows:
-            collect_shards(options.out, env, who, rows=options.shard_rows, say=print, **given)
+            collect_shards(
+                options.out, env, policies, rows=options.shard_rows, say=print, **arguments
+            )
             return read_dataset(options.out, memory_map=True)
-        dataset = collect_log(env, who, **given)
+        dataset = collect_log(env, policies, **arguments)
     except InputError:
         raise
     except ValueError as error:  # an option whose value the plant refuses
@@ -141,14 +143,16 @@ def _collected(env: Any, options: Collect) -> Dataset:
 def _require_memory(spec: Spec, steps: int) -> None:
     """Raises if collecting the log would need more memory than this machine has."""
     row = 4 * (2 * spec.n_obs + 4 * spec.n_action + spec.n_cost + 1) + 16
-    needed = COPIES * row * steps
+    required_bytes = COPIES * row * steps
     try:
-        present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        installed_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # a system that does not report its memory
         return
-    if needed > present:
+    if required_bytes > installed_bytes:
         raise InputError(
-            f"--steps {steps} would need about {needed / 1e9:.3g} GB of memory, and this machine "
-            f"has {present / 1e9:.3g} GB; at most about {int(present / COPIES / row)} steps fit, "
+            f"--steps {steps} would need about {required_bytes / 1e9:.3g} GB of memory, and this "
+            "machine "
+            f"has {installed_bytes / 1e9:.3g} GB; at most about "
+            f"{int(installed_bytes / COPIES / row)} steps fit, "
             "or any number in several files, with --shard-rows"
         )

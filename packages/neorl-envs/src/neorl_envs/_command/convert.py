@@ -68,15 +68,16 @@ def command(words: list[str]) -> None:
         f"{out}: {dataset.n_rows} rows ({masked} masked) in {episodes}, "
         f"{int(columns.terminated.sum())} terminated"
     )
-    counted = dataset.attributes["ingestion"]["rows"]
+    counts = dataset.attributes["ingestion"]["rows"]
     print(
-        f"from {counted.get('of the running plant', 0)} rows of the running plant{_left(counted)}"
+        f"from {counts.get('of the running plant', 0)} rows of the running "
+        f"plant{_masked_reasons(counts)}"
     )
     for one in dataset.attributes["ingestion"].get("excluded", ()):
         print(f"excluded: {excluded_words(one)}")
     warnings = [*_unfinished(path, config, columns), *_empty(path, config, dataset)]
-    warnings += _maskers(path, config, dataset)
-    for line in [*warnings, *_lost(path, config, dataset)]:
+    warnings += _masking_tags(path, config, dataset)
+    for line in [*warnings, *_unusable(path, config, dataset)]:
         print(f"warning: {line}")
     print(f"Next: neorl-envs inspect {out}")
 
@@ -100,13 +101,15 @@ def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
     return unfinished
 
 
-def _left(counted: dict[str, int]) -> str:
+def _masked_reasons(counts: dict[str, int]) -> str:
     """Reasons why rows are masked or left out, most frequent first."""
     reasons = {
-        why: number for why, number in counted.items() if why.startswith(("masked", "left out"))
+        reason: number
+        for reason, number in counts.items()
+        if reason.startswith(("masked", "left out"))
     }
-    order = sorted(reasons, key=lambda why: -reasons[why])
-    return "".join(f"; {reasons[why]} {why}" for why in order)
+    order = sorted(reasons, key=lambda reason: -reasons[reason])
+    return "".join(f"; {reasons[reason]} {reason}" for reason in order)
 
 
 def _empty(path: Path, config: Any, dataset: Any) -> list[str]:
@@ -114,23 +117,26 @@ def _empty(path: Path, config: Any, dataset: Any) -> list[str]:
     empty = dataset.attributes["ingestion"].get("empty_periods", 0)
     if empty <= MASKING * (dataset.n_rows + empty):
         return []
-    period, held = config.sampling.period_s, config.sampling.largest_gap_s
+    period, hold_s = config.sampling.period_s, config.sampling.largest_gap_s
     return [
         f"no observed or manipulated tag has a sample in {empty} periods of {duration(period)}, so "
-        f"the rows there repeat earlier values (for up to {duration(held)}) or are masked; if the "
+        f"the rows there repeat earlier values (for up to {duration(hold_s)}) or are masked; if "
+        "the "
         f"export lost rows, export it again; if the log is slower, set sampling.period_s in "
         f"{path}; if its tags are logged on change, this is normal"
     ]
 
 
-def _maskers(path: Path, config: Any, dataset: Any) -> list[str]:
+def _masking_tags(path: Path, config: Any, dataset: Any) -> list[str]:
     """Lines on the tags that mask the most rows, with advice on each."""
-    counted = dataset.attributes["ingestion"]
-    rows = counted["rows"].get("of the running plant", 0)
-    tags = sorted(counted["unknown"].items(), key=lambda item: -item[1]["rows"])
-    usual = config.sampling.largest_gap_s
-    held = {t.name: usual if math.isnan(t.largest_gap_s) else t.largest_gap_s for t in config.tags}
-    maskers = []
+    counts = dataset.attributes["ingestion"]
+    rows = counts["rows"].get("of the running plant", 0)
+    tags = sorted(counts["unknown"].items(), key=lambda item: -item[1]["rows"])
+    default_gap = config.sampling.largest_gap_s
+    hold_s = {
+        t.name: default_gap if math.isnan(t.largest_gap_s) else t.largest_gap_s for t in config.tags
+    }
+    lines = []
     for name, unknown in tags:
         if unknown["rows"] <= MASKING * rows:
             continue
@@ -140,59 +146,62 @@ def _maskers(path: Path, config: Any, dataset: Any) -> list[str]:
             f"set its largest_gap_s in {path} to how long a value holds (inf if it is logged on "
             "change), or remove the tag"
         )
-        if spacing and held[name] >= spacing:  # a longer gap would not help
+        if spacing and hold_s[name] >= spacing:  # a longer gap would not help
             advice = (
-                f"its largest_gap_s, {duration(held[name])}, bridges that, so these rows are "
+                f"its largest_gap_s, {duration(hold_s[name])}, bridges that, so these rows are "
                 "before its first value or in a longer gap; accept that, or remove the tag"
             )
-        maskers.append(
+        lines.append(
             f"{name} is unknown in {unknown['rows']} of {rows} rows, in {unknown['alone']} of them "
             f"alone; {every}{advice}"
         )
-    return maskers
+    return lines
 
 
-def _lost(path: Path, config: Any, dataset: Any) -> list[str]:
+def _unusable(path: Path, config: Any, dataset: Any) -> list[str]:
     """Lines on the parts of the log that cannot be used with this configuration."""
-    losses = []
-    counted = dataset.attributes["ingestion"]
-    per_tag = counted["rows_read"] / (1 if config.log.layout == "wide" else len(config.tags))
+    lines = []
+    counts = dataset.attributes["ingestion"]
+    per_tag = counts["rows_read"] / (1 if config.log.layout == "wide" else len(config.tags))
     for tag in config.tags:
-        outside = counted["tags"].get(tag.name, {}).get("outside the range", 0)
+        outside = counts["tags"].get(tag.name, {}).get("outside the range", 0)
         if outside > OFTEN * per_tag:
-            losses.append(
+            lines.append(
                 f"{outside} values of {tag.name} lie outside its range, "
                 f"{tag.low:g} to {tag.high:g} {tag.unit}, and count as missing; check low and "
                 f"high, or factor and offset, in {path}"
             )
-    losses += _contradicted(path, counted)
+    lines += _contradictory(path, counts)
     columns: Any = dataset.transitions
     used = np.asarray(columns.mask, bool)
     for i, channel in enumerate(dataset.spec.action):
         moved = np.asarray(columns.action[:, i])[used]
         if len(moved) and (moved == moved[0]).all():
-            losses.append(
+            lines.append(
                 f"{channel.name} never moves: it is {moved[0]:g} {channel.unit} in every row, so "
                 f"its effect cannot be learned; record it moving, or remove it from {path}"
             )
     if dataset.n_episodes < FEWEST:
-        losses.append(
+        lines.append(
             f"training holds out whole episodes and needs at least {FEWEST}, but this log has "
             f"{dataset.n_episodes}; set length in [episodes] of {path} to cut it into episodes of "
             "that many rows"
         )
-    return losses
+    return lines
 
 
-def _contradicted(path: Path, counted: dict[str, Any]) -> list[str]:
+def _contradictory(path: Path, counts: dict[str, Any]) -> list[str]:
     """Lines on stamps with two values of one tag, often from the end of daylight saving time."""
-    tags = {name: met.get("contradicting", 0) for name, met in counted["tags"].items()}
+    tags = {
+        name: counts_of_tag.get("contradicting", 0)
+        for name, counts_of_tag in counts["tags"].items()
+    }
     worst = max(tags, key=lambda name: tags[name], default="")
     if not tags.get(worst):
         return []
-    back, clock = counted["out_of_order"], ""
-    if back:
-        rows = "a row is" if back == 1 else f"{back} rows are"
+    out_of_order, clock = counts["out_of_order"], ""
+    if out_of_order:
+        rows = "a row is" if out_of_order == 1 else f"{out_of_order} rows are"
         clock = (
             f"; {rows} earlier than the row above: if the clocks were set back there, set "
             f"log.time_zone in {path} to the time zone of the log, and set log.ambiguous"
@@ -245,8 +254,8 @@ def _configuration(options: Convert) -> tuple[Path, tuple[Path, ...]]:
     path = options.configuration
     if path.suffix == ".toml":
         return path, options.logs
-    own = path.parent / f"{path.name.split('.')[0]}.toml"
-    beside = own if own.is_file() else path.parent / "plant.toml"
-    if not beside.is_file():
+    named = path.parent / f"{path.name.split('.')[0]}.toml"
+    configuration = named if named.is_file() else path.parent / "plant.toml"
+    if not configuration.is_file():
         raise InputError(f"{path} has no plant.toml beside it; draft one: neorl-envs init {path}")
-    return beside, (path, *options.logs)
+    return configuration, (path, *options.logs)

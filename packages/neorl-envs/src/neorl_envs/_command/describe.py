@@ -82,10 +82,10 @@ def _lines(env: Any, with_constants: bool) -> list[str]:
     spec = env.spec
     lines = [f"{env.name}: period {spec.dt:g} s, at most {spec.horizon} steps", "", "measured:"]
     lines += _columns([(c.name, _shown(c.unit), f"{c.low:g} to {c.high:g}") for c in spec.obs])
-    moved = zip(spec.action, env.action_rates(), strict=True)
+    actuators = zip(spec.action, env.action_rates(), strict=True)
     lines += ["", "manipulated:"]
     lines += _columns(
-        [(c.name, _shown(c.unit), f"{c.low:g} to {c.high:g}", _rate(r)) for c, r in moved]
+        [(c.name, _shown(c.unit), f"{c.low:g} to {c.high:g}", _rate(r)) for c, r in actuators]
     )
     limits = [
         (limit.quantity, _shown(_unit(limit, spec)), _range(limit), _consequence(limit))
@@ -118,8 +118,8 @@ def _limits(env: Any) -> tuple[Limit, ...]:
 
 
 def _unit(limit: Limit, spec: Spec) -> str:
-    shown = [channel.unit for channel in spec.obs if channel.name == limit.channel]
-    return limit.unit or (shown[0] if shown else "1")
+    units = [channel.unit for channel in spec.obs if channel.name == limit.channel]
+    return limit.unit or (units[0] if units else "1")
 
 
 def _range(limit: Limit) -> str:

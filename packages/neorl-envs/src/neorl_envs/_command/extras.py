@@ -10,5 +10,5 @@ def install_line(extra: str) -> str:
     """
     declared = importlib.metadata.requires("neorl-envs") or []
     parts = [line.partition(";") for line in declared]
-    needed = [f'"{name.strip()}"' for name, _, marker in parts if extra in marker]
-    return " ".join(["python -m pip install", *needed])
+    requirements = [f'"{name.strip()}"' for name, _, marker in parts if extra in marker]
+    return " ".join(["python -m pip install", *requirements])

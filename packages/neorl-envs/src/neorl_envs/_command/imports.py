@@ -11,7 +11,7 @@ from neorl_envs.plants._protocol import check_plant
 from neorl_envs.plants._table import make
 
 
-def imported(name: str, made: Callable[[Any], Any]) -> Any:
+def imported(name: str, convert: Callable[[Any], Any]) -> Any:
     """Imports an object given as MODULE:NAME and applies a function to it.
 
     As with ``python -m``, modules in the current folder can be imported.
@@ -20,7 +20,7 @@ def imported(name: str, made: Callable[[Any], Any]) -> Any:
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
-        return made(getattr(importlib.import_module(module), attribute))
+        return convert(getattr(importlib.import_module(module), attribute))
     finally:
         sys.path.remove(here)
 

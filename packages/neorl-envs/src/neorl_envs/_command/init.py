@@ -34,7 +34,7 @@ def command(words: list[str]) -> None:
     options = parse_options(Init, words, program="neorl-envs init")
     if not options.logs:
         raise InputError("name the log to look at: neorl-envs init export.csv")
-    out = options.out or _beside(options.logs[0])
+    out = options.out or _default_path(options.logs[0])
     check_destination(out, options.overwrite)
     text = plant_log_tools().draft_plant_log(*options.logs, folder=out.parent)
     write_text(out, text)
@@ -45,11 +45,11 @@ def command(words: list[str]) -> None:
     )
 
 
-def _beside(log: Path) -> Path:
+def _default_path(log: Path) -> Path:
     """Path of the configuration of a log: plant.toml, unless that belongs to another log."""
-    usual = log.parent / "plant.toml"
+    default = log.parent / "plant.toml"
     try:
-        files = tomllib.loads(usual.read_text(encoding="utf-8"))["log"]["files"]
+        files = tomllib.loads(default.read_text(encoding="utf-8"))["log"]["files"]
     except (OSError, ValueError, KeyError, TypeError):
-        return usual
-    return usual if log.name in files else log.parent / f"{log.name.split('.')[0]}.toml"
+        return default
+    return default if log.name in files else log.parent / f"{log.name.split('.')[0]}.toml"

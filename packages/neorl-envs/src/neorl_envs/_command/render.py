@@ -59,12 +59,12 @@ def command(words: list[str]) -> None:
     from neorl_envs.render import animate, png, trends
 
     title = f"{env.name}, {options.policy}"
-    drawn: dict[str, Any] = {"bands": env.bands(), "tracked": env.tracked, "title": title}
-    drawn["channels"] = options.channels or None
+    plot_options: dict[str, Any] = {"bands": env.bands(), "tracked": env.tracked, "title": title}
+    plot_options["channels"] = options.channels or None
     if options.out.suffix == ".gif":
-        animate(env.spec, rows, options.out, **drawn)
+        animate(env.spec, rows, options.out, **plot_options)
     else:
-        write_bytes(options.out, png(trends(env.spec, rows, **drawn)))
+        write_bytes(options.out, png(trends(env.spec, rows, **plot_options)))
     costs = ", ".join(
         f"{channel.name} {float(cost):.4g} {channel.unit if channel.unit != '1' else ''}".rstrip()
         for channel, cost in zip(env.spec.cost, np.asarray(rows.cost).sum(axis=0), strict=True)

@@ -15,7 +15,7 @@ from neorl_core.infrastructure.command_line import one_line, parse_options
 from neorl_envs._command.challenges import Challenges, challenged
 from neorl_envs._command.imports import complete_plant, imported
 from neorl_envs._command.render import chosen_policy
-from neorl_envs.scoring import anchors, kept, robustness, test_mode
+from neorl_envs.scoring import anchors, robustness, test_mode, within_limits
 from neorl_envs.scoring._robustness import Robustness
 
 VERSION = 1
@@ -110,7 +110,7 @@ def _mode(env: Any, sums: Any, score: np.ndarray, ends: Any) -> dict[str, Any]:
         "score": float(score.mean()),
         "score_error": float(score.std(ddof=1) / root),
         "cost": dict(zip(names, np.mean(sums.cost, axis=0).tolist(), strict=True)),
-        "kept": dict(zip(names, kept(env, sums).mean(axis=0).tolist(), strict=True)),
+        "kept": dict(zip(names, within_limits(env, sums).mean(axis=0).tolist(), strict=True)),
         "trips": float(np.mean(sums.trip)),
     }
     if ends is not None:

@@ -75,9 +75,9 @@ class FeedforwardPID(eqx.Module):
         numbers = [*inside(self.feedback.loop_tunables(spec), "feedback")]
         for i, channel in enumerate(spec.action):
             if float(self.feedback.setpoint[i]) and float(self.feedback.kp[i]):
-                place = (Entry("feedback.setpoint", (i,)),)
+                entries = (Entry("feedback.setpoint", (i,)),)
                 name = f"set-point of the loop on {channel.name}"
-                numbers.append(Tunable(name, "", place, place, "factor", 0.02))
+                numbers.append(Tunable(name, "", entries, entries, "factor", 0.02))
         return (*numbers, *inside(self.handles, "numbers"))
 
     def initial_carry(self) -> FeedforwardCarry:
@@ -122,9 +122,9 @@ def handle(
         >>> handle("look-ahead", "look_ahead", "s", factor=0.2).kind
         'factor'
     """
-    place = (Entry(leaf, tuple(range(count))),)
+    entries = (Entry(leaf, tuple(range(count))),)
     kind = "factor" if factor else "shift"
-    return Tunable(name, unit, place, place, kind, factor or shift)
+    return Tunable(name, unit, entries, entries, kind, factor or shift)
 
 
 def no_feedforward(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, ""]:

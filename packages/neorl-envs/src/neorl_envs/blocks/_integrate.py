@@ -49,11 +49,11 @@ def _step(kind: Callable, rates: Callable, h: float) -> Callable:
     """The body of the loop, which is the same object for the same module-level function."""
     # A closure may hold traced values, which must not outlive their trace in a cache.
     closed = getattr(rates, "__closure__", ()) is not None
-    return kind(rates, h) if closed else _kept_step(kind, rates, h)
+    return kind(rates, h) if closed else _cached_step(kind, rates, h)
 
 
 @functools.lru_cache(maxsize=256)
-def _kept_step(kind: Callable, rates: Callable, h: float) -> Callable:
+def _cached_step(kind: Callable, rates: Callable, h: float) -> Callable:
     return kind(rates, h)
 
 

@@ -98,9 +98,11 @@ def check_relations(
         dimensions = max(len(left.shape), len(right.shape))
         low, high = np.broadcast_arrays(*(_padded(side, dimensions) for side in (left, right)))
         margin = ROUNDING * np.maximum(abs(low), abs(high)) if relation.sign == "<=" else 0.0
-        kept = SIGNS[relation.sign](low, high + margin)
-        if not kept.all():
-            worst = [f"{float(side[~kept].ravel()[0]):g} {unit}".rstrip() for side in (low, high)]
+        satisfied = SIGNS[relation.sign](low, high + margin)
+        if not satisfied.all():
+            worst = [
+                f"{float(side[~satisfied].ravel()[0]):g} {unit}".rstrip() for side in (low, high)
+            ]
             reason = f": {relation.because}" if relation.because else ""
             raise ValueError(
                 f"constants must satisfy {relation}, got {worst[0]} and {worst[1]}{reason}"

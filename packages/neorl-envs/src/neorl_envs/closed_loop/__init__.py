@@ -1,7 +1,7 @@
 """A policy and a plant in closed loop: single steps and whole episodes."""
 
-from neorl_envs.closed_loop._rollout import Acted as Acted
 from neorl_envs.closed_loop._rollout import Loop as Loop
+from neorl_envs.closed_loop._rollout import LoopStep as LoopStep
 from neorl_envs.closed_loop._rollout import Rollout as Rollout
 from neorl_envs.closed_loop._rollout import Start as Start
 from neorl_envs.closed_loop._rollout import closed_loop_step as closed_loop_step
@@ -11,8 +11,8 @@ from neorl_envs.closed_loop._rollout import transition_of as transition_of
 from neorl_envs.closed_loop._rollout import where_over as where_over
 
 __all__ = [
-    "Acted",
     "Loop",
+    "LoopStep",
     "Rollout",
     "Start",
     "closed_loop_step",

@@ -32,7 +32,7 @@ class Loop(NamedTuple):
     carry: Any
 
 
-class Acted(NamedTuple):
+class LoopStep(NamedTuple):
     """One step of a closed loop.
 
     Attributes:
@@ -90,7 +90,7 @@ def closed_loop_step(
     *,
     policy_key: PRNGKeyArray,
     noise_key: PRNGKeyArray,
-) -> tuple[Loop, Acted]:
+) -> tuple[Loop, LoopStep]:
     """Simulates one control period: policy, plant, then feedback of the sent action to the policy.
 
     Args:
@@ -112,23 +112,23 @@ def closed_loop_step(
         >>> keys = jax.random.split(jax.random.key(0), 3)
         >>> state, obs = env.reset(params, keys[0])
         >>> loop = Loop(state, obs, policy.initial_carry())
-        >>> loop, acted = closed_loop_step(
+        >>> loop, loop_step = closed_loop_step(
         ...     env, policy, params, loop, policy_key=keys[1], noise_key=keys[2]
         ... )
-        >>> acted.step.applied.shape
+        >>> loop_step.step.applied.shape
         (3,)
     """
     carry, action = policy(loop.carry, loop.obs, policy_key)
     state, step = env.step(params, loop.state, action, noise_key)
     after = Loop(state, step.obs, policy.sent(carry, step.applied))
-    return after, Acted(loop.obs, action, carry, step)
+    return after, LoopStep(loop.obs, action, carry, step)
 
 
-def transition_of(acted: Acted) -> Transition:
+def transition_of(loop_step: LoopStep) -> Transition:
     """Converts a step to a row of a log, whose action is the one that the plant received."""
-    step = acted.step
+    step = loop_step.step
     return Transition(
-        obs=acted.obs,
+        obs=loop_step.obs,
         action=step.applied,
         reward=step.reward,
         cost=step.cost,
@@ -143,9 +143,9 @@ def rollout(
     policy: Policy,
     start: Start,
     *,
-    record: Callable[[Acted], Any] | None = transition_of,
+    record: Callable[[LoopStep], Any] | None = transition_of,
     sums: Any = (),
-    add: Callable[[Any, Acted], Any] | None = None,
+    add: Callable[[Any, LoopStep], Any] | None = None,
     hold: bool = False,
 ) -> Rollout:
     r"""Runs one episode of a policy, with as many steps as the start has keys.
@@ -174,8 +174,8 @@ def rollout(
         >>> env = neorl_envs.make("ChemicalReactor-v0")
         >>> policy = env.tunings()[env.reference]
         >>> def total(env, policy, key):
-        ...     def add(so_far, acted):
-        ...         return so_far + acted.step.reward
+        ...     def add(so_far, loop_step):
+        ...         return so_far + loop_step.step.reward
         ...
         ...     start = drawn_start(env, key)
         ...     nothing = jnp.zeros(())
@@ -191,15 +191,15 @@ def rollout(
         noise_key, policy_key = keys
         if policy_key is None:
             policy_key, noise_key = jax.random.split(noise_key)
-        after, acted = closed_loop_step(
+        after, loop_step = closed_loop_step(
             env, policy, start.params, loop, policy_key=policy_key, noise_key=noise_key
         )
-        added = so_far if add is None else add(so_far, acted)
+        added = so_far if add is None else add(so_far, loop_step)
         loop = where_over(over, loop, after) if hold else after
         so_far = where_over(over, so_far, added)
-        ended = acted.step.terminated | acted.step.truncated
-        kept = () if record is None else record(acted)
-        return (loop, so_far, over | ended), (kept, ~over)
+        ended = loop_step.step.terminated | loop_step.step.truncated
+        recorded = () if record is None else record(loop_step)
+        return (loop, so_far, over | ended), (recorded, ~over)
 
     begin = Loop(start.state, start.obs, policy.initial_carry())
     running = (begin, sums, jnp.zeros((), jnp.bool_))

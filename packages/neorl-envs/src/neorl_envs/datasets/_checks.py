@@ -124,9 +124,9 @@ def check_episodes(source: str, transitions: Transition, episode_starts: np.ndar
             f"{source}: column 'episode_starts': expected {expected.size} episodes "
             f"(rows that are terminated or truncated), got {np.size(episode_starts)}"
         )
-    wrong = np.flatnonzero(expected != episode_starts)
-    if wrong.size:
-        first = int(wrong[0])
+    bad_rows = np.flatnonzero(expected != episode_starts)
+    if bad_rows.size:
+        first = int(bad_rows[0])
         raise DatasetError(
             f"{source}: column 'episode_starts', row {first}: expected {expected[first]}, "
             f"got {episode_starts[first]}; an episode starts after each terminated or truncated row"
@@ -136,21 +136,21 @@ def check_episodes(source: str, transitions: Transition, episode_starts: np.ndar
 
 def _check_next_action(source: str, transitions: Transition, ended: np.ndarray) -> None:
     action = np.asarray(transitions.action)
-    given = np.asarray(transitions.next_action)
+    stored = np.asarray(transitions.next_action)
     for rows in blocks(len(action), transitions.action, transitions.next_action):
         follows = np.zeros_like(action[rows])
-        rest = action[rows.start + 1 : rows.stop + 1]
-        follows[: len(rest)] = rest
+        next_action = action[rows.start + 1 : rows.stop + 1]
+        follows[: len(next_action)] = next_action
         inside = (ended >= rows.start) & (ended < rows.stop)
         follows[ended[inside] - rows.start] = 0
-        same = (follows == given[rows]) | (np.isnan(follows) & np.isnan(given[rows]))
-        wrong = np.flatnonzero(~same.all(axis=-1))
-        if wrong.size:
-            row = int(wrong[0])
+        same = (follows == stored[rows]) | (np.isnan(follows) & np.isnan(stored[rows]))
+        bad_rows = np.flatnonzero(~same.all(axis=-1))
+        if bad_rows.size:
+            row = int(bad_rows[0])
             raise DatasetError(
                 f"{source}: column 'next_action', row {rows.start + row}: expected "
                 f"{follows[row].tolist()} (the action of the next row, zero at the end of an "
-                f"episode), got {given[rows][row].tolist()}"
+                f"episode), got {stored[rows][row].tolist()}"
             )
 
 

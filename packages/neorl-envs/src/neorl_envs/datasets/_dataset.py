@@ -19,7 +19,7 @@ from neorl_envs.datasets._optional import (
     checked_optional,
     optional_columns,
 )
-from neorl_envs.datasets._passes import episode_sums, taken
+from neorl_envs.datasets._passes import copied_rows, episode_sums
 from neorl_envs.datasets._specification import plain_spec
 
 
@@ -186,11 +186,11 @@ class Dataset:
     def _episode_sums(self, column: Any) -> np.ndarray:
         mask: Any = self.transitions.mask
 
-        def counted(pieces: list[slice]) -> np.ndarray:
-            used = taken(mask, pieces).reshape((-1,) + (1,) * (column.ndim - 1))
-            return np.where(used, taken(column, pieces), 0)
+        def masked_rows(pieces: list[slice]) -> np.ndarray:
+            used = copied_rows(mask, pieces).reshape((-1,) + (1,) * (column.ndim - 1))
+            return np.where(used, copied_rows(column, pieces), 0)
 
-        return episode_sums((self.episode_starts, self.episode_ends), counted)
+        return episode_sums((self.episode_starts, self.episode_ends), masked_rows)
 
 
 def content_digest(dataset: Dataset) -> str:

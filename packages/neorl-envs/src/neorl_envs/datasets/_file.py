@@ -282,9 +282,9 @@ def _mapped(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarr
 
 def _flags(column: np.ndarray, name: str, source: str) -> np.ndarray:
     for rows in blocks(len(column), column):
-        wrong = np.argwhere(column[rows] > 1)
-        if wrong.size:
-            where = tuple(int(i) for i in wrong[0])
+        bad_rows = np.argwhere(column[rows] > 1)
+        if bad_rows.size:
+            where = tuple(int(i) for i in bad_rows[0])
             raise DatasetError(
                 f"{source}: column '{name}', row {rows.start + where[0]}: expected 0 or 1, "
                 f"got {column[rows][where]}"

@@ -76,10 +76,10 @@ class JoinedColumn:
         if flat.size and not (flat.min() >= 0 and flat.max() < len(self)):
             raise IndexError(f"row {rows.max()} of a column of {len(self)} rows")
         out = np.empty((flat.size, *self.shape[1:]), self.dtype)
-        of = np.searchsorted(self.starts, flat, side="right") - 1
-        for number in np.unique(of):
-            mine = np.flatnonzero(of == number)
-            out[mine] = self.pieces[number][flat[mine] - self.starts[number]]
+        piece_of_row = np.searchsorted(self.starts, flat, side="right") - 1
+        for number in np.unique(piece_of_row):
+            inside = np.flatnonzero(piece_of_row == number)
+            out[inside] = self.pieces[number][flat[inside] - self.starts[number]]
         return out.reshape(*rows.shape, *self.shape[1:])
 
 

@@ -160,15 +160,15 @@ def refuse_duplicates(path: Path, manifest: Manifest) -> None:
     files: dict[str, str] = {}
     contents: dict[str, str] = {}
     for shard in manifest.shards:
-        place = os.path.normpath(shard.file)
-        if place in files:
+        normalised_path = os.path.normpath(shard.file)
+        if normalised_path in files:
             raise DatasetError(f"{path}: {shard.file} is named twice; name every shard once")
         if shard.content_hash in contents:
             raise DatasetError(
                 f"{path}: {shard.file} holds the same rows as {contents[shard.content_hash]} "
                 "(equal content hashes); name every shard once"
             )
-        files[place] = contents[shard.content_hash] = shard.file
+        files[normalised_path] = contents[shard.content_hash] = shard.file
 
 
 def _anything(hint: Any, value: Any, where: str) -> Any:

@@ -43,8 +43,8 @@ def flatten_columns(
         raise DatasetError(f"{source}: expected at least one array, got none")
     parts, names = [], []
     for path, leaf in zip(paths, leaves, strict=True):
-        place = ".".join(map(str, path))
-        array = _numbers(source, place, leaf, like=parts[0] if parts else None)
+        key = ".".join(map(str, path))
+        array = _numbers(source, key, leaf, like=parts[0] if parts else None)
         indices = np.ndindex(array.shape[1:])
         names += [".".join([*map(str, path), *map(str, index)]) or "0" for index in indices]
         parts.append(array.reshape(len(array), -1))
@@ -56,16 +56,15 @@ def flatten_columns(
     return np.concatenate(parts, axis=1), tuple(names)
 
 
-def _numbers(source: str, place: str, leaf: Any, like: np.ndarray | None) -> np.ndarray:
+def _numbers(source: str, key: str, leaf: Any, like: np.ndarray | None) -> np.ndarray:
     array = np.asarray(leaf)
     if array.dtype.kind not in "biuf" or array.ndim == 0:
         raise DatasetError(
-            f"{source}: {place or 'it'} must hold numbers with a row a step, got {array.dtype} of "
+            f"{source}: {key or 'it'} must hold numbers with a row a step, got {array.dtype} of "
             f"shape {array.shape}; leave it out or convert it"
         )
     if like is not None and len(array) != len(like):
         raise DatasetError(
-            f"{source}: {place} has {len(array)} rows; expected {len(like)} like the arrays "
-            "beside it"
+            f"{source}: {key} has {len(array)} rows; expected {len(like)} like the arrays beside it"
         )
     return array

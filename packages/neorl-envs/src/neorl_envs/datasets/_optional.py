@@ -68,9 +68,9 @@ def checked_optional(name: str, column: Any, source: str) -> Any:
     if array.dtype.kind not in "biuf":
         raise DatasetError(f"{source}: column '{name}': expected numbers, got {array.dtype}")
     if kind.dtype == "bool" and array.dtype != np.bool_:
-        wrong = np.argwhere((array != 0) & (array != 1))
-        if wrong.size:
-            where = tuple(int(i) for i in wrong[0])
+        bad_rows = np.argwhere((array != 0) & (array != 1))
+        if bad_rows.size:
+            where = tuple(int(i) for i in bad_rows[0])
             raise DatasetError(
                 f"{source}: column '{name}', row {where[0]}: expected 0 or 1, got {array[where]}"
             )
@@ -130,11 +130,11 @@ def _check_labels(source: str, behaviour: np.ndarray, attributes: Mapping[str, A
             f"{source}: attribute 'behaviours': expected a list of names, got "
             f"{type(names).__name__}"
         )
-    wrong = np.flatnonzero((behaviour < 0) | (behaviour >= len(names)))
-    if wrong.size:
+    bad_rows = np.flatnonzero((behaviour < 0) | (behaviour >= len(names)))
+    if bad_rows.size:
         raise DatasetError(
-            f"{source}: column 'behaviour', row {wrong[0]}: expected an index into the "
-            f"{len(names)} names of attribute 'behaviours', got {behaviour[wrong[0]]}"
+            f"{source}: column 'behaviour', row {bad_rows[0]}: expected an index into the "
+            f"{len(names)} names of attribute 'behaviours', got {behaviour[bad_rows[0]]}"
         )
 
 
@@ -148,10 +148,10 @@ def _check_time(source: str, spec: Spec, dataset: "Dataset") -> None:
     for rows in blocks(dataset.n_rows - 1):
         step = np.diff(time[rows.start : rows.stop + 1])
         inside = ~last[rows]
-        off = inside & mask[rows] & (np.abs(step - spec.dt) > slack)
-        wrong = np.flatnonzero(off | (inside & (step <= 0)))
-        if wrong.size:
-            row = int(wrong[0])
+        irregular = inside & mask[rows] & (np.abs(step - spec.dt) > slack)
+        bad_rows = np.flatnonzero(irregular | (inside & (step <= 0)))
+        if bad_rows.size:
+            row = int(bad_rows[0])
             raise DatasetError(
                 f"{source}: column 'time', row {rows.start + row}: expected {spec.dt:g} s to the "
                 f"next row, got {step[row]:g} s; end the episode there (truncated), or mask the "

@@ -30,20 +30,20 @@ def row_blocks(spans: Spans) -> Iterator[list[slice]]:
     """
     size = _checks.BLOCK
     pieces: list[slice] = []
-    room = size
+    remaining = size
     for start, stop in _merged(spans):
         while start < stop:
-            taken = min(stop - start, room)
-            pieces.append(slice(start, start + taken))
-            start, room = start + taken, room - taken
-            if not room:
+            length = min(stop - start, remaining)
+            pieces.append(slice(start, start + length))
+            start, remaining = start + length, remaining - length
+            if not remaining:
                 yield pieces
-                pieces, room = [], size
+                pieces, remaining = [], size
     if pieces:
         yield pieces
 
 
-def taken(column: Any, pieces: list[slice]) -> np.ndarray:
+def copied_rows(column: Any, pieces: list[slice]) -> np.ndarray:
     """Copies the rows of a block and releases the memory pages of a mapped column."""
     if len(pieces) == 1:
         rows = np.array(column[pieces[0]]) if memory_maps(column) else column[pieces[0]]

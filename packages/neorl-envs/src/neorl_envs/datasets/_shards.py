@@ -159,8 +159,8 @@ def write_shards(path: str | os.PathLike[str], dataset: Dataset, *, rows: int = 
         raise DatasetError(f"rows of a shard must be 1 or more, got {rows}")
     shards, first, ends = [], 0, dataset.episode_ends
     while first < dataset.n_episodes:
-        reached = min(int(dataset.episode_starts[first]) + rows, dataset.n_rows)
-        stop = int(np.searchsorted(ends, reached)) + 1
+        least_stop = min(int(dataset.episode_starts[first]) + rows, dataset.n_rows)
+        stop = int(np.searchsorted(ends, least_stop)) + 1
         part = dataset.select_episodes(np.arange(first, stop))
         shards.append(write_shard(path, len(shards), part))
         first = stop
@@ -191,8 +191,8 @@ def finish_manifest(path: Path, shards: Sequence[Shard], attributes: Mapping[str
     first = map_unchecked(path.parent / shards[0].file)
     manifest = Manifest(spec_digest(first.spec), "", tuple(shards), attributes)
     refuse_duplicates(path, manifest)
-    whole = content_digest(_joined(path, manifest, memory_map=True))
-    save_manifest(path, dataclasses.replace(manifest, content_hash=whole))
+    content_hash = content_digest(_joined(path, manifest, memory_map=True))
+    save_manifest(path, dataclasses.replace(manifest, content_hash=content_hash))
     return path
 
 
@@ -214,8 +214,8 @@ def _joined(path: Path, manifest: Manifest, *, memory_map: bool) -> Dataset:
             columns[name][row : row + part.n_rows] = column
         starts.append(part.episode_starts + row)
         if part.behaviour is not None:
-            own = part.attributes["behaviours"]
-            behaviour.append(np.array([names.index(name) for name in own])[part.behaviour])
+            part_names = part.attributes["behaviours"]
+            behaviour.append(np.array([names.index(name) for name in part_names])[part.behaviour])
         row += part.n_rows
         first = first or part
     assert first is not None  # a manifest lists at least one file
@@ -246,7 +246,7 @@ def _parts(path: Path, manifest: Manifest, *, memory_map: bool) -> Iterator[Data
         _require_alike(file, part, first or (file, part))
         if manifest.spec_hash != spec_digest(part.spec):
             raise DatasetError(
-                f"{file}: another specification than {path} was written for; write the manifest "
+                f"{file}: its specification differs from that of {path}; write the manifest "
                 "again with `neorl-envs shard`"
             )
         first = first or (file, part)
@@ -264,39 +264,41 @@ def _present(path: Path, file: Path) -> Path:
 
 def _require_alike(file: Path, part: Dataset, first: tuple[Path, Dataset]) -> None:
     """Raises unless a file has the specification and the columns of the first one."""
-    other, whole = first
-    if part.spec != whole.spec:
+    other, reference = first
+    if part.spec != reference.spec:
         raise DatasetError(
-            f"{file}: another specification than {other}: {_difference(part.spec, whole.spec)}; "
+            f"{file}: its specification differs from that of {other}: "
+            f"{_difference(part.spec, reference.spec)}; "
             "shards of one log have one specification"
         )
-    mine, theirs = ({name for name, _ in one.columns()} for one in (part, whole))
-    for name in sorted(mine ^ theirs):
-        having, lacking = (file, other) if name in mine else (other, file)
+    actual, expected_names = ({name for name, _ in one.columns()} for one in (part, reference))
+    for name in sorted(actual ^ expected_names):
+        file_with, file_without = (file, other) if name in actual else (other, file)
         raise DatasetError(
-            f"{lacking}: it has no column '{name}', and {having} has one; shards of one log have "
+            f"{file_without}: it has no column '{name}', and {file_with} has one; shards of one "
+            "log have "
             "the same columns"
         )
     for name in NAMED.values():
-        mine, expected = (one.attributes.get(name) for one in (part, whole))
-        if mine != expected:
+        actual, expected = (one.attributes.get(name) for one in (part, reference))
+        if actual != expected:
             raise DatasetError(
-                f"{file}: attribute {name!r} is {mine}, expected {expected} as in {other}"
+                f"{file}: attribute {name!r} is {actual}, expected {expected} as in {other}"
             )
 
 
 def _difference(spec: Spec, expected: Spec) -> str:
     """The first thing in which two specifications differ, in words."""
-    ours, theirs = plain_spec(spec), plain_spec(expected)
-    for name, value in theirs.items():
-        mine = ours[name]
+    actual_spec, expected_spec = plain_spec(spec), plain_spec(expected)
+    for name, value in expected_spec.items():
+        actual = actual_spec[name]
         if not isinstance(value, list):
-            if mine != value:
-                return f"{name} is {mine}, expected {value}"
+            if actual != value:
+                return f"{name} is {actual}, expected {value}"
             continue
-        if len(mine) != len(value):
-            return f"it has {len(mine)} channels in {name}, expected {len(value)}"
-        for number, (a, b) in enumerate(zip(mine, value, strict=True)):
+        if len(actual) != len(value):
+            return f"it has {len(actual)} channels in {name}, expected {len(value)}"
+        for number, (a, b) in enumerate(zip(actual, value, strict=True)):
             field = next((field for field in b if a[field] != b[field]), None)
             if field is not None:
                 return f"the {field} of {name} {number} is {a[field]!r}, expected {b[field]!r}"

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from neorl_core import DataStatistics, FieldStatistics
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.datasets._passes import Spans, episode_sums, row_blocks, taken
+from neorl_envs.datasets._passes import Spans, copied_rows, episode_sums, row_blocks
 
 RewardOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -51,27 +51,31 @@ def data_statistics(
         ValueError: If every row is masked.
     """
     rows: Any = dataset.transitions  # NumPy columns
-    chosen = slice(None) if episodes is None else episodes
-    spans = dataset.episode_starts[chosen], dataset.episode_ends[chosen]
-    lengths = episode_sums(spans, lambda pieces: taken(rows.mask, pieces)).astype(np.int64)
+    selection = slice(None) if episodes is None else episodes
+    spans = dataset.episode_starts[selection], dataset.episode_ends[selection]
+    lengths = episode_sums(spans, lambda pieces: copied_rows(rows.mask, pieces)).astype(np.int64)
     if not lengths.any():
         n_rows = int((spans[1] - spans[0]).sum())
         raise ValueError(f"all {n_rows} rows are masked; expected at least one to be used")
 
     def rewards(pieces: list[slice]) -> Float[np.ndarray, " row"]:
-        own = taken(rows.reward, pieces)
-        return own if reward is None else reward(own, taken(rows.cost, pieces))
+        rewards_of_rows = copied_rows(rows.reward, pieces)
+        return (
+            rewards_of_rows
+            if reward is None
+            else reward(rewards_of_rows, copied_rows(rows.cost, pieces))
+        )
 
-    def counted(pieces: list[slice]) -> Float[np.ndarray, " row"]:
-        return np.where(taken(rows.mask, pieces), rewards(pieces), 0)
+    def masked_rewards(pieces: list[slice]) -> Float[np.ndarray, " row"]:
+        return np.where(copied_rows(rows.mask, pieces), rewards(pieces), 0)
 
     def field(of_block: Callable[[list[slice]], np.ndarray]) -> FieldStatistics:
         return _field(_used(of_block, rows.mask, spans))
 
     def column(name: str) -> FieldStatistics:
-        return field(lambda pieces: taken(getattr(rows, name), pieces))
+        return field(lambda pieces: copied_rows(getattr(rows, name), pieces))
 
-    returns = episode_sums(spans, counted)[lengths > 0]
+    returns = episode_sums(spans, masked_rewards)[lengths > 0]
     return DataStatistics(
         obs=column("obs"),
         action=column("action"),
@@ -88,7 +92,7 @@ def _used(
 ) -> Iterator[np.ndarray]:
     """Yields the values of the unmasked rows, block by block, in float64."""
     for pieces in row_blocks(spans):
-        yield of_block(pieces)[taken(mask, pieces)].astype(np.float64)
+        yield of_block(pieces)[copied_rows(mask, pieces)].astype(np.float64)
 
 
 def _field(parts: Any) -> FieldStatistics:

@@ -130,20 +130,23 @@ class BatchStream:
             Host arrays with ``batch_size`` rows.
         """
         stop = threading.Event()
-        ahead: queue.Queue[Any] = queue.Queue(maxsize=1)
+        prefetched: queue.Queue[Any] = queue.Queue(maxsize=1)
         reader = threading.Thread(
-            target=self._read_ahead, args=(first, ahead, stop), daemon=True, name="batch stream"
+            target=self._read_ahead,
+            args=(first, prefetched, stop),
+            daemon=True,
+            name="batch stream",
         )
         reader.start()
         try:
             leftover: dict[str, np.ndarray] = {}
             while True:
-                batch = ahead.get()
+                batch = prefetched.get()
                 if isinstance(batch, BaseException):
                     raise batch
-                fresh, ends = batch
+                new, ends = batch
                 rows = {
-                    n: np.concatenate([leftover[n], c]) if leftover else c for n, c in fresh.items()
+                    n: np.concatenate([leftover[n], c]) if leftover else c for n, c in new.items()
                 }
                 n = len(next(iter(rows.values()))) // self.batch_size
                 for i in range(n):
@@ -156,7 +159,7 @@ class BatchStream:
             stop.set()
             while reader.is_alive():
                 try:
-                    ahead.get(timeout=0.01)
+                    prefetched.get(timeout=0.01)
                 except queue.Empty:
                     continue
 
@@ -165,9 +168,9 @@ class BatchStream:
         source = self.batches(first)
         try:
             while True:
-                some = [next(source) for _ in range(n_batches)]
+                batches = [next(source) for _ in range(n_batches)]
                 yield self._transition(
-                    {name: np.stack([getattr(b, name) for b in some]) for name in self.fields}
+                    {name: np.stack([getattr(b, name) for b in batches]) for name in self.fields}
                 )
         finally:
             source.close()
@@ -175,7 +178,7 @@ class BatchStream:
     def _transition(self, columns: dict[str, np.ndarray]) -> Transition:
         return Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore
 
-    def _read_ahead(self, first: int, ahead: queue.Queue[Any], stop: threading.Event) -> None:
+    def _read_ahead(self, first: int, prefetched: queue.Queue[Any], stop: threading.Event) -> None:
         """Puts the shuffled rows of each buffer into the queue, and whether they end an epoch."""
         try:
             files = OpenFiles()
@@ -183,7 +186,7 @@ class BatchStream:
                 for item in self._buffers(files, first):
                     while not stop.is_set():
                         try:
-                            ahead.put(item, timeout=0.1)
+                            prefetched.put(item, timeout=0.1)
                             break
                         except queue.Full:
                             continue
@@ -192,7 +195,7 @@ class BatchStream:
             finally:
                 files.close()
         except Exception as error:  # the consumer raises it again
-            ahead.put(error)
+            prefetched.put(error)
 
     def _buffers(
         self, files: OpenFiles, first: int
@@ -233,14 +236,14 @@ class BatchStream:
         shuffled: Int[np.ndarray, " row"],
     ) -> dict[str, np.ndarray]:
         """The shuffled rows of some blocks, read rather than mapped, to keep memory bounded."""
-        gathered = {}
+        columns = {}
         for name in self.fields:
             parts = [
-                self._read(files, name, block)[chosen]
-                for block, chosen in zip(group, rows, strict=True)
+                self._read(files, name, block)[selected_rows]
+                for block, selected_rows in zip(group, rows, strict=True)
             ]
-            gathered[name] = np.concatenate(parts)[shuffled]
-        return gathered
+            columns[name] = np.concatenate(parts)[shuffled]
+        return columns
 
     def _read(self, files: OpenFiles, name: str, block: int) -> np.ndarray:
         """Reads one block of a field, which may begin in one file and end in another."""

@@ -19,7 +19,7 @@ from neorl_envs.graph_plants._load_balance_data import (
     Topology,
 )
 from neorl_envs.graph_plants._load_balance_experts import GreedyBalance, RandomMoves
-from neorl_envs.graph_plants._parts import chance_of
+from neorl_envs.graph_plants._parts import noise_scale
 from neorl_envs.plants._protocol import PlantDefaults
 
 Pair = tuple[int, int]
@@ -107,7 +107,7 @@ class LoadBalance(eqx.Module, PlantDefaults):
 
     def default_params(self, preset: str = "plant") -> Topology:
         """A fixed topology with all declared nodes and pairs, for both presets."""
-        chance_of(preset)
+        noise_scale(preset)
         return Topology(
             nodes=jnp.ones(self.n_nodes, jnp.bool_),
             links=jnp.ones(len(self.pairs), jnp.bool_),
@@ -233,9 +233,9 @@ class LoadBalance(eqx.Module, PlantDefaults):
                 f"an action of LoadBalance has the shape ({self.spec.n_action},), one number for "
                 f"each directed link, got {action.shape}"
             )
-        wishes = jnp.where(jnp.isnan(action), -jnp.inf, action)
-        chosen = jnp.argmax(wishes)
-        moved = (wishes[chosen] > 0) & self.there(params, state.links)[chosen]
+        preferences = jnp.where(jnp.isnan(action), -jnp.inf, action)
+        chosen = jnp.argmax(preferences)
+        moved = (preferences[chosen] > 0) & self.there(params, state.links)[chosen]
         sender, receiver = jnp.asarray(self.senders)[chosen], jnp.asarray(self.receivers)[chosen]
         difference = state.loads[sender] - state.loads[receiver]
         if self.directed:
@@ -332,8 +332,11 @@ def load_balance(
     ):  # fmt: skip
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise InputError(f"{field} must be an integer of at least {least}, got {value!r}")
-    for field, chance in (("edge_prob", edge_prob), ("change", 0.0 if change is None else change)):
-        if not 0 <= chance <= 1:
+    for field, probability in (
+        ("edge_prob", edge_prob),
+        ("change", 0.0 if change is None else change),
+    ):
+        if not 0 <= probability <= 1:
             raise InputError(f"{field} must be a probability in [0, 1], got {probability!r}")
     if fewest is not None and fewest > n_nodes:
         raise InputError(f"fewest must be at most n_nodes = {n_nodes}, got {fewest}")

@@ -48,8 +48,8 @@ class GreedyBalance(_OneMove):
         loads = obs[: width * self.plant.n_nodes : width]
         senders, receivers = jnp.asarray(self.plant.senders), jnp.asarray(self.plant.receivers)
         difference = loads[senders] - loads[receivers]
-        worth = jnp.where(self.usable(obs), difference, -jnp.inf)
-        return carry, jax.nn.one_hot(jnp.argmax(worth), len(worth), dtype=obs.dtype)
+        gain = jnp.where(self.usable(obs), difference, -jnp.inf)
+        return carry, jax.nn.one_hot(jnp.argmax(gain), len(gain), dtype=obs.dtype)
 
 
 class RandomMoves(_OneMove):

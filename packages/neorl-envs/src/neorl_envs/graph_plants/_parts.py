@@ -13,7 +13,7 @@ Pairs = tuple[tuple[int, int], ...]
 PRESETS = ("plant", "clean")
 
 
-def chance_of(preset: str) -> float:
+def noise_scale(preset: str) -> float:
     """Factor of the random disturbances in a preset: 0 or 1.
 
     Raises:
@@ -47,9 +47,9 @@ def require_sizes(least: int, **sizes: Any) -> None:
 def grid_pairs(rows: int, columns: int) -> Pairs:
     """Pairs of neighbours in a grid, the smaller number first; ``(r, c)`` is ``r columns + c``."""
     number = np.arange(rows * columns).reshape(rows, columns)
-    beside = np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1)
+    horizontal = np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1)
     below = np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1)
-    return tuple(sorted((int(a), int(b)) for a, b in np.concatenate([beside, below])))
+    return tuple(sorted((int(a), int(b)) for a, b in np.concatenate([horizontal, below])))
 
 
 def both_ways(pairs: Iterable[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:

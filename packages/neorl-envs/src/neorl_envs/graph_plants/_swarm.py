@@ -14,8 +14,8 @@ from neorl_envs.blocks import autoregressive, runge_kutta
 from neorl_envs.graph_plants._parts import (
     Pairs,
     both_ways,
-    chance_of,
     grid_pairs,
+    noise_scale,
     received,
     require_sizes,
 )
@@ -148,7 +148,7 @@ class RobotSwarm(eqx.Module, PlantDefaults):
 
     def default_params(self, preset: str = "plant") -> Air:
         """The declared parameters; ``"clean"`` has no wind."""
-        numbers = (0.5, 0.2, 0.2, 0.1 * chance_of(preset), 5.0)
+        numbers = (0.5, 0.2, 0.2, 0.1 * noise_scale(preset), 5.0)
         return Air(*(jnp.float32(number) for number in numbers))
 
     def sample_params(
@@ -238,8 +238,13 @@ class RobotSwarm(eqx.Module, PlantDefaults):
     def near(self, place: Float[Array, "robot 2"]) -> Bool[Array, " directed"]:
         """Which neighbours are within radio range, in both directions."""
         senders, receivers = _links(self)
-        apart = _home(self)[senders] - _home(self)[receivers] + place[senders] - place[receivers]
-        return jnp.sum(apart**2, axis=1) < RADIUS**2
+        stretch = (
+            _target_positions(self)[senders]
+            - _target_positions(self)[receivers]
+            + place[senders]
+            - place[receivers]
+        )
+        return jnp.sum(stretch**2, axis=1) < RADIUS**2
 
     def rates(
         self,
@@ -251,15 +256,15 @@ class RobotSwarm(eqx.Module, PlantDefaults):
         """Time derivatives of displacements and velocities."""
         senders, receivers = _links(self)
         pull = params.spring * motion.place + params.damper * motion.speed
-        brought = jnp.where(there[:, None], pull[senders] - pull[receivers], 0)
-        inner = jax.ops.segment_sum(brought, receivers, self.n_nodes)
+        net_pull = jnp.where(there[:, None], pull[senders] - pull[receivers], 0)
+        inner = jax.ops.segment_sum(net_pull, receivers, self.n_nodes)
         return Motion(motion.speed, force - params.drag * motion.speed + inner)
 
     def _observe(self, state: SwarmState) -> Float[Array, " obs"]:
         place, speed = state.motion
         there, (senders, receivers) = self.near(place), _links(self)
-        apart = jnp.where(there[:, None], place[senders] - place[receivers], 0)
-        stretch = jax.ops.segment_sum(apart, receivers, self.n_nodes)
+        stretch = jnp.where(there[:, None], place[senders] - place[receivers], 0)
+        stretch = jax.ops.segment_sum(stretch, receivers, self.n_nodes)
         robots = jnp.concatenate([stretch, speed], axis=1).reshape(-1)
         off = place[::LEADERS].reshape(-1)
         return jnp.concatenate([robots, off, there.astype(place.dtype)])
@@ -335,7 +340,7 @@ def _links(plant: RobotSwarm) -> tuple[np.ndarray, np.ndarray]:
 
 
 @functools.cache
-def _home(plant: RobotSwarm) -> np.ndarray:
+def _target_positions(plant: RobotSwarm) -> np.ndarray:
     """The places of the formation, m."""
     row, column = np.divmod(np.arange(plant.n_nodes), plant.columns)
     return (SPACING * np.stack([column, row], axis=1)).astype(np.float32)

@@ -14,7 +14,7 @@ from neorl_envs.blocks import autoregressive, runge_kutta
 from neorl_envs.graph_plants._parts import (
     Pairs,
     both_ways,
-    chance_of,
+    noise_scale,
     received,
     require_sizes,
 )
@@ -146,7 +146,7 @@ class SwingNetwork(eqx.Module, PlantDefaults):
         one = jnp.ones(self.n_nodes, jnp.float32)
         return Grid(
             one, one, jnp.ones(len(self.pairs), jnp.float32), jnp.float32(0.5),
-            jnp.float32(0.1 * chance_of(preset)), jnp.float32(60.0),
+            jnp.float32(0.1 * noise_scale(preset)), jnp.float32(60.0),
         )  # fmt: skip
 
     def sample_params(
@@ -245,8 +245,8 @@ class SwingNetwork(eqx.Module, PlantDefaults):
     ) -> Swing:
         """Time derivatives of angles, frequencies and generation."""
         senders, _ = both_ways(self.pairs)
-        away = jax.ops.segment_sum(self.flows(params, swing.angle), senders, self.n_nodes)
-        force = swing.generation - load - params.damping * swing.frequency - away
+        outflow = jax.ops.segment_sum(self.flows(params, swing.angle), senders, self.n_nodes)
+        force = swing.generation - load - params.damping * swing.frequency - outflow
         return Swing(
             2 * jnp.pi * (swing.frequency - jnp.mean(swing.frequency)),
             force / params.inertia,

@@ -14,8 +14,8 @@ from neorl_core.control import ConstantPolicy
 from neorl_envs.graph_plants._parts import (
     Pairs,
     both_ways,
-    chance_of,
     grid_pairs,
+    noise_scale,
     received,
     require_sizes,
 )
@@ -133,7 +133,7 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
     def default_params(self, preset: str = "plant") -> Demand:
         """Equal mean arrivals on every road; in ``"clean"`` they are not random."""
         arrivals = jnp.full(len(_roads(self)[0]), ARRIVALS, jnp.float32)
-        return Demand(arrivals, jnp.float32(27.0), jnp.float32(0.5 * chance_of(preset)))
+        return Demand(arrivals, jnp.float32(27.0), jnp.float32(0.5 * noise_scale(preset)))
 
     def sample_params(
         self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
@@ -196,13 +196,13 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
         share = jnp.where(vertical, green[receivers], 1 - green[receivers])
         sent = jnp.minimum(state.queues, params.saturation * share)
         before, after, parts = _turns(self)
-        room = STORAGE - state.queues
-        wanted = jax.ops.segment_sum(sent[before] * parts, after, len(room))
-        passes = jnp.minimum(1, room / jnp.maximum(wanted, 1e-6))
-        sent = sent * jax.ops.segment_min(passes[after], before, len(room))
-        inflow = jax.ops.segment_sum(sent[before] * parts, after, len(room))
+        capacity = STORAGE - state.queues
+        requested = jax.ops.segment_sum(sent[before] * parts, after, len(capacity))
+        passes = jnp.minimum(1, capacity / jnp.maximum(requested, 1e-6))
+        sent = sent * jax.ops.segment_min(passes[after], before, len(capacity))
+        inflow = jax.ops.segment_sum(sent[before] * parts, after, len(capacity))
         demand = params.arrivals * (1 + params.chance * noise)
-        entered = jnp.minimum(demand, jnp.maximum(room - inflow, 0))
+        entered = jnp.minimum(demand, jnp.maximum(capacity - inflow, 0))
         # The clip only removes float32 rounding errors.
         queues = jnp.clip(state.queues - sent + inflow + entered, 0, STORAGE)
         new = TrafficState(queues, green, state.time + 1)
@@ -221,8 +221,8 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
     def _observe(self, state: TrafficState) -> Float[Array, " obs"]:
         _, receivers, vertical = _roads(self)
         phases = [
-            jax.ops.segment_sum(jnp.where(mine, state.queues, 0), receivers, self.n_nodes)
-            for mine in (vertical, ~vertical)
+            jax.ops.segment_sum(jnp.where(phase, state.queues, 0), receivers, self.n_nodes)
+            for phase in (vertical, ~vertical)
         ]
         return jnp.concatenate([jnp.stack(phases, axis=1).reshape(-1), state.queues])
 
@@ -253,11 +253,11 @@ class QueueShares(eqx.Module):
         """The green shares of all junctions; the key is ignored."""
         _, receivers, vertical = _roads(self.plant)
         count = self.plant.n_nodes
-        ours, theirs = (
-            jax.ops.segment_max(jnp.where(mine, obs[2 * count :], 0), receivers, count)
-            for mine in (vertical, ~vertical)
+        vertical_queue, horizontal_queue = (
+            jax.ops.segment_max(jnp.where(phase, obs[2 * count :], 0), receivers, count)
+            for phase in (vertical, ~vertical)
         )
-        share = (ours + 0.1) / (ours + theirs + 0.2)
+        share = (vertical_queue + 0.1) / (vertical_queue + horizontal_queue + 0.2)
         return carry, jnp.clip(share, LEAST_GREEN, MOST_GREEN)
 
 
@@ -302,11 +302,11 @@ def _turns(plant: TrafficNetwork) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         leaving.setdefault(junction, []).append(road)
     turns = []
     for road, junction in enumerate(receivers.tolist()):
-        onward = [one for one in leaving[junction] if receivers[one] != senders[road]]
-        weights = [STRAIGHT if vertical[one] == vertical[road] else 1.0 for one in onward]
+        exits = [one for one in leaving[junction] if receivers[one] != senders[road]]
+        weights = [STRAIGHT if vertical[one] == vertical[road] else 1.0 for one in exits]
         turns += [
             (road, one, (1 - LEAVING) * weight / sum(weights))
-            for one, weight in zip(onward, weights, strict=True)
+            for one, weight in zip(exits, weights, strict=True)
         ]
     before, after, parts = zip(*turns, strict=True)
     return np.asarray(before), np.asarray(after), np.asarray(parts, np.float32)

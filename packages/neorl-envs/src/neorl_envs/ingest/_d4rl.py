@@ -138,10 +138,10 @@ def _array(group: h5py.Group, key: str, source: str, name: str = "") -> np.ndarr
 
 def _check_same_channels(source: str, now: tuple[str, ...], after: tuple[str, ...]) -> None:
     if now != after:
-        apart = sorted(set(now) ^ set(after)) or ["their order"]
+        differing = sorted(set(now) ^ set(after)) or ["their order"]
         raise DatasetError(
             f"{source}: column 'next_observations': expected the channels of 'observations', they "
-            f"differ in {apart[0]}"
+            f"differ in {differing[0]}"
         )
 
 

@@ -87,15 +87,15 @@ def inferred_dataset(
             )
     if len(columns["reward"]) == 0:
         raise DatasetError(f"{source}: the dataset is empty; expected at least one row, got 0")
-    given: dict[str, Any] = dict(extras or {})
-    given["cost"] = cost = column_cost(given)
-    mask = given.pop("mask", mask)
+    optional: dict[str, Any] = dict(extras or {})
+    optional["cost"] = cost = column_cost(optional)
+    mask = optional.pop("mask", mask)
     if description:
-        spec, story = described(description, source)
+        spec, all_attributes = described(description, source)
     else:
         spec = _inferred_spec(columns, terminated | truncated, names or {}, cost, action_range)
-        known = "units" if any((names or {}).values()) else "channel names, units"
-        story = {**attributes, "inferred": INFERRED.replace("units", known, 1)}
+        inferred = "units" if any((names or {}).values()) else "channel names, units"
+        all_attributes = {**attributes, "inferred": INFERRED.replace("units", inferred, 1)}
     return dataset_from_columns(
         spec,
         obs=columns["obs"],
@@ -105,21 +105,21 @@ def inferred_dataset(
         terminated=terminated,
         truncated=truncated,
         mask=mask,
-        attributes=story,
+        attributes=all_attributes,
         source=source,
-        **given,
+        **optional,
     )
 
 
 def _inferred_spec(
     columns: Mapping[str, np.ndarray],
     ended: np.ndarray,
-    given: Mapping[str, Sequence[str]],
+    names: Mapping[str, Sequence[str]],
     cost: np.ndarray | None,
     action_range: tuple[np.ndarray, np.ndarray] | None,
 ) -> Spec:
     bounds = np.concatenate([[-1], np.flatnonzero(ended), [len(ended) - 1]])
-    action = _action_channels(columns["action"], given.get("action", ()))
+    action = _action_channels(columns["action"], names.get("action", ()))
     if action_range is not None and _proper(action_range, len(action)):
         low, high = (np.ravel(end) for end in action_range)
         action = tuple(
@@ -127,7 +127,7 @@ def _inferred_spec(
             for c, a, b in zip(action, low, high, strict=True)
         )
     return Spec(
-        obs=_channels("obs", columns["obs"], given.get("obs", ())),
+        obs=_channels("obs", columns["obs"], names.get("obs", ())),
         action=action,
         cost=cost_channels(cost),
         dt=1.0,

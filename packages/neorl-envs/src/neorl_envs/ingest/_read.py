@@ -37,12 +37,12 @@ def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
     """
     path = minari_file(Path(path))
     first_bytes = _first_bytes(path)
-    broken: list[str] = []
+    failures: list[str] = []
     for name in READERS:
         try:
             reader = READERS.find(name)
         except InputError as error:
-            broken.append(str(error))
+            failures.append(str(error))
             continue
         if _recognises(name, reader, path, first_bytes):
             return _read(name, reader, path, memory_map)
@@ -50,7 +50,7 @@ def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
         return _read("neorl2", READERS["neorl2"], path, memory_map)  # names what is missing
     if first_bytes.startswith(HDF5_MAGIC):
         return _read_unmarked_hdf5(path, memory_map)
-    also = "".join(f"; {problem}" for problem in broken)
+    also = "".join(f"; {problem}" for problem in failures)
     raise DatasetError(
         f"{path}: expected an HDF5 dataset file or a NeoRL-2 .npz, got a file that starts with "
         f"{first_bytes!r}; a plant's log (CSV, Parquet) is converted once, with `neorl-envs init` "
@@ -83,7 +83,7 @@ def _recognises(name: str, reader: Reader, path: Path, first_bytes: bytes) -> bo
     try:
         return bool(reader.recognises(path, first_bytes))
     except Exception as error:
-        raise DatasetError(_blamed(name, path, error)) from error
+        raise DatasetError(_failure_message(name, path, error)) from error
 
 
 def _read(name: str, reader: Reader, path: Path, memory_map: bool) -> Dataset:
@@ -101,7 +101,7 @@ def _read(name: str, reader: Reader, path: Path, memory_map: bool) -> Dataset:
     except DatasetError:
         raise
     except Exception as error:
-        raise DatasetError(_blamed(name, path, error)) from error
+        raise DatasetError(_failure_message(name, path, error)) from error
     if not isinstance(dataset, Dataset):
         received = type(dataset).__name__
         raise DatasetError(
@@ -113,7 +113,7 @@ def _read(name: str, reader: Reader, path: Path, memory_map: bool) -> Dataset:
     return dataset
 
 
-def _blamed(name: str, path: Path, error: Exception) -> str:
+def _failure_message(name: str, path: Path, error: Exception) -> str:
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     origin = READERS.origin(name)
     return f"{path}: the reader {name!r}{f' ({origin})' if origin else ''} failed with {reason}"

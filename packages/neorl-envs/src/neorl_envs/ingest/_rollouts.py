@@ -99,10 +99,13 @@ def rollouts_of(dataset: Dataset) -> Iterator[Rollout]:
     for index in range(dataset.n_episodes):
         rows: Any = dataset.episode(index)
         before, after = rows.obs[1:], rows.next_obs[:-1]
-        apart = np.flatnonzero(~((before == after) | (np.isnan(before) & np.isnan(after))).all(1))
-        if apart.size:
+        differing = np.flatnonzero(
+            ~((before == after) | (np.isnan(before) & np.isnan(after))).all(1)
+        )
+        if differing.size:
             raise DatasetError(
-                f"episode {index}, row {apart[0]}: next_obs differs from the observation of the "
+                f"episode {index}, row {differing[0]}: next_obs differs from the observation of "
+                "the "
                 "next row, and a rollout keeps one of them; repair it"
             )
         yield Rollout(

@@ -66,9 +66,9 @@ def channel_entries(
         # A range limit rounded to float32 may lie slightly outside the range.
         slack = 1e-6 * np.maximum(np.abs(low), np.abs(high))
         outside += ((part < low - slack) | (part > high + slack)).sum(axis=0)
-        place = np.clip(((part - low) / span * BINS).astype(np.int64), 0, BINS - 1)
+        bin_index = np.clip(((part - low) / span * BINS).astype(np.int64), 0, BINS - 1)
         for i in range(len(channels)):
-            histogram[i] += np.bincount(place[:, i], minlength=BINS)
+            histogram[i] += np.bincount(bin_index[:, i], minlength=BINS)
     flat = [signal.longest[0][0] if signal.longest else 0 for signal in still]
     return [
         {

@@ -64,12 +64,12 @@ def contradictions(dataset: Dataset) -> dict[str, int]:
     for part in blocks(dataset.n_rows, rows.obs, rows.next_obs):
         mask = np.asarray(rows.mask[part])
         negative += int((np.asarray(rows.cost[part])[mask] < 0).any(axis=-1).sum())
-        behind = slice(part.start + 1, part.stop + 1)
-        follow = np.asarray(rows.obs[behind])
+        next_rows = slice(part.start + 1, part.stop + 1)
+        following = np.asarray(rows.obs[next_rows])
         inside = mask & ~np.asarray(rows.terminated[part] | rows.truncated[part])
-        inside, mask_behind = inside[: len(follow)], np.asarray(rows.mask[behind])
-        other = (np.asarray(rows.next_obs[part])[: len(follow)] != follow).any(axis=-1)
-        differs += int((other & inside & mask_behind).sum())
+        inside, next_mask = inside[: len(following)], np.asarray(rows.mask[next_rows])
+        differing = (np.asarray(rows.next_obs[part])[: len(following)] != following).any(axis=-1)
+        differs += int((differing & inside & next_mask).sum())
     return {
         "next_obs_differs": differs,
         "negative_costs": negative,
@@ -132,9 +132,9 @@ def drift(dataset: Dataset) -> list[dict[str, Any]]:
     entries = []
     for kind, channels in (("obs", dataset.spec.obs), ("action", dataset.spec.action)):
         column = getattr(rows, kind)
-        first, rest = np.asarray(column[early]), np.asarray(column[late])
+        first, late_rows = np.asarray(column[early]), np.asarray(column[late])
         for i, channel in enumerate(channels):
-            distance = kolmogorov_smirnov(first[:, i], rest[:, i])
+            distance = kolmogorov_smirnov(first[:, i], late_rows[:, i])
             entries.append({"name": channel.name, "kind": kind, "distance": distance})
     return entries
 
@@ -145,7 +145,7 @@ def _thin(index: np.ndarray) -> np.ndarray:
 
 def kolmogorov_smirnov(a: np.ndarray, b: np.ndarray) -> float:
     """Largest distance between two empirical distribution functions."""
-    both = np.concatenate([a, b])
-    below = (np.searchsorted(np.sort(x), both, side="right") / len(x) for x in (a, b))
+    pooled = np.concatenate([a, b])
+    below = (np.searchsorted(np.sort(x), pooled, side="right") / len(x) for x in (a, b))
     first, second = below
     return float(np.abs(first - second).max())

@@ -133,8 +133,8 @@ def _scale(channel: dict[str, Any], drawn: Trends) -> str:
     if not np.isfinite(low).any():
         return f"{name}<br><small>no value</small>"
     unit = html.escape(channel["unit"])
-    least, most = figures(float(np.nanmin(low))), figures(float(np.nanmax(high)) + 0.0)
-    return f"{name}<br><small>{least} to {most} {unit}</small>"
+    lowest, highest = figures(float(np.nanmin(low))), figures(float(np.nanmax(high)) + 0.0)
+    return f"{name}<br><small>{lowest} to {highest} {unit}</small>"
 
 
 def _trend(name: str, report: dict[str, Any], drawn: Trends) -> str:
@@ -143,15 +143,15 @@ def _trend(name: str, report: dict[str, Any], drawn: Trends) -> str:
     finite = np.flatnonzero(np.isfinite(low))
     if not len(finite):
         return ""
-    least, most = float(np.nanmin(low)), float(np.nanmax(high))
-    span = (most - least) or 1.0
-    top, bottom = (2 + 56 * (1 - (edge - least) / span) for edge in (high, low))
+    lowest, highest = float(np.nanmin(low)), float(np.nanmax(high))
+    span = (highest - lowest) or 1.0
+    top, bottom = (2 + 56 * (1 - (edge - lowest) / span) for edge in (high, low))
     paths = []
     for run in np.split(finite, np.flatnonzero(np.diff(finite) > 1) + 1):
-        places = [(i + 0.5, top[i]) for i in run] + [(i + 0.5, bottom[i]) for i in run[::-1]]
+        points = [(i + 0.5, top[i]) for i in run] + [(i + 0.5, bottom[i]) for i in run[::-1]]
         if len(run) == 1:
-            places = [(run[0], top[run[0]]), (run[0] + 1, bottom[run[0]])]
-        paths.append("M" + "L".join(f"{x:g} {y:.1f}" for x, y in places) + "Z")
+            points = [(run[0], top[run[0]]), (run[0] + 1, bottom[run[0]])]
+        paths.append("M" + "L".join(f"{x:g} {y:.1f}" for x, y in points) + "Z")
     n = len(low)
     scale = n / (drawn.end - drawn.start)
     dt = report["period_s"]
@@ -220,10 +220,10 @@ def _list(lines: Sequence[str], kind: str) -> str:
 
 
 def _bars(counts: Sequence[int], label: str) -> str:
-    most = max([*counts, 1])
+    highest = max([*counts, 1])
     boxes = "".join(
-        f'<rect x="{5 * i}" width="4" y="{24 - 24 * count / most:.1f}" '
-        f'height="{24 * count / most:.1f}"/>'
+        f'<rect x="{5 * i}" width="4" y="{24 - 24 * count / highest:.1f}" '
+        f'height="{24 * count / highest:.1f}"/>'
         for i, count in enumerate(counts)
     )
     return (

@@ -60,7 +60,7 @@ def _share(part: np.ndarray, whole: np.ndarray) -> float:
 def _long(still: np.ndarray) -> np.ndarray:
     """Which steps belong to long standstills."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], still, [False]]).astype(np.int8)))
-    kept = np.zeros_like(still)
+    long = np.zeros_like(still)
     for first, stop in edges.reshape(-1, 2):
-        kept[first:stop] = stop - first >= STILL_STEPS
-    return kept
+        long[first:stop] = stop - first >= STILL_STEPS
+    return long

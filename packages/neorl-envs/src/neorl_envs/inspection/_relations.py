@@ -144,16 +144,16 @@ def behaviour(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
     fitted = design @ np.linalg.lstsq(design, action, rcond=None)[0]
     variance = action.var(axis=0)
     unexplained = ((action - fitted) ** 2).mean(axis=0)
-    some = np.random.default_rng(0).permutation(len(obs))[:NEIGHBOURS]
-    near = _nearest(obs[some])
-    apart = ((action[some] - action[some][near]) ** 2).mean(axis=0) / 2
+    subset = np.random.default_rng(0).permutation(len(obs))[:NEIGHBOURS]
+    nearest = _nearest(obs[subset])
+    neighbour_difference = ((action[subset] - action[subset][nearest]) ** 2).mean(axis=0) / 2
     moving = variance > 0
     scale = np.where(moving, variance, 1)
     return [
         {
             "action": channel.name,
             "explained": float(1 - unexplained[i] / scale[i]),
-            "repeatable": float(1 - apart[i] / scale[i]),
+            "repeatable": float(1 - neighbour_difference[i] / scale[i]),
         }
         for i, channel in enumerate(spec.action)
         if moving[i]

@@ -19,7 +19,7 @@ from neorl_envs.inspection._contradictions import (
 from neorl_envs.inspection._relations import relations
 from neorl_envs.inspection._reward import reward_check, reward_is_constant
 from neorl_envs.inspection._sample import episodes_sample
-from neorl_envs.inspection._signals import REPEATED, signal_sentences, signals, unwatched
+from neorl_envs.inspection._signals import REPEATED, signal_sentences, signals, skipped_names
 from neorl_envs.inspection._standstills import frozen, rarely_sampled, standstills
 from neorl_envs.inspection._wording import began, duration
 
@@ -45,7 +45,7 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
     spec, attributes = dataset.spec, dataset.attributes
     obs_still, action_still = (standstills(c, dataset) for c in (rows.obs, rows.action))
     actions = channel_entries(spec.action, rows.action, dataset, action_still)
-    skipped = unwatched(dataset)
+    skipped = skipped_names(dataset)
     sample = episodes_sample(dataset)
     report = {
         "name": attributes.get("name", "?"),

@@ -34,7 +34,7 @@ def signal_warnings(dataset: Dataset) -> list[str]:
     return signal_sentences(signals(dataset, episodes_sample(dataset)), time_report(dataset))
 
 
-def unwatched(dataset: Dataset) -> set[str]:
+def skipped_names(dataset: Dataset) -> set[str]:
     """Observations that may stand still, such as set points, or that repeat another row."""
     names = {channel.name for channel in dataset.spec.obs if REPEATED.search(channel.name)}
     for entry in dataset.attributes.get("setpoints") or ():
@@ -50,7 +50,7 @@ def signals(dataset: Dataset, sample: Sample) -> dict[str, Any]:
         sample: Rows of the log.
     """
     return {
-        "swapped": swapped(sample, dataset, unwatched(dataset)),
+        "swapped": swapped(sample, dataset, skipped_names(dataset)),
         "modes": modes(sample, dataset),
     }
 

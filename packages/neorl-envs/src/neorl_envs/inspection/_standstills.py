@@ -46,12 +46,12 @@ class Standstills:
     def end(self, firsts: np.ndarray, lengths: np.ndarray) -> None:
         """Adds standstills that have ended."""
         self.lengths += np.bincount(np.minimum(lengths, MOST_COUNTED), minlength=MOST_COUNTED + 1)
-        some = np.argsort(-lengths, kind="stable")[:LONGEST_KEPT]
-        stretches = [*self.longest, *((int(lengths[i]), int(firsts[i])) for i in some)]
+        longest_first = np.argsort(-lengths, kind="stable")[:LONGEST_KEPT]
+        stretches = [*self.longest, *((int(lengths[i]), int(firsts[i])) for i in longest_first)]
         self.longest = heapq.nlargest(LONGEST_KEPT, stretches)
 
     @property
-    def usual(self) -> int:
+    def usual_length(self) -> int:
         """Length in steps that 99 % of the standstills do not exceed."""
         total = np.cumsum(self.lengths)
         return int(np.searchsorted(total, USUAL * total[-1])) if total[-1] else 0
@@ -121,25 +121,25 @@ def frozen(
         the usual duration in seconds.
     """
     dt, time = dataset.spec.dt, dataset.time
-    doubtful = []
+    suspicious = []
     for i, (channel, signal) in enumerate(zip(dataset.spec.obs, obs, strict=True)):
         if channel.name in skipped or not signal.moves:
             continue
         for steps, row in signal.longest:
-            if steps < max(FROZEN_STEPS, FROZEN_TIMES * signal.usual):
+            if steps < max(FROZEN_STEPS, FROZEN_TIMES * signal.usual_length):
                 continue
             others = [s for j, s in enumerate(obs) if j != i], action
             if _others_move(others, dataset, row, steps, i):
-                doubtful.append(
+                suspicious.append(
                     {
                         "name": channel.name,
                         "row": row,
                         "start": float(row * dt if time is None else time[row]),
                         "duration_s": float(steps * dt),
-                        "usual_s": float(signal.usual * dt),
+                        "usual_s": float(signal.usual_length * dt),
                     }
                 )
-    return doubtful
+    return suspicious
 
 
 def _others_move(
@@ -157,9 +157,9 @@ def _others_move(
     for signals, column in zip(others, (obs, np.asarray(columns.action[rows])), strict=True):
         rates = (np.diff(column, axis=0) != 0).mean(axis=0)
         for signal, rate in zip(signals, rates, strict=True):
-            usual = signal.moves / max(signal.steps, 1)
-            if usual > 1 / RARE:
-                moving.append(rate >= 0.5 * usual)
+            usual_rate = signal.moves / max(signal.steps, 1)
+            if usual_rate > 1 / RARE:
+                moving.append(rate >= 0.5 * usual_rate)
     return bool(moving) and sum(moving) >= 0.5 * len(moving)
 
 

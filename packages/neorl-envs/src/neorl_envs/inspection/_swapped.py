@@ -49,23 +49,25 @@ def swapped(sample: Sample, dataset: Dataset, skipped: Collection[str]) -> list[
     rows = rows[:: max(1, -(-len(rows) // MOST_ROWS))]
     if not pairs or len(rows) < 3 * FEWEST_ROWS:
         return []
-    places: dict[tuple[int, int], int] = {}
+    first_rows: dict[tuple[int, int], int] = {}
     for order in (rows, rows[::-1]):
         obs, after = sample.obs[order], sample.obs[order + 1]
         fitted = slice(int(FITTED * len(order)))
         action = sample.action[order]
         weight = _model(obs[fitted], action[fitted], after[fitted])
-        wrong = np.square(after - _design(obs, action) @ weight)
-        suspect = wrong[fitted.stop :].mean(axis=0) > SUSPECT * wrong[fitted].mean(axis=0)
+        squared_errors = np.square(after - _design(obs, action) @ weight)
+        suspect = squared_errors[fitted.stop :].mean(axis=0) > SUSPECT * squared_errors[
+            fitted
+        ].mean(axis=0)
         for pair in pairs:
             if not suspect[list(pair)].any():
                 continue
-            errors = wrong[:, list(pair)].sum(axis=1)
+            errors = squared_errors[:, list(pair)].sum(axis=1)
             others = _exchanged_errors(weight, obs, action, after, pair)
-            place = _begin(errors, others, errors[fitted].mean())
-            if place is not None:
-                first = order[place] if order is rows else order[place] + 1
-                places.setdefault(pair, int(sample.row[first]))
+            first_index = _begin(errors, others, errors[fitted].mean())
+            if first_index is not None:
+                first = order[first_index] if order is rows else order[first_index] + 1
+                first_rows.setdefault(pair, int(sample.row[first]))
     time, dt = dataset.time, dataset.spec.dt
     return [
         {
@@ -73,7 +75,7 @@ def swapped(sample: Sample, dataset: Dataset, skipped: Collection[str]) -> list[
             "row": row,
             "start": float(row * dt if time is None else time[row]),
         }
-        for (i, j), row in places.items()
+        for (i, j), row in first_rows.items()
     ]
 
 
@@ -100,11 +102,15 @@ def _exchanged_errors(
     return np.square(after[:, list(pair[::-1])] - predicted).sum(axis=1)
 
 
-def _begin(errors: np.ndarray, others: np.ndarray, usual: float) -> int | None:
+def _begin(errors: np.ndarray, others: np.ndarray, usual_error: float) -> int | None:
     """The first row with exchanged channels; ``None`` if there is no evidence of an exchange."""
     gains = np.cumsum((errors - others)[::-1])[::-1]
-    place = int(np.argmax(gains))
-    if not FEWEST_ROWS <= len(errors) - place <= len(errors) - FEWEST_ROWS:
+    first_index = int(np.argmax(gains))
+    if not FEWEST_ROWS <= len(errors) - first_index <= len(errors) - FEWEST_ROWS:
         return None
-    here, there = float(errors[place:].mean()), float(others[place:].mean())
-    return place if here > WORSE * there and there < ALIKE * usual else None
+    error, exchanged_error = float(errors[first_index:].mean()), float(others[first_index:].mean())
+    return (
+        first_index
+        if error > WORSE * exchanged_error and exchanged_error < ALIKE * usual_error
+        else None
+    )

@@ -138,14 +138,14 @@ def excluded_words(one: dict[str, Any]) -> str:
 def _pairs(values: dict[str, Any]) -> str:
     """The plain members of an object, and the sizes of its lists and objects."""
 
-    def word(value: Any) -> str:
+    def shortened(value: Any) -> str:
         if isinstance(value, float):
             return f"{value:.4g}"
         if isinstance(value, dict | list) and len(str(value)) > 60:
             return f"({len(value)})"
         return str(value)
 
-    return ", ".join(f"{name} {word(value)}" for name, value in values.items())
+    return ", ".join(f"{name} {shortened(value)}" for name, value in values.items())
 
 
 def _channel_table(title: str, channels: list[dict[str, Any]]) -> list[str]:

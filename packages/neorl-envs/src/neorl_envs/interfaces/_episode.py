@@ -100,8 +100,8 @@ def checked_params(env: Plant, options: dict[str, Any] | None, known: tuple[str,
     params = options.get("params")
     if params is None:
         return None
-    wanted = jax.tree.structure(env.default_params())
-    if jax.tree.structure(params) != wanted:
+    expected = jax.tree.structure(env.default_params())
+    if jax.tree.structure(params) != expected:
         raise InputError(
             "params must be made by default_params() or sample_params() of this plant, "
             f"got {type(params).__name__}"
@@ -133,12 +133,12 @@ def checked_action(action: Any, shape: tuple[int, ...]) -> np.ndarray:
         InputError: If it is not numeric or has a wrong shape.
     """
     try:
-        given = np.asarray(action, dtype=np.float32)
+        array = np.asarray(action, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(f"an action must be numbers of shape {shape}, got {action!r}") from error
-    if given.shape != shape:
-        raise InputError(f"an action must have shape {shape}, got {given.shape}")
-    return given
+    if array.shape != shape:
+        raise InputError(f"an action must have shape {shape}, got {array.shape}")
+    return array
 
 
 def _ends(channels: tuple[Channel, ...]) -> tuple[np.ndarray, np.ndarray]:

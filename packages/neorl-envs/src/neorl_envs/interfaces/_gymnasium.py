@@ -109,8 +109,8 @@ class GymnasiumEnv(gymnasium.Env):
         """
         if self._episode is None:
             raise RuntimeError("call reset() before step()")
-        given = checked_action(action, (self.env.spec.n_action,))
-        self._episode, answer = _advance(self.env, self.physical, self._episode, given)
+        action_array = checked_action(action, (self.env.spec.n_action,))
+        self._episode, answer = _advance(self.env, self.physical, self._episode, action_array)
         answer = jax.device_get(answer)
         step: Any = answer[0]
         obs = np.asarray(step.obs, np.float32)

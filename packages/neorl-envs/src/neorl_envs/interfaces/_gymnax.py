@@ -191,6 +191,6 @@ def _box(channels: tuple[Channel, ...]) -> Box:
 
 
 def _information(step: Step) -> dict[str, Array]:
-    own = {"terminated": step.terminated, "truncated": step.truncated}
-    own |= {"final_observation": step.final_obs, "cost": step.cost, "applied": step.applied}
-    return {**named_information(step.info), **own, "cost_sum": step.cost.sum()}
+    fields = {"terminated": step.terminated, "truncated": step.truncated}
+    fields |= {"final_observation": step.final_obs, "cost": step.cost, "applied": step.applied}
+    return {**named_information(step.info), **fields, "cost_sum": step.cost.sum()}

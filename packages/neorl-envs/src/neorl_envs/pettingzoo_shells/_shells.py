@@ -72,10 +72,10 @@ class _Shell:
         """Action space of an agent."""
         return self._spaces[agent][1]
 
-    def _fresh(self, seed: int | None) -> None:
+    def _start(self, seed: int | None) -> None:
         if seed is not None or self._key is None:
-            drawn = np.random.SeedSequence(seed).generate_state(1)[0] if seed is None else seed
-            self._key = jax.random.key(int(drawn))
+            entropy = np.random.SeedSequence(seed).generate_state(1)[0] if seed is None else seed
+            self._key = jax.random.key(int(entropy))
         self._state, self._key = _reset(self._world, self._key)
         self.agents, self._turn = list(self.possible_agents), 0
         self._next_turn()
@@ -83,7 +83,7 @@ class _Shell:
     def _next_turn(self) -> None:
         self._state, self._draws, self._key = _begin_turn(self._world, self._state, self._key)
 
-    def _seen(self, agent: str) -> np.ndarray:
+    def _observation(self, agent: str) -> np.ndarray:
         number = self.possible_agents.index(agent)
         return np.asarray(_observe(self._world, self._state, jnp.asarray(number, jnp.int32)))
 
@@ -114,7 +114,7 @@ class StrictShell(_Shell, AECEnv):
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> None:
         """A new episode; the same seed gives the same world."""
-        self._fresh(seed)
+        self._start(seed)
         names = self.agents
         self.rewards = dict.fromkeys(names, 0.0)
         self._cumulative_rewards = dict.fromkeys(names, 0.0)
@@ -127,7 +127,7 @@ class StrictShell(_Shell, AECEnv):
 
     def observe(self, agent: str) -> np.ndarray:
         """The current observation of an agent."""
-        return self._seen(agent)
+        return self._observation(agent)
 
     def step(self, action: int | None) -> None:
         """Executes the action of the selected agent; after the last agent the next turn begins."""
@@ -137,7 +137,7 @@ class StrictShell(_Shell, AECEnv):
             return
         number = self.possible_agents.index(name)
         self._cumulative_rewards[name] = 0.0
-        state, reward, over = _act(
+        state, reward, terminated = _act(
             self._world, self._state, jnp.asarray(number, jnp.int32), jnp.asarray(action, jnp.int32)
         )
         self._state = state
@@ -145,7 +145,7 @@ class StrictShell(_Shell, AECEnv):
         self.rewards[name] = float(reward)
         last = number == len(self.possible_agents) - 1
         self._turn += last
-        ended, stopped = bool(over), last and self._turn >= self._horizon
+        ended, stopped = bool(terminated), last and self._turn >= self._horizon
         if ended or stopped:
             for agent in self.agents:
                 self.terminations[agent], self.truncations[agent] = ended, stopped and not ended
@@ -174,21 +174,21 @@ class SimultaneousShell(_Shell, ParallelEnv):
         self, seed: int | None = None, options: dict | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, dict]]:
         """A new episode; the same seed gives the same world."""
-        self._fresh(seed)
-        return self._all_seen(), {name: {} for name in self.agents}
+        self._start(seed)
+        return self._observations(), {name: {} for name in self.agents}
 
     def step(self, actions: dict[str, int]) -> tuple[dict, dict, dict, dict, dict]:
         """Executes one turn of all agents."""
-        given = jnp.asarray([actions[name] for name in self.possible_agents], jnp.int32)
-        state, reward, over = _act_together(self._world, self._state, given, self._draws)
+        action = jnp.asarray([actions[name] for name in self.possible_agents], jnp.int32)
+        state, reward, terminated = _act_together(self._world, self._state, action, self._draws)
         self._state, self._turn = state, self._turn + 1
-        ended, stopped = bool(over), self._turn >= self._horizon
+        ended, stopped = bool(terminated), self._turn >= self._horizon
         if not (ended or stopped):
             self._next_turn()
-        names, earned = self.possible_agents, np.asarray(reward)
+        names, reward_of_agent = self.possible_agents, np.asarray(reward)
         answer = (
-            self._all_seen(),
-            {name: float(earned[i]) for i, name in enumerate(names)},
+            self._observations(),
+            {name: float(reward_of_agent[i]) for i, name in enumerate(names)},
             dict.fromkeys(names, ended),
             dict.fromkeys(names, stopped and not ended),
             {name: {} for name in names},
@@ -197,5 +197,5 @@ class SimultaneousShell(_Shell, ParallelEnv):
             self.agents = []
         return answer
 
-    def _all_seen(self) -> dict[str, np.ndarray]:
-        return {name: self._seen(name) for name in self.possible_agents}
+    def _observations(self) -> dict[str, np.ndarray]:
+        return {name: self._observation(name) for name in self.possible_agents}

@@ -69,7 +69,7 @@ def convert_log(
         InputError: If the configuration is invalid or does not match the log.
     """
     paths = _paths(files or config.log.files, Path(folder), source)
-    with _looked_at(config, paths, source, memory, say) as (rows, attributes):
+    with _opened_log(config, paths, source, memory, say) as (rows, attributes):
         parts = list(rows.columns())
         columns: dict[str, np.ndarray] = {
             name: np.concatenate([part[name] for part in parts]) for name in parts[0]
@@ -114,14 +114,14 @@ def convert_file(
         OSError: If the file cannot be written; no partial file remains.
     """
     paths = _paths(files or config.log.files, Path(folder), source)
-    with _looked_at(config, paths, source, memory, say) as (rows, attributes):
+    with _opened_log(config, paths, source, memory, say) as (rows, attributes):
         flags = {name: rows.flag(name) for name in ("terminated", "truncated", "mask")}
         spec = spec_of(config, flags["terminated"] | flags["truncated"], source)
         return write_pieces(Path(out), spec, attributes, flags, rows.columns(), source=source)
 
 
 @contextlib.contextmanager
-def _looked_at(
+def _opened_log(
     config: PlantLog,
     paths: Sequence[Path],
     source: str,
@@ -133,12 +133,12 @@ def _looked_at(
     spec_of(config, np.ones(1, np.bool_), source)  # rejects bad channels before reading
     n_tags = len(config.tags)
     piece = max(8, int(memory / (VALUE_BYTES * n_tags * config.history.steps)))
-    with tempfile.TemporaryDirectory(prefix="neorl-log-") as waiting:
+    with tempfile.TemporaryDirectory(prefix="neorl-log-") as temporary:
         tally: Tally = Tally()
         words: dict[str, Words] = {}
         samples = Samples(
             period=round(config.sampling.period_s * 1e9),
-            folder=Path(waiting),
+            folder=Path(temporary),
             most_rows=max(64, int(memory / SAMPLE_BYTES)),
             part_periods=piece,
         )
@@ -147,9 +147,9 @@ def _looked_at(
         for entry in tally.files:
             size, unit = (1e6, "MB") if entry["bytes"] >= 1e5 else (1e3, "kB")
             say(f"{entry['name']}: {entry['bytes'] / size:.1f} {unit}")
-        counted = [i for i, t in enumerate(config.tags) if t.role in (*OBSERVED, "manipulated")]
+        required = [i for i, t in enumerate(config.tags) if t.role in (*OBSERVED, "manipulated")]
         gap = config.episodes.gap_s / config.sampling.period_s
-        timeline = Timeline(samples, n_tags, counted, gap=gap)
+        timeline = Timeline(samples, n_tags, required, gap=gap)
         for tag, conflicts in zip(config.tags, timeline.conflicts, strict=True):
             tally.count(tag.name, "contradicting", int(conflicts))
         rows = Rows(
@@ -181,12 +181,12 @@ def _glob(folder: Path, pattern: str) -> list[Path]:
 def _why(config: PlantLog, valid: np.ndarray, counts: Counter[str], tally: Tally) -> str:
     empty = [tag for tag, known in zip(config.tags, valid, strict=True) if not known]
     if empty:
-        return f"no valid sample of {', '.join(_lost(tag, tally) for tag in empty)}"
+        return f"no valid sample of {', '.join(_losses(tag, tally) for tag in empty)}"
     most = counts.most_common(1)
     return f"{most[0][1]} times '{most[0][0]}'" if most and most[0][1] else "fewer than two samples"
 
 
-def _lost(tag: Tag, tally: Tally) -> str:
+def _losses(tag: Tag, tally: Tally) -> str:
     """A tag with the number of its values lost, by reason."""
     counts = tally.tags.get(tag.name, Counter())
     parts = [f"{number} {reason}" for reason, number in counts.items() if reason != OUTSIDE]
@@ -215,9 +215,9 @@ def _spec_of(config: PlantLog, ended: np.ndarray) -> Spec:
     observed = [Channel(t.name, t.unit, t.low, t.high) for t in config.of_role(*OBSERVED)]
     actions = [Channel(t.name, t.unit, t.low, t.high) for t in config.of_role("manipulated")]
     obs = list(observed)
-    for back in range(1, config.history.steps):
+    for lag in range(1, config.history.steps):
         for channel in [*observed, *(actions if config.history.actions else ())]:
-            obs.append(Channel(f"{channel.name}[-{back}]", channel.unit, channel.low, channel.high))
+            obs.append(Channel(f"{channel.name}[-{lag}]", channel.unit, channel.low, channel.high))
     ends = np.flatnonzero(ended)
     longest = int(np.diff(np.append(-1, ends)).max())
     return Spec(

@@ -51,8 +51,8 @@ class DeclaredObjective:
             next_obs: Observation after the step.
             last_action: Action of the previous step.
         """
-        given = {"obs": obs, "action": action, "next_obs": next_obs, "last_action": last_action}
-        columns = {name: given[which][place] for name, (which, place) in self.sources}
+        inputs = {"obs": obs, "action": action, "next_obs": next_obs, "last_action": last_action}
+        columns = {name: inputs[field][index] for name, (field, index) in self.sources}
         values = [
             jnp.asarray(jnp.nan if one is None else evaluated(one, columns), obs.dtype)
             for one in self.outputs
@@ -91,18 +91,18 @@ def declared_plant(dataset: Dataset) -> DeclaredPlant:
     if not isinstance(configuration, Mapping) or "tag" not in configuration:
         return DeclaredPlant()
     tags: Sequence[Mapping[str, Any]] = configuration["tag"]
-    beside = {tag["name"] for tag in tags if tag["role"] in ("setpoint", "disturbance")}
-    exogenous = tuple(c.name for c in dataset.spec.obs if c.name.partition("[-")[0] in beside)
+    external = {tag["name"] for tag in tags if tag["role"] in ("setpoint", "disturbance")}
+    exogenous = tuple(c.name for c in dataset.spec.obs if c.name.partition("[-")[0] in external)
     texts = [configuration["reward"]["expression"]]
     texts += [cost["expression"] for cost in configuration.get("cost", ())]
     sources = _sources(dataset.spec, {tag["name"] for tag in tags if tag.get("delay_s")})
     logged = _logged(dataset)
     names = ["reward", *(f"cost {channel.name}" for channel in dataset.spec.cost)]
     outputs, notes = [], []
-    for place, (name, text) in enumerate(zip(names, texts, strict=True)):
+    for index, (name, text) in enumerate(zip(names, texts, strict=True)):
         try:
             formula = _formula(text, name, sources)
-            _require_agreement(formula, sources, logged, place)
+            _require_agreement(formula, sources, logged, index)
             outputs.append(formula)
         except (InputError, UntranslatableError) as error:
             outputs.append(None)
@@ -125,10 +125,10 @@ def _sources(spec: Spec, delayed: set[str]) -> dict[str, tuple[str, int]]:
         ("next_obs", "obs", spec.obs),
         ("action", "last_action", spec.action),
     ):
-        for place, channel in enumerate(channels):
+        for index, channel in enumerate(channels):
             if channel.name not in delayed:
-                sources[channel.name] = (now, place)
-                sources[BEFORE + channel.name] = (before, place)
+                sources[channel.name] = (now, index)
+                sources[BEFORE + channel.name] = (before, index)
     return sources
 
 
@@ -167,14 +167,14 @@ def _require_agreement(
     formula: Formula,
     sources: Mapping[str, tuple[str, int]],
     logged: Mapping[str, np.ndarray],
-    place: int,
+    index: int,
 ) -> None:
-    stored = logged["outcome"][:, place]
+    stored = logged["outcome"][:, index]
     if not len(stored):
         raise UntranslatableError("no row of the log can be compared with it")
-    columns = {name: jnp.asarray(logged[which][:, i]) for name, (which, i) in sources.items()}
-    again = np.asarray(jax.jit(evaluated, static_argnums=0)(formula, columns), np.float64)
-    difference = float(np.max(np.abs(np.broadcast_to(again, stored.shape) - stored)))
+    columns = {name: jnp.asarray(logged[field][:, i]) for name, (field, i) in sources.items()}
+    recomputed = np.asarray(jax.jit(evaluated, static_argnums=0)(formula, columns), np.float64)
+    difference = float(np.max(np.abs(np.broadcast_to(recomputed, stored.shape) - stored)))
     largest = max((float(np.abs(column).max()) for column in columns.values()), default=0.0)
     # Columns have single precision; the expression was evaluated in double precision.
     allowed = TOLERANCE * float(stored.std()) + 1e-6 + 4 * np.finfo(np.float32).eps * largest

@@ -81,16 +81,16 @@ def _log_name(paths: list[Path]) -> str:
     if not others:
         return first
     letters = zip(first, *others, strict=False)
-    same = itertools.takewhile(lambda place: len(set(place)) == 1, letters)
-    start = "".join(place[0] for place in same)
+    same = itertools.takewhile(lambda letter: len(set(letter)) == 1, letters)
+    start = "".join(letter[0] for letter in same)
     return start.rstrip("0123456789_- ") or paths[0].resolve().parent.name
 
 
 def _add_file(path: Path, layout: Layout, evidence: dict[str, Evidence]) -> None:
     """Adds the rows of a file to the evidence on every tag."""
     rows = 0
-    wanted = layout.columns if path != layout.path else ()
-    for table in tables(path, layout.files, memory=MEMORY, wanted=wanted):
+    columns = layout.columns if path != layout.path else ()
+    for table in tables(path, layout.files, memory=MEMORY, columns=columns):
         at = stamps_of(table, layout)
         for name, values, units, stamps in layout.by_tag(table, at):
             tag = evidence.setdefault(name, Evidence(values.dtype))
@@ -171,7 +171,7 @@ def _tags(
     """The TOML table of every tag, and the texts that occur among numbers."""
     lines: list[str] = []
     missing: set[str] = set()
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for column, tag in evidence.items():
         base, unit = split_unit(column)
         notation = tag_notation(tag, log)
@@ -183,8 +183,8 @@ def _tags(
         if not numeric and role not in ("mode", "batch"):
             lines += ["", f"# {quoted(column)} holds no numbers{_instead(tag, reading)}"]
             continue
-        name = _name(base, taken)
-        taken.add(name)
+        name = _name(base, used_names)
+        used_names.add(name)
         lines += ["", "[[tag]]", f"name = {quoted(name)}"]
         lines += [f"tag = {quoted(column)}"] if column != name else []
         lines.append(f'role = "{role}"' if role else 'role = "observation"  # TODO check')
@@ -260,8 +260,8 @@ def _notation_lines(
         marks = f"{quoted(notation.thousands)}, or {quoted(notation.decimal)} if"
         lines.append(f"# decimal = {marks} its {quoted(notation.thousands)} are thousands  # TODO")
     if misfits:
-        some = ", ".join(sorted(misfits)[:3])
-        lines.append(f"# TODO not written as the other numbers of this tag are: {some}")
+        examples = ", ".join(sorted(misfits)[:3])
+        lines.append(f"# TODO not written as the other numbers of this tag are: {examples}")
     return lines
 
 
@@ -270,12 +270,12 @@ def _gap_lines(tag: Evidence, role: str, period: float) -> list[str]:
     spacing = tag.spacing_s
     if spacing <= SPARSE * period:
         return []
-    often = f"a value every {_duration(spacing)}"
+    spacing_note = f"a value every {_duration(spacing)}"
     if role in ("setpoint", "manipulated"):
-        return [f"largest_gap_s = inf  # TODO {often}: is it logged on change?"]
+        return [f"largest_gap_s = inf  # TODO {spacing_note}: is it logged on change?"]
     digits = -math.floor(math.log10(spacing)) + 1
-    held = round(2 * spacing, digits)
-    return [f"largest_gap_s = {held:g}  # TODO {often}: how long is a value valid?"]
+    hold_s = round(2 * spacing, digits)
+    return [f"largest_gap_s = {hold_s:g}  # TODO {spacing_note}: how long is a value valid?"]
 
 
 def _duration(seconds: float) -> str:
@@ -285,11 +285,11 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def _name(column: str, taken: set[str]) -> str:
+def _name(column: str, used_names: set[str]) -> str:
     """A name of only letters, digits and _, which needs no quotes in expressions."""
     name = re.sub(r"\W+", "_", column).strip("_") or "tag"
     name = f"t_{name}" if name[0].isdigit() or name.startswith("before_") else name
-    while name in taken:
+    while name in used_names:
         name += "_"
     return name
 

@@ -62,7 +62,7 @@ def rules(config: PlantLog, source: str) -> Rules:
     )
 
 
-class Where(NamedTuple):
+class Span(NamedTuple):
     """Some rows of a stretch, and the samples that they depend on.
 
     Attributes:
@@ -114,9 +114,9 @@ class Signals:
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-    """Flags of the rows of a stretch; rows that are not kept do not enter the dataset."""
+    """Flags of the rows of a stretch; rows that are not included do not enter the dataset."""
 
-    kept: Bool[np.ndarray, " row"]
+    included: Bool[np.ndarray, " row"]
     terminated: Bool[np.ndarray, " row"]
     truncated: Bool[np.ndarray, " row"]
     mask: Bool[np.ndarray, " row"]
@@ -140,14 +140,14 @@ def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
     ended = terminated | ~np.append(usable[1:], False) | signals.cut
     ended = (ended | _length_ends(ended & usable, usable, config.episodes.length)) & usable
     known = signals.unknown == 0
-    kept = _without_unknown_ends(usable, ended, terminated, known, counts)
-    for place, reason in enumerate(REASONS[1:], 1):
-        counts[f"masked: {reason}"] += int((kept & (signals.unknown == place)).sum())
+    included = _without_unknown_ends(usable, ended, terminated, known, counts)
+    for index, reason in enumerate(REASONS[1:], 1):
+        counts[f"masked: {reason}"] += int((included & (signals.unknown == index)).sum())
     # A row that is left out ends the episode of the row above it.
-    ended = (ended | ~np.append(kept[1:], False)) & kept
+    ended = (ended | ~np.append(included[1:], False)) & included
     follows = ended | np.append(signals.acted[1:], False)
-    counts["masked: next action unknown"] += int((kept & known & ~follows).sum())
-    return Flags(kept, terminated & kept, ended & ~terminated, known & follows)
+    counts["masked: next action unknown"] += int((included & known & ~follows).sum())
+    return Flags(included, terminated & included, ended & ~terminated, known & follows)
 
 
 def excluded_rows(signals: Signals) -> Int[np.ndarray, " row"]:
@@ -155,35 +155,35 @@ def excluded_rows(signals: Signals) -> Int[np.ndarray, " row"]:
 
     A row that leads into a period is removed too, since its outcome must not be used.
     """
-    begun, led = signals.excluded[:-1], signals.excluded[1:]
-    return np.where(begun > 0, begun, led)
+    now, following = signals.excluded[:-1], signals.excluded[1:]
+    return np.where(now > 0, now, following)
 
 
 def add_signals(
-    signals: Signals, part: Piece, config: PlantLog, rule: Rules, where: Where, met: int
+    signals: Signals, part: Piece, config: PlantLog, rule: Rules, span: Span, last_block: int
 ) -> dict[str, np.ndarray]:
     """Writes the signals of some rows; those of all earlier rows must have been written.
 
     Args:
         signals: Signals of the stretch; updated in place.
-        part: All tags from sample ``where.begin`` to sample ``where.last``.
+        part: All tags from sample ``span.begin`` to sample ``span.last``.
         config: The configuration.
         rule: Expressions of the configuration.
-        where: The rows.
-        met: Largest value of ``signals.block`` so far.
+        span: The rows.
+        last_block: Largest value of ``signals.block`` so far.
 
     Returns:
         The columns of these rows.
     """
-    begin, first, last = where
+    begin, first, last = span
     excluded = period_of(part.at, rule.excluded)
-    alive, tripped, new = _life(part, config, rule, excluded > 0)
+    alive, tripped, new = _operation(part, config, rule, excluded > 0)
     fresh = first + 1 if first else 0
-    here = slice(fresh - begin, None)
-    signals.excluded[fresh : last + 1] = excluded[here]
-    numbers = met + np.cumsum(new[here])
-    signals.block[fresh : last + 1] = np.where(alive[here], numbers, -1)
-    signals.tripped[fresh : last + 1] = tripped[here]
+    new_samples = slice(fresh - begin, None)
+    signals.excluded[fresh : last + 1] = excluded[new_samples]
+    numbers = last_block + np.cumsum(new[new_samples])
+    signals.block[fresh : last + 1] = np.where(alive[new_samples], numbers, -1)
+    signals.tripped[fresh : last + 1] = tripped[new_samples]
     columns = rows_of(part, config, rule, signals.block[begin : last + 1], first - begin)
     signals.cut[first:last] = _cuts(part, config)[first - begin :]
     signals.unknown[first:last] = _unknown(columns, config)
@@ -196,7 +196,7 @@ def look_back(config: PlantLog) -> int:
     return max(config.history.steps - 1, 2)
 
 
-def _life(
+def _operation(
     part: Piece, config: PlantLog, rule: Rules, excluded: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Three flags per sample: the plant runs, it has tripped, a new run begins here."""
@@ -304,9 +304,9 @@ def _manual(part: Piece, config: PlantLog) -> np.ndarray | None:
 def _unknown(columns: dict[str, np.ndarray], config: PlantLog) -> np.ndarray:
     """The first unknown part of every row, as an index in ``REASONS``."""
     unknown = np.zeros(len(columns["reward"]), np.int8)
-    for place, name in enumerate(("obs", "action", "next_obs", "reward", "cost"), 1):
+    for index, name in enumerate(("obs", "action", "next_obs", "reward", "cost"), 1):
         good = np.isfinite(columns[name].reshape(len(unknown), -1)).all(axis=1)
-        unknown[(unknown == 0) & ~good] = place
+        unknown[(unknown == 0) & ~good] = index
     if config.episodes.manual == "mask" and "mode" in columns:
         unknown[(unknown == 0) & columns["mode"].any(axis=1)] = len(REASONS) - 1
     return unknown
@@ -329,16 +329,16 @@ def _without_unknown_ends(
     counts: Counter[str],
 ) -> np.ndarray:
     """Drops unknown rows from both ends of every episode, except a row that ends in a trip."""
-    kept = usable.copy()
+    included = usable.copy()
     starts = np.append(True, ended[:-1] | ~usable[:-1]) & usable
     bounds = np.append(np.flatnonzero(starts), len(usable))
     for start, end in itertools.pairwise(bounds):
         rows = np.arange(start, end)[usable[start:end]]
         if not known[rows].any():
-            kept[rows] = False
+            included[rows] = False
             continue
         informative = np.flatnonzero(known[rows] | terminated[rows])
-        kept[rows[: informative[0]]] = False
-        kept[rows[informative[-1] + 1 :]] = False
-    counts["left out: unknown at an end of an episode"] += int((usable & ~kept).sum())
-    return kept
+        included[rows[: informative[0]]] = False
+        included[rows[informative[-1] + 1 :]] = False
+    counts["left out: unknown at an end of an episode"] += int((usable & ~included).sum())
+    return included

@@ -34,7 +34,7 @@ CELL_BYTES, STORED_BYTES = 400, 64
 
 
 def tables(
-    path: Path, files: Files, *, memory: float, wanted: Sequence[str] = ()
+    path: Path, files: Files, *, memory: float, columns: Sequence[str] = ()
 ) -> Iterator[pl.DataFrame]:
     """Yields the rows of a file in order, as tables that include the row numbers.
 
@@ -42,7 +42,7 @@ def tables(
         path: CSV, compressed CSV or Parquet.
         files: Format of the CSV file.
         memory: Memory that a table may take while it is processed, bytes.
-        wanted: Columns to read; all of them by default.
+        columns: Columns to read; all of them by default.
 
     Yields:
         Tables with CSV columns as text and Parquet columns as stored. The column ``ROW`` numbers
@@ -52,12 +52,12 @@ def tables(
         DatasetError: If a column is absent, or a row has no end.
     """
     read = _parquet if path.name.endswith((".parquet", ".pq")) else _csv
-    for table in read(path, files, memory, wanted):
+    for table in read(path, files, memory, columns):
         size = min(BLOCK, max(FEWEST, int(memory / (CELL_BYTES * len(table.columns)))))
         yield from table.iter_slices(size)
 
 
-def _csv(path: Path, files: Files, memory: float, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+def _csv(path: Path, files: Files, memory: float, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     at_once = int(min(MOST, max(LEAST, memory / 32)))
     opener = gzip.open if path.name.endswith(".gz") else open
     with opener(path, "rb") as file:
@@ -78,9 +78,9 @@ def _csv(path: Path, files: Files, memory: float, wanted: Sequence[str]) -> Iter
                 row_index_name=ROW,
                 row_index_offset=row,
             )
-            if wanted:
-                _require(path, frame, wanted)
-            table = (frame.select(ROW, *wanted) if wanted else frame).collect()
+            if columns:
+                _require(path, frame, columns)
+            table = (frame.select(ROW, *columns) if columns else frame).collect()
             row += len(table)
             yield table
 
@@ -121,11 +121,11 @@ class Utf8:
 
 
 def _parquet(
-    path: Path, files: Files, memory: float, wanted: Sequence[str]
+    path: Path, files: Files, memory: float, columns: Sequence[str]
 ) -> Iterator[pl.DataFrame]:
     frame = pl.scan_parquet(path, glob=False).with_row_index(ROW)
-    _require(path, frame, wanted)
-    frame = frame.select(ROW, *wanted) if wanted else frame
+    _require(path, frame, columns)
+    frame = frame.select(ROW, *columns) if columns else frame
     width = len(frame.collect_schema())
     size = min(BLOCK, max(FEWEST, int(memory / (STORED_BYTES * width))))
     n_rows = int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
@@ -184,9 +184,9 @@ def _head(text: bytes) -> bytes:
     return match.group() if match else text
 
 
-def _require(path: Path, frame: pl.LazyFrame, wanted: Sequence[str]) -> None:
+def _require(path: Path, frame: pl.LazyFrame, columns: Sequence[str]) -> None:
     present = frame.collect_schema().names()
-    for column in wanted:
+    for column in columns:
         if column not in present:
             near = nearest_name(column, present)
             hint = f"; did you mean {near!r}?" if near else ""

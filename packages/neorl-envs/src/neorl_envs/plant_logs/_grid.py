@@ -34,26 +34,26 @@ def values_at(tag: Tag, samples: TagSamples, times: np.ndarray, gap: float) -> n
         return np.full(len(times), np.nan)
     before = np.searchsorted(samples.at, times, side="right") - 1
     age = times - samples.at[np.maximum(before, 0)]
-    held = np.where((before >= 0) & (age <= gap), samples.value[np.maximum(before, 0)], np.nan)
+    values = np.where((before >= 0) & (age <= gap), samples.value[np.maximum(before, 0)], np.nan)
     if tag.fill == "hold":
-        return held
-    behind = np.minimum(before + 1, n - 1)
-    start, end = samples.at[np.maximum(before, 0)], samples.at[behind]
-    apart = np.maximum(end - start, 1)
-    weight = (times - start) / apart
-    first, second = samples.value[np.maximum(before, 0)], samples.value[behind]
+        return values
+    after = np.minimum(before + 1, n - 1)
+    start, end = samples.at[np.maximum(before, 0)], samples.at[after]
+    spacing = np.maximum(end - start, 1)
+    weight = (times - start) / spacing
+    first, second = samples.value[np.maximum(before, 0)], samples.value[after]
     line = first + weight * (second - first)
-    inside = (before >= 0) & (before + 1 < n) & (apart <= gap)
+    inside = (before >= 0) & (before + 1 < n) & (spacing <= gap)
     exact = (before >= 0) & (times == start)
     return np.where(exact, first, np.where(inside, line, np.nan))
 
 
 def largest_gap(tag: Tag, config: PlantLog) -> float:
     """Nanoseconds for which a sample of a tag is held; a word is held until the next one."""
-    own = tag.largest_gap_s
-    if math.isnan(own):
-        own = math.inf if tag.role in WORDS else config.sampling.largest_gap_s
-    return max(own, config.sampling.period_s) * 1e9
+    seconds = tag.largest_gap_s
+    if math.isnan(seconds):
+        seconds = math.inf if tag.role in WORDS else config.sampling.largest_gap_s
+    return max(seconds, config.sampling.period_s) * 1e9
 
 
 @dataclasses.dataclass(frozen=True)

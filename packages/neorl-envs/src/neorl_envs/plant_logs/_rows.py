@@ -13,7 +13,7 @@ from neorl_envs.plant_logs._episodes import (
     Flags,
     Rules,
     Signals,
-    Where,
+    Span,
     add_signals,
     excluded_rows,
     flags,
@@ -98,55 +98,57 @@ class Rows:
             if tag.role != "auxiliary" or {tag.name, BEFORE + tag.name} & used
         ]
         self.excluded = np.zeros(len(config.excludes), np.int64)
-        self._met = np.zeros(len(config.excludes), np.bool_)
+        self._has_samples = np.zeros(len(config.excludes), np.bool_)
         self.stretches: list[Stretch] = []
-        room = at_once  # this many rows are kept, so that they need not be computed a second time
+        remaining = (
+            at_once  # this many rows are kept, so that they need not be computed a second time
+        )
         for periods in timeline.stretches:
-            stretch = self._looked_at(periods, room)
-            if stretch is not None and stretch.flags.kept.any():
-                room -= len(periods) if stretch.columns else 0
+            stretch = self._stretch(periods, remaining)
+            if stretch is not None and stretch.flags.included.any():
+                remaining -= len(periods) if stretch.columns else 0
                 self.stretches.append(stretch)
         self.counts["stretches without a gap"] = len(timeline.stretches)
-        self._require_met(source)
+        self._require_samples(source)
 
     @property
     def n_rows(self) -> int:
         """Number of rows that are kept."""
-        return sum(int(stretch.flags.kept.sum()) for stretch in self.stretches)
+        return sum(int(stretch.flags.included.sum()) for stretch in self.stretches)
 
     def flag(self, name: str) -> np.ndarray:
         """The named flag of all rows that are kept."""
-        parts = [getattr(s.flags, name)[s.flags.kept] for s in self.stretches]
+        parts = [getattr(s.flags, name)[s.flags.included] for s in self.stretches]
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
     def columns(self) -> Iterator[dict[str, np.ndarray]]:
         """Yields the columns of the rows that are kept, piece by piece, in order of time."""
         for stretch in self.stretches:
-            kept = stretch.flags.kept
+            included = stretch.flags.included
             if stretch.columns is not None:
-                yield {name: column[kept] for name, column in stretch.columns.items()}
+                yield {name: column[included] for name, column in stretch.columns.items()}
                 continue
-            for where in self._pieces(len(stretch.periods)):
-                used = kept[where.first : where.last]
+            for span in self._pieces(len(stretch.periods)):
+                used = included[span.first : span.last]
                 if used.any():
-                    part = self._piece(stretch.periods, where)
-                    block = stretch.signals.block[where.begin : where.last + 1]
-                    first = where.first - where.begin
+                    part = self._piece(stretch.periods, span)
+                    block = stretch.signals.block[span.begin : span.last + 1]
+                    first = span.first - span.begin
                     columns = rows_of(part, self._config, self._rule, block, first)
                     yield {name: column[used] for name, column in columns.items()}
 
-    def _looked_at(self, periods: range, room: int) -> Stretch | None:
+    def _stretch(self, periods: range, remaining: int) -> Stretch | None:
         if len(periods) < 2:
             self.counts["samples without a successor"] += len(periods)
             return None
-        signals, met, columns = Signals.of(len(periods)), 0, None
-        for where in self._pieces(len(periods)):
-            part = self._piece(periods, where)
-            columns = add_signals(signals, part, self._config, self._rule, where, met)
-            self._count_unknown(part, signals, where)
-            met = int(signals.block[where.first : where.last + 1].max(initial=met))
+        signals, last_block, columns = Signals.of(len(periods)), 0, None
+        for span in self._pieces(len(periods)):
+            part = self._piece(periods, span)
+            columns = add_signals(signals, part, self._config, self._rule, span, last_block)
+            self._count_unknown(part, signals, span)
+            last_block = int(signals.block[span.first : span.last + 1].max(initial=last_block))
         self._count_excluded(signals)
-        whole = len(periods) <= min(room, self._at_once)
+        whole = len(periods) <= min(remaining, self._at_once)
         row_flags = flags(signals, self._config, self.counts)
         return Stretch(periods, signals, row_flags, columns if whole else None)
 
@@ -154,13 +156,13 @@ class Rows:
         """Records which excluded periods contain samples, and how many rows each removes."""
         n = len(self.excluded)
         if n:
-            self._met |= np.bincount(signals.excluded, minlength=n + 1)[1:] > 0
+            self._has_samples |= np.bincount(signals.excluded, minlength=n + 1)[1:] > 0
             self.excluded += np.bincount(excluded_rows(signals), minlength=n + 1)[1:]
 
-    def _require_met(self, source: str) -> None:
+    def _require_samples(self, source: str) -> None:
         """Raises for an excluded period without samples, whose times are probably wrong."""
-        for one, met in zip(self._config.excludes, self._met, strict=True):
-            if not met:
+        for one, has_samples in zip(self._config.excludes, self._has_samples, strict=True):
+            if not has_samples:
                 reach = ""
                 if self._timeline.stretches:
                     ends = self._timeline.stretches[0].start, self._timeline.stretches[-1].stop - 1
@@ -171,10 +173,10 @@ class Rows:
                     "correct from and to, or take the table out"
                 )
 
-    def _count_unknown(self, part: Piece, signals: Signals, where: Where) -> None:
+    def _count_unknown(self, part: Piece, signals: Signals, span: Span) -> None:
         """Counts the unknown tags at the beginning of each row."""
-        rows = slice(where.first - where.begin, where.last - where.begin)
-        running = signals.block[where.first : where.last] >= 0
+        rows = slice(span.first - span.begin, span.last - span.begin)
+        running = signals.block[span.first : span.last] >= 0
         values = [
             part.shifted[tag.name] if tag.role == "auxiliary" else part.values[tag.name]
             for tag in self._needed
@@ -182,17 +184,17 @@ class Rows:
         absent = np.isnan([column[rows] for column in values]) & running
         alone = absent & (absent.sum(axis=0) == 1)
         self.counts["of the running plant"] += int(running.sum())
-        for tag, without, only in zip(self._needed, absent, alone, strict=True):
-            self.unknown[tag.name] += int(without.sum())
-            self.alone[tag.name] += int(only.sum())
+        for tag, absent_rows, alone_rows in zip(self._needed, absent, alone, strict=True):
+            self.unknown[tag.name] += int(absent_rows.sum())
+            self.alone[tag.name] += int(alone_rows.sum())
 
-    def _pieces(self, n_samples: int) -> Iterator[Where]:
+    def _pieces(self, n_samples: int) -> Iterator[Span]:
         for first in range(0, n_samples - 1, self._at_once):
             last = min(first + self._at_once, n_samples - 1)
-            yield Where(max(first - look_back(self._config), 0), first, last)
+            yield Span(max(first - look_back(self._config), 0), first, last)
 
-    def _piece(self, periods: range, where: Where) -> Piece:
-        numbers = np.arange(periods.start + where.begin, periods.start + where.last + 1)
+    def _piece(self, periods: range, span: Span) -> Piece:
+        numbers = np.arange(periods.start + span.begin, periods.start + span.last + 1)
         times = numbers * self._period
         window = self._timeline.window(int(times[0]), int(times[-1]) + self._delay)
         samples = {tag.name: one for tag, one in zip(self._config.tags, window, strict=True)}

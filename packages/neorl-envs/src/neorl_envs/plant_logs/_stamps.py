@@ -52,14 +52,14 @@ class Clock:
             DatasetError: At the first stamp that cannot be read, or whose time is not unique.
         """
         if isinstance(column.dtype, pl.Datetime):
-            self._require(column, rows, column.is_null(), "as a stamp")
+            self._require(column, rows, column.is_null(), "as a timestamp")
             naive = column.cast(pl.Datetime("ns", column.dtype.time_zone))
             zoned = column.dtype.time_zone is not None
             stamps = naive.to_physical() if zoned else self._local(naive, column, rows)
         elif not (column.dtype.is_numeric() or column.dtype in (pl.String, pl.Date)):
             raise DatasetError(
                 f"{self.source}: column '{self.files.timestamp}' holds {column.dtype}, expected "
-                "stamps"
+                "timestamps"
             )
         elif self.files.timestamp_format in NUMBERS:
             scale = NUMBERS[self.files.timestamp_format]
@@ -104,13 +104,13 @@ class Clock:
     def _local(self, naive: pl.Series, column: pl.Series, rows: pl.Series) -> pl.Series:
         """Converts local time to UTC; ``log.ambiguous`` decides about the repeated hour."""
 
-        def placed(which: str) -> pl.Series:
+        def localised(ambiguous: str) -> pl.Series:
             zone = self.files.time_zone
-            aware = naive.dt.replace_time_zone(zone, ambiguous=which, non_existent="null")  # pyright: ignore
+            aware = naive.dt.replace_time_zone(zone, ambiguous=ambiguous, non_existent="null")  # pyright: ignore
             return aware.dt.convert_time_zone("UTC").to_physical()
 
         try:
-            early, late = placed("earliest"), placed("latest")
+            early, late = localised("earliest"), localised("latest")
         except pl.exceptions.PolarsError as error:
             raise DatasetError(
                 f"{self.source}: log.time_zone {self.files.time_zone!r} is unknown: {error}"
@@ -121,42 +121,42 @@ class Clock:
             early.is_null() & naive.is_not_null(),
             f"in {self.files.time_zone}, whose clocks skip it",
         )
-        twice = (early != late).fill_null(False)
-        self.ambiguous_rows += int(twice.sum())
+        repeated = (early != late).fill_null(False)
+        self.ambiguous_rows += int(repeated.sum())
         how = self.files.ambiguous
         if how == "refuse":
             self._require(
                 column,
                 rows,
-                twice,
+                repeated,
                 f"in {self.files.time_zone}, whose clocks pass it twice: set log.ambiguous to mask,"
                 " earliest, latest or order",
             )
         if how == "mask":
-            both = pl.DataFrame({"at": early, "twice": twice})
+            both = pl.DataFrame({"at": early, "twice": repeated})
             return both.select(pl.when(~pl.col("twice")).then("at")).to_series()
-        if how == "order" and twice.any():
-            again = self._second_time(naive.to_physical().to_numpy(), twice.to_numpy())
-            return pl.Series(np.where(again, late.to_numpy(), early.to_numpy()))
+        if how == "order" and repeated.any():
+            second_time = self._second_time(naive.to_physical().to_numpy(), repeated.to_numpy())
+            return pl.Series(np.where(second_time, late.to_numpy(), early.to_numpy()))
         return late if how == "latest" else early
 
-    def _second_time(self, local: np.ndarray, twice: np.ndarray) -> np.ndarray:
+    def _second_time(self, local: np.ndarray, repeated: np.ndarray) -> np.ndarray:
         """Rows of the repeated hour after the point at which its stamps jump back."""
-        again = np.zeros(len(local), np.bool_)
+        second_time = np.zeros(len(local), np.bool_)
         day, newest, second = self.repeated
-        for row in np.flatnonzero(twice):
+        for row in np.flatnonzero(repeated):
             stamp = int(local[row])
             if stamp // (86_400 * 10**9) != day:
                 day, newest, second = stamp // (86_400 * 10**9), stamp, False
             second = second or stamp < newest - HALF_AN_HOUR
             newest = max(newest, stamp)
-            again[row] = second
+            second_time[row] = second
         self.repeated = (day, newest, second)
-        return again
+        return second_time
 
-    def _require(self, column: pl.Series, rows: pl.Series, wrong: pl.Series, how: str) -> None:
-        if wrong.any():
-            first = int(wrong.arg_max() or 0)
+    def _require(self, column: pl.Series, rows: pl.Series, invalid: pl.Series, how: str) -> None:
+        if invalid.any():
+            first = int(invalid.arg_max() or 0)
             raise DatasetError(
                 f"{self.source}: column '{self.files.timestamp}', row {rows[first]}: cannot read "
                 f"{column[first]!r} {how}"

@@ -66,7 +66,7 @@ class Tally:
         if number:
             self.tags.setdefault(tag, Counter())[reason] += number
 
-    def saw(self, tag: str, values: pl.Series) -> None:
+    def extend(self, tag: str, values: pl.Series) -> None:
         """Widens the extent of a tag to include more values; nulls are ignored."""
         low, high = values.min(), values.max()
         if isinstance(low, float) and isinstance(high, float):
@@ -117,7 +117,7 @@ def blocks(
         clock = Clock(config.log, str(path))
         tally.grouped, tally.ungrouped = {}, {}
         try:
-            for block in tables(path, config.log, memory=memory, wanted=_columns(config)):
+            for block in tables(path, config.log, memory=memory, columns=_columns(config)):
                 yield from _tag_blocks(config, path, block, clock, tally, words)
         except (pl.exceptions.PolarsError, OSError, zlib.error, EOFError) as error:
             reason = (str(error).splitlines() or ["?"])[0]
@@ -148,8 +148,8 @@ def _tag_blocks(
     by_tag = _wide if config.log.layout == "wide" else _long
     for index, tag, table in by_tag(config, block, tally):
         values = _values(config, tag, table, str(path), tally, words)
-        kept = pl.DataFrame({"at": table["neorl at"], "value": values}).drop_nulls()
-        yield kept.select("at", pl.lit(index, pl.Int32).alias("tag"), "value")
+        valid = pl.DataFrame({"at": table["neorl at"], "value": values}).drop_nulls()
+        yield valid.select("at", pl.lit(index, pl.Int32).alias("tag"), "value")
 
 
 def _columns(config: PlantLog) -> list[str]:
@@ -166,8 +166,8 @@ def _wide(
 ) -> Iterator[tuple[int, Tag, pl.DataFrame]]:
     for index, tag in enumerate(config.tags):
         columns = {"value": tag.logged_as, **({"quality": tag.quality} if tag.quality else {})}
-        chosen = [pl.col(column).alias(name) for name, column in columns.items()]
-        yield index, tag, block.select(ROW, "neorl at", *chosen)
+        selection = [pl.col(column).alias(name) for name, column in columns.items()]
+        yield index, tag, block.select(ROW, "neorl at", *selection)
 
 
 def _long(
@@ -175,14 +175,14 @@ def _long(
 ) -> Iterator[tuple[int, Tag, pl.DataFrame]]:
     log = config.log
     columns = {"value": log.value_column, "quality": log.quality_column, "unit": log.unit_column}
-    chosen = [pl.col(column).alias(name) for name, column in columns.items() if column]
+    selection = [pl.col(column).alias(name) for name, column in columns.items() if column]
     names = {tag.logged_as: index for index, tag in enumerate(config.tags)}
     for (name,), part in block.group_by(log.tag_column, maintain_order=True):
         if name not in names:
             tally.unknown.add(str(name))
             continue
         index = names[str(name)]
-        yield index, config.tags[index], part.select(ROW, "neorl at", *chosen)
+        yield index, config.tags[index], part.select(ROW, "neorl at", *selection)
 
 
 def _values(
@@ -223,7 +223,7 @@ def _values(
         _require(usable & (number.is_null() | number.is_infinite()), table, tag, source, Notation())
     number = _where(usable & number.is_not_nan(), number)
     number = _in_unit(number, tag, table, cell_unit, source)
-    tally.saw(tag.name, number)
+    tally.extend(tag.name, number)
     outside = ((number < tag.low) | (number > tag.high)).fill_null(False)
     tally.count(tag.name, OUTSIDE, int(outside.sum()))
     tally.count(tag.name, "missing", int((usable & number.is_null()).sum()))
@@ -259,10 +259,10 @@ def _require_one_way(
 
     A program writes one form or the other; if both occur, the mark is a decimal mark.
     """
-    seen = (tally.grouped, is_grouped(text, notation)), (tally.ungrouped, is_long(text))
-    for first, which in seen:
-        if tag.name not in first and which.any():
-            row = int(which.arg_max() or 0)
+    marks = (tally.grouped, is_grouped(text, notation)), (tally.ungrouped, is_long(text))
+    for first, others in marks:
+        if tag.name not in first and others.any():
+            row = int(others.arg_max() or 0)
             first[tag.name] = int(table[ROW][row]), str(text[row])
     if tag.name in tally.grouped and tag.name in tally.ungrouped:
         (row, value), (other_row, other) = tally.grouped[tag.name], tally.ungrouped[tag.name]

@@ -69,20 +69,20 @@ class Timeline:
         self.numbers = np.array(sorted(samples.spilled) or [0])
         self.conflicts = np.zeros(n_tags, np.int64)
         self.valid = np.zeros(n_tags, np.bool_)
-        self._held: collections.OrderedDict[int, Part] = collections.OrderedDict()
+        self._cache: collections.OrderedDict[int, Part] = collections.OrderedDict()
         # The last sample of every tag before each part, and the first one at or after its start.
         shape = (len(self.numbers) + 1, n_tags)
         self._before = np.full(shape, NONE), np.full(shape, np.nan)
         self._after = np.full(shape, NONE), np.full(shape, np.nan)
         self._n_samples = np.zeros(n_tags, np.int64)
         self._filled = 0
-        self._look()
+        self._scan()
         self.empty = sum(map(len, self.stretches)) - self._filled
         first, last = self._after[0][0], self._before[0][-1]
         several = np.maximum(self._n_samples - 1, 1)
         self.spacing_s = np.where(self._n_samples > 1, (last - first) / several / 1e9, 0.0)
 
-    def _look(self) -> None:
+    def _scan(self) -> None:
         """Makes one pass over the parts to find their first and last samples and the stretches."""
         for i in range(len(self.numbers)):
             table = self._table(i)
@@ -141,10 +141,10 @@ class Timeline:
 
     def _of_tag(self, tag: int, parts: list[Part], low: int, high: int) -> TagSamples:
         pieces = [part.of_tag(tag) for part in parts]
-        for edge, i, place in ((self._before, low, 0), (self._after, high, len(parts) + 1)):
+        for edge, i, position in ((self._before, low, 0), (self._after, high, len(parts) + 1)):
             if edge[0][i, tag] != NONE:
                 sample = edge[0][i, tag : tag + 1], edge[1][i, tag : tag + 1]
-                pieces.insert(min(place, len(pieces)), sample)
+                pieces.insert(min(position, len(pieces)), sample)
         if not pieces:
             return TagSamples(np.zeros(0, np.int64), np.zeros(0))
         if len(pieces) == 1:
@@ -156,12 +156,12 @@ class Timeline:
         return self._whole if self._whole is not None else self._samples.part(int(self.numbers[i]))
 
     def _part(self, i: int, table: pl.DataFrame | None = None) -> Part:
-        if i in self._held:
-            self._held.move_to_end(i)
-            return self._held[i]
-        part = self._held[i] = _of_table(self._table(i) if table is None else table, self._n_tags)
-        if len(self._held) > HELD_PARTS:
-            self._held.popitem(last=False)
+        if i in self._cache:
+            self._cache.move_to_end(i)
+            return self._cache[i]
+        part = self._cache[i] = _of_table(self._table(i) if table is None else table, self._n_tags)
+        if len(self._cache) > HELD_PARTS:
+            self._cache.popitem(last=False)
         return part
 
 
@@ -173,11 +173,11 @@ def _of_table(table: pl.DataFrame, n_tags: int) -> Part:
         )
         for at, low, high in (FIRST, LAST)
     ]
-    both = pl.concat(ends).unique(subset=["tag", "at"]).sort("tag", "at")
-    tag = both["tag"].to_numpy()
-    value, high = both["low"].to_numpy().copy(), both["high"].to_numpy()
-    wrong = value != high
-    conflicts = np.bincount(tag[wrong], minlength=n_tags)
-    value[wrong] = np.nan
+    ends_of_bins = pl.concat(ends).unique(subset=["tag", "at"]).sort("tag", "at")
+    tag = ends_of_bins["tag"].to_numpy()
+    value, high = ends_of_bins["low"].to_numpy().copy(), ends_of_bins["high"].to_numpy()
+    conflicting = value != high
+    conflicts = np.bincount(tag[conflicting], minlength=n_tags)
+    value[conflicting] = np.nan
     starts = np.searchsorted(tag, np.arange(n_tags + 1))
-    return Part(both["at"].to_numpy(), value, starts, conflicts)
+    return Part(ends_of_bins["at"].to_numpy(), value, starts, conflicts)

@@ -55,8 +55,8 @@ def compare_log(
     Returns:
         The verdict, by hash if one is known for this environment, otherwise by statistics.
     """
-    wanted = (env.name, quality, seed, n_steps)
-    record = next((x for x in published_logs() if x[:4] == wanted and spread == SPREAD), None)
+    log_key = (env.name, quality, seed, n_steps)
+    record = next((x for x in published_logs() if x[:4] == log_key and spread == SPREAD), None)
     if record is None:
         return Comparison("unpublished", "there is no published log of this quality, seed and size")
     if settings_digest(env, quality, seed=seed, n_steps=n_steps, spread=spread) != record.settings:
@@ -86,8 +86,8 @@ def _differences(record: PublishedLog, dataset: Dataset) -> list[str]:
     differences = []
     if abs(dataset.n_rows - record.rows) > ROWS * record.rows:
         differences.append(f"there are {dataset.n_rows} rows; the published log has {record.rows}")
-    off = abs(returns.mean() - record.returns[0])
-    if off > MEANS * record.returns[1] + 1e-4 * abs(record.returns[0]):
+    deviation = abs(returns.mean() - record.returns[0])
+    if deviation > MEANS * record.returns[1] + 1e-4 * abs(record.returns[0]):
         differences.append(
             f"the mean return is {returns.mean():.6g}; published: {record.returns[0]:.6g}"
         )

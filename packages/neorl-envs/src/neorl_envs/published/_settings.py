@@ -40,12 +40,12 @@ def settings_digest(env: Any, quality_name: str, *, seed: int, n_steps: int, spr
         >>> one == settings_digest(env, "medium", seed=1, n_steps=100, spread=0.15)
         False
     """
-    who, plan = quality(env, quality_name)
+    policies, plan = quality(env, quality_name)
     settings = {
         "plant": env.name,
         "spec": spec_to_dict(env.spec),
         "parameters": _parameters(env),
-        "controllers": {name: _plain(policy) for name, policy in who.items()},
+        "controllers": {name: _plain(policy) for name, policy in policies.items()},
         "operators": _plain(plan),
         "seed": seed,
         "steps": n_steps,
@@ -81,10 +81,10 @@ def _parameters(env: Any) -> Any:
         "devices": devices,
         "initial": _plain(env.initial),
         "initial_spread": _plain(env.initial_spread),
-        "limits": [_deciding(limit) for limit in env.limits],
+        "limits": [_limit_record(limit) for limit in env.limits],
     }
 
 
-def _deciding(limit: Limit) -> dict[str, Any]:
+def _limit_record(limit: Limit) -> dict[str, Any]:
     """The declaration of a limit without its unit, which affects no row."""
     return {name: x for name, x in dataclasses.asdict(limit).items() if name != "unit"}

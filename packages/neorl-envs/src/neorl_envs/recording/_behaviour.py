@@ -61,8 +61,8 @@ class BehaviourPolicy(eqx.Module):
     @property
     def steps_setpoints(self) -> bool:
         """Whether the operators can step set points of this controller."""
-        held = setpoint_of(self.controller)
-        return held.shape == self.plan.setpoint_step.shape and held.size > 0
+        setpoints = setpoint_of(self.controller)
+        return setpoints.shape == self.plan.setpoint_step.shape and setpoints.size > 0
 
     def initial_carry(self) -> BehaviourCarry:
         """A carry with all loops in automatic; the operators begin in the first step."""
@@ -106,8 +106,10 @@ class BehaviourPolicy(eqx.Module):
 
     def setpoint(self, operators: OperatorState) -> Float[Array, " loop"]:
         """The active set points; empty for a controller without set points."""
-        held = setpoint_of(self.controller)
-        return moved_setpoint(self.plan, operators, held) if self.steps_setpoints else held
+        setpoints = setpoint_of(self.controller)
+        return (
+            moved_setpoint(self.plan, operators, setpoints) if self.steps_setpoints else setpoints
+        )
 
     def sent(self, carry: BehaviourCarry, action: Float[Array, " act"]) -> BehaviourCarry:
         """Informs the controller of the received action without the test signal.

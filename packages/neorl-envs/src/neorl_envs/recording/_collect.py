@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from neorl_core import Policy, Step
-from neorl_envs.closed_loop import Acted, Rollout, drawn_start, rollout
+from neorl_envs.closed_loop import LoopStep, Rollout, drawn_start, rollout
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
 from neorl_envs.recording._behaviour import BehaviourPolicy, behaviour_policies
 from neorl_envs.recording._operators import OperatorPlan, in_manual
@@ -191,10 +191,10 @@ class Collection(NamedTuple):
         """
         if self.log_prob:
             _require_unchanged(self.env.name, rows)
-        made = provenance_attributes(self.key, self.spread, self.n_steps)
-        made = {**made, "episodes": n_episodes}
+        attributes = provenance_attributes(self.key, self.spread, self.n_steps)
+        attributes = {**attributes, "episodes": n_episodes}
         turns = (first + np.arange(n_episodes)) % len(self.policies)
-        return _as_dataset(self.env, self.plan, tuple(self.policies), turns, rows, made)
+        return _as_dataset(self.env, self.plan, tuple(self.policies), turns, rows, attributes)
 
 
 def _widest(policies: Mapping[str, BehaviourPolicy]) -> int:
@@ -221,13 +221,15 @@ def _episodes_of_all(
     parts, order = [], []
     for members in forms.values():
         stacked = jax.tree.map(lambda *x: jnp.stack(x), *(policies[i] for i in members))
-        mine = np.flatnonzero(np.isin(turns, members))
-        which = np.searchsorted(members, turns[mine])
-        part = _collect_block(env, stacked, key, episodes[mine], which, spread, loops, log_prob)
+        indices = np.flatnonzero(np.isin(turns, members))
+        policy_index = np.searchsorted(members, turns[indices])
+        part = _collect_block(
+            env, stacked, key, episodes[indices], policy_index, spread, loops, log_prob
+        )
         parts.append(jax.device_get(part))
-        order.append(mine)
-    place = np.argsort(np.concatenate(order))
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[place], *parts)
+        order.append(indices)
+    episode_order = np.argsort(np.concatenate(order))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[episode_order], *parts)
 
 
 def _form(policy: BehaviourPolicy) -> tuple:
@@ -236,8 +238,8 @@ def _form(policy: BehaviourPolicy) -> tuple:
 
 
 def _episodes_needed(lengths: np.ndarray, n_steps: int, n_tunings: int) -> int:
-    enough = int(np.searchsorted(np.cumsum(lengths), n_steps)) + 1
-    return -(-enough // n_tunings) * n_tunings
+    n_required = int(np.searchsorted(np.cumsum(lengths), n_steps)) + 1
+    return -(-n_required // n_tunings) * n_tunings
 
 
 @functools.partial(jax.jit, static_argnums=(0, 5, 6, 7))
@@ -246,21 +248,21 @@ def _collect_block(
     policies: BehaviourPolicy,
     key: PRNGKeyArray,
     episodes: Array,
-    which: Array,
+    policy_index: Array,
     spread: float,
     loops: int,
     log_prob: bool,
 ) -> Rollout:
     """Simulates a batch of episodes up to the horizon; the rows have axes ``(episode, time)``.
 
-    ``policies`` is a stack of policies, and ``which`` is the index of the policy of every episode.
+    ``policies`` is a stack, and ``policy_index`` holds the index of every episode's policy.
     """
 
     def episode(index: Array, turn: Array) -> Rollout:
         policy = jax.tree.map(lambda leaf: leaf[turn], policies)
         return _episode(env, policy, jax.random.fold_in(key, index), spread, loops, log_prob)
 
-    return jax.vmap(episode)(episodes, which)
+    return jax.vmap(episode)(episodes, policy_index)
 
 
 def _episode(
@@ -276,19 +278,19 @@ def _episode(
     keys = jax.vmap(jax.random.split)(start.noise_keys)
     start = start._replace(noise_keys=keys[:, 0], policy_keys=keys[:, 1])
 
-    def row(acted: Acted) -> LogRow:
-        behaviour = acted.carry
+    def row(loop_step: LoopStep) -> LogRow:
+        behaviour = loop_step.carry
         setpoint = policy.setpoint(behaviour.operators)
         if setpoint.size != loops:
             setpoint = jnp.full(loops, jnp.nan)
         return LogRow(
-            obs=acted.obs,
-            step=acted.step._replace(obs=(), info=()),
+            obs=loop_step.obs,
+            step=loop_step.step._replace(obs=(), info=()),
             manual=in_manual(policy.plan, behaviour.operators),
             signal=behaviour.signal,
             offset=behaviour.operators.offset,
             setpoint=setpoint,
-            log_prob=_density(policy, acted) if log_prob else (),
+            log_prob=_density(policy, loop_step) if log_prob else (),
         )
 
     acting: Any = policy  # random, so unlike a Policy it requires a key
@@ -304,10 +306,10 @@ def _require_densities(policies: Mapping[str, BehaviourPolicy]) -> None:
             )
 
 
-def _density(policy: BehaviourPolicy, acted: Acted) -> Float[Array, ""]:
+def _density(policy: BehaviourPolicy, loop_step: LoopStep) -> Float[Array, ""]:
     controller: Any = policy.controller
-    density = controller.log_prob(acted.carry.control, acted.obs, acted.step.applied)
-    return jnp.where(jnp.all(acted.step.applied == acted.action), density, jnp.nan)
+    density = controller.log_prob(loop_step.carry.control, loop_step.obs, loop_step.step.applied)
+    return jnp.where(jnp.all(loop_step.step.applied == loop_step.action), density, jnp.nan)
 
 
 def _require_unchanged(name: str, flat: Any) -> None:

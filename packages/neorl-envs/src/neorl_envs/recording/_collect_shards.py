@@ -92,21 +92,21 @@ def collect_shards(
     if shards:
         say(f"{path}: continues after {lengths.sum()} rows in {len(shards)} files")
     parts: list[Any] = []
-    waiting: list[np.ndarray] = []
+    pending_lengths: list[np.ndarray] = []
     first = lengths.size
-    for own, block in collection.blocks(lengths):
+    for block_lengths, block in collection.blocks(lengths):
         parts.append(block)
-        waiting.append(own)
-        lengths = np.append(lengths, own)
-        enough = int(lengths.sum()) >= n_steps
-        if sum(map(np.sum, waiting)) < rows and not enough:
+        pending_lengths.append(block_lengths)
+        lengths = np.append(lengths, block_lengths)
+        complete = int(lengths.sum()) >= n_steps
+        if sum(map(np.sum, pending_lengths)) < rows and not complete:
             continue
         whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-        part = collection.dataset(whole, first=first, n_episodes=sum(map(len, waiting)))
+        part = collection.dataset(whole, first=first, n_episodes=sum(map(len, pending_lengths)))
         shards.append(write_shard(path, len(shards), part))
         save_manifest(path, Manifest(spec_digest(env.spec), "", tuple(shards), {}, request))
         say(f"{shards[-1].file}: {part.n_rows} rows, {lengths.sum()} of at least {n_steps}")
-        first, parts, waiting = lengths.size, [], []
+        first, parts, pending_lengths = lengths.size, [], []
     return finish_manifest(path, shards, _attributes(path, shards, collection))
 
 
@@ -173,9 +173,9 @@ def _attributes(path: Path, shards: list[Shard], collection: Collection) -> dict
     deviations = _deviations(parts)
     channels = []
     for i, channel in enumerate(excitations[0]["channels"]):
-        mine = [excitation["channels"][i] for excitation in excitations]
+        channels_of_parts = [excitation["channels"][i] for excitation in excitations]
         fractions = {
-            name: float(weights @ [one[name] for one in mine])
+            name: float(weights @ [one[name] for one in channels_of_parts])
             for name in ("prbs_fraction_of_steps", "manual_fraction_of_steps")
         }
         channels.append({**channel, **fractions, "action_std": float(deviations[i])})
@@ -197,9 +197,9 @@ def _deviations(parts: list[Dataset]) -> np.ndarray:
     def total(of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         columns: list[Any] = [part.transitions.action for part in parts]
         sums = [
-            of(np.asarray(column[some], np.float64)).sum(axis=0)
+            of(np.asarray(column[rows], np.float64)).sum(axis=0)
             for column in columns
-            for some in blocks(len(column), column)
+            for rows in blocks(len(column), column)
         ]
         return np.sum(sums, axis=0) / n_rows
 

@@ -13,8 +13,8 @@ Controller = TypeVar("Controller", bound=Policy)
 
 def setpoint_of(policy: Policy) -> Float[Array, " loop"]:
     """The set points of a controller from its field ``setpoint``; empty if it has none."""
-    held: Any = getattr(policy, "setpoint", None)
-    return jnp.zeros(0) if held is None else held
+    setpoints: Any = getattr(policy, "setpoint", None)
+    return jnp.zeros(0) if setpoints is None else setpoints
 
 
 def with_setpoint(policy: Controller, setpoint: Float[Array, " loop"]) -> Controller:

@@ -56,10 +56,10 @@ def animate(
     if frames < 1 or fps < 1:
         raise ValueError(f"frames and fps must be at least 1, got {frames} and {fps}")
     frames = min(frames, n)
-    drawn = functools.partial(
+    draw_frame = functools.partial(
         trends, spec, bands=bands, tracked=tracked, channels=channels, title=title
     )
-    figure = drawn(trajectory)
+    figure = draw_frame(trajectory)
     FigureCanvasAgg(figure)
     ranges = [(axes.get_xlim(), axes.get_ylim()) for axes in figure.axes]
     writer = PillowWriter(fps=fps)
@@ -71,7 +71,7 @@ def animate(
                 part: Trajectory = jax.tree.map(
                     lambda column, end=-(-n * frame // frames): column[:end], trajectory
                 )
-                writer.fig = drawn(part, steps=n)
+                writer.fig = draw_frame(part, steps=n)
                 FigureCanvasAgg(writer.fig)
                 for axes, (xlim, ylim) in zip(writer.fig.axes, ranges, strict=True):
                     axes.set_xlim(*xlim)

@@ -36,12 +36,12 @@ def compare(
     figure = Figure(figsize=(9, 3.2 + 0.28 * len(trajectories)), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.4))
-    price = np.asarray([weights.get(name, 0.0) for name in names])
+    penalty = np.asarray([weights.get(name, 0.0) for name in names])
     rows = []
     for name, trajectory in trajectories.items():
         total = float(np.asarray(trajectory.reward).sum())
         costs = np.asarray(trajectory.cost).reshape(len(trajectory.reward), len(names)).sum(axis=0)
-        left.plot(float(price @ costs), total, "o", label=name)
+        left.plot(float(penalty @ costs), total, "o", label=name)
         violated = [f"{cost:.3g}" for cost in costs]
         rows.append([name, f"{total:.4g}", *violated, str(len(trajectory.reward))])
     left.set_xlabel(f"penalty for the costs [{unit}]")

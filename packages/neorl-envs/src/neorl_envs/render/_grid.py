@@ -14,14 +14,14 @@ NAMES = ("empty", "wall", "gem", "food", "bone", "agent")
 
 
 def grid_picture(
-    cells: Int[np.ndarray, "row column"], places: Int[np.ndarray, "agent 2"], *, title: str = ""
+    cells: Int[np.ndarray, "row column"], positions: Int[np.ndarray, "agent 2"], *, title: str = ""
 ) -> Figure:
     """Draws one state of a hunt, with a legend and the numbers of the agents.
 
     Args:
         cells: Content of each cell (``HuntState.grid`` without its margin): 0 empty, 1 wall,
             2 gem, 3 food, 4 bone, 5 agent.
-        places: Row and column of each agent.
+        positions: Row and column of each agent.
         title: Title above the plot.
 
     Returns:
@@ -30,18 +30,18 @@ def grid_picture(
     Raises:
         ValueError: If the content of a cell is unknown, or an agent is outside the grid.
     """
-    cells, places = np.asarray(cells), np.asarray(places)
+    cells, positions = np.asarray(cells), np.asarray(positions)
     if cells.ndim != 2 or cells.min() < 0 or cells.max() >= len(COLOURS):
         raise ValueError(
             f"cells must be a table of numbers from 0 to {len(COLOURS) - 1}, got shape "
             f"{cells.shape}; take the margin off a grid with HuntState.grid[r:-r, r:-r]"
         )
-    if len(places) and (places.min() < 0 or (places >= cells.shape).any()):
-        raise ValueError(f"agents must stand within {cells.shape}, got {places.tolist()}")
+    if len(positions) and (positions.min() < 0 or (positions >= cells.shape).any()):
+        raise ValueError(f"agents must stand within {cells.shape}, got {positions.tolist()}")
     figure = Figure(figsize=(1.5 + 0.28 * cells.shape[1], 0.6 + 0.28 * cells.shape[0]))
     axes: Any = figure.add_subplot()
     axes.imshow(cells, cmap=ListedColormap(COLOURS), vmin=0, vmax=len(COLOURS) - 1)
-    for number, (row, column) in enumerate(places.tolist()):
+    for number, (row, column) in enumerate(positions.tolist()):
         axes.text(column, row, str(number), color="white", ha="center", va="center", fontsize=8)
     present = sorted({*np.unique(cells).tolist()} - {0})
     marks = [axes.scatter([], [], marker="s", c=COLOURS[i], edgecolors="#888888") for i in present]

@@ -28,7 +28,9 @@ class Panel(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-def panels(channels: Sequence[Channel], wanted: Sequence[str] | None = None) -> tuple[Panel, ...]:
+def panels(
+    channels: Sequence[Channel], requested: Sequence[str] | None = None
+) -> tuple[Panel, ...]:
     """Groups runs of similar channels, such as ``T_zone_1`` to ``T_zone_6``, into one panel each.
 
     Channels form a group if at least three in a row have the same unit, the same number of words in
@@ -36,48 +38,48 @@ def panels(channels: Sequence[Channel], wanted: Sequence[str] | None = None) -> 
 
     Args:
         channels: Channels of the observation or of the action.
-        wanted: Names of channels to draw, each in its own panel, in this order; ``("all",)`` for
+        requested: Names of channels to draw, each in its own panel, in this order; ``("all",)`` for
             every channel; ``None`` for all channels in groups.
 
     Raises:
         InputError: If a name is unknown; the message suggests the nearest one.
     """
     names = [channel.name for channel in channels]
-    if wanted is not None:
-        chosen = names if tuple(wanted) == (ALL,) else wanted
+    if requested is not None:
+        chosen = names if tuple(requested) == (ALL,) else requested
         for name in chosen:
             if name not in names:
                 raise unknown_name("channel", name, [*names, ALL])
         return tuple(_one(channels, names.index(name)) for name in chosen)
-    drawn: list[Panel] = []
+    result: list[Panel] = []
     start = 0
     while start < len(channels):
         end, label = _alike(channels, start)
         if end - start < FEWEST:
-            drawn.append(_one(channels, start))
+            result.append(_one(channels, start))
             start += 1
             continue
         tails = tuple(name[len(label) :].lstrip("_") for name in names[start:end])
-        drawn.append(Panel(label, channels[start].unit, tuple(range(start, end)), tails))
+        result.append(Panel(label, channels[start].unit, tuple(range(start, end)), tails))
         start = end
-    return tuple(drawn)
+    return tuple(result)
 
 
 def measured_panels(
     channels: Sequence[Channel],
     bands: Mapping[str, tuple[float, float]],
     tracked: Mapping[str, str],
-    wanted: Sequence[str] | None,
+    requested: Sequence[str] | None,
 ) -> tuple[Panel, ...]:
     """Panels of the measurements.
 
     These are the requested channels if any; otherwise those with a limit or a set point; and if
     there are none of these, all channels in groups.
     """
-    if wanted is None:
+    if requested is None:
         important = [c.name for c in channels if c.name in bands or c.name in tracked]
-        wanted = important or None
-    return panels(channels, wanted)
+        requested = important or None
+    return panels(channels, requested)
 
 
 def _one(channels: Sequence[Channel], i: int) -> Panel:
@@ -90,9 +92,11 @@ def _alike(channels: Sequence[Channel], start: int) -> tuple[int, str]:
     shared = len(first) - 1
     end = start + 1
     while end < len(channels) and channels[end].unit == channels[start].unit:
-        words = WORDS.split(channels[end].name)
-        same = next((i for i, (a, b) in enumerate(zip(words, first, strict=False)) if a != b), 0)
-        if len(words) != len(first) or not same or (end > start + 1 and same < shared):
+        name_parts = WORDS.split(channels[end].name)
+        same = next(
+            (i for i, (a, b) in enumerate(zip(name_parts, first, strict=False)) if a != b), 0
+        )
+        if len(name_parts) != len(first) or not same or (end > start + 1 and same < shared):
             break
         shared = min(shared, same)
         end += 1

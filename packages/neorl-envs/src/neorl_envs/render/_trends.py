@@ -65,23 +65,23 @@ def trends(
     unknown = sorted({*bands, *tracked, *tracked.values()} - set(names))
     if unknown:
         raise ValueError(f"no observed channel is called {unknown[0]!r}; expected one of {names}")
-    chosen = measured_panels(spec.obs, bands, tracked, channels)
+    measured_axes = measured_panels(spec.obs, bands, tracked, channels)
     inputs = panels(spec.action, (ALL,) if tuple(channels or ()) == (ALL,) else None)
-    n_panels = len(chosen) + len(inputs) + bool(spec.n_cost)
+    n_panels = len(measured_axes) + len(inputs) + bool(spec.n_cost)
     figure = Figure(figsize=(8, 1.25 * n_panels + 0.6), layout="constrained")
     axes = figure.subplots(n_panels, 1, sharex=True, squeeze=False)[:, 0]
     divisor, unit = _time_unit(max(len(trajectory.reward), steps) * spec.dt)
     time = np.arange(len(trajectory.reward)) * spec.dt / divisor
     after = time + spec.dt / divisor
     measured = np.asarray(trajectory.next_obs)
-    for place, panel in zip(axes, chosen, strict=False):
+    for axis, panel in zip(axes, measured_axes, strict=False):
         if panel.label in tracked:
-            wanted = measured[:, names.index(tracked[panel.label])]
-            place.plot(after, wanted, color=SETPOINT, lw=1, ls="--", label="set point")
-            place.legend(loc="upper left", fontsize="x-small")
-        _group(place, panel, after, measured, bands)
-    for place, panel in zip(axes[len(chosen) :], inputs, strict=False):
-        _group(place, panel, time, np.asarray(trajectory.action), {}, stepped=True)
+            setpoint = measured[:, names.index(tracked[panel.label])]
+            axis.plot(after, setpoint, color=SETPOINT, lw=1, ls="--", label="set point")
+            axis.legend(loc="upper left", fontsize="x-small")
+        _group(axis, panel, after, measured, bands)
+    for axis, panel in zip(axes[len(measured_axes) :], inputs, strict=False):
+        _group(axis, panel, time, np.asarray(trajectory.action), {}, stepped=True)
     if spec.n_cost:
         for i, channel in enumerate(spec.cost):
             axes[-1].plot(after, np.asarray(trajectory.cost)[:, i], lw=1, label=channel.name)
@@ -93,7 +93,7 @@ def trends(
 
 
 def _group(
-    place: Axes,
+    axis: Axes,
     panel: Panel,
     time: np.ndarray,
     columns: np.ndarray,
@@ -102,21 +102,21 @@ def _group(
     stepped: bool = False,
 ) -> None:
     """Draws one panel: a single channel with its limits, or one line for each of several."""
-    place.set_ylabel(f"{panel.label}\n[{panel.unit}]")
+    axis.set_ylabel(f"{panel.label}\n[{panel.unit}]")
     style: Any = {"drawstyle": "steps-post"} if stepped else {}
     if not panel.names:
         y = columns[:, panel.channels[0]]
         if stepped:
-            place.plot(time, y, color=INPUT, lw=1, **style)
+            axis.plot(time, y, color=INPUT, lw=1, **style)
         else:
-            _measurement(place, time, y, *bands.get(panel.label, (-np.inf, np.inf)))
+            _measurement(axis, time, y, *bands.get(panel.label, (-np.inf, np.inf)))
         return
     colours = colormaps["viridis"](np.linspace(0, 0.9, len(panel.channels)))
     for i, name, colour in zip(panel.channels, panel.names, colours, strict=True):
-        place.plot(time, columns[:, i], color=colour, lw=0.8, label=name, **style)
+        axis.plot(time, columns[:, i], color=colour, lw=0.8, label=name, **style)
     if len(panel.names) <= LABELLED:
         columns_of_names = 1 if len(panel.names) <= FEW_NAMES else 2
-        place.legend(
+        axis.legend(
             loc="center left", bbox_to_anchor=(1, 0.5), fontsize="x-small", ncols=columns_of_names,
             frameon=False, handlelength=1, columnspacing=0.8, labelspacing=0.2,
         )  # fmt: skip
@@ -147,8 +147,8 @@ def _measurement(panel: Axes, time: np.ndarray, y: np.ndarray, low: float, high:
         if np.isfinite(limit):
             panel.axhspan(min(limit, end), max(limit, end), color=BEYOND, lw=0, zorder=0)
             panel.axhline(limit, color=COST, lw=0.8, ls="--")
-    beyond = (y < low) | (y > high)
-    panel.plot(time[beyond], y[beyond], ".", color=COST, ms=3)
+    outside = (y < low) | (y > high)
+    panel.plot(time[outside], y[outside], ".", color=COST, ms=3)
 
 
 def _window(bottom: float, top: float) -> tuple[float, float]:

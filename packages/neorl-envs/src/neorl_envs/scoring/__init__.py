@@ -10,8 +10,8 @@ from neorl_envs.scoring._robustness import TEST_MODES as TEST_MODES
 from neorl_envs.scoring._robustness import Robustness as Robustness
 from neorl_envs.scoring._robustness import robustness as robustness
 from neorl_envs.scoring._robustness import test_mode as test_mode
-from neorl_envs.scoring._summary import kept as kept
 from neorl_envs.scoring._summary import scores as scores
+from neorl_envs.scoring._summary import within_limits as within_limits
 
 __all__ = [
     "TEST_MODES",
@@ -19,11 +19,11 @@ __all__ = [
     "EpisodeScores",
     "Robustness",
     "anchors",
-    "kept",
     "normalised_score",
     "robustness",
     "run_episode",
     "score_episodes",
     "scores",
     "test_mode",
+    "within_limits",
 ]

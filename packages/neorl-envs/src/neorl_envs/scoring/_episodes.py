@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from neorl_core import Environment, Policy, Trajectory
-from neorl_envs.closed_loop import Acted, Rollout, drawn_start, rollout
+from neorl_envs.closed_loop import LoopStep, Rollout, drawn_start, rollout
 
 
 class EpisodeScores(NamedTuple):
@@ -111,8 +111,8 @@ def _rows(
     return rollout(env, policy, drawn_start(env, key, preset=preset, spread=spread))
 
 
-def _added(sums: EpisodeScores, acted: Acted) -> EpisodeScores:
-    step, false = acted.step, jnp.zeros((), jnp.bool_)
+def _added(sums: EpisodeScores, loop_step: LoopStep) -> EpisodeScores:
+    step, false = loop_step.step, jnp.zeros((), jnp.bool_)
     cost = jnp.asarray(step.cost, sums.cost.dtype)
     return EpisodeScores(
         total=sums.total + jnp.asarray(step.reward, sums.total.dtype),

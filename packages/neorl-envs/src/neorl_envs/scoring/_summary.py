@@ -28,11 +28,11 @@ def scores(env: Any, episodes: EpisodeScores) -> np.ndarray:
         True
     """
     weights = env.penalty_weights()
-    price = np.asarray([weights.get(channel.name, 0.0) for channel in env.spec.cost])
-    return np.asarray(episodes.total, np.float64) - np.asarray(episodes.cost, np.float64) @ price
+    penalty = np.asarray([weights.get(channel.name, 0.0) for channel in env.spec.cost])
+    return np.asarray(episodes.total, np.float64) - np.asarray(episodes.cost, np.float64) @ penalty
 
 
-def kept(env: Any, episodes: EpisodeScores) -> np.ndarray:
+def within_limits(env: Any, episodes: EpisodeScores) -> np.ndarray:
     """Which limits every episode satisfied over its whole length.
 
     A limit per step bounds the largest cost of a step, and a limit per episode bounds the sum. An
@@ -50,15 +50,15 @@ def kept(env: Any, episodes: EpisodeScores) -> np.ndarray:
         >>> env = neorl_envs.make("ChemicalReactor-v0")
         >>> one, no = np.ones(1), np.zeros(1, np.bool_)
         >>> sums = EpisodeScores(one, np.array([[1e9, 0.0]]), np.zeros((1, 2)), one, ~no, no)
-        >>> kept(env, sums).tolist()
+        >>> within_limits(env, sums).tolist()
         [[False, True]]
-        >>> kept(env, sums._replace(trip=~no)).tolist()
+        >>> within_limits(env, sums._replace(trip=~no)).tolist()
         [[False, False]]
     """
     channels = env.spec.cost
-    sums, worst = (np.asarray(x) for x in (episodes.cost, episodes.worst))
+    sums, largest = (np.asarray(x) for x in (episodes.cost, episodes.worst))
     columns = [
-        (worst if channel.per == "step" else sums)[:, i] <= channel.limit
+        (largest if channel.per == "step" else sums)[:, i] <= channel.limit
         for i, channel in enumerate(channels)
     ]
     inside = np.stack(columns, axis=1) if columns else np.zeros((len(sums), 0), np.bool_)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from neorl_envs.testing import _form_laws as form
 from neorl_envs.testing import _simulated_laws as simulated
 from neorl_envs.testing import _value_laws as value
-from neorl_envs.testing._evidence import Evidence, Unchecked, evidence
+from neorl_envs.testing._evidence import Evidence, NotCheckable, evidence
 
-LAWS: Mapping[str, Callable[[Evidence], str | Unchecked]] = {
+LAWS: Mapping[str, Callable[[Evidence], str | NotCheckable]] = {
     law.__name__: law
     for law in (
         form.a_wrong_shape_is_refused,
@@ -97,10 +97,14 @@ def check_environment(env: Any, *, seed: int = 0, eager: bool = True) -> tuple[F
     return (kept, *(_finding(name, law, measured) for name, law in laws.items()))
 
 
-def _finding(name: str, law: Callable[[Evidence], str | Unchecked], measured: Evidence) -> Finding:
+def _finding(
+    name: str, law: Callable[[Evidence], str | NotCheckable], measured: Evidence
+) -> Finding:
     answer = law(measured)
     return (
-        Finding(name, "", answer.reason) if isinstance(answer, Unchecked) else Finding(name, answer)
+        Finding(name, "", answer.reason)
+        if isinstance(answer, NotCheckable)
+        else Finding(name, answer)
     )
 
 

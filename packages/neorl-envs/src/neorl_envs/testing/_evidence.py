@@ -17,7 +17,7 @@ WORLDS = (
 """Kind of actions in every instance (called a world)."""
 
 
-class Unchecked(NamedTuple):
+class NotCheckable(NamedTuple):
     """Result of a law that cannot be checked on this plant.
 
     Attributes:
@@ -65,7 +65,7 @@ class Evidence:
     alive: np.ndarray
     states: Any
     actions: np.ndarray
-    held: Step
+    with_nan: Step
 
 
 def evidence(env: Any, seed: int) -> Evidence:
@@ -98,20 +98,20 @@ def evidence(env: Any, seed: int) -> Evidence:
     again = jax.device_get(run(keys, actions))[-1]
     others = world_keys(jax.random.fold_in(key, 1))
     other = jax.device_get(run(others, actions[::-1]))
-    held = jax.device_get(run(keys, np.full_like(actions, np.nan)))[-1]
+    with_nan = jax.device_get(run(keys, np.full_like(actions, np.nan)))[-1]
     return Evidence(
         *(env, spec, seed, key, params, first, start, steps, state, again),
         (other[0], other[-1]),
         len(traces),
         until_the_end(steps),
-        *(states, actions, held),
+        *(states, actions, with_nan),
     )
 
 
 def until_the_end(steps: Step) -> np.ndarray:
     """Whether the episode had not ended before the step, shape ``(world, time)``."""
-    over = np.asarray(steps.terminated) | np.asarray(steps.truncated)
-    return np.cumsum(over, axis=1) - over == 0
+    ended = np.asarray(steps.terminated) | np.asarray(steps.truncated)
+    return np.cumsum(ended, axis=1) - ended == 0
 
 
 def world_keys(key: PRNGKeyArray) -> PRNGKeyArray:

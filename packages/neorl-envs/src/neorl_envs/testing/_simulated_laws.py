@@ -19,7 +19,7 @@ from neorl_envs.blocks import _limits as lim
 from neorl_envs.blocks._constants import named_constants
 from neorl_envs.plants import Moment, SimulatedPlant
 from neorl_envs.plants._simulated import _physics
-from neorl_envs.testing._evidence import Evidence, Unchecked
+from neorl_envs.testing._evidence import Evidence, NotCheckable
 from neorl_envs.testing._probes import first_difference, of_every_probe, probes
 
 RELATIVE = 1e-4
@@ -33,17 +33,17 @@ OFF_IN_TIME = 0.1
 """Allowed difference between a period and the integral of the balances, relative to the change."""
 
 
-Law = Callable[[Evidence], str | Unchecked]
+Law = Callable[[Evidence], str | NotCheckable]
 
 
-def of_simulated_plants(law: Callable[[Evidence], str | Unchecked]) -> Law:
+def of_simulated_plants(law: Callable[[Evidence], str | NotCheckable]) -> Law:
     """Restricts a law to simulated plants; for any other plant it returns that it is unchecked."""
 
     @functools.wraps(law)
-    def checked(evidence: Evidence) -> str | Unchecked:
+    def checked(evidence: Evidence) -> str | NotCheckable:
         if isinstance(evidence.env, SimulatedPlant):
             return law(evidence)
-        return Unchecked("this needs the declarations of a SimulatedPlant; test it yourself")
+        return NotCheckable("this needs the declarations of a SimulatedPlant; test it yourself")
 
     return checked
 
@@ -109,7 +109,7 @@ def rewards_and_costs_follow_the_declarations(evidence: Evidence) -> str:
 
 
 @of_simulated_plants
-def a_trip_has_its_price(evidence: Evidence) -> str | Unchecked:
+def a_trip_has_its_price(evidence: Evidence) -> str | NotCheckable:
     """If a limit ends the episode, this lowers the reward of that step."""
     env = evidence.env
     if not any(limit.trip for limit in env.limits):
@@ -220,7 +220,7 @@ def clean_has_no_chance(evidence: Evidence) -> str:
 
 
 @of_simulated_plants
-def a_period_takes_dt(evidence: Evidence) -> str | Unchecked:
+def a_period_takes_dt(evidence: Evidence) -> str | NotCheckable:
     """:meth:`evolve` changes the plant as its :meth:`derivative` does in ``dt`` seconds.
 
     SciPy integrates the derivative from states inside the episodes. The median of the relative
@@ -228,7 +228,7 @@ def a_period_takes_dt(evidence: Evidence) -> str | Unchecked:
     """
     env, probe = evidence.env, probes(evidence)
     if type(env).derivative is SimulatedPlant.derivative:
-        return Unchecked(
+        return NotCheckable(
             "no derivative is declared, so nothing here knows how far the plant moves in dt; "
             "define SimulatedPlant.derivative, or integrate one period yourself and compare"
         )
@@ -277,13 +277,13 @@ def _off_in_time(
 
         begin, moved = _flat(start), _flat(end)
         evidence = solve_ivp(rates, (0.0, env.dt), begin, method="LSODA", rtol=1e-6, atol=1e-9)
-    right, taken = evidence.y[:, -1] - begin, moved - begin
+    expected, actual = evidence.y[:, -1] - begin, moved - begin
     size = np.maximum(np.abs(begin), 1e-3)
-    right, taken = right / size, taken / size
-    length = float(np.linalg.norm(right))
+    expected, actual = expected / size, actual / size
+    length = float(np.linalg.norm(expected))
     if length < 1e-4:  # at rest, where float32 has no significant digits left
         return 1.0, 0.0
-    return float(right @ taken) / length**2, float(np.linalg.norm(taken - right)) / length
+    return float(expected @ actual) / length**2, float(np.linalg.norm(actual - expected)) / length
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from neorl_core import Step, highs, lows
-from neorl_envs.testing._evidence import WORLDS, Evidence, Unchecked, until_the_end
+from neorl_envs.testing._evidence import WORLDS, Evidence, NotCheckable, until_the_end
 from neorl_envs.testing._probes import first_difference, of_every_probe, probes
 
 RELATIVE = 1e-4
@@ -97,11 +97,11 @@ def endings_exclude_each_other(evidence: Evidence) -> str:
 def the_last_observation_is_that_of_the_step(evidence: Evidence) -> str:
     """``final_obs`` equals ``obs`` unless an episode ends, where a reset may change ``obs``."""
     steps = evidence.steps
-    over = np.asarray(steps.terminated) | np.asarray(steps.truncated)
+    ended = np.asarray(steps.terminated) | np.asarray(steps.truncated)
     low, high = (np.asarray(ends(evidence.spec.obs)) for ends in (lows, highs))
     apart = np.abs(np.asarray(steps.obs) - np.asarray(steps.final_obs))
     # The compiler may compute both separately and round them differently.
-    differs = np.any(apart > RELATIVE * (high - low), axis=-1) & ~over
+    differs = np.any(apart > RELATIVE * (high - low), axis=-1) & ~ended
     if differs.any():
         world, t = np.argwhere(differs)[0]
         return (
@@ -136,18 +136,18 @@ def ending_early_does_not_pay(evidence: Evidence) -> str:
     """
     if not hasattr(evidence.steps.info, "trip"):
         return ""
-    held = until_the_end(evidence.held)
+    with_nan = until_the_end(evidence.with_nan)
     trips = np.any(np.asarray(evidence.steps.info.trip) & evidence.alive, axis=1)
-    stays = ~np.any(np.asarray(evidence.held.info.trip) & held, axis=1)
-    tripped, quiet = (
-        _worth(evidence, evidence.steps, evidence.alive),
-        _worth(evidence, evidence.held, held),
+    stays = ~np.any(np.asarray(evidence.with_nan.info.trip) & with_nan, axis=1)
+    tripped, idle = (
+        _scores(evidence, evidence.steps, evidence.alive),
+        _scores(evidence, evidence.with_nan, with_nan),
     )
     for world in np.flatnonzero(trips & stays):
-        if tripped[world] > quiet[world]:
+        if tripped[world] > idle[world]:
             return (
                 f"tripping under the actions {WORLDS[world]!r} scores {tripped[world]:.4g}, doing "
-                f"nothing in the same world {quiet[world]:.4g}: a trip must cost more than the "
+                f"nothing in the same world {idle[world]:.4g}: a trip must cost more than the "
                 "rest of the episode can"
             )
     return ""
@@ -215,7 +215,7 @@ def the_clock_truncates(evidence: Evidence) -> str:
     return ""
 
 
-def costs_are_declared_and_not_negative(evidence: Evidence) -> str | Unchecked:
+def costs_are_declared_and_not_negative(evidence: Evidence) -> str | NotCheckable:
     """The cost vector has the declared length, is never negative, and is not always zero.
 
     If hostile actions never violate the limit of one cost among several, this is reported.
@@ -236,7 +236,7 @@ def costs_are_declared_and_not_negative(evidence: Evidence) -> str | Unchecked:
             f"{'though its limit is exceeded' if beyond else 'as is every other'}"
         )
     if never:
-        return Unchecked(
+        return NotCheckable(
             f"no demand that was tried exceeds the limit of {never[0]!r}; show a policy that does "
             "in a test of your own"
         )
@@ -271,12 +271,12 @@ def equal_keys_give_equal_episodes(evidence: Evidence) -> str:
     return "another key gives the same episode" if same else ""
 
 
-def _worth(evidence: Evidence, steps: Step, alive: np.ndarray) -> np.ndarray:
+def _scores(evidence: Evidence, steps: Step, alive: np.ndarray) -> np.ndarray:
     """Return minus the declared penalties of every world."""
     weights = evidence.env.penalty_weights()
-    price = np.asarray([weights.get(channel.name, 0.0) for channel in evidence.spec.cost])
-    worth = np.reshape(steps.reward, alive.shape) - np.asarray(steps.cost) @ price
-    return np.sum(worth * alive, axis=1)
+    penalty = np.asarray([weights.get(channel.name, 0.0) for channel in evidence.spec.cost])
+    score = np.reshape(steps.reward, alive.shape) - np.asarray(steps.cost) @ penalty
+    return np.sum(score * alive, axis=1)
 
 
 def _close(actual: np.ndarray, expected: np.ndarray) -> bool:
@@ -286,5 +286,5 @@ def _close(actual: np.ndarray, expected: np.ndarray) -> bool:
 def _has_interlocks(env: object) -> bool:
     from neorl_envs.plants import SimulatedPlant
 
-    own = getattr(type(env), "admit", None)
-    return own is not None and own is not SimulatedPlant.admit
+    admit = getattr(type(env), "admit", None)
+    return admit is not None and admit is not SimulatedPlant.admit

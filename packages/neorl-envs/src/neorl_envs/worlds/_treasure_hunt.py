@@ -159,28 +159,28 @@ class TreasureHunt(eqx.Module):
         self, state: HuntState, agent: int | Int[Array, ""], action: Int[Array, ""]
     ) -> tuple[HuntState, Float[Array, ""]]:
         """Moves one agent unless it is blocked, and returns its reward."""
-        here = state.places[agent]
-        there = here + jnp.asarray(MOVES)[action]
-        row, column = there[0] + self.radius, there[1] + self.radius
+        position = state.places[agent]
+        target = position + jnp.asarray(MOVES)[action]
+        row, column = target[0] + self.radius, target[1] + self.radius
         cell = state.grid[row, column]
         moves = (cell != WALL) & (cell != AGENT)
-        ahead = jnp.where(moves, jnp.int8(AGENT), cell)
-        behind = jnp.where(moves, jnp.int8(EMPTY), jnp.int8(AGENT))
-        grid = state.grid.at[row, column].set(ahead)
-        grid = grid.at[here[0] + self.radius, here[1] + self.radius].set(behind)
-        places = state.places.at[agent].set(jnp.where(moves, there, here))
-        return state._replace(grid=grid, places=places), self._worth(cell)
+        entered_cell = jnp.where(moves, jnp.int8(AGENT), cell)
+        left_cell = jnp.where(moves, jnp.int8(EMPTY), jnp.int8(AGENT))
+        grid = state.grid.at[row, column].set(entered_cell)
+        grid = grid.at[position[0] + self.radius, position[1] + self.radius].set(left_cell)
+        places = state.places.at[agent].set(jnp.where(moves, target, position))
+        return state._replace(grid=grid, places=places), self._cell_reward(cell)
 
     def act_together(
         self, state: HuntState, actions: Int[Array, " agent"], draws: HuntDraws
     ) -> tuple[HuntState, Float[Array, " agent"]]:
         """Moves all agents simultaneously; the class explains which ones are blocked."""
-        here = state.places
-        there = here + jnp.asarray(MOVES)[actions]
-        row, column = (there + self.radius).T
+        position = state.places
+        target = position + jnp.asarray(MOVES)[actions]
+        row, column = (target + self.radius).T
         cells = state.grid[row, column]
         free = (cells != WALL) & (cells != AGENT)
-        same = jnp.all(there[:, None] == there[None, :], axis=-1) & free[:, None] & free[None, :]
+        same = jnp.all(target[:, None] == target[None, :], axis=-1) & free[:, None] & free[None, :]
         before = (draws.order[None, :], draws.order[:, None])
         number = jnp.arange(self.n_agents)
         earlier = (before[0] < before[1]) | (
@@ -188,19 +188,19 @@ class TreasureHunt(eqx.Module):
         )
         loses = jnp.any(same & earlier, axis=1)
         moves = free & ~loses
-        places = jnp.where(moves[:, None], there, here)
-        grid = state.grid.at[tuple((here + self.radius).T)].set(jnp.int8(EMPTY))
+        places = jnp.where(moves[:, None], target, position)
+        grid = state.grid.at[tuple((position + self.radius).T)].set(jnp.int8(EMPTY))
         grid = grid.at[tuple((places + self.radius).T)].set(jnp.int8(AGENT))
-        reward = jnp.where(loses, 0.0, self._worth(cells))
+        reward = jnp.where(loses, 0.0, self._cell_reward(cells))
         return state._replace(grid=grid, places=places), reward
 
     def terminated(self, state: HuntState) -> Bool[Array, ""]:
         """Never true, because a hunt ends only with its last turn."""
         return jnp.zeros((), jnp.bool_)
 
-    def _worth(self, cell: Int[Array, "*agent"]) -> Float[Array, "*agent"]:
-        worth = jnp.stack([jnp.asarray(x, jnp.float32) for x in (0, -1, *self.values, 0, 0)])
-        return worth[cell]
+    def _cell_reward(self, cell: Int[Array, "*agent"]) -> Float[Array, "*agent"]:
+        rewards = jnp.stack([jnp.asarray(x, jnp.float32) for x in (0, -1, *self.values, 0, 0)])
+        return rewards[cell]
 
 
 def treasure_hunt(
@@ -243,44 +243,46 @@ def treasure_hunt(
     }
     if version not in defaults:
         raise InputError(f"the treasure hunt has the versions 2a24efc and head, got {version!r}")
-    known = defaults[version]
-    given: tuple[Any, ...] = (n_agents, view, size, horizon, spawn)
-    agents, seen, (height, width), turns, chance = (
-        old if new is None else new for new, old in zip(given, known, strict=True)
+    default = defaults[version]
+    arguments: tuple[Any, ...] = (n_agents, view, size, horizon, spawn)
+    agents, chosen_view, (height, width), n_turns, spawn_probability = (
+        old if new is None else new for new, old in zip(arguments, default, strict=True)
     )
     views = ("onehot",) if version == "2a24efc" else ("onehot", "rgb")
-    if seen not in views:
+    if chosen_view not in views:
         raise InputError(
-            f"view of version {version} must be one of {', '.join(views)}, got {seen!r}"
+            f"view of version {version} must be one of {', '.join(views)}, got {chosen_view!r}"
         )
-    _require(agents, (height, width), turns, chance, radius)
+    _require(agents, (height, width), n_turns, spawn_probability, radius)
     return TreasureHunt(
         version,
-        seen,
+        chosen_view,
         agents,
         height,
         width,
         radius,
-        turns,
-        float(chance),
+        n_turns,
+        float(spawn_probability),
         tuple(map(float, values)),
     )
 
 
-def _require(agents: int, size: tuple[int, int], turns: int, chance: float, radius: int) -> None:
+def _require(
+    agents: int, size: tuple[int, int], n_turns: int, spawn_probability: float, radius: int
+) -> None:
     free = (size[0] - 2) * (size[1] - 2)
     limits = {
         "size": (min(size), 3, None),
         "n_agents": (agents, 1, max(free, 1)),
-        "horizon": (turns, 1, None),
+        "horizon": (n_turns, 1, None),
         "radius": (radius, 1, None),
     }
     for name, (value, least, most) in limits.items():
         if int(value) != value or value < least or (most is not None and value > most):
             upper = f" and at most {most}, the cells within the walls" if most is not None else ""
             raise InputError(f"{name} must be an integer of at least {least}{upper}, got {value}")
-    if not 0 <= chance <= 1:
-        raise InputError(f"spawn must be in [0, 1], got {chance}")
+    if not 0 <= spawn_probability <= 1:
+        raise InputError(f"spawn must be in [0, 1], got {spawn_probability}")
 
 
 def _appearance(version: Version, view: View) -> np.ndarray:
@@ -298,8 +300,8 @@ def _appearance(version: Version, view: View) -> np.ndarray:
         hues = np.arange(channels - 1) / (channels - 1)
         colours = [[int(255 * c) for c in colorsys.hsv_to_rgb(hue, 1.0, 1.0)] for hue in hues]
         one = np.array([[0, 0, 0], *colours], np.float64)
-    seen = np.zeros((7, one.shape[1]))
+    appearance = np.zeros((7, one.shape[1]))
     for cell in range(OUTSIDE):
-        seen[cell] = one[names.get(cell, 0)] + one[below.get(cell, 0)]
-    seen[OUTSIDE] = one[1]
-    return np.clip(seen, 0, 255) / 255 if view == "rgb" else seen
+        appearance[cell] = one[names.get(cell, 0)] + one[below.get(cell, 0)]
+    appearance[OUTSIDE] = one[1]
+    return np.clip(appearance, 0, 255) / 255 if view == "rgb" else appearance

@@ -69,13 +69,13 @@ class Constrained(Wrapper):
     ) -> tuple[Any, Step]:
         """Simulates one control period."""
         state, step = self.env.step(params, state, action, key)
-        shown = step.final_obs[jnp.asarray([limit.index for limit in self.limits], jnp.int32)]
+        limited = step.final_obs[jnp.asarray([limit.index for limit in self.limits], jnp.int32)]
         low, high = (
-            jnp.asarray([getattr(limit, end) for limit in self.limits], shown.dtype)
+            jnp.asarray([getattr(limit, end) for limit in self.limits], limited.dtype)
             for end in ("low", "high")
         )
-        beyond = jnp.maximum(jnp.maximum(low - shown, shown - high), 0)
-        return state, step._replace(cost=jnp.concatenate([step.cost, beyond]))
+        excess = jnp.maximum(jnp.maximum(low - limited, limited - high), 0)
+        return state, step._replace(cost=jnp.concatenate([step.cost, excess]))
 
 
 def constrained(

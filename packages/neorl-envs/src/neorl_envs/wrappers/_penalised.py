@@ -33,8 +33,8 @@ class Penalised(Wrapper):
     ) -> tuple[Any, Step]:
         """Simulates one control period; ``Step.cost`` is unchanged."""
         state, step = self.env.step(params, state, action, key)
-        price = (jnp.asarray(self.weights, step.cost.dtype) * step.cost).sum()
-        return state, step._replace(reward=step.reward - price)
+        penalty = (jnp.asarray(self.weights, step.cost.dtype) * step.cost).sum()
+        return state, step._replace(reward=step.reward - penalty)
 
 
 def penalised(env: Environment, weights: Mapping[str, float] | None = None) -> Penalised:

@@ -87,11 +87,11 @@ def _extended(info: Any, **more: Array) -> Any:
     Raises:
         ValueError: If a field exists already.
     """
-    own: dict[str, Any] = dict(info._asdict()) if hasattr(info, "_asdict") else {}
-    twice = sorted(set(own) & set(more))
-    if twice:
-        raise ValueError(f"the information has a field {twice[0]!r} already; wrap once")
-    return _kind((*own, *more))(*own.values(), *more.values())
+    fields: dict[str, Any] = dict(info._asdict()) if hasattr(info, "_asdict") else {}
+    duplicates = sorted(set(fields) & set(more))
+    if duplicates:
+        raise ValueError(f"the information has a field {duplicates[0]!r} already; wrap once")
+    return _kind((*fields, *more))(*fields.values(), *more.values())
 
 
 @functools.cache

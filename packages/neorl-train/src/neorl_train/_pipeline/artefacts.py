@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_agents import save_policy
 from neorl_core import Policy, Spec, Transition
 from neorl_core.infrastructure import write_json
-from neorl_envs.closed_loop import Acted, drawn_start, rollout
+from neorl_envs.closed_loop import LoopStep, drawn_start, rollout
 from neorl_envs.plants import Plant
 from neorl_safety.constraints import (
     Constraints,
@@ -133,8 +133,8 @@ def _seen(environment: Plant, policy: Policy, key: PRNGKeyArray) -> Float[Array,
     return obs.reshape(-1, obs.shape[-1])
 
 
-def _obs(acted: Acted) -> Float[Array, " obs"]:
-    return acted.obs
+def _obs(loop_step: LoopStep) -> Float[Array, " obs"]:
+    return loop_step.obs
 
 
 def spread_rows(n_rows: int) -> np.ndarray:

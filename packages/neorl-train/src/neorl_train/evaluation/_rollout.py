@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from neorl_core import Environment, Policy
 from neorl_envs import closed_loop
-from neorl_envs.closed_loop import Acted, Start
+from neorl_envs.closed_loop import LoopStep, Start
 from neorl_safety.filters import SafetyReport, empty_report
 
 _OF_STARTS, _OF_CURVES = 0x57A7, 2**31 + 1  # the latter is larger than the number of any start
@@ -137,11 +137,11 @@ def _episode(environment: Environment, policy: Policy, start: Start) -> Rollout:
     return Rollout(first_obs=start.obs, mask=done.mask, **done.rows)
 
 
-def _row(acted: Acted) -> dict[str, Array]:
-    step, report = acted.step, report_of(acted.carry, acted.action)
+def _row(loop_step: LoopStep) -> dict[str, Array]:
+    step, report = loop_step.step, report_of(loop_step.carry, loop_step.action)
     return dict(
         obs=step.final_obs,
-        action=acted.action,
+        action=loop_step.action,
         applied=step.applied,
         reward=step.reward,
         cost=step.cost,

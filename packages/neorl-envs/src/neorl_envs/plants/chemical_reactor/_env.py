@@ -183,11 +183,11 @@ class ChemicalReactor(SimulatedPlant):
 
     def reward(self, c: Constants, before: Moment, now: Moment, trip: Array) -> Array:
         """Points for polymer (100 per batch), minus 0.1 per step, minus 100 for a trip."""
-        gained = objective.POINTS_PER_KG * (now.plant.m_P - before.plant.m_P)
-        return gained - objective.STEP_PENALTY - jnp.where(trip, objective.TRIP_PENALTY, 0.0)
+        increase = objective.POINTS_PER_KG * (now.plant.m_P - before.plant.m_P)
+        return increase - objective.STEP_PENALTY - jnp.where(trip, objective.TRIP_PENALTY, 0.0)
 
     def amounts(self, c: Constants, before: Moment, now: Moment, trip: Array) -> dict[str, Array]:
         """Polymer, time and trips of the step."""
-        made = now.plant.m_P - before.plant.m_P
-        time = jnp.asarray(DT / 60, made.dtype)
-        return {"polymer": made, "batch time": time, "trips": trip}
+        produced = now.plant.m_P - before.plant.m_P
+        time = jnp.asarray(DT / 60, produced.dtype)
+        return {"polymer": produced, "batch time": time, "trips": trip}

@@ -128,10 +128,10 @@ class CSTR(SimulatedPlant):
 
     def reward(self, c: Constants, before: Moment, now: Moment, trip: Array) -> Array:
         """Minus the distance from the set point that was active during the step."""
-        away = jnp.abs(now.plant.concentration - now.disturbance.setpoint)
-        return -100 * away - jnp.where(trip, TRIP_PENALTY, 0.0)
+        distance = jnp.abs(now.plant.concentration - now.disturbance.setpoint)
+        return -100 * distance - jnp.where(trip, TRIP_PENALTY, 0.0)
 
     def amounts(self, c: Constants, before: Moment, now: Moment, trip: Array) -> dict[str, Array]:
         """Distance from the set point, integrated over time, and trips."""
-        away = jnp.abs(now.plant.concentration - now.disturbance.setpoint)
-        return {"distance from the set point": away * MINUTES, "trips": trip}
+        distance = jnp.abs(now.plant.concentration - now.disturbance.setpoint)
+        return {"distance from the set point": distance * MINUTES, "trips": trip}

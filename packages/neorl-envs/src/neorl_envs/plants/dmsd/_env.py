@@ -128,8 +128,8 @@ class DMSD(SimulatedPlant):
         return _closeness(next_obs[:2], next_obs[4:])[None]
 
 
-def _closeness(position: Float[Array, "2"], wanted: Float[Array, "2"]) -> Float[Array, ""]:
-    return -jnp.log(jnp.abs(position - wanted) + 0.01).sum()
+def _closeness(position: Float[Array, "2"], target: Float[Array, "2"]) -> Float[Array, ""]:
+    return -jnp.log(jnp.abs(position - target) + 0.01).sum()
 
 
 def target(now: Moment) -> Float[Array, "2"]:

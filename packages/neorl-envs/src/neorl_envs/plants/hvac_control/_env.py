@@ -116,8 +116,8 @@ class HVACControl(SimulatedPlant):
         time: Array,
     ) -> physics.Building:
         """The temperatures one period later."""
-        held = self._held(c, inputs, disturbance, time)
-        return physics.evolved(c.derived, plant, held)
+        inputs_of_period = self._held(c, inputs, disturbance, time)
+        return physics.evolved(c.derived, plant, inputs_of_period)
 
     def derivative(
         self,
@@ -144,17 +144,23 @@ class HVACControl(SimulatedPlant):
     def measure(self, c: Derived, now: Moment) -> Float[Array, "18"]:
         """Temperatures, last heat flows, the conditions now and in an hour, and time."""
         here = weather.conditions(c.constants, now.disturbance, now.time)
-        soon = weather.conditions(c.constants, now.disturbance, now.time, HOUR)
+        in_an_hour = weather.conditions(c.constants, now.disturbance, now.time, HOUR)
         angle = 2 * jnp.pi / 24 * weather.hour_of(now.time, now.inputs.dtype)
-        world = (*here, soon.temperature, soon.radiation, jnp.sin(angle), jnp.cos(angle))
+        world = (
+            *here,
+            in_an_hour.temperature,
+            in_an_hour.radiation,
+            jnp.sin(angle),
+            jnp.cos(angle),
+        )
         return jnp.concatenate([now.plant.air, now.inputs, jnp.stack(world)])
 
     def quantities(self, c: Derived, now: Moment) -> dict[str, Array]:
         """Electric power of the period in kW, its price, and the discomfort at its end in K."""
-        acted = weather.conditions(c.constants, now.disturbance, now.time - 1)
+        conditions = weather.conditions(c.constants, now.disturbance, now.time - 1)
         return {
-            "power": physics.electric_power(c.constants, now.inputs, acted.temperature),
-            "price": acted.price,
+            "power": physics.electric_power(c.constants, now.inputs, conditions.temperature),
+            "price": conditions.price,
             "discomfort": _objective.discomfort(now.plant.air, now.time),
         }
 
@@ -169,12 +175,12 @@ class HVACControl(SimulatedPlant):
         self, c: Derived, before: Moment, now: Moment, trip: Bool[Array, ""]
     ) -> dict[str, Array]:
         """Electricity, its bill, and discomfort integrated over time."""
-        found = self.quantities(c, now)
-        energy = found["power"] * physics.DT_HOURS
+        quantities = self.quantities(c, now)
+        energy = quantities["power"] * physics.DT_HOURS
         return {
             "electricity": energy,
-            "bill": found["price"] * energy,
-            "discomfort": found["discomfort"] * physics.DT_HOURS,
+            "bill": quantities["price"] * energy,
+            "discomfort": quantities["discomfort"] * physics.DT_HOURS,
         }
 
     def objective(

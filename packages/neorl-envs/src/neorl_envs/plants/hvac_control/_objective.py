@@ -57,10 +57,10 @@ def measured_outcome(
         occupancy: Fraction of all people who are present at its end.
     """
     low, high = jnp.where(occupancy > 0, *jnp.asarray((OPEN_BAND, CLOSED_BAND), air.dtype))
-    away = _distance(air, low, high)
-    reward = -(price * power + jnp.asarray(COMFORT_PRICE, air.dtype) * away)
-    beyond = jnp.maximum(power - DEMAND_LIMIT, 0)
-    return jnp.stack([reward, beyond, away]) * DT_HOURS
+    distance = _distance(air, low, high)
+    reward = -(price * power + jnp.asarray(COMFORT_PRICE, air.dtype) * distance)
+    excess = jnp.maximum(power - DEMAND_LIMIT, 0)
+    return jnp.stack([reward, excess, distance]) * DT_HOURS
 
 
 def _distance(air: Float[Array, "5"], low: Array, high: Array) -> Float[Array, ""]:

@@ -145,10 +145,10 @@ def network(c: Constants) -> tuple[Float[Array, "10 10"], Float[Array, "10 12"]]
         links = links.at[side, jnp.asarray((east, west))].set(c.corners)
     links = links + links.T
     air, mass = 1e6 * c.air_capacity, 1e6 * c.mass_capacity
-    lost = c.outdoor + c.ground + c.surface + links.sum(axis=1)
+    losses = c.outdoor + c.ground + c.surface + links.sum(axis=1)
     a = jnp.block(
         [
-            [(links - jnp.diag(lost)) / air[:, None], jnp.diag(c.surface / air)],
+            [(links - jnp.diag(losses)) / air[:, None], jnp.diag(c.surface / air)],
             [jnp.diag(c.surface / mass), jnp.diag(-c.surface / mass)],
         ]
     )

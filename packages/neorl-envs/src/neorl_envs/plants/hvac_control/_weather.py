@@ -89,8 +89,8 @@ def conditions(c: Constants, world: World, time: Array, ahead: int = 0) -> Condi
     the record itself.
     """
     dtype = world.front.dtype
-    then = time + ahead
-    hour = hour_of(then, dtype)
+    later = time + ahead
+    hour = hour_of(later, dtype)
     mean, amplitude, daily = c.climate
     front = world.front * jnp.exp(-ahead * DT / c.front_memory)
     temperature = mean + amplitude * world.season + front
@@ -101,12 +101,12 @@ def conditions(c: Constants, world: World, time: Array, ahead: int = 0) -> Condi
     clear = c.clearness + world.cloud * jnp.exp(-ahead * DT / c.cloud_memory)
     noon = c.sun[0] + c.sun[1] * world.season
     radiation = noon * height * jnp.clip(clear, 0.1, 1.0)
-    people = jnp.where(is_open(then), jnp.clip(c.crowd + world.crowd, 0.1, 1.0), 0)
-    drawn = (temperature, radiation, _price(then, hour, dtype))
+    people = jnp.where(is_open(later), jnp.clip(c.crowd + world.crowd, 0.1, 1.0), 0)
+    sampled = (temperature, radiation, _price(later, hour, dtype))
     records = (c.temperature_record, c.radiation_record, c.price_record)
     mixed = [
-        share * _entry(record, then) + (1 - share) * value
-        for share, record, value in zip(c.recorded, records, drawn, strict=True)
+        share * _entry(record, later) + (1 - share) * value
+        for share, record, value in zip(c.recorded, records, sampled, strict=True)
     ]
     return Conditions(mixed[0], mixed[1], people.astype(dtype), mixed[2])
 
@@ -136,14 +136,14 @@ def recorded(
     for i, (name, series) in enumerate(zip(names, (temperature, radiation, price), strict=True)):
         if series is None:
             continue
-        given = np.asarray(series, np.float64)
-        if given.ndim != 1 or given.size < steps:
+        array = np.asarray(series, np.float64)
+        if array.ndim != 1 or array.size < steps:
             raise ValueError(
                 f"{name} must have shape (time,) with at least {steps} steps of {DT:g} s (the "
-                f"horizon and an hour), got {given.shape}; interpolate hourly data"
+                f"horizon and an hour), got {array.shape}; interpolate hourly data"
             )
-        if not np.isfinite(given).all():
+        if not np.isfinite(array).all():
             raise ValueError(f"{name} has values that are not finite; fill them")
-        values = {f"{name}_record": jnp.asarray(given, c.day.dtype)}
+        values = {f"{name}_record": jnp.asarray(array, c.day.dtype)}
         c = c._replace(recorded=c.recorded.at[i].set(1.0), **values)
     return c

@@ -62,14 +62,14 @@ def penalty(phase: Array, shift: Float[Array, ""]) -> Float[Array, ""]:
     alpha, beta, kappa = _weights()
     index = phase.astype(jnp.int32) + STRONGEST
     sine, wanted, minimum = (jnp.asarray(x, shift.dtype)[index] for x in _wells())
-    away = jnp.abs(shift)
-    inner = away * minimum / wanted
+    distance = jnp.abs(shift)
+    inner = distance * minimum / wanted
     exponent = (2 - wanted) / (2 - minimum)
-    beyond = jnp.maximum(away - wanted, 0)
+    excess = jnp.maximum(distance - wanted, 0)
     # Avoids the infinite slope of the power at zero in the branch that is not taken.
-    beyond = jnp.where(away > wanted, beyond, 1)
-    outer = minimum + (2 - minimum) / (2 - wanted) ** exponent * beyond**exponent
-    radius = jnp.sign(shift) * jnp.where(away <= wanted, inner, outer)
+    excess = jnp.where(distance > wanted, excess, 1)
+    outer = minimum + (2 - minimum) / (2 - wanted) ** exponent * excess**exponent
+    radius = jnp.sign(shift) * jnp.where(distance <= wanted, inner, outer)
     return -alpha * radius**2 + beta * radius**4 + kappa * sine * radius
 
 

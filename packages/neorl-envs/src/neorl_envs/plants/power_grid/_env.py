@@ -63,7 +63,7 @@ def _actuators() -> tuple[Actuator, ...]:
     )
 
 
-class Seen(eqx.Module):
+class GridQuantities(eqx.Module):
     """Algebraic quantities of the grid, computed from its state.
 
     Attributes:
@@ -81,7 +81,7 @@ class Seen(eqx.Module):
     ace: Float[Array, "2"]
 
 
-def _seen(c: Derived, now: Moment) -> Seen:
+def _grid_quantities(c: Derived, now: Moment) -> GridQuantities:
     """Voltages and powers, with the network of the period that has just ended."""
     constants, schedule, x = c.constants, c.derived, now.plant
     time = jnp.maximum(now.time - 1, 0)
@@ -96,7 +96,7 @@ def _seen(c: Derived, now: Moment) -> Seen:
     lead, lag = constants.turbine
     hertz = machines.FREQUENCY * x.speed.reshape(2, 2).mean(axis=1)
     export = (tie - schedule.tie) * jnp.asarray((1.0, -1.0), tie.dtype)
-    return Seen(
+    return GridQuantities(
         electrical=electrical,
         voltage=v,
         mechanical=x.steam + lead / lag * (x.valve - x.steam),
@@ -193,9 +193,9 @@ class PowerGrid(SimulatedPlant):
 
     def measure(self, c: Derived, now: Moment) -> Float[Array, "32"]:
         """All measured quantities in their units."""
-        seen = _seen(c, now)
-        power = seen.electrical.voltage * jnp.conj(seen.electrical.current)
-        size = jnp.abs(seen.voltage)
+        grid = _grid_quantities(c, now)
+        power = grid.electrical.voltage * jnp.conj(grid.electrical.current)
+        size = jnp.abs(grid.voltage)
         time = jnp.maximum(now.time - 1, 0)
         at_loads = size[jnp.asarray(LOAD_BUSES)]
         return jnp.concatenate(
@@ -203,44 +203,44 @@ class PowerGrid(SimulatedPlant):
                 machines.FREQUENCY * now.plant.speed,
                 MACHINE_BASE * jnp.real(power),
                 MACHINE_BASE * jnp.imag(power),
-                MACHINE_BASE * seen.mechanical,
+                MACHINE_BASE * grid.mechanical,
                 size,
-                seen.tie[None],
+                grid.tie[None],
                 world.loads_now(c.derived, now.disturbance, time, at_loads),
-                seen.ace,
+                grid.ace,
             ]
         )
 
     def quantities(self, c: Derived, now: Moment) -> dict[str, Array]:
         """Frequencies in Hz, bus voltages, spread of rotor angles in degrees, errors and fuel."""
-        seen = _seen(c, now)
+        grid = _grid_quantities(c, now)
         angle = jnp.rad2deg(now.plant.angle)
-        more = MACHINE_BASE * (seen.mechanical - c.derived.power)
+        more = MACHINE_BASE * (grid.mechanical - c.derived.power)
         return {
             "frequency": machines.FREQUENCY * now.plant.speed,
-            "voltage": jnp.abs(seen.voltage[4:]),
+            "voltage": jnp.abs(grid.voltage[4:]),
             "angle_spread": jnp.max(angle) - jnp.min(angle),
-            "ace": seen.ace,
+            "ace": grid.ace,
             "fuel": jnp.sum(c.constants.price * more) * (self.dt / 3600),
         }
 
     def reward(self, c: Derived, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
         """Points subtracted for frequency, control errors, fuel in $ and a trip."""
         quantities = self.quantities(c, now)
-        lost = _objective.FREQUENCY_WEIGHT * jnp.mean(quantities["frequency"]) ** 2
-        lost = lost + _objective.ACE_WEIGHT * jnp.sum(quantities["ace"] ** 2)
-        lost = lost + _objective.FUEL_WEIGHT * quantities["fuel"]
-        return -lost * self.dt - jnp.where(trip, _objective.TRIP, 0.0)
+        penalty = _objective.FREQUENCY_WEIGHT * jnp.mean(quantities["frequency"]) ** 2
+        penalty = penalty + _objective.ACE_WEIGHT * jnp.sum(quantities["ace"] ** 2)
+        penalty = penalty + _objective.FUEL_WEIGHT * quantities["fuel"]
+        return -penalty * self.dt - jnp.where(trip, _objective.TRIP, 0.0)
 
     def amounts(
         self, c: Derived, before: Moment, now: Moment, trip: Bool[Array, ""]
     ) -> dict[str, Array]:
         """Integrals of squared frequency and control errors, fuel and trips."""
-        found = self.quantities(c, now)
+        quantities = self.quantities(c, now)
         return {
-            "frequency deviation": jnp.mean(found["frequency"]) ** 2 * self.dt,
-            "area control error": jnp.sum(found["ace"] ** 2) * self.dt,
-            "fuel": found["fuel"],
+            "frequency deviation": jnp.mean(quantities["frequency"]) ** 2 * self.dt,
+            "area control error": jnp.sum(quantities["ace"] ** 2) * self.dt,
+            "fuel": quantities["fuel"],
             "trips": trip,
         }
 

@@ -78,7 +78,7 @@ def power_flow(c: Constants) -> PowerFlow:
     """Solves the power balances by Newton's method; the third machine is the slack."""
     y = admittance(c)
     loads = jnp.zeros((BUSES, 2), c.line.dtype).at[jnp.asarray(LOAD_BUSES)].set(c.load / BASE)
-    wanted = jnp.zeros(BUSES, c.line.dtype).at[:4].set(c.power / BASE) - loads[:, 0]
+    scheduled = jnp.zeros(BUSES, c.line.dtype).at[:4].set(c.power / BASE) - loads[:, 0]
 
     def voltage(x: Array) -> Array:
         angle = jnp.concatenate([x[:SLACK], jnp.zeros(1, x.dtype), x[SLACK:MOVING]])
@@ -88,7 +88,7 @@ def power_flow(c: Constants) -> PowerFlow:
     def mismatch(x: Array) -> Array:
         v = voltage(x)
         power = v * jnp.conj(y @ v)
-        active, reactive = jnp.real(power) - wanted, jnp.imag(power) + loads[:, 1]
+        active, reactive = jnp.real(power) - scheduled, jnp.imag(power) + loads[:, 1]
         return jnp.concatenate([active[:SLACK], active[SLACK + 1 :], reactive[4:]])
 
     def newton(_: Array, x: Array) -> Array:
@@ -147,5 +147,5 @@ def with_loads(ports: Float[Array, "2 11 6"], more: Complex[Array, "2"]) -> Comp
     d, e = more[1] * at[1, 4], 1 + more[1] * at[1, 5]
     row, other = more[0] * at[0, :4], more[1] * at[1, :4]
     first, second = (e * row - b * other), (a * other - d * row)
-    lost = loads[:, :1] * first[None] + loads[:, 1:] * second[None]
-    return machines - lost / (a * e - b * d)
+    correction = loads[:, :1] * first[None] + loads[:, 1:] * second[None]
+    return machines - correction / (a * e - b * d)

@@ -89,10 +89,10 @@ def contact_wrench(m: Material, peg: Peg, hole: Hole) -> Float[Array, " 6"]:
     back = (z0 + m.chamfer) / (peg.z @ hole.z)
     edge = peg.tip - back * peg.z
     ea, eb, _ = in_hole(hole, edge)
-    away = jnp.sqrt(ea**2 + eb**2 + _SMALL**2)
-    inward = -(ea * hole.x + eb * hole.y) / away
-    within = (z0 < -m.chamfer) & (away < m.hole)
-    edge_depth = jnp.where(within, away + m.peg - m.hole, -1.0)
+    distance = jnp.sqrt(ea**2 + eb**2 + _SMALL**2)
+    inward = -(ea * hole.x + eb * hole.y) / distance
+    within = (z0 < -m.chamfer) & (distance < m.hole)
+    edge_depth = jnp.where(within, distance + m.peg - m.hole, -1.0)
     inside = jnp.sqrt(x0**2 + y0**2) < m.hole
     end_depth = jnp.where(inside, -m.bottom - z0, -1.0)
 
@@ -104,7 +104,7 @@ def contact_wrench(m: Material, peg: Peg, hole: Hole) -> Float[Array, " 6"]:
     along = jnp.sum(speed * normals, axis=1)
     press = jnp.maximum(m.stiffness * depths - m.damping * along, 0)
     press = jnp.where(depths > 0, press, 0.0)
-    across = speed - along[:, None] * normals
-    slip = jnp.sqrt(jnp.sum(across**2, axis=1) + m.slip**2)
-    force = press[:, None] * normals - (m.friction * press / slip)[:, None] * across
+    tangential = speed - along[:, None] * normals
+    slip = jnp.sqrt(jnp.sum(tangential**2, axis=1) + m.slip**2)
+    force = press[:, None] * normals - (m.friction * press / slip)[:, None] * tangential
     return jnp.concatenate([jnp.sum(force, axis=0), jnp.sum(jnp.cross(points, force), axis=0)])

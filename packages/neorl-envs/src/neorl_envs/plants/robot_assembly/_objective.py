@@ -76,15 +76,15 @@ def quantities(cell: Cell, frames: arm.Frames) -> dict[str, Array]:
 def amounts(before: Cell, cell: Cell, target: Array, trip: Array) -> dict[str, Array]:
     """Depth gained, distance from the hole over time, effort, time and trips of a step."""
     old, new = arm.link_frames(before.q), arm.link_frames(cell.q)
-    gained = insertion(cell, new) - insertion(before, old)
+    progress = insertion(cell, new) - insertion(before, old)
     x, y, z = in_hole(hole_of(cell), tip(new))
-    away = jnp.sqrt(x**2 + y**2 + jnp.maximum(z, 0) ** 2)
+    distance = jnp.sqrt(x**2 + y**2 + jnp.maximum(z, 0) ** 2)
     share = target / jnp.asarray(arm.FASTEST, target.dtype)
     return {
-        "depth": 1000 * gained,
-        "distance, at most 0.1 m": jnp.minimum(away, 0.1) * PERIOD,
+        "depth": 1000 * progress,
+        "distance, at most 0.1 m": jnp.minimum(distance, 0.1) * PERIOD,
         "effort": jnp.sum(share**2) * PERIOD,
-        "time": jnp.asarray(PERIOD, gained.dtype),
+        "time": jnp.asarray(PERIOD, progress.dtype),
         "trips": trip,
     }
 
@@ -92,13 +92,13 @@ def amounts(before: Cell, cell: Cell, target: Array, trip: Array) -> dict[str, A
 def reward(before: Cell, cell: Cell, target: Array, trip: Array) -> Array:
     """Points: 100 for the full depth, minus distance, effort, time and a trip."""
     old, new = arm.link_frames(before.q), arm.link_frames(cell.q)
-    gained = (insertion(cell, new) - insertion(before, old)) / HOLE_DEPTH
+    progress = (insertion(cell, new) - insertion(before, old)) / HOLE_DEPTH
     x, y, z = in_hole(hole_of(cell), tip(new))
-    away = jnp.sqrt(x**2 + y**2 + jnp.maximum(z, 0) ** 2)
+    distance = jnp.sqrt(x**2 + y**2 + jnp.maximum(z, 0) ** 2)
     share = target / jnp.asarray(arm.FASTEST, target.dtype)
     return (
-        100 * gained
-        - 2 * jnp.minimum(away, 0.1)
+        100 * progress
+        - 2 * jnp.minimum(distance, 0.1)
         - 0.01 * jnp.sum(share**2)
         - 0.05
         - jnp.where(trip, TRIP_COST, 0.0)

@@ -78,7 +78,7 @@ class Cell(NamedTuple):
     friction: Scalar
 
 
-class Moving(NamedTuple):
+class MotionState(NamedTuple):
     """The part of the state that changes within a period."""
 
     q: Array
@@ -147,7 +147,7 @@ def advance(
         *(PEG + cell.clearance, c.chamfer, c.bottom, c.part),
     )
 
-    def one(_: Array, now: Moving) -> Moving:
+    def one(_: Array, now: MotionState) -> MotionState:
         frames = arm.link_frames(now.q)
         turn = now.speed @ frames.z
         point = tip(frames)
@@ -161,11 +161,11 @@ def advance(
         rate = SERVO * (target - now.speed) + inverse @ torque
         speed = now.speed + h * jnp.clip(rate, -most, most)
         flange = arm.along_tool(frames, arm.FLANGE)
-        seen = jnp.concatenate([force, moment - jnp.cross(flange, force)])
-        filtered = now.wrench + share * (seen - now.wrench)
+        measured = jnp.concatenate([force, moment - jnp.cross(flange, force)])
+        filtered = now.wrench + share * (measured - now.wrench)
         size = jnp.sqrt(jnp.sum(filtered[:3] ** 2))
-        return Moving(now.q + h * speed, speed, filtered, jnp.maximum(now.peak, size))
+        return MotionState(now.q + h * speed, speed, filtered, jnp.maximum(now.peak, size))
 
-    start = Moving(cell.q, cell.speed, cell.wrench, jnp.zeros_like(cell.peak))
+    start = MotionState(cell.q, cell.speed, cell.wrench, jnp.zeros_like(cell.peak))
     end = jax.lax.fori_loop(0, substeps, one, start)
     return cell._replace(q=end.q, speed=end.speed, wrench=end.wrench, peak=end.peak)

@@ -138,8 +138,8 @@ class Trim(NamedTuple):
 def zone_errors(trim: Trim, obs: Float[Array, " obs"]) -> Float[Array, " zone"]:
     """Temperatures of the zones above their set points, K."""
     exit_now, setpoint = obs[2 * ZONES - 1], obs[2 * ZONES]
-    wanted = trim.by_setpoint * (setpoint - SETPOINT) - trim.by_exit * (exit_now - setpoint)
-    return obs[:ZONES] - trim.zones - wanted
+    target_exit = trim.by_setpoint * (setpoint - SETPOINT) - trim.by_exit * (exit_now - setpoint)
+    return obs[:ZONES] - trim.zones - target_exit
 
 
 def zone_pi() -> FeedforwardPID:

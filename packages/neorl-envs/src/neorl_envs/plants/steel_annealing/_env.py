@@ -122,19 +122,19 @@ class SteelAnnealing(SimulatedPlant):
     ) -> physics.Furnace:
         """The state of strip, zones and line one period later."""
         following = physics.next_coil(c, plant.coming, disturbance.coil)
-        burnt = inputs * (1 + disturbance.fuel)
-        return physics.advance(c, plant, burnt, c.ambient + disturbance.inlet, following)
+        fuel_flow = inputs * (1 + disturbance.fuel)
+        return physics.advance(c, plant, fuel_flow, c.ambient + disturbance.inlet, following)
 
     def derivative(
         self, c: Any, plant: physics.Furnace, inputs: Array, disturbance: Any, time: Array
     ) -> physics.Furnace:
         """Time derivatives per second, valid while no weld enters."""
-        wanted = physics.speed_in_period(c, plant.entered, plant.leaving, plant.coil)
-        moving = physics.Moving(plant.strip, plant.zones, plant.speed, plant.entered)
+        target_speed = physics.speed_in_period(c, plant.entered, plant.leaving, plant.coil)
+        strip_state = physics.StripState(plant.strip, plant.zones, plant.speed, plant.entered)
         inlet = c.ambient + disturbance.inlet
-        burnt = inputs * (1 + disturbance.fuel)
+        fuel_flow = inputs * (1 + disturbance.fuel)
         coils = (plant.leaving, plant.coil)
-        rate = physics.rates(moving, c, burnt, inlet, wanted, *coils)
+        rate = physics.rates(strip_state, c, fuel_flow, inlet, target_speed, *coils)
         still = jax.tree.map(jnp.zeros_like, (*coils, plant.coming))
         return physics.Furnace(*rate, *still)
 

@@ -90,14 +90,14 @@ def amounts(c: Constants, plant: Furnace, fuel: Array, trip: Array) -> dict[str,
     value is linear in between.
     """
     coil = at_exit(plant).coil
-    away = jnp.abs(plant.strip[-1] - coil.setpoint)
-    good = jnp.clip((WORTHLESS - away) / (WORTHLESS - TOLERANCE), 0, 1)
+    error = jnp.abs(plant.strip[-1] - coil.setpoint)
+    good = jnp.clip((WORTHLESS - error) / (WORTHLESS - TOLERANCE), 0, 1)
     energy = jnp.sum(fuel) * c.burner * (PERIOD / 3.6e9)
     return {"good strip": good * tonnes(c, plant), "fuel": energy, "trips": trip}
 
 
 def reward(c: Constants, plant: Furnace, fuel: Array, trip: Array) -> Array:
     """Tonnes of good strip, minus the price of fuel and trips."""
-    found = amounts(c, plant, fuel, trip)
-    earned = found["good strip"] - FUEL_PRICE * found["fuel"]
-    return earned - jnp.where(trip, TRIP_COST, 0.0)
+    amounts_of_step = amounts(c, plant, fuel, trip)
+    earnings = amounts_of_step["good strip"] - FUEL_PRICE * amounts_of_step["fuel"]
+    return earnings - jnp.where(trip, TRIP_COST, 0.0)

@@ -126,7 +126,7 @@ class Disturbance(NamedTuple):
     coil: Float[Array, " 4"]
 
 
-class Moving(NamedTuple):
+class StripState(NamedTuple):
     """The part of the state that changes within a period."""
 
     strip: Float[Array, " cell"]
@@ -167,12 +167,12 @@ def next_coil(c: Constants, before: Coil, draw: Float[Array, " 4"]) -> Coil:
     """
     root = float(np.sqrt(3.0))
     step = jnp.where(jnp.abs(draw[2]) < c.new_setpoint, jnp.sign(draw[2]) * SETPOINT_STEP, 0.0)
-    wanted = before.setpoint + step
-    outside = jnp.abs(wanted - SETPOINT) > SETPOINT_STEP
+    setpoint = before.setpoint + step
+    outside = jnp.abs(setpoint - SETPOINT) > SETPOINT_STEP
     return Coil(
         thickness=_folded(before.thickness + root * c.thickness_walk * draw[0], THINNEST, THICKEST),
         width=_folded(before.width + root * c.width_walk * draw[1], NARROWEST, WIDEST),
-        setpoint=jnp.where(outside, before.setpoint - step, wanted),
+        setpoint=jnp.where(outside, before.setpoint - step, setpoint),
         length=before.length * 0 + (SHORTEST + LONGEST) / 2 + c.length_range * draw[3],
     )
 
@@ -184,14 +184,14 @@ def _folded(value: Array, low: float, high: float) -> Array:
 
 
 def rates(
-    now: Moving,
+    now: StripState,
     c: Constants,
     fuel: Float[Array, " zone"],
     inlet: Scalar,
-    wanted: Scalar,
+    target_speed: Scalar,
     leaving: Coil,
     coil: Coil,
-) -> Moving:
+) -> StripState:
     """Time derivatives, per second, with a weld between the two coils at ``now.entered``."""
     edges = CELL * jnp.arange(CELLS, dtype=now.strip.dtype)
     inside = jnp.clip((now.entered - edges) / CELL, 0, 1)
@@ -205,16 +205,16 @@ def rates(
     width = inside * coil.width + (1 - inside) * leaving.width
     before = jnp.concatenate([inlet[None], now.strip[:-1]])
     heated = radiated * inverse * 1e3 / (c.density * heat_capacity(now.strip))
-    taken = jnp.sum((radiated * width).reshape(ZONES, CELLS_IN_ZONE), axis=1) * CELL
+    absorbed = jnp.sum((radiated * width).reshape(ZONES, CELLS_IN_ZONE), axis=1) * CELL
     steps = c.exchange * jnp.diff(now.zones)
     nothing = jnp.zeros_like(steps[:1])
     exchanged = jnp.concatenate([steps, nothing]) - jnp.concatenate([nothing, steps])
-    burnt = c.efficiency * (1 - c.efficiency_drop * (now.zones - 900)) * c.burner * fuel
-    lost = c.losses * (now.zones - c.ambient)
-    return Moving(
+    burner_heat = c.efficiency * (1 - c.efficiency_drop * (now.zones - 900)) * c.burner * fuel
+    losses = c.losses * (now.zones - c.ambient)
+    return StripState(
         strip=heated - now.speed / CELL * (now.strip - before),
-        zones=(burnt - taken - lost + exchanged) / c.capacity,
-        speed=(wanted - now.speed) / c.speed_lag,
+        zones=(burner_heat - absorbed - losses + exchanged) / c.capacity,
+        speed=(target_speed - now.speed) / c.speed_lag,
         entered=now.speed,
     )
 
@@ -252,8 +252,8 @@ def advance(
     stay = (plant.leaving, plant.coil, plant.coming)
     leaving, coil, coming = jax.tree.map(lambda new, old: jnp.where(ends, new, old), shift, stay)
     entered = jnp.where(ends, plant.entered - plant.coil.length, plant.entered)
-    wanted = speed_in_period(c, entered, leaving, coil)
-    moving = Moving(plant.strip, plant.zones, plant.speed, entered)
-    run = (c, fuel, inlet, wanted, leaving, coil)
-    moving = runge_kutta(rates, moving, *run, width=PERIOD, substeps=substeps)
-    return Furnace(*moving, leaving, coil, coming)
+    target_speed = speed_in_period(c, entered, leaving, coil)
+    strip_state = StripState(plant.strip, plant.zones, plant.speed, entered)
+    run = (c, fuel, inlet, target_speed, leaving, coil)
+    strip_state = runge_kutta(rates, strip_state, *run, width=PERIOD, substeps=substeps)
+    return Furnace(*strip_state, leaving, coil, coming)

@@ -142,11 +142,11 @@ class SupplyChain(SimulatedPlant):
 
     def quantities(self, c: physics.Constants, now: Moment) -> dict[str, Array]:
         """Units in all stores, in each store, and the fraction of demand that was not served."""
-        wanted = now.plant.served + now.plant.owed
+        demand_and_backlog = now.plant.served + now.plant.owed
         return {
             "total_stock": jnp.sum(jnp.maximum(now.plant.stock, 0)),
             "stock": now.plant.stock,
-            "unserved": now.plant.owed / jnp.maximum(wanted, 1),
+            "unserved": now.plant.owed / jnp.maximum(demand_and_backlog, 1),
         }
 
     def reward(
@@ -156,17 +156,17 @@ class SupplyChain(SimulatedPlant):
         cash = physics.profit(c, now.plant)
         if self.legacy_allocation:
             return cash / REWARD_SCALE
-        gained = physics.worth(c, now.plant) - physics.worth(c, before.plant)
-        return (cash + gained) / REWARD_SCALE
+        increase = physics.worth(c, now.plant) - physics.worth(c, before.plant)
+        return (cash + increase) / REWARD_SCALE
 
     def amounts(
         self, c: physics.Constants, before: Moment, now: Moment, trip: Bool[Array, ""]
     ) -> dict[str, Array]:
         """Sales, every kind of expense, and the change in worth of the stocks, $."""
-        gained = physics.worth(c, now.plant) - physics.worth(c, before.plant)
+        increase = physics.worth(c, now.plant) - physics.worth(c, before.plant)
         if self.legacy_allocation:
-            gained = jnp.zeros_like(gained)
-        return {**physics.ledger(c, now.plant), "worth of stocks": gained}
+            increase = jnp.zeros_like(increase)
+        return {**physics.ledger(c, now.plant), "worth of stocks": increase}
 
     def tunings(self) -> dict[str, Policy]:
         """The controllers by name, the ordinary one first."""

@@ -119,8 +119,8 @@ START = Network._make((np.array((100.0, 110, 80, 160, 140, 150)), np.zeros((12, 
 
 def in_pipeline(network: Network) -> Float[Array, "10"]:
     """Units on the way on every lane."""
-    under_way = np.arange(LONGEST)[:, None] < LEAD_TIME
-    return jnp.sum(jnp.where(under_way, network.shipped, 0), axis=0)
+    in_transit = np.arange(LONGEST)[:, None] < LEAD_TIME
+    return jnp.sum(jnp.where(in_transit, network.shipped, 0), axis=0)
 
 
 def arriving(network: Network) -> Float[Array, "10"]:
@@ -167,13 +167,13 @@ def one_period(
     delivered = jnp.where(at_once, shipped, arriving(network))
     receives, supplies = (jnp.asarray(m, shipped.dtype) for m in (RECEIVES, SUPPLIES))
     stock = network.stock + receives @ delivered - supplies @ shipped
-    wanted = demand + network.owed
-    served = jnp.minimum(wanted, stock[0])
+    demand_and_backlog = demand + network.owed
+    served = jnp.minimum(demand_and_backlog, stock[0])
     retailer = jnp.asarray(RETAILER, stock.dtype)
     return Network(
         stock=stock - served * retailer,
         shipped=jnp.concatenate([shipped[None], network.shipped[:-1]]),
-        owed=wanted - served,
+        owed=demand_and_backlog - served,
         served=served,
     )
 
@@ -182,11 +182,11 @@ def ledger(c: Constants, network: Network) -> dict[str, Array]:
     """Cash of a period by kind, $: sales, raw materials, operation, holding, pipeline, backlog."""
     shipped = network.shipped[0]
     outside, supplies = (jnp.asarray(m, shipped.dtype) for m in (BOUGHT_OUTSIDE, SUPPLIES))
-    made = supplies @ shipped
+    produced = supplies @ shipped
     return {
         "sales": c.retail_price * network.served,
         "raw materials": jnp.sum(c.price * outside * shipped),
-        "operation": jnp.sum(c.operating * made),
+        "operation": jnp.sum(c.operating * produced),
         "holding": jnp.sum(c.holding * network.stock),
         "pipeline": jnp.sum(c.pipeline * in_pipeline(network)),
         "backlog": c.backlog * network.owed,
@@ -209,9 +209,11 @@ def unit_costs(c: Constants) -> tuple[Float[Array, "6"], Float[Array, "10"]]:
     leaving: dict[int, Array] = {}
     # The lanes are listed from the shop upstream, so raw materials come last.
     for i, (supplier, receiver) in reversed(list(enumerate(LANES))):
-        bought = c.price[i] if supplier > len(NODES) else node[supplier] + c.operating[supplier - 1]
-        leaving[i] = bought
-        arrived = bought + float(LEAD_TIME[i]) * c.pipeline[i]
+        unit_cost = (
+            c.price[i] if supplier > len(NODES) else node[supplier] + c.operating[supplier - 1]
+        )
+        leaving[i] = unit_cost
+        arrived = unit_cost + float(LEAD_TIME[i]) * c.pipeline[i]
         node[receiver] = jnp.minimum(node.get(receiver, arrived), arrived)
     return jnp.stack([node[n] for n in NODES]), jnp.stack([leaving[i] for i in range(len(LANES))])
 
@@ -221,6 +223,6 @@ def worth(c: Constants, network: Network) -> Float[Array, ""]:
     node, leaving = unit_costs(c)
     age = jnp.arange(1, LONGEST + 1, dtype=node.dtype)[:, None]
     each = leaving[None] + c.pipeline[None] * age
-    under_way = np.arange(LONGEST)[:, None] < LEAD_TIME
-    on_lanes = jnp.sum(jnp.where(under_way, network.shipped, 0) * each)
+    in_transit = np.arange(LONGEST)[:, None] < LEAD_TIME
+    on_lanes = jnp.sum(jnp.where(in_transit, network.shipped, 0) * each)
     return jnp.sum(node * network.stock) + on_lanes

@@ -70,8 +70,8 @@ def by_raw_water(n: Numbers, obs: Float[Array, " obs"]) -> Float[Array, " act"]:
     alum = jnp.minimum(n.least_alum + n.alum * turbidity**n.power, HIGH[0])
     carbonate = carbonate_of_water(obs[RAW_ALKALINITY], obs[RAW_PH])
     # Use the actual alum dose, not the demanded one, since the pump lags and the pH depends on it.
-    taken = obs[ALUM] * MEQ_PER_MG_ALUM
-    caustic = carbonate * charged_share(n.ph) - obs[RAW_ALKALINITY] + taken
+    alum_acidity = obs[ALUM] * MEQ_PER_MG_ALUM
+    caustic = carbonate * charged_share(n.ph) - obs[RAW_ALKALINITY] + alum_acidity
     cut = n.cut * jnp.clip((turbidity - n.calm) / (n.storm - n.calm), 0, 1)
     cut = cut * jnp.clip((obs[LEVEL] - n.reserve) / (n.full - n.reserve), 0, 1)
     return jnp.stack([alum, caustic, n.gradient, obs[DEMAND] - cut])

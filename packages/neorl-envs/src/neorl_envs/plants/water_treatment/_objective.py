@@ -95,13 +95,13 @@ def reward(c: Constants, before: Works, works: Works, dose: Dosing, trip: Array)
     caustic = CAUSTIC * water * dose.caustic * CAUSTIC_MASS
     # Velocity gradient: the power in a volume V is G^2 mu V, with mu = 1.2e-3 Pa s.
     power = POWER * HOURS * dose.gradient**2 * 1.2e-6 * 3 * c.flocculator
-    washed = jnp.where(works.run < before.run, WASH, 0.0)
+    backwash = jnp.where(works.run < before.run, WASH, 0.0)
     filtering = jnp.where(works.washing > 0, 0.0, 1.0)
     turbid = jnp.maximum(filter_outlet(c, works, dose.flow) - CLEAR, 0)
     rebate = REBATE * filtering * water * turbid
     spilled = SPILL * works.spilled
-    lost = alum + caustic + power + washed + rebate + spilled
-    return -lost - jnp.where(trip, TRIP_COST, 0.0)
+    cost = alum + caustic + power + backwash + rebate + spilled
+    return -cost - jnp.where(trip, TRIP_COST, 0.0)
 
 
 def dosing(inputs: Any) -> Dosing:

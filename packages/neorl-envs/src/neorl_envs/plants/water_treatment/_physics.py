@@ -176,10 +176,10 @@ def started_wash(c: Constants, works: Works, flow: Array) -> Works:
     full = head_loss(works.deposit, flow) > c.wash_at
     through = (outlet > WASH_TURBIDITY) & (works.run > WASH_NOT_BEFORE)
     starts = (full | through) & (works.washing <= 0) & (works.level > WASH_LEVEL)
-    drained = works.level - c.wash_water / c.clearwell_area
+    level_after_wash = works.level - c.wash_water / c.clearwell_area
     return works._replace(
         deposit=jnp.where(starts, CLEAN_DEPOSIT, works.deposit),
-        level=jnp.where(starts, jnp.maximum(drained, 0), works.level),
+        level=jnp.where(starts, jnp.maximum(level_after_wash, 0), works.level),
         run=jnp.where(starts, 0.0, works.run),
         washing=jnp.where(starts, WASH_TIME, works.washing),
     )
@@ -200,7 +200,7 @@ def rates(x: Works, c: Constants, dose: Dosing, raw: Raw, demand: Array) -> Work
     n1, f1 = tank(raw.turbidity, c.alum_floc * dose.alum, x.n1, x.f1)
     n2, f2 = tank(x.n1, x.f1, x.n2, x.f2)
     n3, f3 = tank(x.n2, x.f2, x.n3, x.f3)
-    kept = settled_share(c, gradient, flow, raw.temperature)
+    settled = settled_share(c, gradient, flow, raw.temperature)
     outlet = filter_outlet(c, x, flow)
     filtering = jnp.where(x.washing > 0, 0.0, 1.0)
     slow = flow / (3 * c.flocculator + c.settler)
@@ -219,7 +219,7 @@ def rates(x: Works, c: Constants, dose: Dosing, raw: Raw, demand: Array) -> Work
         f2=f2,
         f3=f3,
         primary=flow / c.settler * (x.n3 - x.primary),
-        floc=flow / c.settler * ((1 - kept) * x.f3 - x.floc),
+        floc=flow / c.settler * ((1 - settled) * x.f3 - x.floc),
         settled_acid=slow * (x.acid - x.settled_acid),
         settled_carbonate=slow * (x.carbonate - x.settled_carbonate),
         deposit=filtered / c.filter_area * (x.primary + x.floc - outlet) * c.clogging,

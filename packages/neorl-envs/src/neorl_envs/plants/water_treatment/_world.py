@@ -47,12 +47,14 @@ def moved(c: Constants, world: World, draws: Draws) -> World:
         memory=jnp.asarray(MEMORY, world.wander.dtype),
         dt=PERIOD,
     )
-    comes = draws.storm[0] < -jnp.expm1(-PERIOD / c.storms_apart)
+    storm_begins = draws.storm[0] < -jnp.expm1(-PERIOD / c.storms_apart)
     size = c.storm * (0.5 + draws.storm[1])
-    upstream = world.upstream * jnp.exp(-PERIOD / c.storm_decay) + jnp.where(comes, size, 0.0)
-    risen = -jnp.expm1(-PERIOD / c.storm_rise)
+    upstream = world.upstream * jnp.exp(-PERIOD / c.storm_decay) + jnp.where(
+        storm_begins, size, 0.0
+    )
+    rise = -jnp.expm1(-PERIOD / c.storm_rise)
     hour = jnp.mod(world.hour + PERIOD, DAY)
-    return World(wander, upstream, world.storm + risen * (upstream - world.storm), hour)
+    return World(wander, upstream, world.storm + rise * (upstream - world.storm), hour)
 
 
 def raw_water(c: Constants, world: World) -> Raw:
