@@ -72,10 +72,10 @@ def import_failures(requirement: str, wheels: Path, names: list[str], place: Pat
     # Outside the checkout: uv would take the siblings from the workspace instead of the wheels.
     subprocess.run(install, check=True, cwd=place)
     probe = [str(python), "-I", "-W", "error", "-c", PROBE]
-    done = subprocess.run(
+    completed = subprocess.run(
         probe, check=True, cwd=place, input="\n".join(names), capture_output=True, text=True
     )
-    lines = done.stdout.splitlines()
+    lines = completed.stdout.splitlines()
     if lines[-1:] != ["done"]:
         raise RuntimeError(f"the probe of {requirement} ended early, after: {lines[-3:]}")
     return dict(line.split("\t", 1) for line in lines if "\t" in line)

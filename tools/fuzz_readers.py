@@ -47,7 +47,7 @@ def passes(seed: int) -> bool:
     command += [f"--hypothesis-seed={seed}", "-o", f"faulthandler_timeout={HANG_S * 5}"]
     environment = {**os.environ, "NEORL_FUZZ_EXAMPLES": str(EXAMPLES)}
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [*command, *map(str, FILES)],
             cwd=ROOT,
             env=environment,
@@ -58,9 +58,9 @@ def passes(seed: int) -> bool:
     except subprocess.TimeoutExpired as error:
         print(f"seed {seed}: no end after {error.timeout:.0f} s")
         return False
-    if done.returncode:
-        print(done.stdout[-8000:], done.stderr[-2000:])
-    return done.returncode == 0
+    if completed.returncode:
+        print(completed.stdout[-8000:], completed.stderr[-2000:])
+    return completed.returncode == 0
 
 
 if __name__ == "__main__":

@@ -69,18 +69,20 @@ def received_bytes() -> int:
 
 def disk_bytes(folder: Path) -> int:
     """Size on disk, files that are hard links of each other counted once."""
-    done = subprocess.run(["du", "-s", "-B1", str(folder)], capture_output=True, text=True)
-    return int(done.stdout.split()[0])
+    completed = subprocess.run(["du", "-s", "-B1", str(folder)], capture_output=True, text=True)
+    return int(completed.stdout.split()[0])
 
 
 def measure(name: str, command: str, clone: Path, variables: dict[str, str]) -> dict:
     """Runs one step in the clone; its output goes to this terminal."""
     print(f"\n=== {name}: {command}", flush=True)
     before, started = received_bytes(), time.monotonic()
-    done = subprocess.run(command, shell=True, cwd=clone, env=variables, stdin=subprocess.DEVNULL)
+    completed = subprocess.run(
+        command, shell=True, cwd=clone, env=variables, stdin=subprocess.DEVNULL
+    )
     return {
         "step": name,
-        "exit": done.returncode,
+        "exit": completed.returncode,
         "seconds": round(time.monotonic() - started, 1),
         "received_mb": round((received_bytes() - before) / MEGABYTE, 1),
         "disk_mb": round(disk_bytes(clone.parent) / MEGABYTE),

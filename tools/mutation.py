@@ -156,10 +156,12 @@ def variables() -> dict[str, str]:
 def mutmut(folder: Path, *arguments: str) -> str:
     """What mutmut prints. ``run none`` makes the mutants, and times the tests of each function."""
     command = [sys.executable, "-m", "mutmut", *arguments]
-    done = subprocess.run(command, cwd=folder, env=variables(), text=True, capture_output=True)
-    if done.returncode and "nothing matches" not in done.stderr:
-        raise RuntimeError(f"mutmut {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+    completed = subprocess.run(command, cwd=folder, env=variables(), text=True, capture_output=True)
+    if completed.returncode and "nothing matches" not in completed.stderr:
+        raise RuntimeError(
+            f"mutmut {' '.join(arguments)} failed:\n{completed.stdout}\n{completed.stderr}"
+        )
+    return completed.stdout
 
 
 def work(folder: Path) -> dict[str, tuple[float, list[str]]]:
@@ -228,9 +230,9 @@ class Worker:
 
 def execute(folder: Path, workers: int) -> None:
     """Judges every mutant that has no status yet, and prints how far it is."""
-    todo, done = work(folder), statuses(folder)
+    todo, completed = work(folder), statuses(folder)
     tests = sorted({test.partition("::")[0] for _, names in todo.values() for test in names})
-    queue = [name for name in reversed(todo) if name not in done]
+    queue = [name for name in reversed(todo) if name not in completed]
     lock, record = threading.Lock(), (folder / STATUSES).open("a")
 
     def serve(_: int) -> None:
@@ -250,11 +252,11 @@ def execute(folder: Path, workers: int) -> None:
                 if status == "killed" and worker.tried % CHECKED == 0:
                     worker.check(names, seconds)
             with lock:
-                done[name] = status
+                completed[name] = status
                 record.write(json.dumps([name, status]) + "\n")
                 record.flush()
-                killed = sum(one == "killed" for one in done.values())
-                print(f"\r{folder.name}: {len(done)} of {len(todo)}, {killed} killed", end="")
+                killed = sum(one == "killed" for one in completed.values())
+                print(f"\r{folder.name}: {len(completed)} of {len(todo)}, {killed} killed", end="")
                 sys.stdout.flush()
         retire(worker)
 

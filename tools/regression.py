@@ -70,15 +70,15 @@ def main(arguments: list[str] | None = None) -> int:
         default=TOLERANCE,
         help=f"allowed slowdown, as a part of the stored cost ({TOLERANCE})",
     )
-    given = parser.parse_args(arguments)
+    arguments = parser.parse_args(arguments)
     try:
-        stored = read(given.stored or RESULTS / f"{given.name}.json")
-        fresh = read(given.fresh) if given.fresh else measured(stored)
+        stored = read(arguments.stored or RESULTS / f"{arguments.name}.json")
+        fresh = read(arguments.fresh) if arguments.fresh else measured(stored)
         changes = compared(stored, fresh)
     except ValueError as error:
         print(f"regression: {error}", file=sys.stderr)
         return 2
-    slower = [change for change in changes if change.is_slower(given.tolerance)]
+    slower = [change for change in changes if change.is_slower(arguments.tolerance)]
     for change in changes:
         mark = "SLOWER" if change in slower else "ok"
         print(
@@ -109,16 +109,18 @@ def measured(stored: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: If the result does not say how it was made, or the benchmark fails.
     """
-    words = shlex.split(stored.get("command", ""))
-    if words[:1] != ["python"]:
+    command = shlex.split(stored.get("command", ""))
+    if command[:1] != ["python"]:
         raise ValueError("the stored result does not say its command; give --fresh")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "fresh.json"
-        done = subprocess.run(
-            [sys.executable, *words[1:], "--out", str(out)], cwd=ROOT, check=False
+        completed = subprocess.run(
+            [sys.executable, *command[1:], "--out", str(out)], cwd=ROOT, check=False
         )
         if not out.is_file():
-            raise ValueError(f"{shlex.join(words)} ended with {done.returncode} and no result")
+            raise ValueError(
+                f"{shlex.join(command)} ended with {completed.returncode} and no result"
+            )
         return read(out)
 
 

@@ -66,14 +66,14 @@ def main() -> None:
     default = ROOT / "docs" / "pages" / "images" / "report.png"
     parser.add_argument("out", type=Path, nargs="?", default=default)
     parser.add_argument("--height", type=int, default=HEIGHT, help="pixels kept from the top")
-    given = parser.parse_args()
-    page = (given.run / "report.html").resolve()
+    arguments = parser.parse_args()
+    page = (arguments.run / "report.html").resolve()
     if not page.is_file():
-        sys.exit(f"{page}: no such file; write it with `neorl-train report {given.run}`")
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    picture = reduced(screenshot(page, given.height), LIMIT)
-    given.out.write_bytes(picture)
-    print(f"{given.out}: {len(picture)} bytes")
+        sys.exit(f"{page}: no such file; write it with `neorl-train report {arguments.run}`")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    picture = reduced(screenshot(page, arguments.height), LIMIT)
+    arguments.out.write_bytes(picture)
+    print(f"{arguments.out}: {len(picture)} bytes")
 
 
 if __name__ == "__main__":

@@ -71,10 +71,10 @@ def main(arguments: list[str] | None = None) -> None:
             if file not in seen[name] and holds(list(frame.f_locals.values()), mark, 6):
                 seen[name].add(file)
 
-    def begun(*_: Any) -> None:
+    def mark_start(*_: Any) -> None:
         raise Begun
 
-    setattr(RunWatcher, "compiling", begun)  # noqa: B010
+    setattr(RunWatcher, "compiling", mark_start)  # noqa: B010
     cost = make("CSTR-v0").spec.cost[0].name
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(Begun):
         os.chdir(folder)

@@ -136,7 +136,7 @@ def _log(size: dict[str, int]) -> tuple[Any, Any, Any]:
 
 def corl(learner: str, size: dict[str, int], arguments: Any) -> Work:
     """CORL's own step on batches of its own buffer."""
-    stand_in("d4rl", "gym", "pyrallis", "wandb", "tqdm", "tqdm.auto")
+    stub_modules("d4rl", "gym", "pyrallis", "wandb", "tqdm", "tqdm.auto")
     if learner == "rebrac":
         module = imported(arguments.corl / "algorithms/offline", "rebrac")
         return _corl_rebrac(module, size, arguments)
@@ -307,7 +307,7 @@ def unifloral(learner: str, size: dict[str, int], arguments: Any) -> Work:
     import jax
     import jax.numpy as jnp
 
-    stand_in("d4rl", "gym", "tyro", "wandb")
+    stub_modules("d4rl", "gym", "tyro", "wandb")
     module = imported(arguments.unifloral / "algorithms", learner)
     dense = flax.linen.Dense
 
@@ -368,7 +368,7 @@ def _unifloral_step(
     return module.AgentTrainState(**states), module.make_train_step(args, *applied, dataset)
 
 
-def stand_in(*names: str) -> None:
+def stub_modules(*names: str) -> None:
     """Modules that the code of others imports and this run does not need."""
     for name in names:
         if name not in sys.modules:

@@ -145,9 +145,9 @@ def _neorl2(module: str, kind: str, n: int) -> tuple[Callable[[], Any], int]:
 
     rewards = ("neorl2.envs.reward", *(f"neorl2.envs.reward.{x}_reward" for x in REWARDS))
     for name in rewards:
-        stand_in: Any = types.ModuleType(name)
-        stand_in.get_reward = lambda *_: 0.0
-        sys.modules.setdefault(name, stand_in)
+        stub_module: Any = types.ModuleType(name)
+        stub_module.get_reward = lambda *_: 0.0
+        sys.modules.setdefault(name, stub_module)
     env = getattr(importlib.import_module(f"neorl2.envs.{module}"), kind)()
     actions = np.random.default_rng(0).uniform(-1, 1, (n, *env.action_space.shape))
 

@@ -169,17 +169,17 @@ def pair_report(
     shown = {}
     failures = []
     for case, times in cases.items():
-        shown[case] = {"variants": {who: summary(rounds) for who, rounds in times.items()}}
+        shown[case] = {"variants": {variant: summary(rounds) for variant, rounds in times.items()}}
         shown[case]["ratios"] = {}
         for over, under in ratios[case]:
             each = [a / b for a, b in zip(times[over], times[under], strict=True)]
             shown[case]["ratios"][f"{over} / {under}"] = summary(each)
             middle, low, high = statistics.median(each), min(each), max(each)
             print(f"{case}: {over} / {under} = {middle:.3f} ({low:.3f} to {high:.3f})")
-        for who, rounds in times.items():
-            print(f"{case}: {who} {statistics.median(rounds):.1f} us a step")
+        for variant, rounds in times.items():
+            print(f"{case}: {variant} {statistics.median(rounds):.1f} us a step")
             if max(rounds) > MAX_SPREAD * min(rounds):
-                failures.append(f"{case}, {who}: max/min is {max(rounds) / min(rounds):.2f}")
+                failures.append(f"{case}, {variant}: max/min is {max(rounds) / min(rounds):.2f}")
     result = {
         "benchmark": name,
         "command": f"python tools/benchmarks/{name}.py " + " ".join(sys.argv[1:]),
@@ -236,8 +236,8 @@ def machine(packages: Sequence[str] = TRAINING) -> dict[str, Any]:
 def _commit() -> str | None:
     """The version of the code that is measured; ``-dirty`` behind it where files were changed."""
     command = ["git", "-C", str(RESULTS), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return done.stdout.strip() or None
+    completed = subprocess.run(command, capture_output=True, text=True)
+    return completed.stdout.strip() or None
 
 
 def write(path: Path, result: Mapping[str, Any]) -> None:

@@ -113,8 +113,8 @@ def _random() -> tuple[Any, Any, Any, dict[str, Any]]:
     from neorl_envs.recording import quality
 
     plant, _, task, controllers = _pipeline()
-    who, plan = quality(plant, "random")
-    log = neorl_envs.collect_log(plant, who, n_steps=20_000, key=jax.random.key(7), plan=plan)
+    policies, plan = quality(plant, "random")
+    log = neorl_envs.collect_log(plant, policies, n_steps=20_000, key=jax.random.key(7), plan=plan)
     modelled = {name: controllers[name] for name in ("smith", "lqg", "mpc")}
     return plant, log.transitions, task, modelled
 

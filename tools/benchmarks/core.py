@@ -104,7 +104,7 @@ def _run(case: Case, arguments: argparse.Namespace) -> dict[str, Any]:
         ratio = statistics.median(each)
         behind += [size] if ratio < LEVEL else []
         by_size[size] = {
-            "variants": {who: summary(taken) for who, taken in times.items()},
+            "variants": {variant: summary(taken) for variant, taken in times.items()},
             "ratio": summary(each),
             "apart": apart,
         }
@@ -128,9 +128,9 @@ def _failures(row: dict[str, Any], tiny: bool) -> list[str]:
         where = f"{row['name']} at {size}"
         if not measured["apart"] <= row["rtol"]:
             failures.append(f"{where}: the results differ by {measured['apart']:.2e}")
-        for who, taken in measured["variants"].items():
+        for variant, taken in measured["variants"].items():
             if not tiny and taken["spread"] > MAX_SPREAD:
-                failures.append(f"{where}, {who}: max/min is {taken['spread']:.2f}")
+                failures.append(f"{where}, {variant}: max/min is {taken['spread']:.2f}")
     return failures
 
 

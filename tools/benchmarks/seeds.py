@@ -67,7 +67,7 @@ def _case(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         single = alone.parallel.snapshot()
         states = _state_of_seed(together, seed), _state_of_seed(single, 0)
         equal.append(len({tree_digest(state) for state in states}) == 1)
-    both = {who: summary(of) for who, of in rates.items()}
+    both = {variant: summary(of) for variant, of in rates.items()}
     gain = both["many"]["median"] / both["one"]["median"]
     return {**both, "seeds": arguments.seeds, "gain": gain, "equal_to_single_run": equal}
 
@@ -88,12 +88,12 @@ class _Variant:
     def round(self, blocks: int) -> float:
         import jax
 
-        begun, metrics = time.perf_counter(), []
+        started_at, metrics = time.perf_counter(), []
         for _ in range(blocks):
             metrics = self.parallel.advance()
             self.done += 1
         jax.block_until_ready(metrics)
-        return blocks * BLOCK * len(self.parallel.seeds) / (time.perf_counter() - begun)
+        return blocks * BLOCK * len(self.parallel.seeds) / (time.perf_counter() - started_at)
 
 
 def _state_of_seed(snapshot: Any, number: int) -> Any:
@@ -112,9 +112,9 @@ def _report(cases: dict[str, Any]) -> int:
         if not all(case["equal_to_single_run"]):
             failures.append(f"{name}: a seed among others is not its single run")
         failures += [
-            f"{name} {who}: max/min is {case[who]['spread']:.2f}, over {MAX_SPREAD}"
-            for who in ("one", "many")
-            if case[who]["spread"] > MAX_SPREAD
+            f"{name} {variant}: max/min is {case[variant]['spread']:.2f}, over {MAX_SPREAD}"
+            for variant in ("one", "many")
+            if case[variant]["spread"] > MAX_SPREAD
         ]
     for failure in failures:
         print(f"FAILED {failure}")

@@ -246,7 +246,7 @@ def work(kind: str, path: Path, options: argparse.Namespace) -> int:
     jax.block_until_ready(parallel.advance())
     print("ready", flush=True)
     for _ in sys.stdin:
-        start, begun = time.perf_counter(), time.process_time()
+        start, started_at = time.perf_counter(), time.process_time()
         running = None
         for _ in range(options.chunks):
             # As the training loop does: the next chunk is queued while the last one is read.
@@ -256,7 +256,7 @@ def work(kind: str, path: Path, options: argparse.Namespace) -> int:
         jax.block_until_ready(running)
         updates = options.chunks * CHUNK
         rate = updates / (time.perf_counter() - start)
-        print(rate, (time.process_time() - begun) / updates, flush=True)
+        print(rate, (time.process_time() - started_at) / updates, flush=True)
     parallel.close()
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, flush=True)
     return 0

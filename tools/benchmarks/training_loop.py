@@ -82,23 +82,26 @@ def _case(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
                 "library": _library_round(Path(runs), name, algorithm, data, arguments),
             }
             print(
-                name, number, {who: f"{rate:.0f}/s" for who, rate in per_second.items()}, flush=True
+                name,
+                number,
+                {variant: f"{rate:.0f}/s" for variant, rate in per_second.items()},
+                flush=True,
             )
             if number:
-                for who, rate in per_second.items():
-                    rates[who].append(rate)
-    both = {who: summary(of) for who, of in rates.items()}
+                for variant, rate in per_second.items():
+                    rates[variant].append(rate)
+    both = {variant: summary(of) for variant, of in rates.items()}
     return {**both, "ratio": both["library"]["median"] / both["bare"]["median"]}
 
 
 def _bare_round(peers: list[Any], arguments: argparse.Namespace) -> float:
     import jax
 
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     for _ in range(arguments.updates // BLOCK):
         states = [work() for work in peers]
     jax.block_until_ready(states)
-    return arguments.updates * len(peers) / (time.perf_counter() - begun)
+    return arguments.updates * len(peers) / (time.perf_counter() - started_at)
 
 
 def _library_round(
@@ -124,7 +127,7 @@ def _library_run(
     records, tracker = Records(run.metrics), MlflowTracker(run)
 
     class Watcher(RunWatcher):
-        begun = 0.0
+        started_at = 0.0
 
         def running(self) -> None:
             self.begun = time.perf_counter()
@@ -187,12 +190,14 @@ def _described(name: str) -> tuple[str, dict[str, Any]]:
 def _report(cases: dict[str, Any]) -> int:
     failures = []
     for name, case in cases.items():
-        for who in ("bare", "library"):
-            of = case[who]
-            print(f"{name} {who}: min - median - max {of['min']:.0f} - {of['median']:.0f} - "
+        for variant in ("bare", "library"):
+            of = case[variant]
+            print(f"{name} {variant}: min - median - max {of['min']:.0f} - {of['median']:.0f} - "
                   f"{of['max']:.0f} per s")  # fmt: skip
             if of["spread"] > MAX_SPREAD:
-                failures.append(f"{name} {who}: max/min is {of['spread']:.2f}, over {MAX_SPREAD}")
+                failures.append(
+                    f"{name} {variant}: max/min is {of['spread']:.2f}, over {MAX_SPREAD}"
+                )
         print(f"{name}: {case['ratio']:.3f} of the bare scan ({FLOOR} wanted)")
         if case["ratio"] < FLOOR:
             failures.append(f"{name}: {case['ratio']:.3f} of the bare scan is below {FLOOR}")

@@ -54,7 +54,7 @@ def noise(table: np.ndarray, call: int, number: int, shape: tuple[int, ...]) -> 
     return table[indices].reshape(shape).astype(np.float64)
 
 
-def stand_in(*names: str) -> None:
+def stub_modules(*names: str) -> None:
     """Modules that the code of others imports and this run does not need."""
     for name in names:
         module = MagicMock(name=name)

@@ -29,7 +29,7 @@ from _updates import (
     imported,
     noise,
     save,
-    stand_in,
+    stub_modules,
 )
 from torch import nn
 
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FIXTURES / "constrained_updates.npz")
     arguments = parser.parse_args()
     torch.set_default_dtype(torch.float64)
-    stand_in("fsrl", "fsrl.utils", "gymnasium", "tqdm", "tqdm.auto")
+    stub_modules("fsrl", "fsrl.utils", "gymnasium", "tqdm", "tqdm.auto")
     LOG["cost"] = costs()
     osrl = at_root(arguments.osrl, "osrl/algorithms", "bcql")
     cases = {
@@ -71,7 +71,7 @@ def at_root(checkout: Path, folder: str, name: str) -> Any:
     for known in [known for known in sys.modules if known.startswith("osrl")]:
         del sys.modules[known]
     # Their packages import every learner and simulator; the modules are enough.
-    stand_in("osrl", "osrl.common")
+    stub_modules("osrl", "osrl.common")
     sys.modules["osrl.common.net"] = imported(checkout / "osrl/common", "net")
     del sys.modules["net"]
     return imported(checkout / folder, name)

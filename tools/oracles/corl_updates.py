@@ -34,7 +34,7 @@ from _updates import (
     imported,
     noise,
     save,
-    stand_in,
+    stub_modules,
 )
 from torch import nn
 
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("corl", type=Path, help="checkout of CORL")
     parser.add_argument("--out", type=Path, default=FIXTURES / "corl_updates.npz")
     arguments = parser.parse_args()
-    stand_in("d4rl", "gym", "pyrallis", "wandb", "tqdm", "tqdm.auto")
+    stub_modules("d4rl", "gym", "pyrallis", "wandb", "tqdm", "tqdm.auto")
     torch.set_default_dtype(torch.float64)
     torch.manual_seed(0)
     torch.randn_like = lambda like: DRAWS.next("normal", like.shape)  # type: ignore[assignment]

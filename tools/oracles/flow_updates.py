@@ -18,7 +18,18 @@ from typing import Any
 import flax
 import jax
 import numpy as np
-from _updates import ACT, FIXTURES, HIDDEN, OBS, UPDATES, draw_log, imported, noise, save, stand_in
+from _updates import (
+    ACT,
+    FIXTURES,
+    HIDDEN,
+    OBS,
+    UPDATES,
+    draw_log,
+    imported,
+    noise,
+    save,
+    stub_modules,
+)
 from published_jax_updates import Record, layers, rounded, rows
 
 LOG = draw_log()
@@ -32,7 +43,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FIXTURES / "flow_updates.npz")
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    stand_in("ml_collections", "distrax", "utils.encoders")
+    stub_modules("ml_collections", "distrax", "utils.encoders")
     code = imported(arguments.fql, "agents.fql")
     cases = {
         "fql": recorded(code, q_agg="mean", normalize_q_loss=False, alpha=10.0),

@@ -37,7 +37,7 @@ from _updates import (
     imported,
     noise,
     save,
-    stand_in,
+    stub_modules,
 )
 
 LOG = draw_log()
@@ -56,8 +56,8 @@ def main() -> None:
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     jax.tree_multimap = jax.tree.map
-    stand_in("d4rl", "gym", "pyrallis", "wandb", "tqdm", "tqdm.auto")
-    stand_in("tensorflow_probability", "tensorflow_probability.substrates")
+    stub_modules("d4rl", "gym", "pyrallis", "wandb", "tqdm", "tqdm.auto")
+    stub_modules("tensorflow_probability", "tensorflow_probability.substrates")
     substrates = sys.modules["tensorflow_probability.substrates"]
     substrates.jax.distributions.MultivariateNormalDiag = Gaussian
     cases = {

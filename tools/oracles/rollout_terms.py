@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from _updates import FIXTURES, imported, stand_in
+from _updates import FIXTURES, imported, stub_modules
 from torch import nn
 
 MEMBERS, BATCH, OBS, ACT, DRAWS = 3, 8, 4, 2, 5
@@ -33,8 +33,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FIXTURES / "rollout_terms.npz")
     arguments = parser.parse_args()
     torch.set_default_dtype(torch.float64)
-    stand_in("gym", "gym.spaces", "tqdm", "tensorboard", "torch.utils.tensorboard", "pandas")
-    stand_in("matplotlib", "matplotlib.pyplot", "gym.envs", "gym.envs.mujoco")
+    stub_modules("gym", "gym.spaces", "tqdm", "tensorboard", "torch.utils.tensorboard", "pandas")
+    stub_modules("matplotlib", "matplotlib.pyplot", "gym.envs", "gym.envs.mujoco")
     given = drawn()
     dynamics = imported(arguments.kit, "offlinerlkit.dynamics.ensemble_dynamics")
     policies = {

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import torch
-from _updates import ACT, BATCH, FIXTURES, HIDDEN, OBS, UPDATES, imported, save, stand_in
+from _updates import ACT, BATCH, FIXTURES, HIDDEN, OBS, UPDATES, imported, save, stub_modules
 from constrained_updates import HORIZON, LIMIT, Record, ensemble, linears, stacked
 from published_jax_updates import laid_out, rounded
 from torch import nn
@@ -42,7 +42,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_default_dtype(torch.float64)
     jax.config.update("jax_enable_x64", True)
-    stand_in("fsrl", "fsrl.utils", "gymnasium", "tqdm", "tqdm.auto", "gym", "gym.utils")
+    stub_modules("fsrl", "fsrl.utils", "gymnasium", "tqdm", "tqdm.auto", "gym", "gym.utils")
     shared.LOG["cost"] = shared.costs()
     algorithms = "osrl/algorithms"
     cases = {

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _updates import FIXTURES, UPDATES, imported, save, stand_in
+from _updates import FIXTURES, UPDATES, imported, save, stub_modules
 from constrained_updates import at_root
 from torch import nn
 
@@ -34,8 +34,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FIXTURES / "sequence_updates.npz")
     arguments = parser.parse_args()
     torch.set_default_dtype(torch.float64)
-    stand_in("d4rl", "gym", "pyrallis", "wandb", "tqdm", "tqdm.auto", "fsrl", "fsrl.utils")
-    stand_in("gymnasium")
+    stub_modules("d4rl", "gym", "pyrallis", "wandb", "tqdm", "tqdm.auto", "fsrl", "fsrl.utils")
+    stub_modules("gymnasium")
     # DEVIATION: ours is GELU by the tanh.
     nn.GELU = functools.partial(nn.GELU, approximate="tanh")
     log = draw_log()

@@ -28,12 +28,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cross_entropy import Found, search
+from cross_entropy import SearchResult, search
 from neorl_core import highs, lows
 from neorl_core.control import ConstantPolicy, UniformPolicy
 from neorl_envs import environment_names, make
 from neorl_envs.blocks._constants import named_constants
-from neorl_envs.scoring import EpisodeScores, kept, score_episodes, scores, test_mode
+from neorl_envs.scoring import EpisodeScores, score_episodes, scores, test_mode, within_limits
 from neorl_envs.wrappers import shifted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -185,7 +185,7 @@ def best_constant(
     """
     low, high = (np.asarray(ends(env.spec.action), np.float64) for ends in (lows, highs))
     keys = jax.random.split(jax.random.key(SEARCH_SEED), episodes)
-    result: Found = search(
+    result: SearchResult = search(
         _scorer(env, keys),
         low,
         high,
@@ -194,7 +194,7 @@ def best_constant(
         first=3 * population,
         generations=generations,
         start=start,
-        kept=5,
+        n_best=5,
     )
     others = jax.random.split(jax.random.key(COMPARED_SEED), COMPARED)
     finalists = result.best if start is None else np.concatenate([result.best, start])
@@ -234,7 +234,7 @@ def _scorer(env: Any, keys: Any) -> Any:
 def row_of(policy: str, env: Any, episodes: EpisodeScores) -> dict[str, Any]:
     names = [channel.name for channel in env.spec.cost]
     episodes = jax.tree.map(np.asarray, episodes)
-    score, kept_share = scores(env, episodes), kept(env, episodes).mean(axis=0)
+    score, shares_within = scores(env, episodes), within_limits(env, episodes).mean(axis=0)
     root = np.sqrt(len(score))
     return {
         "policy": policy,
@@ -243,7 +243,7 @@ def row_of(policy: str, env: Any, episodes: EpisodeScores) -> dict[str, Any]:
         "score": float(score.mean()),
         "score_error": float(score.std(ddof=1) / root),
         "cost": dict(zip(names, episodes.cost.mean(axis=0).tolist(), strict=True)),
-        "kept": dict(zip(names, kept_share.tolist(), strict=True)),
+        "kept": dict(zip(names, shares_within.tolist(), strict=True)),
         "steps": float(episodes.length.mean()),
         "trips": float(episodes.trip.mean()),
         "successes": float(episodes.success.mean()),

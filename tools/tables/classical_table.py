@@ -105,7 +105,7 @@ def measured(name: str, episodes: int) -> dict[str, Any]:
         options["effort"] = EFFORT[name]
     rows = []
     for kind, controller in kinds.items():
-        begun = time.monotonic()
+        started_at = time.monotonic()
         try:
             policy, report = controller(**options).fit(log.transitions, log.spec, task)
         except InputError as error:
@@ -113,7 +113,7 @@ def measured(name: str, episodes: int) -> dict[str, Any]:
             continue
         row = row_of(kind, env, score_episodes(env, policy, keys))
         kept = {name: report[name] for name in ("order", "delay", "residual") if name in report}
-        rows.append({**row, "identified": kept, "seconds": round(time.monotonic() - begun)})
+        rows.append({**row, "identified": kept, "seconds": round(time.monotonic() - started_at)})
     return {
         "plant": name,
         "episodes": episodes,

@@ -15,11 +15,11 @@ SMOOTHING = 0.8
 FLOOR = 1e-3  # of the box
 
 
-class Found(NamedTuple):
-    """What a search ended with.
+class SearchResult(NamedTuple):
+    """Result of a search.
 
     Attributes:
-        best: The best points met, the best one first, shape ``(kept, dimension)``.
+        best: The best points, the best one first, shape ``(n_best, dimension)``.
         scores: Theirs on the episodes of the search.
         candidates: How many points were scored.
     """
@@ -39,8 +39,8 @@ def search(
     first: int = 192,
     generations: int = 20,
     start: np.ndarray | None = None,
-    kept: int = 5,
-) -> Found:
+    n_best: int = 5,
+) -> SearchResult:
     """The best points of a box by random draws, the cross-entropy method and single coordinates.
 
     Each generation draws from a normal distribution clipped to the box, moved to the best fifth of
@@ -57,22 +57,22 @@ def search(
         first: Uniform random points before; the ends and the middle of the box are among them.
         generations: Of the cross-entropy method.
         start: Further points to begin with, shape ``(n, dimension)``.
-        kept: How many of the best to return.
+        n_best: How many of the best to return.
 
     Example:
         >>> peak = np.asarray([0.3, -2.0])
-        >>> found = search(
+        >>> result = search(
         ...     lambda x: -np.abs(x - peak).sum(axis=1), np.asarray([-5.0, -5.0]),
         ...     np.asarray([5.0, 5.0]), seed=0,
         ... )
-        >>> bool(np.abs(found.best[0] - peak).max() < 0.02)
+        >>> bool(np.abs(result.best[0] - peak).max() < 0.02)
         True
     """
     rng = np.random.default_rng(seed)
     span = high - low
     points, values = [], []
 
-    def tried(batch: np.ndarray) -> np.ndarray:
+    def evaluate(batch: np.ndarray) -> np.ndarray:
         scored = np.asarray(score(low + batch * span), np.float64)
         scored = np.where(np.isfinite(scored), scored, -np.inf)
         points.append(batch)
@@ -84,22 +84,22 @@ def search(
     if start is not None:
         uniform[3 : 3 + len(start)] = (start - low) / span
     for batch in np.split(uniform, len(uniform) // population):
-        tried(batch)
+        evaluate(batch)
     n_elite = max(int(ELITE * population), 2)
-    pool, worth = np.concatenate(points), np.concatenate(values)
-    elite = pool[np.argsort(-worth)[:n_elite]]
+    pool, pool_scores = np.concatenate(points), np.concatenate(values)
+    elite = pool[np.argsort(-pool_scores)[:n_elite]]
     mean, sd = elite.mean(axis=0), elite.std(axis=0)
     for _ in range(generations):
         batch = np.clip(rng.normal(mean, sd + FLOOR, (population, low.size)), 0, 1)
         batch[0] = np.clip(mean, 0, 1)
-        elite = batch[np.argsort(-tried(batch))[:n_elite]]
+        elite = batch[np.argsort(-evaluate(batch))[:n_elite]]
         mean = SMOOTHING * elite.mean(axis=0) + (1 - SMOOTHING) * mean
         sd = SMOOTHING * elite.std(axis=0) + (1 - SMOOTHING) * sd
     for width in (0.1, 0.03, 0.01, 0.003, 0.001):
-        tried(_one_by_one(_best(points, values, 1)[0], width, population, rng))
-    best = _best(points, values, kept)
-    everything = np.concatenate(values)
-    return Found(low + best * span, -np.sort(-everything)[: len(best)], len(everything))
+        evaluate(_one_by_one(_best(points, values, 1)[0], width, population, rng))
+    best = _best(points, values, n_best)
+    all_scores = np.concatenate(values)
+    return SearchResult(low + best * span, -np.sort(-all_scores)[: len(best)], len(all_scores))
 
 
 def _best(points: list[np.ndarray], values: list[np.ndarray], count: int) -> np.ndarray:

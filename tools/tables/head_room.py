@@ -38,10 +38,10 @@ from neorl_core.control import ConstantPolicy
 from neorl_envs import environment_names, make
 from neorl_envs.scoring import EpisodeScores, run_episode, score_episodes, scores
 
-FOUND = RESULTS / "head_room"
+SEARCHED = RESULTS / "head_room"
 PAGE = ROOT / "docs/pages/explanation/plant-evidence.md"
 BEGIN, END = "<!-- head-room: python tools/tables/head_room.py --page -->", "<!-- end -->"
-PIECES, JUDGED, ELITE = 24, 100, 0.2
+PIECES, JUDGING_EPISODES, ELITE = 24, 100, 0.2
 Build = Callable[[jax.Array], Any]
 
 
@@ -83,8 +83,10 @@ class Law(eqx.Module):
         """What the inner policy does, and the law on top of it."""
         inner, step = carry
         inner, action = self.inner(inner, obs, key)
-        part = 2 * step.astype(obs.dtype) / self.horizon - 1
-        z = jnp.concatenate([(obs - self.mean) / self.sd, jnp.stack([part, jnp.ones_like(part)])])
+        fraction = 2 * step.astype(obs.dtype) / self.horizon - 1
+        z = jnp.concatenate(
+            [(obs - self.mean) / self.sd, jnp.stack([fraction, jnp.ones_like(fraction)])]
+        )
         more = (self.high - self.low) * (self.weights @ z)
         return (inner, step), jnp.clip(action + more, self.low, self.high)
 
@@ -113,8 +115,8 @@ def kinds(env: Any) -> dict[str, tuple[Build, np.ndarray, float]]:
 
     def drift(x: jax.Array) -> OpenLoop:
         begin, end = x.reshape(2, n)
-        part = jnp.linspace(0, 1, PIECES)[:, None]
-        return table(begin[None] + part * (end - begin)[None])
+        fraction = jnp.linspace(0, 1, PIECES)[:, None]
+        return table(begin[None] + fraction * (end - begin)[None])
 
     def law(x: jax.Array, inner: Any) -> Law:
         return Law(inner, x.reshape(n, -1), centre, spread, low, high, env.spec.horizon)
@@ -132,8 +134,8 @@ def kinds(env: Any) -> dict[str, tuple[Build, np.ndarray, float]]:
 def _start(obs: Any, action: Any, rows: Any, mean: Any, sd: Any, ends: Any) -> np.ndarray:
     """Weights of the law that imitates the reference, by least squares."""
     low, span = ends
-    part = np.concatenate([2 * np.arange(len(r.reward)) / len(r.reward) - 1 for r in rows])
-    z = np.column_stack([(obs - mean) / sd, part, np.ones(len(part))])
+    fraction = np.concatenate([2 * np.arange(len(r.reward)) / len(r.reward) - 1 for r in rows])
+    z = np.column_stack([(obs - mean) / sd, fraction, np.ones(len(fraction))])
     ridge = 1e-3 * len(z) * np.eye(z.shape[1])
     return np.linalg.solve(z.T @ z + ridge, z.T @ ((action - low) / span)).T
 
@@ -149,9 +151,9 @@ def searched(env: Any, build: Build, start: np.ndarray, width: float, size: Any)
         x[0], x[1] = mean, best
         sums = _all_scored(env, jax.vmap(build)(jnp.asarray(x, jnp.float32)), keys)
         each = (jax.tree.map(lambda leaf, i=i: leaf[i], sums) for i in range(population))
-        worth = np.nan_to_num([scores(env, one).mean() for one in each], nan=-np.inf)
-        elite = x[np.argsort(-worth)[: max(int(ELITE * population), 3)]]
-        best = x[int(np.argmax(worth))]
+        mean_scores = np.nan_to_num([scores(env, one).mean() for one in each], nan=-np.inf)
+        elite = x[np.argsort(-mean_scores)[: max(int(ELITE * population), 3)]]
+        best = x[int(np.argmax(mean_scores))]
         mean = 0.8 * elite.mean(axis=0) + 0.2 * mean
         sd = 0.8 * elite.std(axis=0) + 0.2 * sd
     return mean
@@ -166,16 +168,16 @@ def _all_scored(env: Any, policies: Any, keys: Any) -> EpisodeScores:
 def measured(name: str, size: tuple[int, int, int]) -> dict[str, Any]:
     """All kinds of one plant, judged on the same other episodes."""
     env: Any = make(name)
-    keys = jax.random.split(jax.random.key(SEED), JUDGED)
+    keys = jax.random.split(jax.random.key(SEED), JUDGING_EPISODES)
     baselines = json.loads((RESULTS / f"{name}.json").read_text())
     known = {row["policy"]: row for row in baselines["rows"]}
-    beside = dict.fromkeys((next(iter(env.tunings())), env.reference, "best constant"))
-    rows = [known[policy] for policy in beside]
+    compared = dict.fromkeys((next(iter(env.tunings())), env.reference, "best constant"))
+    rows = [known[policy] for policy in compared]
     for kind, (build, start, width) in kinds(env).items():
-        begun = time.process_time()
+        started_at = time.process_time()
         best = build(jnp.asarray(searched(env, build, start, width, size), jnp.float32))
         rows.append(row_of(kind, env, score_episodes(env, best, keys)))
-        print(f"{name}, {kind}: {time.process_time() - begun:.0f} processor s", flush=True)
+        print(f"{name}, {kind}: {time.process_time() - started_at:.0f} processor s", flush=True)
     return {
         "plant": name,
         "unit": env.reward_unit,
@@ -212,8 +214,10 @@ def _cell(row: dict[str, Any]) -> str:
 def page(text: str) -> str:
     """The evidence page with the table as the results have it."""
     before, _, rest = text.partition(BEGIN)
-    results = [json.loads(path.read_text()) for path in sorted(FOUND.glob("*.json"))]
-    left = [name for name in sorted(environment_names()) if not (FOUND / f"{name}.json").exists()]
+    results = [json.loads(path.read_text()) for path in sorted(SEARCHED.glob("*.json"))]
+    left = [
+        name for name in sorted(environment_names()) if not (SEARCHED / f"{name}.json").exists()
+    ]
     note = f"\n\nNot searched on the plant as it is: {', '.join(left)}." if left else ""
     return f"{before}{BEGIN}\n\n{table(results)}{note}\n\n{END}{rest.partition(END)[2]}"
 
@@ -231,9 +235,9 @@ def main() -> int:
         metavar=("GENERATIONS", "POPULATION", "EPISODES"),
     )  # fmt: skip
     arguments = parser.parse_args()
-    FOUND.mkdir(exist_ok=True)
+    SEARCHED.mkdir(exist_ok=True)
     for name in [] if arguments.page else arguments.names or environment_names():
-        path = FOUND / f"{name}.json"
+        path = SEARCHED / f"{name}.json"
         if arguments.again or not path.exists():
             path.write_text(json.dumps(measured(name, tuple(arguments.size)), indent=1) + "\n")
     PAGE.write_text(page(PAGE.read_text()))

@@ -267,7 +267,7 @@ class FastClock:
             time.sleep(left)
 
 
-class Still:
+class SteadyPlant:
     """A plant near the middle of its ranges, with noise, whose actuators obey at once."""
 
     def __init__(self, bundle: Any, clock: FastClock) -> None:
@@ -316,7 +316,7 @@ def _shift(bundle: Any, folder: Path, seconds: float) -> dict[str, Any]:
     runtime = Runtime(bundle)
     runtime.self_test()  # as `load_bundle` does: the program is compiled before the first period
     runtime.keep(folder / "state")
-    loop = ControlLoop(runtime, tags, Still(bundle, clock), clock, record=recorder(log))
+    loop = ControlLoop(runtime, tags, SteadyPlant(bundle, clock), clock, record=recorder(log))
     loop.ask(Mode.CLOSED_LOOP, "the benchmark")
     steps = int(seconds / manifest.dt)
     missed, late, took, closed = 0, 0, [], 0

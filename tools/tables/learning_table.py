@@ -126,8 +126,8 @@ def _training_data(args: argparse.Namespace, env: Any) -> TrainingData:
         dataset = read_dataset(args.data)
         dataset = dataset if env is None else in_units_of(env, dataset)
     else:
-        who, plan = quality(env, args.quality)
-        dataset = collect_log(env, who, n_steps=args.steps, key=jax.random.key(0), plan=plan)
+        policies, plan = quality(env, args.quality)
+        dataset = collect_log(env, policies, n_steps=args.steps, key=jax.random.key(0), plan=plan)
     return penalised_data(env, dataset)
 
 
@@ -211,10 +211,10 @@ def _stored(
 ) -> None:
     """Trains seeds side by side and stores a cell of each."""
     watcher = _Last(args.updates)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     plan = Plan(args.updates, args.chunk, args.updates)
     trained = train(learner, data, seeds, plan, watcher=watcher)
-    seconds = (time.monotonic() - begun) / len(seeds)
+    seconds = (time.monotonic() - started_at) / len(seeds)
     for seed, policy, metrics in zip(seeds, trained.policies, watcher.metrics, strict=True):
         line = {"kind": "chunk", "algorithm": name, "seed": seed, "metrics": metrics}
         result = {

@@ -35,52 +35,52 @@ from neorl_train.experience import training_data
 from neorl_train.training import Plan, Watcher
 
 OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "memory.json"
-SEEN = (0, 1, 4, 5)
-"""Numbers of the observations that are left: positions and targets."""
+OBSERVED = (0, 1, 4, 5)
+"""Indices of the observations that remain: positions and targets."""
 
 EPISODES = 200
 
 
-class Silent(Watcher):
-    """Watches without a word."""
+class SilentWatcher(Watcher):
+    """A watcher that reports nothing."""
 
 
-class Partly(eqx.Module):
-    """A policy that is shown some of the observations alone."""
+class PartialObservation(eqx.Module):
+    """A policy that is given only some of the observations."""
 
     policy: Any
-    seen: tuple[int, ...] = eqx.field(static=True)
+    indices: tuple[int, ...] = eqx.field(static=True)
 
     def initial_carry(self) -> Any:  # noqa: D102
         return self.policy.initial_carry()
 
     def __call__(self, carry: Any, obs: Any, key: Any = None) -> tuple[Any, Any]:  # noqa: D102
-        return self.policy(carry, obs[jnp.asarray(self.seen)], key)
+        return self.policy(carry, obs[jnp.asarray(self.indices)], key)
 
     def sent(self, carry: Any, action: Any) -> Any:  # noqa: D102
         return self.policy.sent(carry, action)
 
 
-def without(dataset: Dataset, seen: tuple[int, ...]) -> Dataset:
-    """The log with the observations ``seen`` alone."""
-    rows, columns = dataset.transitions, list(seen)
-    spec = dataclasses.replace(dataset.spec, obs=tuple(dataset.spec.obs[i] for i in seen))
+def with_observations(dataset: Dataset, indices: tuple[int, ...]) -> Dataset:
+    """The log with the observations of these indices only."""
+    rows, columns = dataset.transitions, list(indices)
+    spec = dataclasses.replace(dataset.spec, obs=tuple(dataset.spec.obs[i] for i in indices))
     assert rows.next_obs is not None  # as in every log
     rows = rows._replace(obs=rows.obs[:, columns], next_obs=rows.next_obs[:, columns])
     return dataclasses.replace(dataset, transitions=rows, spec=spec)
 
 
 def cell(
-    env: Any, dataset: Dataset, learner: Any, seen: tuple[int, ...], *, updates: int, seed: int
+    env: Any, dataset: Dataset, learner: Any, indices: tuple[int, ...], *, updates: int, seed: int
 ) -> dict[str, float]:
     """Trains one learner, and scores it on the plant."""
-    begun = time.process_time()
+    started_at = time.process_time()
     plan = Plan(updates, 500, updates)
-    data = training_data(without(dataset, seen))
-    trained = train(learner, data, (seed,), plan, watcher=Silent())
-    seconds = time.process_time() - begun
+    data = training_data(with_observations(dataset, indices))
+    trained = train(learner, data, (seed,), plan, watcher=SilentWatcher())
+    seconds = time.process_time() - started_at
     keys = jax.random.split(jax.random.key(1), EPISODES)
-    raw = scores(env, score_episodes(env, Partly(trained.policies[0], seen), keys))
+    raw = scores(env, score_episodes(env, PartialObservation(trained.policies[0], indices), keys))
     low, high = NEORL2_RETURNS["DMSD"]
     normal = np.asarray(normalised_score(jnp.asarray(raw), low=low, high=high))
     return {
@@ -92,16 +92,16 @@ def cell(
 
 def main() -> None:
     args = _arguments()
-    done = json.loads(args.out.read_text()) if args.out.is_file() else {}
+    results = json.loads(args.out.read_text()) if args.out.is_file() else {}
     if not args.table:
         env = make("DMSD-v0")
         dataset = collect_log(env, n_steps=args.steps, key=jax.random.key(0))
-        everything = tuple(range(env.spec.n_obs))
+        all_indices = tuple(range(env.spec.n_obs))
         changed = f"[{','.join(args.set)}]" if args.set else ""
         cells = itertools.product(args.algorithms, args.updates, args.encoders, args.seeds)
         for name, updates, encoder, seed in cells:
             label = f"{name}{changed} {updates} {encoder} {seed}"
-            if label in done:
+            if label in results:
                 continue
             learner = learner_with(
                 ALGORITHMS[name],
@@ -111,12 +111,12 @@ def main() -> None:
                 history_steps=args.history_steps,
                 **{key: float(value) for key, value in (one.split("=") for one in args.set)},
             )
-            seen = everything if encoder == "all" else SEEN
-            done[label] = cell(env, dataset, learner, seen, updates=updates, seed=seed)
-            print(label, done[label], flush=True)
-            done["settings"] = {"steps": args.steps, "history_steps": args.history_steps}
-            args.out.write_text(json.dumps(done, indent=1) + "\n")
-    print(table(done))
+            indices = all_indices if encoder == "all" else OBSERVED
+            results[label] = cell(env, dataset, learner, indices, updates=updates, seed=seed)
+            print(label, results[label], flush=True)
+            results["settings"] = {"steps": args.steps, "history_steps": args.history_steps}
+            args.out.write_text(json.dumps(results, indent=1) + "\n")
+    print(table(results))
 
 
 def _arguments() -> Any:
@@ -135,10 +135,10 @@ def _arguments() -> Any:
     return parser.parse_args()
 
 
-def table(done: dict[str, Any]) -> str:
+def table(results: dict[str, Any]) -> str:
     """Mean over seeds and, behind it, the deviation between seeds."""
     cells: dict[tuple[str, int, str], list[float]] = {}
-    for label, result in done.items():
+    for label, result in results.items():
         if label != "settings":
             name, updates, encoder, _ = label.split()
             cells.setdefault((name, int(updates), encoder), []).append(result["mean"])

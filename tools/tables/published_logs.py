@@ -65,16 +65,16 @@ def _make(arguments: argparse.Namespace) -> None:
             content = old["content"] if old.get("settings") == digest else {}
             if here in content and not arguments.again:
                 continue
-            begun, used = time.perf_counter(), time.process_time()
-            who, plan = quality(env, chosen)
+            started_at, used = time.perf_counter(), time.process_time()
+            policies, plan = quality(env, chosen)
             key = jax.random.key(arguments.seed)
-            log = collect_log(env, who, plan=plan, n_steps=steps, key=key, spread=SPREAD)
+            log = collect_log(env, policies, plan=plan, n_steps=steps, key=key, spread=SPREAD)
             figures = log_statistics(log)
             new = {**identity, "settings": digest, **figures}
             new["content"] = {**content, here: log.content_hash}
             _keep(new)
             print(
-                f"{name} {chosen} {log.n_rows} rows: {time.perf_counter() - begun:.1f} s, "
+                f"{name} {chosen} {log.n_rows} rows: {time.perf_counter() - started_at:.1f} s, "
                 f"{time.process_time() - used:.1f} processor s, peak "
                 f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB, "
                 f"{log.content_hash}",

@@ -89,9 +89,9 @@ def measured(name: str, seed: int, *, alone: bool) -> list[dict[str, Any]]:
     acting = {ordinary: tunings[ordinary]} if alone else tunings
     log = collect_log(env, acting, n_steps=STEPS, key=jax.random.key(seed))
     facts = PlantFacts(env.action_rates(), env.exogenous, env.interlock, env.objective)
-    begun = time.time()
+    started_at = time.time()
     plants = learned_plants(log.transitions, env.spec, seed, facts)
-    fitted = time.time() - begun
+    fitted = time.time() - started_at
     rows = []
     for base in dict.fromkeys((ordinary, ordinary if alone else env.reference)):
         others = tuple(
@@ -100,9 +100,9 @@ def measured(name: str, seed: int, *, alone: bool) -> list[dict[str, Any]]:
             if name != base
         )
         known = plants._replace(own=own_episodes(log, plants, base)).against(tunings[base], others)
-        begun = time.time()
+        started_at = time.time()
         ways = candidates(known, tunings[base], seed)
-        searched = time.time() - begun
+        searched = time.time() - started_at
         before = _episodes(env, tunings[base])
         for way, (chosen, policy, taken) in ways.items():
             if way != PICK and base != ordinary:
@@ -268,17 +268,17 @@ def main() -> int:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--page", action="store_true")
-    given = parser.parse_args()
-    if not given.page:
+    arguments = parser.parse_args()
+    if not arguments.page:
         WHERE.mkdir(exist_ok=True)
-        for seed in given.seeds:
-            for name in given.names or environment_names():
+        for seed in arguments.seeds:
+            for name in arguments.names or environment_names():
                 rows = stored(name)
-                made = [r for r in rows if (r["seed"], r["log"]) == (seed, LOGS[given.alone])]
+                made = [r for r in rows if (r["seed"], r["log"]) == (seed, LOGS[arguments.alone])]
                 if made and all(row.get("rule") == RULE for row in made):
                     continue
                 rows = [row for row in rows if row not in made]
-                rows += measured(name, seed, alone=given.alone)
+                rows += measured(name, seed, alone=arguments.alone)
                 rows.sort(key=lambda row: (row["log"], row["seed"], row["reference"]))
                 write_text(WHERE / f"{name}.json", json.dumps(rows, indent=1) + "\n")
                 jax.clear_caches()  # programs of one plant are no use to the next

@@ -102,14 +102,14 @@ def _timed(
         "XDG_CACHE_HOME": str(folder / "cache"),
         "NEORL_COMPILATION_CACHE": str(folder / "programs"),
     }
-    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    before, started_at = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "neorl_train", *words],
         env={**os.environ, **caches},
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started_at
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     newest = max(path for path in runs.iterdir() if path.name.isdecimal())

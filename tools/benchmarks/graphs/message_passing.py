@@ -80,7 +80,10 @@ def main() -> int:
     shown = {}
     for name, times in microseconds.items():
         each = [a / b for a, b in zip(times["ours"], times["torch_geometric"], strict=True)]
-        shown[name] = {**{who: summary(x) for who, x in times.items()}, "ratio": summary(each)}
+        shown[name] = {
+            **{variant: summary(x) for variant, x in times.items()},
+            "ratio": summary(each),
+        }
         low, high = min(each), max(each)
         print(f"{name}: {statistics.median(each):.2f} ({low:.2f} to {high:.2f}) of torch_geometric")
     case = {"nodes": NODES, "edges": EDGES, "width": WIDTH, "heads": HEADS}

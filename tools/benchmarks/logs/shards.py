@@ -64,24 +64,24 @@ def main() -> int:
 
 def _collected(plant: str, rows: int, out: Path, *more: str) -> dict[str, Any]:
     """Peak memory and processor time of one process that collects a log, and the log's hash."""
-    words = ["collect", plant, "--steps", str(rows), "--out", str(out), *more]
-    begun = time.perf_counter()
+    arguments = ["collect", plant, "--steps", str(rows), "--out", str(out), *more]
+    started_at = time.perf_counter()
     with subprocess.Popen(
-        [sys.executable, "-m", "neorl_envs", *words], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "neorl_envs", *arguments], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         text = process.stdout.read()
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(f"{' '.join(words)} ended with {process.returncode}")
+        raise SystemExit(f"{' '.join(arguments)} ended with {process.returncode}")
     digest = next(word for word in text.split() if word.startswith("sha256:"))
     for file in out.parent.glob(f"{out.name.partition('.')[0]}*"):
         file.unlink()
     return {
         "peak_MB": round(used.ru_maxrss / 1e3, 1),
         "processor_s": round(used.ru_utime + used.ru_stime, 1),
-        "wall_s": round(time.perf_counter() - begun, 1),
+        "wall_s": round(time.perf_counter() - started_at, 1),
         "hash": digest,
     }
 

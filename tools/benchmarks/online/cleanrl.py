@@ -44,15 +44,15 @@ def main() -> None:
     path, worlds, updates = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    stand_in = types.ModuleType("torch.utils.tensorboard")
-    stand_in.SummaryWriter = NoWriter  # pyright: ignore[reportAttributeAccessIssue]
-    sys.modules["torch.utils.tensorboard"] = stand_in
+    stub_module = types.ModuleType("torch.utils.tensorboard")
+    stub_module.SummaryWriter = NoWriter  # pyright: ignore[reportAttributeAccessIssue]
+    sys.modules["torch.utils.tensorboard"] = stub_module
     steps = updates * ROLLOUT * worlds
     sys.argv = [path, "--num-envs", str(worlds), "--total-timesteps", str(steps), "--no-cuda"]
     with contextlib.redirect_stdout(io.StringIO()):
         runpy.run_path(path, run_name="__main__")
-    (first, begun), (last, ended) = MARKS[1], MARKS[-1]
-    print((last - first) / (ended - begun))
+    (first, started_at), (last, ended) = MARKS[1], MARKS[-1]
+    print((last - first) / (ended - started_at))
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ def ours(worlds: int) -> Side:
             learner, CartPole(), (0,), plan, settings=OnlineConfig(environments=worlds),
             watcher=clock,
         )  # fmt: skip
-        (first, begun), (last, ended) = clock.marks[0], clock.marks[-2]
-        return (last - first) * ROLLOUT * worlds / (ended - begun)
+        (first, started_at), (last, ended) = clock.marks[0], clock.marks[-2]
+        return (last - first) * ROLLOUT * worlds / (ended - started_at)
 
     return round_of
 
@@ -133,11 +133,11 @@ def purejaxrl(folder: Path, worlds: int) -> Side:
 
 def cleanrl(python: str, path: str, worlds: int) -> Side:
     """CleanRL's ppo.py in a process of its own."""
-    words = [python, str(HERE / "cleanrl.py"), path, str(worlds), "16"]
+    command = [python, str(HERE / "cleanrl.py"), path, str(worlds), "16"]
 
     def round_of() -> float:
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
-        return float(done.stdout.splitlines()[-1])
+        completed = subprocess.run(command, capture_output=True, text=True, check=True)
+        return float(completed.stdout.splitlines()[-1])
 
     return round_of
 
@@ -174,8 +174,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--out", type=Path, default=RESULTS / "ppo_peers.json")
-    given = parser.parse_args()
-    on_one_core(given.core)
+    arguments = parser.parse_args()
+    on_one_core(arguments.core)
 
     from neorl_core.infrastructure import keep_compiled_programs
     from neorl_core.infrastructure.command_line import cache_directory
@@ -187,15 +187,15 @@ def main() -> None:
     for worlds in UPDATES:
         sides = {
             "ours": ours(worlds),
-            "cleanrl": cleanrl(given.cleanrl_python, given.cleanrl, worlds),
+            "cleanrl": cleanrl(arguments.cleanrl_python, arguments.cleanrl, worlds),
             "rejax": rejax(worlds),
-            "purejaxrl": purejaxrl(given.purejaxrl, worlds),
+            "purejaxrl": purejaxrl(arguments.purejaxrl, worlds),
         }
-        cases[str(worlds)] = compared(sides, given.rounds)
+        cases[str(worlds)] = compared(sides, arguments.rounds)
         for name, one in cases[str(worlds)]["ours_over"].items():
             low, high = one["low"], one["high"]
             print(f"{worlds} worlds: ours / {name} {one['mean']:.2f} ({low:.2f} to {high:.2f})")
-        write(given.out, result | machine(packages))
+        write(arguments.out, result | machine(packages))
 
 
 if __name__ == "__main__":

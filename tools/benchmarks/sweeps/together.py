@@ -155,10 +155,10 @@ def _forms(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     updates = arguments.settings * 2 * CHUNK
     for number in range(arguments.form_rounds + 1):
         for way, call in calls.items():
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             jax.block_until_ready(call(number))
             if number:
-                times[way].append(1e6 * (time.perf_counter() - begun) / updates)
+                times[way].append(1e6 * (time.perf_counter() - started_at) / updates)
     shown = {way: summary(each) for way, each in times.items()}
     print(name, {way: round(one["median"], 1) for way, one in shown.items()}, flush=True)
     return shown

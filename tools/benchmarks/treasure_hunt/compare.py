@@ -167,7 +167,7 @@ def theirs(options: Any, version: str, agents: int, epsilon: float, epochs: int)
         str(epsilon),
         str(epochs),
     ]
-    done = subprocess.run(
+    completed = subprocess.run(
         words,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": folder},
@@ -175,7 +175,7 @@ def theirs(options: Any, version: str, agents: int, epsilon: float, epochs: int)
         text=True,
         check=True,
     )
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(completed.stdout.splitlines()[-1])
 
 
 def compared(options: Any, version: str, agents: int) -> dict[str, Any]:

@@ -49,10 +49,10 @@ def compiled(version: str) -> float:
 
 def started(version: str, cache: str) -> float:
     """The same in a process of its own."""
-    words = [sys.executable, str(Path(__file__).resolve()), "--child", version]
+    command = [sys.executable, str(Path(__file__).resolve()), "--child", version]
     kept = {**os.environ, "NEORL_COMPILATION_CACHE": cache}
-    done = subprocess.run(words, env=kept, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    completed = subprocess.run(command, env=kept, capture_output=True, text=True, check=True)
+    return json.loads(completed.stdout.splitlines()[-1])
 
 
 def main() -> None:
@@ -61,9 +61,9 @@ def main() -> None:
     )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=RESULTS / "treasure_hunt_starts.json")
-    given = parser.parse_args()
-    if given.child:
-        print(json.dumps(compiled(given.child)))
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(compiled(arguments.child)))
         return
     seconds = {}
     for version in VERSIONS:
@@ -71,7 +71,7 @@ def main() -> None:
             seconds[version] = {which: started(version, cache) for which in ("first", "second")}
         print(version, seconds[version], flush=True)
     result = {"benchmark": "treasure_hunt_starts", "processor_seconds": seconds}
-    write(given.out, result | machine(("jax", "jaxlib", "optax")))
+    write(arguments.out, result | machine(("jax", "jaxlib", "optax")))
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def pool_of(policy: Any, env: Any, spread: Any, seed: int) -> dict[str, Policy]:
 
 def measured(name: str, seed: int) -> dict[str, Any]:
     """One pool of one plant."""
-    env, begun = make(name), time.process_time()
+    env, started_at = make(name), time.process_time()
     tunings = env.tunings()
     ordinary = next(iter(tunings))
     log = collect_log(env, {ordinary: tunings[ordinary]}, n_steps=STEPS, key=jax.random.key(seed))
@@ -110,7 +110,7 @@ def measured(name: str, seed: int) -> dict[str, Any]:
             predicted_facts(one) | {"answer": answer} | by_name[one.name]
             for one, answer in zip(table[1:], answers, strict=True)
         ],
-        "seconds": round(time.process_time() - begun, 1),
+        "seconds": round(time.process_time() - started_at, 1),
     }
 
 

@@ -134,10 +134,10 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--check", type=Path, default=None)
-    given = parser.parse_args()
-    path = given.check or FILE
+    arguments = parser.parse_args()
+    path = arguments.check or FILE
     by_plant = policies_of(path)
-    if given.check:
+    if arguments.check:
         stored = json.loads(RESULT.read_text(encoding="utf-8"))["order"]
         policies = list(by_plant.values())
         tasks = [task_of(some, list(stored["who"])) for some in policies]

@@ -85,7 +85,7 @@ def answers(kind: str, gain: float, cost: float, n: int, rng: np.random.Generato
     ]
     means = mean_estimates(np.concatenate([gains, drawn[0]], axis=1), level=LEVEL)
     shares = [fraction_estimates(one > 1, level=LEVEL) for one in drawn]
-    given = []
+    verdicts = []
     for i in range(AT_ONCE):
         least = float(gains[:, i].min())
         ours = _row(
@@ -105,8 +105,8 @@ def answers(kind: str, gain: float, cost: float, n: int, rng: np.random.Generato
             pooled=(),
             episode_margin=MARGIN,
         )
-        given.append(verdict(tables).answer)
-    return given
+        verdicts.append(verdict(tables).answer)
+    return verdicts
 
 
 def _row(
@@ -162,12 +162,12 @@ def measured(repetitions: int) -> list[dict[str, Any]]:
     pairs = list(itertools.product(EPISODES, KINDS, GAINS, COSTS))
     for number, (n, kind, gain, cost) in enumerate(pairs):
         rng = np.random.default_rng(number)
-        given: list[str] = []
-        while len(given) < repetitions:
-            given += answers(kind, gain, cost, n, rng)
+        verdicts: list[str] = []
+        while len(verdicts) < repetitions:
+            verdicts += answers(kind, gain, cost, n, rng)
         row: dict[str, Any] = {"kind": kind, "gain": gain, "cost": cost, "episodes": n}
-        row |= {"deployable": deployable(gain, cost), "repetitions": len(given)}
-        rows.append(row | {"deployed": given.count("deploy")})
+        row |= {"deployable": deployable(gain, cost), "repetitions": len(verdicts)}
+        rows.append(row | {"deployed": verdicts.count("deploy")})
     return rows
 
 
@@ -214,9 +214,9 @@ def main() -> int:
     )
     parser.add_argument("--repetitions", type=int, default=40)
     parser.add_argument("--page", action="store_true")
-    given = parser.parse_args()
-    if not given.page:
-        rows = measured(given.repetitions)
+    arguments = parser.parse_args()
+    if not arguments.page:
+        rows = measured(arguments.repetitions)
         write_text(RESULT, json.dumps(rows, indent=0) + "\n")
     rows = json.loads(RESULT.read_text(encoding="utf-8"))
     text = PAGE.read_text(encoding="utf-8")

@@ -51,20 +51,20 @@ def forms(name: str) -> dict[str, Any]:
     tables = jax.device_put(log_tables(algorithm, data.spec, data.rows_for(algorithm)))
     key = jax.random.key(0)
     sources = [Site(jnp.asarray(i, jnp.int32)) for i in range(SITES)]
-    begun = [
+    initial_states = [
         Training(algorithm.init(data.spec, data.statistics, jax.random.key(i)), ())
         for i in range(SITES)
     ]
-    turns = [jax.tree.map(jnp.array, one) for one in begun]
-    stacked = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *begun)]
+    states = [jax.tree.map(jnp.array, one) for one in initial_states]
+    stacked = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *initial_states)]
     numbers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *sources)
     chunk = partial(train_chunk, n_updates=updates)
     together = jax.jit(jax.vmap(chunk, in_axes=(None, 0, 0, None, None, None)), donate_argnums=2)
 
     def in_turn() -> Any:
         for i in range(SITES):
-            turns[i], _ = chunk(arrays, sources[i], turns[i], tables, np.int32(0), key)
-        return turns
+            states[i], _ = chunk(arrays, sources[i], states[i], tables, np.int32(0), key)
+        return states
 
     def vmapped() -> Any:
         stacked[0], _ = together(arrays, numbers, stacked[0], tables, np.int32(0), key)

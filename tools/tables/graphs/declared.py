@@ -69,12 +69,12 @@ def _measure(mine: Any, name: str, kinds: list[str], seeds: list[int], results: 
             if str(seed) in learned:
                 continue
             networks = Networks(hidden=HIDDEN, kind=kind, graph=plant.graph)
-            begun = time.process_time()
+            started_at = time.process_time()
             trained = train(
                 IQL(networks=networks, steps=Steps(batch_size=BATCH)), data, (seed,),
                 Plan(UPDATES, UPDATES, UPDATES),
             )  # fmt: skip
-            seconds = round(time.process_time() - begun, 1)
+            seconds = round(time.process_time() - started_at, 1)
             judged = _judged(plant, trained.policies[0], keys)
             learned[str(seed)] = {**judged, "processor_seconds": seconds}
             OUT.parent.mkdir(parents=True, exist_ok=True)

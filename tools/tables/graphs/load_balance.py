@@ -113,12 +113,12 @@ def _means(episodes: Any) -> dict[str, float]:
 def trained(plant: LoadBalance, name: str, seed: int) -> dict[str, Any]:
     """One training and what its policy is worth, by its likeliest move and by draws."""
     learner, updates = LEARNERS[name]
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     done = train_online(
         learner, plant, (seed,), Plan(updates, updates, updates),
         settings=OnlineConfig(environments=ENVIRONMENTS),
     )  # fmt: skip
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started_at
     keys, state = jax.random.split(jax.random.key(2026), EPISODES), done.states()[0]
     drawn = judged(plant, learner.explore(state), keys)
     return {

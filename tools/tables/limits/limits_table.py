@@ -31,7 +31,7 @@ from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure.command_line import cache_directory
 from neorl_envs import collect_log, make
 from neorl_envs.recording import quality
-from neorl_envs.scoring import kept, score_episodes, scores
+from neorl_envs.scoring import score_episodes, scores, within_limits
 from neorl_train import train
 from neorl_train.experience import training_data
 from neorl_train.training import Plan
@@ -77,8 +77,8 @@ def measure(plant: str, learners: list[str]) -> None:
     results: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     if results and results["budget"] != BUDGET:
         raise SystemExit(f"{path} is of another budget; move it away")
-    who, plan = quality(env, BUDGET["quality"])
-    log = collect_log(env, who, n_steps=BUDGET["rows"], key=jax.random.key(0), plan=plan)
+    policies, plan = quality(env, BUDGET["quality"])
+    log = collect_log(env, policies, n_steps=BUDGET["rows"], key=jax.random.key(0), plan=plan)
     prices = env.penalty_weights()
     prices = [prices.get(cost.name, 0.0) for cost in log.spec.cost]
     data = training_data(log, prices=prices)
@@ -91,13 +91,13 @@ def measure(plant: str, learners: list[str]) -> None:
         store(path, results)
     for name in learners or (*PLAIN, *SAFE, *FAST):
         if name not in json.loads(path.read_text())["learners"]:
-            begun = time.monotonic()
+            started_at = time.monotonic()
             cell = trained(env, data, name)
             # Others may have written meanwhile.
             results = json.loads(path.read_text())
             results["learners"][name] = cell
             store(path, results)
-            print(f"{plant} {name}: {time.monotonic() - begun:.0f} s", flush=True)
+            print(f"{plant} {name}: {time.monotonic() - started_at:.0f} s", flush=True)
 
 
 def store(path: Path, results: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ def trained(env: Any, data: Any, name: str) -> dict[str, Any]:
 def judged(env: Any, policy: Any) -> dict[str, Any]:
     """Shares of episodes over each limit and with a trip, and the mean return."""
     episodes = score_episodes(env, policy, jax.random.split(jax.random.key(1), BUDGET["episodes"]))
-    over = ~kept(env, episodes)
+    over = ~within_limits(env, episodes)
     return {
         **shares_over(over),
         "return": float(f"{np.mean(np.asarray(episodes.total)):.6g}"),

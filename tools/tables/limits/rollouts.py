@@ -40,11 +40,11 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("measure", "table"))
     parser.add_argument("--plant", default="ChemicalReactor-v0", help="a plant with cost limits")
-    given = parser.parse_args()
-    if given.what == "measure":
+    arguments = parser.parse_args()
+    if arguments.what == "measure":
         keep_compiled_programs(cache_directory())
-        measure(given.plant)
-    print(table(given.plant))
+        measure(arguments.plant)
+    print(table(arguments.plant))
 
 
 def measure(plant: str) -> None:
@@ -70,7 +70,7 @@ def trained(env: Any, name: str, way: str) -> dict[str, Any]:
     kind = ALGORITHMS[f"{name}_lag" if way == "lag" else name]
     rate = {} if name == "reinforce" else {"learning_rate": BUDGET["learning_rate"]}
     learner, updates = kind(rollout=BUDGET["rollout"], **rate), BUDGET["updates"][name]
-    begun = time.monotonic()
+    started_at = time.monotonic()
     done = train_online(
         learner,
         env,
@@ -80,7 +80,7 @@ def trained(env: Any, name: str, way: str) -> dict[str, Any]:
         penalty=dict.fromkeys(env.penalty_weights(), 0.0) if way == "free" else None,
     )
     cell = {"seeds": [judged(env, policy) for policy in done.policies]}
-    print(f"{name} {way}: {time.monotonic() - begun:.0f} s", flush=True)
+    print(f"{name} {way}: {time.monotonic() - started_at:.0f} s", flush=True)
     return cell
 
 

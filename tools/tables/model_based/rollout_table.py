@@ -93,8 +93,8 @@ def log_of(plant: str) -> Dataset:
     """The published log in the units of the plant, or one that is collected on it."""
     env = make(f"{plant}-v0")
     if plant != "DMSD":
-        who, plan = quality(env, "mixed")
-        return collect_log(env, who, n_steps=100_000, key=jax.random.key(0), plan=plan)
+        policies, plan = quality(env, "mixed")
+        return collect_log(env, policies, n_steps=100_000, key=jax.random.key(0), plan=plan)
     log = read_dataset(DMSD_LOG)
     rows, box = log.transitions, unit_interval(env.spec.action)
 
@@ -111,9 +111,9 @@ def log_of(plant: str) -> Dataset:
 def fitted(name: str, plant: str, data: TrainingData, seed: int) -> tuple[LearnerState, float]:
     """The model of a log, and the processor seconds that its fit took."""
     fit = learner(name, plant, "default").fits()["model"]
-    begun = time.process_time()
+    started_at = time.process_time()
     trained = train(fit.learner, data, (seed,), Plan(fit.updates, CHUNK, fit.updates))
-    return trained.states()[0], time.process_time() - begun
+    return trained.states()[0], time.process_time() - started_at
 
 
 def score(plant: str, policy: Any) -> float:
@@ -128,7 +128,7 @@ def cell(
     made: Any, plant: str, data: TrainingData, model: LearnerState, seed: int, updates: int
 ) -> dict[str, Any]:
     """One training in a fitted model, and what came of it."""
-    made, begun = for_run(made, updates), time.process_time()
+    made, started_at = for_run(made, updates), time.process_time()
     queues = offline_seeds(made, data, (seed,), devices_for((seed,)), contexts=[{"model": model}])
     plan = Plan(updates, CHUNK, updates)
     try:
@@ -136,7 +136,7 @@ def cell(
         result: dict[str, Any] = {"score": round(score(plant, done.policies[0]), 2)}
     except InputError as error:
         result = {"score": None, "failure": str(error)}
-    return result | {"seconds": round(time.process_time() - begun, 1)}
+    return result | {"seconds": round(time.process_time() - started_at, 1)}
 
 
 def show(plant: str, path: Path) -> None:

@@ -99,10 +99,10 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("measure", "table"))
     parser.add_argument("--only", choices=tuple(learners()), help="measure this one alone")
-    given = parser.parse_args()
-    if given.what == "measure":
+    arguments = parser.parse_args()
+    if arguments.what == "measure":
         keep_compiled_programs(cache_directory())
-        for name in learners() if given.only is None else [given.only]:
+        for name in learners() if arguments.only is None else [arguments.only]:
             measure(name)
     print(table())
 
@@ -117,7 +117,7 @@ def measure(name: str) -> None:
         cell = results.setdefault(name, {})
         if str(seed) in cell:
             continue
-        watcher, begun = Returns(), time.process_time()
+        watcher, started_at = Returns(), time.process_time()
         done = train_online(learner, plant, (seed,), plan, settings=settings, watcher=watcher)
         judged = np.mean(scores(plant, score_episodes(plant, done.policies[0], keys)))
         sums = np.asarray(watcher.sums)[..., 0]
@@ -125,7 +125,7 @@ def measure(name: str) -> None:
         cell[str(seed)] = {
             "judged": round(float(judged), 2),
             "training": round(float(returns / episodes), 2),
-            "processor_seconds": round(time.process_time() - begun, 1),
+            "processor_seconds": round(time.process_time() - started_at, 1),
         }
         PATH.write_text(json.dumps(results, indent=1) + "\n")
         print(name, seed, cell[str(seed)], flush=True)

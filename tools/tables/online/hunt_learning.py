@@ -64,12 +64,12 @@ def measure(way: str, seed: int, epochs: int) -> None:
     cells = results.setdefault("scores", {}).setdefault(name, {})
     if str(seed) in cells:
         return
-    begun = time.process_time()
+    started_at = time.process_time()
     trained = train_population(world, IQN(**WAYS[way]), seed=seed, epochs=epochs, chunk=BLOCK)
     reward = np.asarray(trained.epochs.reward, float).sum(axis=1)
     cells[str(seed)] = reward.reshape(-1, BLOCK).mean(axis=1).round(2).tolist()
     PATH.write_text(json.dumps(results, indent=1) + "\n")
-    print(f"{name}, seed {seed}: {cells[str(seed)][-1]}, {time.process_time() - begun:.0f} s")
+    print(f"{name}, seed {seed}: {cells[str(seed)][-1]}, {time.process_time() - started_at:.0f} s")
 
 
 def interval(values: Any) -> list[float]:
