@@ -145,7 +145,8 @@ def bad_policy(env: Any) -> Any:
 def table(result: dict[str, Any]) -> list[str]:
     """The rows as Markdown."""
     costs = result["costs"]
-    head = ["", f"return [{result['unit']}]", "score", *costs, *(f"kept {c}" for c in costs)]
+    shares = [f"{cost} within limit" for cost in costs]
+    head = ["", f"return [{result['unit']}]", "score", *costs, *shares]
     lines = [f"| {' | '.join([*head, 'trips', 'steps'])} |", "|---" * (len(head) + 2) + "|"]
     for row in result["rows"]:
         shares = [f"{100 * row['kept'][cost]:.4g} %" for cost in costs]

@@ -64,7 +64,8 @@ def section(page: str) -> str:
         if (row := _row(path, name))
     ]
     heads = (
-        "| learner | log | updates | seeds | mean ± deviation of seeds | less BC [95 %] | trips |"
+        "| learner | log | updates | seeds | mean ± standard deviation over seeds "
+        "| difference to BC [95 %] | trips |"
     )
     heads += " controller |"
     published = [f"`{name}` {PUBLISHED[name]}" for name in PAGES[page] if name in PUBLISHED]

@@ -79,8 +79,13 @@ def table(path: Path, published: dict[str, str] | None = None) -> str:
     cells = read_cells(path)
     runs = {name: [one["scores"] for one in seeds] for name, seeds in cells.items()}
     runs |= {name: [x] for name, x in read_controllers(path).items()}
-    heads = ["policy", "seeds", "mean", "deviation of seeds", f"IQM [{LEVEL:.0%} interval]"]
-    heads += ["less BC [95 % interval]", "trips", "mean in test"]
+    heads = ["policy", "seeds", "mean", "standard deviation over seeds"]
+    heads += [
+        f"IQM [{LEVEL:.0%} interval]",
+        "difference to BC [95 % interval]",
+        "trips",
+        "mean in test",
+    ]
     tripped = read_table(path).also.get("controller_trips", {})
     if published:
         heads.append("published best / median / worst")
@@ -258,7 +263,7 @@ HEAD = """# Learners compared
 declared penalties; the reward in training has the same penalties subtracted. All policies of a
 table run the same episodes, and learners act without a guard. *Trips* is the share of those
 episodes that the plant ended. *In test* is the mean with the plant's constants in test mode.
-*Deviation of seeds* is the standard deviation of the seeds' means. The networks are always the
+*Standard deviation over seeds* is that of the seeds' means. The networks are always the
 last ones of a run, never the best. Each table is followed by its updates, settings, episodes
 and date, and by the runs that diverged."""
 

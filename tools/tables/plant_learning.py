@@ -145,7 +145,7 @@ def page() -> str:
 def _summary(results: list[dict[str, Any]]) -> str:
     """How many policies may be deployed, of each learner."""
     lines = [
-        "| learner | deploy against the ordinary | deploy against the reference |",
+        "| learner | deploy against the ordinary controller | deploy against the reference |",
         "|---|---|---|",
     ]
     for group in ALGORITHMS:
@@ -188,10 +188,10 @@ def section(result: dict[str, Any]) -> list[str]:
     lines = [
         f"\n## {result['plant']}\n",
         f"{result['steps']} steps logged, {result['updates']} updates; unit: {result['unit']}; "
-        f"ordinary: {result['ordinary']}; reference: {result['reference']}.\n",
+        f"ordinary controller: {result['ordinary']}; reference: {result['reference']}.\n",
         "| policy | return | "
         + "".join(f"{name} | " for name in names)
-        + "against the ordinary | against the reference |",
+        + "against the ordinary controller | against the reference |",
         "|---|---|" + "---|" * len(names) + "---|---|",
     ]
     rows = [row for row in result["rows"] if row["role"] != "learner"]

@@ -130,9 +130,9 @@ def _baselines(env: Any) -> list[str]:
     result = json.loads(path.read_text())
     text = (
         f"Means and standard errors over {result['episodes']} episodes; the score is the return "
-        "minus the declared penalties. *Kept* is the share of episodes that stay within the limit "
-        "to the end; an episode that trips counts as keeping no limit, and nothing after the trip "
-        "is added to its costs."
+        "minus the declared penalties. *Within limit* is the share of episodes that stay within "
+        "the limit to the end; an episode that trips counts as outside every limit, and nothing "
+        "after the trip is added to its costs."
     )
     if any(row["policy"].endswith(", shifted") for row in result["rows"]):
         text += (
@@ -148,8 +148,8 @@ def _baselines(env: Any) -> list[str]:
             for row in modes
         ]
         text += (
-            f" In *test mode*, the constants change: {factors}. On the same draws, these "
-            f"controllers lose there: {', '.join(lost)}."
+            f" In *test mode*, the constants change: {factors}. With the same random numbers, "
+            f"these controllers lose: {', '.join(lost)}."
         )
     search = next((row for row in result["rows"] if "candidates" in row), None)
     if search:
@@ -165,7 +165,11 @@ def _identified(env: Any, costs: list[str]) -> list[str]:
     path = RESULTS / "classical" / f"{env.name}.json"
     lines = ["## Identified from the log", ""]
     if not path.exists():
-        return [*lines, "LQG and MPC have not been measured on this plant as it is.", ""]
+        return [
+            *lines,
+            "LQG and MPC have not been measured on the present version of this plant.",
+            "",
+        ]
     result = json.loads(path.read_text())
     reasons = {row.get("reason") for row in result["rows"]}
     if not result["episodes"]:
@@ -178,7 +182,13 @@ def _identified(env: Any, costs: list[str]) -> list[str]:
         f"{result['episodes']} of the same episodes. "
         + (f"Their effort is {effort:g}." if effort else "All other settings are the defaults.")
     )
-    head = ["", f"return [{env.reward_unit}]", "score", *costs, *(f"kept {c}" for c in costs)]
+    head = [
+        "",
+        f"return [{env.reward_unit}]",
+        "score",
+        *costs,
+        *(f"{c} within limit" for c in costs),
+    ]
     head = [*head, "trips"]
     lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in result["rows"]:

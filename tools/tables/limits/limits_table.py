@@ -164,7 +164,7 @@ def table(path: Path, only: str = "") -> str:
     lines = [
         f"**{path.stem}**",
         "",
-        f"| | {' | '.join(heads)} | over any | trips | return | less prices |",
+        f"| | {' | '.join(heads)} | over any | trips | return | return minus penalties |",
     ]
     lines.append("|---" * (len(heads) + 5) + "|")
     log = results["log"]

@@ -1,4 +1,4 @@
-"""PPO and REINFORCE on a plant with cost limits: nothing paid, the plant's prices, multipliers.
+"""PPO and REINFORCE on a plant with cost limits: costs ignored, the plant's penalties, multipliers.
 
 Usage:
     python tools/tables/limits/rollouts.py measure          what is not there yet
@@ -91,10 +91,10 @@ def table(plant: str) -> str:
         f"over {name} ({limit})"
         for name, limit in zip(results["costs"], results["limits"], strict=True)
     ]
-    lines = [f"| | {' | '.join(heads)} | over any | trips | return | less prices |"]
+    lines = [f"| | {' | '.join(heads)} | over any | trips | return | return minus penalties |"]
     lines.append("|---" * (len(heads) + 5) + "|")
     lines += [row(f"controller {name}", [cell]) for name, cell in results["controllers"].items()]
-    words = {"free": "costs nothing", "priced": "the plant's prices", "lag": "multipliers"}
+    words = {"free": "costs ignored", "priced": "the plant's penalties", "lag": "multipliers"}
     for name, cell in results["learners"].items():
         who, way = name.split()
         lines.append(row(f"{who}, {words[way]}", cell["seeds"]))
