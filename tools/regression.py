@@ -70,15 +70,15 @@ def main(arguments: list[str] | None = None) -> int:
         default=TOLERANCE,
         help=f"allowed slowdown, as a part of the stored cost ({TOLERANCE})",
     )
-    arguments = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        stored = read(arguments.stored or RESULTS / f"{arguments.name}.json")
-        fresh = read(arguments.fresh) if arguments.fresh else measured(stored)
+        stored = read(options.stored or RESULTS / f"{options.name}.json")
+        fresh = read(options.fresh) if options.fresh else measured(stored)
         changes = compared(stored, fresh)
     except ValueError as error:
         print(f"regression: {error}", file=sys.stderr)
         return 2
-    slower = [change for change in changes if change.is_slower(arguments.tolerance)]
+    slower = [change for change in changes if change.is_slower(options.tolerance)]
     for change in changes:
         mark = "SLOWER" if change in slower else "ok"
         print(

@@ -47,8 +47,8 @@ def test_a_plain_array_is_a_tree_of_one_leaf() -> None:
 
 REFUSED = {
     "nothing": ({}, "expected at least one array, got none"),
-    "text": ({"a": np.array(["x", "y"])}, "a must hold numbers with a row a step"),
-    "a number": ({"a": {"b": 3.0}}, r"a\.b must hold numbers with a row a step"),
+    "text": ({"a": np.array(["x", "y"])}, "a must hold numbers with one row per step"),
+    "a number": ({"a": {"b": 3.0}}, r"a\.b must hold numbers with one row per step"),
     "rows": ({"a": np.zeros(3), "b": np.zeros(2)}, "b has 2 rows; expected 3"),
     "one name": ({"a.b": np.zeros(2), "a": {"b": np.zeros(2)}}, r"two channels are called 'a\.b'"),
 }

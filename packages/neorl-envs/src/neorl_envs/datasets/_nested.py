@@ -60,8 +60,8 @@ def _numbers(source: str, key: str, leaf: Any, like: np.ndarray | None) -> np.nd
     array = np.asarray(leaf)
     if array.dtype.kind not in "biuf" or array.ndim == 0:
         raise DatasetError(
-            f"{source}: {key or 'it'} must hold numbers with a row a step, got {array.dtype} of "
-            f"shape {array.shape}; leave it out or convert it"
+            f"{source}: {key or 'it'} must hold numbers with one row per step, got {array.dtype} "
+            f"of shape {array.shape}; leave it out or convert it"
         )
     if like is not None and len(array) != len(like):
         raise DatasetError(

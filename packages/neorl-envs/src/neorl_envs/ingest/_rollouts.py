@@ -183,7 +183,9 @@ def check_rollout(episode: Rollout, where: str) -> None:
     for name in Rollout._fields:
         column = getattr(episode, name)
         if np.ndim(column) == 0:
-            raise DatasetError(f"{where}: field '{name}': expected a row a step, got one number")
+            raise DatasetError(
+                f"{where}: field '{name}': expected one row per step, got one number"
+            )
         expected = n + 1 if name == "observations" else n
         if len(column) != expected:
             raise DatasetError(

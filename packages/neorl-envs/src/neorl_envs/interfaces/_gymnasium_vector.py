@@ -217,7 +217,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         ):
             if np.shape(leaf) != (self.num_envs, *np.shape(one)):
                 raise InputError(
-                    f"params must have a leading axis of {self.num_envs}, one entry a plant, "
+                    f"params must have a leading axis of {self.num_envs}, one entry per plant, "
                     f"got a leaf of shape {np.shape(leaf)}"
                 )
 

@@ -100,9 +100,8 @@ class Rows:
         self.excluded = np.zeros(len(config.excludes), np.int64)
         self._has_samples = np.zeros(len(config.excludes), np.bool_)
         self.stretches: list[Stretch] = []
-        remaining = (
-            at_once  # this many rows are kept, so that they need not be computed a second time
-        )
+        # So many rows are kept in memory, so that they need not be computed a second time.
+        remaining = at_once
         for periods in timeline.stretches:
             stretch = self._stretch(periods, remaining)
             if stretch is not None and stretch.flags.included.any():

@@ -91,7 +91,7 @@ class Constants(NamedTuple):
 
 RELATIONS = (
     Relation("shortest", "<=", "longest", "periods that a lane stays closed"),
-    Relation("demand", "<=", 40.0, "the market takes 64 units a period at most"),
+    Relation("demand", "<=", 40.0, "the market takes at most 64 units per period"),
     Relation(0.0, "<=", "initial.stock"),
     Relation(0.0, "<=", "initial.shipped"),
     Relation(0.0, "<=", "initial.owed"),
