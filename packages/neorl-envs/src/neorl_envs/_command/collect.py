@@ -151,8 +151,7 @@ def _require_memory(spec: Spec, steps: int) -> None:
     if required_bytes > installed_bytes:
         raise InputError(
             f"--steps {steps} would need about {required_bytes / 1e9:.3g} GB of memory, and this "
-            "machine "
-            f"has {installed_bytes / 1e9:.3g} GB; at most about "
-            f"{int(installed_bytes / COPIES / row)} steps fit, "
-            "or any number in several files, with --shard-rows"
+            f"machine has {installed_bytes / 1e9:.3g} GB; at most about "
+            f"{int(installed_bytes / COPIES / row)} steps fit, or any number in several files, "
+            "with --shard-rows"
         )

@@ -121,8 +121,7 @@ def _empty(path: Path, config: Any, dataset: Any) -> list[str]:
     return [
         f"no observed or manipulated tag has a sample in {empty} periods of {duration(period)}, so "
         f"the rows there repeat earlier values (for up to {duration(hold_s)}) or are masked; if "
-        "the "
-        f"export lost rows, export it again; if the log is slower, set sampling.period_s in "
+        "the export lost rows, export it again; if the log is slower, set sampling.period_s in "
         f"{path}; if its tags are logged on change, this is normal"
     ]
 

@@ -40,8 +40,8 @@ class JoinedColumn:
         """Copies the whole column into memory."""
         if copy is False:
             raise ValueError(
-                "a joined column is stored in several files, so that it cannot be viewed without a "
-                "copy"
+                "a joined column is stored in several files, so that it cannot be viewed without "
+                "a copy"
             )
         return self[:] if dtype is None else self[:].astype(dtype)
 

@@ -105,8 +105,7 @@ def rollouts_of(dataset: Dataset) -> Iterator[Rollout]:
         if differing.size:
             raise DatasetError(
                 f"episode {index}, row {differing[0]}: next_obs differs from the observation of "
-                "the "
-                "next row, and a rollout keeps one of them; repair it"
+                "the next row, and a rollout keeps one of them; repair it"
             )
         yield Rollout(
             np.concatenate([rows.obs, rows.next_obs[-1:]]),
