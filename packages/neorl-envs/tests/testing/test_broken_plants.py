@@ -118,7 +118,7 @@ BROKEN: dict[str, tuple[Any, str, str]] = {
         "cost changes with the noise",
     ),
     "noise of a constant key": (OneNoise, "another_key_gives_other_draws", "same noise"),
-    "instruments share the draws": (SharedDraws, "draws_do_not_go_together", "go together"),
+    "instruments share the draws": (SharedDraws, "draws_do_not_go_together", "are correlated"),
     "reset deaf to its key": (DeafReset, "another_key_gives_other_draws", "reset starts"),
     "no randomisation": (NoRandomisation, "another_key_gives_other_draws", "'rate_constant'"),
     "clean is noisy": (NoisyClean, "clean_has_no_chance", "'clean'"),

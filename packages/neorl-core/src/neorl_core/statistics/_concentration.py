@@ -172,7 +172,7 @@ def hcope_threshold(
     """
     dtype, samples = floats(samples).dtype, _not_negative(samples)
     level = checked_probability("level", level)
-    size = checked_integer("size", size, 2, "hold fewer samples out")
+    size = checked_integer("size", size, 2, "hold out fewer samples")
     cuts = sort_floats(samples)
     mean, variance = _moments_cut_at_each(cuts)
     log_term = jnp.log(2 / (1 - jnp.asarray(level, samples.dtype)))

@@ -112,7 +112,7 @@ def a_key_is_used_once(evidence: Evidence) -> str:
             with jax.debug_key_reuse(True):
                 jax.jit(call).trace(evidence.key)
         except jax.errors.KeyReuseError:
-            return f"{name} uses a key twice, so that draws go together; split it"
+            return f"{name} uses a key twice, so that draws are correlated; split it"
     return ""
 
 
@@ -128,7 +128,8 @@ def compiled_equals_eager(evidence: Evidence) -> str:
         return fault
     (_, first), (_, second) = first_steps(evidence, (0, 0), compiled=False)
     same = all(np.array_equal(a, b) for a, b in zip(first[:5], second[:5], strict=True))
-    return "" if same else "two eager calls with the same arguments differ: a function has memory"
+    fault = "two eager calls with the same arguments differ: a function keeps state between calls"
+    return "" if same else fault
 
 
 def _compared(evidence: Evidence, *, compiled: bool) -> str:

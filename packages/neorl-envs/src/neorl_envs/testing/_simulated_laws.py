@@ -139,9 +139,9 @@ def another_key_gives_other_draws(evidence: Evidence) -> str:
     noisy = np.asarray((params.instruments.sd > 0) | (params.instruments.relative > 0))
     spread = any(np.any(np.asarray(leaf) > 0) for leaf in jax.tree.leaves(params.initial_spread))
     if spread and all(_alike(leaf) for leaf in jax.tree.leaves(state.plant)):
-        return "reset starts the plant alike for every key, though initial_spread is declared"
+        return "reset starts in the same state for every key, although initial_spread is declared"
     if noisy.any() and _alike(first[:, noisy]):
-        return "reset shows the same readings for every key, though noise is declared"
+        return "reset shows the same readings for every key, although noise is declared"
     middle = jnp.asarray(evidence.actions[0, 0])
     start = jax.tree.map(lambda leaf: leaf[0], state)
 
@@ -157,7 +157,7 @@ def another_key_gives_other_draws(evidence: Evidence) -> str:
         if _alike(leaf):
             return f"sample_noise draws the same noise{jax.tree_util.keystr(path)} for every key"
     if noisy.any() and _alike(obs[:, noisy]):
-        return "step shows the same readings for every key, though noise is declared"
+        return "step shows the same readings for every key, although noise is declared"
     return ""
 
 
@@ -182,7 +182,7 @@ def draws_do_not_go_together(evidence: Evidence) -> str:
     if together[a, b] < TOGETHER:
         return ""
     one, other = names[moving[a]], names[moving[b]]
-    return f"draws of {one} and {other} go together: they come from one draw or one key"
+    return f"draws of {one} and {other} are correlated: they come from one draw or one key"
 
 
 @of_simulated_plants
@@ -317,7 +317,7 @@ def _constants_that_stay(env: Any, drawn: Any) -> str:
     """Constants with a spread that are not randomised, or without one that are."""
     for name, leaf, values in named_constants(env.constants, drawn.constants):
         if leaf.spread and _alike(values):
-            return f"sample_params draws the same {name!r} for every key, though spread is declared"
+            return f"sample_params draws the same {name!r} for every key, although it has a spread"
         if not leaf.spread and not _alike(values):
             return f"sample_params draws {name!r}, of which no spread is declared"
     return ""

@@ -122,7 +122,7 @@ def the_plant_receives_what_is_logged(evidence: Evidence) -> str:
     path = first_difference(demanded, logged, RELATIVE)
     if path:
         return (
-            "the plant moves otherwise under the demand than under the applied action, which is "
+            "the plant responds differently to the demanded than to the applied action, which is "
             f"what a log holds; they differ in (state, step){path}"
         )
     return ""
@@ -233,12 +233,12 @@ def costs_are_declared_and_not_negative(evidence: Evidence) -> str | NotCheckabl
     if beyond or (never and len(never) == len(names)):
         return (
             f"the cost {(beyond or never)[0]!r} is zero in every step of {len(WORLDS)} worlds, "
-            f"{'though its limit is exceeded' if beyond else 'as is every other'}"
+            f"{'although its limit is exceeded' if beyond else 'as is every other'}"
         )
     if never:
         return NotCheckable(
-            f"no demand that was tried exceeds the limit of {never[0]!r}; show a policy that does "
-            "in a test of your own"
+            f"no action that was tried exceeds the limit of {never[0]!r}; test it with a policy "
+            "that does"
         )
     return ""
 
