@@ -337,7 +337,9 @@ def test_flags_may_be_zeros_and_ones_and_numbers_take_the_dtype_of_the_data():
 
 @pytest.mark.parametrize("seed", [0, None, np.int64(3), jnp.asarray(3), np.random.default_rng(0)])
 def test_a_seed_is_no_random_key(seed):
-    with pytest.raises(TypeError, match=r"key must be .*JAX, got .*: jax\.random\.key\(0\)"):
+    with pytest.raises(
+        TypeError, match=r"key must be a JAX random key, got .*: jax\.random\.key\(0\)"
+    ):
         require_key(seed)
 
 

@@ -121,8 +121,8 @@ def _trends(report: dict[str, Any], drawn: Trends) -> str:
         words = f"{moment(drawn.start, origin)} to {moment(drawn.end, origin)}"
     text = (
         f"From left to right {words}; each column of the picture spans the smallest to the "
-        "largest value of its interval. Manipulated variables come first. A red field marks a signal that "
-        "stood still while others moved."
+        "largest value of its interval. Manipulated variables come first. A red field marks a "
+        "signal that stood still while others moved."
     )
     return f"<p>{html.escape(text)}</p><div class='trend'>{''.join(rows)}</div>"
 
