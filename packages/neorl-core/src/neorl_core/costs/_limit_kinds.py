@@ -126,8 +126,8 @@ class LimitKind:
         Returns:
             A boolean for every quantity.
         """
-        held = quantity if isinstance(quantity, jax.Array) else np.asarray(quantity)
-        return ~(held <= limit)
+        values = quantity if isinstance(quantity, jax.Array) else np.asarray(quantity)
+        return ~(values <= limit)
 
     def limit_words(self, limit: float, unit: str) -> str:
         """A limit in words, with its unit; the unit ``"1"`` of dimensionless numbers is not shown.

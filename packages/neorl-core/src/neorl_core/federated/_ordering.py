@@ -38,12 +38,12 @@ def _comparators(count: int) -> tuple[tuple[int, int], ...]:
     """The pairs to compare, in order, that sort ``count`` rows."""
     pairs, merged = [], 1
     while merged < count:
-        apart = merged
-        while apart >= 1:
-            for start in range(apart % merged, count - apart, 2 * apart):
-                for first in range(start, start + min(apart, count - start - apart)):
-                    if first // (2 * merged) == (first + apart) // (2 * merged):
-                        pairs.append((first, first + apart))
-            apart //= 2
+        distance = merged
+        while distance >= 1:
+            for start in range(distance % merged, count - distance, 2 * distance):
+                for first in range(start, start + min(distance, count - start - distance)):
+                    if first // (2 * merged) == (first + distance) // (2 * merged):
+                        pairs.append((first, first + distance))
+            distance //= 2
         merged *= 2
     return tuple(pairs)

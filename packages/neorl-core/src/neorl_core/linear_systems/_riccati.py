@@ -219,16 +219,16 @@ def _is_gain(costs: Costs, x: Array, gain: Array, moves: list[Array]) -> Array:
     a, b, _, r, n = costs
     weight = symmetric(r + product(b.T, x, b))
     closed = a - product(b, gain)
-    shown = product(jnp.abs(b).T, jnp.abs(x))
-    terms = product(jnp.abs(r) + product(shown, jnp.abs(b)), jnp.abs(gain))
-    terms = terms + product(shown, jnp.abs(a)) + jnp.abs(n).T
+    coupling = product(jnp.abs(b).T, jnp.abs(x))
+    terms = product(jnp.abs(r) + product(coupling, jnp.abs(b)), jnp.abs(gain))
+    terms = terms + product(coupling, jnp.abs(a)) + jnp.abs(n).T
     inverse = solve_definite(weight, jnp.eye(b.shape[1], dtype=x.dtype))
     eps = jnp.finfo(x.dtype).eps
-    off = [eps * product(jnp.abs(inverse), terms)]
-    off += [solve_definite(weight, product(b.T, move, closed)) for move in moves]
+    changes = [eps * product(jnp.abs(inverse), terms)]
+    changes += [solve_definite(weight, product(b.T, move, closed)) for move in moves]
     # In these units no input moves a state by more than its size, about what rounding ``A`` does.
     allowed = tolerance(x) * jnp.max(jnp.abs(gain), initial=0) + 4 * eps
-    return _all([jnp.max(jnp.abs(each), initial=0) <= allowed for each in off])
+    return _all([jnp.max(jnp.abs(each), initial=0) <= allowed for each in changes])
 
 
 def _still(costs: Costs) -> Costs:

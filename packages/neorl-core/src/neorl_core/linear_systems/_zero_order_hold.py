@@ -51,9 +51,9 @@ def zero_order_hold(
     dt = jnp.asarray(dt).astype(block.dtype)
     # The result is linear in each input, so inputs are scaled to keep the norm of the exponent
     # small.
-    held = b.astype(block.dtype) * dt
-    units = _powers_of_two(jax.lax.stop_gradient(held))
-    block = block.at[:n, :n].set(a * dt).at[:n, n:].set(held / units)
+    input_block = b.astype(block.dtype) * dt
+    units = _powers_of_two(jax.lax.stop_gradient(input_block))
+    block = block.at[:n, :n].set(a * dt).at[:n, n:].set(input_block / units)
     with jax.default_matmul_precision("highest"):
         step = jax.scipy.linalg.expm(block)
     return step[:n, :n], step[:n, n:] * units

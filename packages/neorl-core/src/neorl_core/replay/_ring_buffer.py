@@ -70,10 +70,12 @@ def ring_push(buffer: RingBuffer, rows: Any) -> RingBuffer:
     stored, capacity = jax.tree.leaves(buffer.rows), _capacity(buffer)
     _check_rows(buffer.rows, rows)
     count = jax.tree.leaves(rows)[0].shape[0] if stored else 0
-    kept = min(count, capacity)
-    slots = (buffer.next_slot + (count - kept) + jnp.arange(kept, dtype=jnp.int32)) % capacity
+    n_written = min(count, capacity)
+    slots = (
+        buffer.next_slot + (count - n_written) + jnp.arange(n_written, dtype=jnp.int32)
+    ) % capacity
     written = jax.tree.map(
-        lambda old, new: old.at[slots].set(new[count - kept :]), buffer.rows, rows
+        lambda old, new: old.at[slots].set(new[count - n_written :]), buffer.rows, rows
     )
     size = jnp.minimum(buffer.size + count, capacity)
     return RingBuffer(written, (buffer.next_slot + count) % capacity, size)

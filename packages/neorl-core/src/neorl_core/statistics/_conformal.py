@@ -140,9 +140,9 @@ def weighted_conformal_quantile(
     total = jnp.sum(mass) + weight
     # The weight above each score, summed from the top, which is exact for a small miscoverage.
     above = jnp.append(jnp.cumsum(mass[::-1])[::-1][1:], jnp.zeros(1, mass.dtype))
-    beyond = (above[: scores.shape[0]] + weight) / jnp.where(total > 0, total, 1)
+    mass_above = (above[: scores.shape[0]] + weight) / jnp.where(total > 0, total, 1)
     allowed = jnp.asarray(miscoverage, scores.dtype) * (1 + 8 * jnp.finfo(scores.dtype).eps)
-    enough = beyond <= allowed
-    quantile = jnp.min(jnp.where(enough & (total > 0), ordered, jnp.inf), initial=jnp.inf)
+    sufficient = mass_above <= allowed
+    quantile = jnp.min(jnp.where(sufficient & (total > 0), ordered, jnp.inf), initial=jnp.inf)
     valid = jnp.all(weights >= 0) & (weight >= 0) & ~jnp.any(jnp.isnan(scores))
     return narrowed(jnp.where(valid & ~jnp.isnan(allowed), quantile, jnp.nan), dtype)

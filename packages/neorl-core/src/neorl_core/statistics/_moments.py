@@ -82,11 +82,11 @@ def sample_moments(
         )
     keep = jnp.broadcast_to(keep.reshape(rows + (1,) * (samples.ndim - 1)), samples.shape)
     count = jnp.sum(keep, axis=0).astype(samples.dtype)
-    seen = jnp.maximum(count, 1)
-    rough = jnp.sum(jnp.where(keep, samples, 0), axis=0) / seen
+    divisor = jnp.maximum(count, 1)
+    rough = jnp.sum(jnp.where(keep, samples, 0), axis=0) / divisor
     deviations = jnp.where(keep, samples - jnp.expand_dims(rough, 0), 0)
     # Deviations from the true mean sum to zero, so their sum is the error of the mean.
-    error = jnp.sum(deviations, axis=0) / seen
+    error = jnp.sum(deviations, axis=0) / divisor
     m2 = jnp.sum((deviations - jnp.where(keep, jnp.expand_dims(error, 0), 0)) ** 2, axis=0)
     rest = jnp.zeros((3, *count.shape), samples.dtype)
     return Moments(count, rough + error, m2, rest)
@@ -226,7 +226,7 @@ def _add_two_parts(first: Array, second: Array, rest: Array) -> tuple[Array, Arr
     """
     total = first + second
     added = total - first
-    lost = (first - (total - added)) + (second - added) + rest
-    lost = jnp.where(jnp.isfinite(total), lost, 0)
-    result = total + lost
-    return result, jnp.where(jnp.isfinite(total), lost - (result - total), 0)
+    correction = (first - (total - added)) + (second - added) + rest
+    correction = jnp.where(jnp.isfinite(total), correction, 0)
+    result = total + correction
+    return result, jnp.where(jnp.isfinite(total), correction - (result - total), 0)

@@ -46,9 +46,9 @@ def wilson_interval(
     k, failures, delta = _counts(successes, trials, level)
     n = k + failures
     z = -jax.scipy.special.ndtri(delta)
-    some = jnp.where(n > 0, n, 1)
+    safe_trials = jnp.where(n > 0, n, 1)
     centre = (k + z**2 / 2) / (n + z**2)
-    half_width = z * jnp.sqrt(k * (failures / some) + z**2 / 4) / (n + z**2)
+    half_width = z * jnp.sqrt(k * (failures / safe_trials) + z**2 / 4) / (n + z**2)
     low = jnp.where(k == 0, 0, jnp.maximum(centre - half_width, 0))
     high = jnp.where(failures == 0, 1, jnp.minimum(centre + half_width, 1))
     return narrowed(_masked(k, failures, low, high), dtype)

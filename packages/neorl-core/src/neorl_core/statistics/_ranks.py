@@ -17,11 +17,11 @@ from neorl_core._internal.sorting import ordered_bits
 
 def ranks_in_order(ordered: Num[Array, " item"], dtype: DTypeLike) -> Float[Array, " item"]:
     """Ranks, from one upwards, of sorted values; ties share the mean of their ranks."""
-    place = jnp.arange(ordered.shape[0], dtype=jnp.int32)
+    position = jnp.arange(ordered.shape[0], dtype=jnp.int32)
     new = ordered[1:] != ordered[:-1]
     ends = jnp.ones(min(ordered.shape[0], 1), bool)
-    first = jax.lax.cummax(jnp.where(jnp.concatenate([ends, new]), place, 0))
-    last = jnp.where(jnp.concatenate([new, ends]), place, jnp.iinfo(place.dtype).max)
+    first = jax.lax.cummax(jnp.where(jnp.concatenate([ends, new]), position, 0))
+    last = jnp.where(jnp.concatenate([new, ends]), position, jnp.iinfo(position.dtype).max)
     last = jax.lax.cummin(last, reverse=True)
     return (first + last).astype(dtype) / 2 + 1
 

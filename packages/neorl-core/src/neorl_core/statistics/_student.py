@@ -45,10 +45,12 @@ def student_upper_tail(
     half = jnp.full_like(x, 0.5)
     inside = jax.scipy.special.betainc(half, degrees / 2, rest)
     outside = jax.scipy.special.betainc(degrees / 2, half, x)
-    beyond = jnp.where(inside < 0.9, 1 - inside, outside) / 2
-    beyond = jnp.where(_many(degrees), jax.scipy.special.ndtr(-_hill(square, degrees)), beyond)
-    beyond = jnp.where(jnp.isinf(t), 0, beyond)
-    return jnp.where(jnp.isnan(t), t, jnp.where(t >= 0, beyond, 1 - beyond))
+    tail_area = jnp.where(inside < 0.9, 1 - inside, outside) / 2
+    tail_area = jnp.where(
+        _many(degrees), jax.scipy.special.ndtr(-_hill(square, degrees)), tail_area
+    )
+    tail_area = jnp.where(jnp.isinf(t), 0, tail_area)
+    return jnp.where(jnp.isnan(t), t, jnp.where(t >= 0, tail_area, 1 - tail_area))
 
 
 def _many(degrees: Array) -> Array:

@@ -38,11 +38,11 @@ def ensemble_lower_bound(
     coefficient = checked_positive("coefficient", coefficient, or_zero=True)
     dtype, wide = values.dtype, widened(values)
     mean = jnp.mean(wide, axis=0)
-    off = wide - mean[None]
+    deviation = wide - mean[None]
     # Scaling keeps the squares in range and the root away from zero.
-    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(off), axis=0))
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(deviation), axis=0))
     unit = jnp.where(largest > 0, largest, 1)
-    share = jnp.where(largest > 0, jnp.mean(jnp.square(off / unit[None]), axis=0), 1)
+    share = jnp.where(largest > 0, jnp.mean(jnp.square(deviation / unit[None]), axis=0), 1)
     std = jnp.where(largest > 0, unit * jnp.sqrt(share), 0)
     return narrowed(mean - like(coefficient, wide) * std, dtype)
 

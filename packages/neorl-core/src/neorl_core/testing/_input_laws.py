@@ -195,7 +195,7 @@ def _is_whole(annotation: Any) -> bool:
 
 
 def _annotated(
-    fn: Callable[..., Any], given: int, options: dict[str, Any], wanted: Callable[[Any], bool]
+    fn: Callable[..., Any], given: int, options: dict[str, Any], predicate: Callable[[Any], bool]
 ) -> list[tuple[str, Any]]:
     """Names and valid values of the parameters with the wanted annotation, given or default.
 
@@ -204,7 +204,7 @@ def _annotated(
     annotated = []
     for name, parameter in list(inspect.signature(fn).parameters.items())[given:]:
         value = options.get(name, parameter.default)
-        if wanted(parameter.annotation) and isinstance(value, int | float | np.number):
+        if predicate(parameter.annotation) and isinstance(value, int | float | np.number):
             annotated.append((name, value))
     return annotated
 
@@ -231,9 +231,9 @@ def _as_list(leaf: Any) -> Any:
 def _whole(row: tuple, pick: Callable[[int], bool]) -> tuple:
     """The row with some float arrays as integers: those whose index ``pick`` accepts."""
     leaves, structure = jax.tree.flatten(row)
-    for count, place in enumerate([i for i, leaf in enumerate(leaves) if is_float(leaf)]):
+    for count, index in enumerate([i for i, leaf in enumerate(leaves) if is_float(leaf)]):
         if pick(count):
-            leaves[place] = jnp.zeros(np.shape(leaves[place]), jnp.int32)
+            leaves[index] = jnp.zeros(np.shape(leaves[index]), jnp.int32)
     return jax.tree.unflatten(structure, leaves)
 
 

@@ -164,9 +164,9 @@ class Dataset:
                 f"expected indices of episodes, got {chosen.dtype} of shape {chosen.shape}; give "
                 "integers, or a flag for every episode"
             )
-        wrong = chosen[(chosen < 0) | (chosen >= n)]
-        if wrong.size:
-            raise ValueError(f"expected episodes from 0 to {n - 1}, got {wrong[0]}")
+        invalid = chosen[(chosen < 0) | (chosen >= n)]
+        if invalid.size:
+            raise ValueError(f"expected episodes from 0 to {n - 1}, got {invalid[0]}")
         return chosen.astype(np.int64)
 
     def columns(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -354,10 +354,10 @@ def _flag(name: str, column: Any, source: str) -> Bool[np.ndarray, " row"]:
     """Copies a flag column as booleans; other numbers than 0 and 1 are refused, not made true."""
     array = np.asarray(column)
     if array.dtype != np.bool_:
-        wrong = np.argwhere((array != 0) & (array != 1))
-        if array.dtype.kind not in "iuf" or wrong.size:
-            where = tuple(int(i) for i in wrong[0]) if wrong.size else (0,)
-            received = array[where] if wrong.size else array.dtype
+        invalid = np.argwhere((array != 0) & (array != 1))
+        if array.dtype.kind not in "iuf" or invalid.size:
+            where = tuple(int(i) for i in invalid[0]) if invalid.size else (0,)
+            received = array[where] if invalid.size else array.dtype
             raise DatasetError(
                 f"{source}: column '{name}', row {where[0]}: expected 0 or 1, got {received}"
             )

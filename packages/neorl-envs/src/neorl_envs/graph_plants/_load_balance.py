@@ -160,23 +160,23 @@ class LoadBalance(eqx.Module, PlantDefaults):
                 f"LoadBalance declares no channel for missing nodes, so all {self.n_nodes} must be "
                 f"there, got {count}; make one with load_balance(fewest={count})"
             )
-        wanted = {(min(pair), max(pair)) for pair in pairs}
-        for pair in sorted(wanted - set(self.pairs)):
+        requested_pairs = {(min(pair), max(pair)) for pair in pairs}
+        for pair in sorted(requested_pairs - set(self.pairs)):
             raise InputError(
                 f"LoadBalance declares no link between the nodes {pair[0]} and {pair[1]}; it has "
                 f"{len(self.pairs)} pairs of {self.n_nodes} nodes, to which this one must belong"
             )
-        for pair in sorted(wanted):
+        for pair in sorted(requested_pairs):
             if pair[1] >= count:
                 raise InputError(f"link {pair} ends at a node beyond the {count} that are there")
-        if len(wanted) < len(self.pairs) and not self.switching:
+        if len(requested_pairs) < len(self.pairs) and not self.switching:
             raise InputError(
                 f"LoadBalance declares no channel for missing links, so all {len(self.pairs)} must "
-                f"be there, got {len(wanted)}; make one with load_balance(change=0.0)"
+                f"be there, got {len(requested_pairs)}; make one with load_balance(change=0.0)"
             )
         return self.default_params()._replace(
             nodes=jnp.arange(self.n_nodes) < count,
-            links=jnp.asarray([pair in wanted for pair in self.pairs], jnp.bool_),
+            links=jnp.asarray([pair in requested_pairs for pair in self.pairs], jnp.bool_),
         )
 
     def sample_noise(self, params: Topology, key: PRNGKeyArray) -> BalanceNoise:

@@ -323,8 +323,8 @@ class AveragingControl(eqx.Module):
         """The generation of every bus; the key is ignored."""
         frequency = obs[: 3 * self.plant.n_nodes : 3]
         senders, receivers = both_ways(self.plant.pairs)
-        apart = jax.ops.segment_sum(carry[senders] - carry[receivers], receivers, len(carry))
-        carry = carry - self.integral * frequency + self.sharing * apart
+        differences = jax.ops.segment_sum(carry[senders] - carry[receivers], receivers, len(carry))
+        carry = carry - self.integral * frequency + self.sharing * differences
         carry = jnp.clip(carry, -MOST_POWER, MOST_POWER)
         return carry, jnp.clip(carry - self.gain * frequency, -MOST_POWER, MOST_POWER)
 

@@ -33,9 +33,9 @@ def read_flag(source: Any, name: str, column: np.ndarray, reward: np.ndarray) ->
             f"{source}: column '{name}': expected shape {reward.shape} like the reward, "
             f"got {column.shape}"
         )
-    wrong = np.argwhere((column != 0) & (column != 1))
-    if wrong.size:
-        where = tuple(int(i) for i in wrong[0])
+    invalid = np.argwhere((column != 0) & (column != 1))
+    if invalid.size:
+        where = tuple(int(i) for i in invalid[0])
         raise DatasetError(
             f"{source}: column '{name}', row {where[0]}: expected 0 or 1, got {column[where]}"
         )

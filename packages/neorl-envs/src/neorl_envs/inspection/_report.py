@@ -143,13 +143,14 @@ def _warnings(report: dict[str, Any]) -> list[str]:
         )
     warnings += contradiction_sentences(report["contradictions"])
     time = report["time"]
-    for still in report["frozen"]:
-        usual = f"its usual standstills last {duration(still['usual_s'])} at most"
-        if not still["usual_s"]:
-            usual = "it usually moves in every row"
+    for standstill in report["frozen"]:
+        usual_text = f"its usual standstills last {duration(standstill['usual_s'])} at most"
+        if not standstill["usual_s"]:
+            usual_text = "it usually moves in every row"
         warnings.append(
-            f"{still['name']} stood still for {duration(still['duration_s'])} from "
-            f"{began(still, time)} while other signals moved ({usual}): did the instrument freeze? "
+            f"{standstill['name']} stood still for {duration(standstill['duration_s'])} from "
+            f"{began(standstill, time)} while other signals moved ({usual_text}): did the "
+            "instrument freeze? "
             "Leave these rows out, or mark the values as bad"
         )
     warnings += signal_sentences(report, time)

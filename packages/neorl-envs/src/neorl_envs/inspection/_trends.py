@@ -61,11 +61,11 @@ def trends(dataset: Dataset, intervals: int = INTERVALS) -> Trends:
             if not len(values):
                 continue
             middle = at[rows][used] - start + width / 2  # safe from rounding at the edges
-            place = (middle * intervals / (end - start)).astype(np.int64)
-            place = np.clip(place, 0, intervals - 1)
-            first = np.flatnonzero(np.diff(place, prepend=-1))
-            np.fmin.at(least, place[first], np.fmin.reduceat(values, first, axis=0))
-            np.fmax.at(most, place[first], np.fmax.reduceat(values, first, axis=0))
+            bin_index = (middle * intervals / (end - start)).astype(np.int64)
+            bin_index = np.clip(bin_index, 0, intervals - 1)
+            first = np.flatnonzero(np.diff(bin_index, prepend=-1))
+            np.fmin.at(least, bin_index[first], np.fmin.reduceat(values, first, axis=0))
+            np.fmax.at(most, bin_index[first], np.fmax.reduceat(values, first, axis=0))
         low |= dict(zip(names, least.T, strict=True))
         high |= dict(zip(names, most.T, strict=True))
     return Trends(start, end, stamped, low, high)

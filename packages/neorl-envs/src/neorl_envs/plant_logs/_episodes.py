@@ -130,9 +130,9 @@ def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
         config: The configuration.
         counts: Number of masked and omitted rows by reason; updated in place.
     """
-    now, then = signals.block[:-1], signals.block[1:]
+    now, following = signals.block[:-1], signals.block[1:]
     trips = signals.tripped[1:] & (now >= 0)
-    usable = (now >= 0) & ((then == now) | trips)
+    usable = (now >= 0) & ((following == now) | trips)
     out = excluded_rows(signals) > 0
     counts["rows in shutdown or between batches"] += int((~usable & ~out).sum())
     counts["excluded by plant.toml"] += int(out.sum())

@@ -236,10 +236,10 @@ def _where(condition: pl.Series, column: pl.Series) -> pl.Series:
 
 
 def _require(
-    wrong: pl.Series, table: pl.DataFrame, tag: Tag, source: str, notation: Notation
+    invalid: pl.Series, table: pl.DataFrame, tag: Tag, source: str, notation: Notation
 ) -> None:
-    if wrong.any():
-        first = int(wrong.arg_max() or 0)
+    if invalid.any():
+        first = int(invalid.arg_max() or 0)
         value = table["value"][first]
         raise DatasetError(
             f"{source}: tag {tag.name!r}, row {table[ROW][first]}: expected a number, got "

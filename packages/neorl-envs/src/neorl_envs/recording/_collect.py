@@ -316,9 +316,9 @@ def _require_unchanged(name: str, flat: Any) -> None:
     operated = np.asarray(flat.manual).any(axis=1) | (np.asarray(flat.signal) != 0).any(axis=1)
     changed = operated | ~np.isfinite(flat.log_prob)
     if changed.any():
-        who = "operators" if operated.any() else f"the limits of {name}"
+        cause = "operators" if operated.any() else f"the limits of {name}"
         raise ValueError(
-            f"{who} changed the action in {changed.mean():.0%} of the rows, first in row "
+            f"{cause} changed the action in {changed.mean():.0%} of the rows, first in row "
             f"{int(np.argmax(changed))}, so that it has no density; leave log_prob out, or record "
             "actions that nothing changes"
         )

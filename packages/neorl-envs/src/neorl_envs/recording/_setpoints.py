@@ -25,10 +25,10 @@ def with_setpoint(policy: Controller, setpoint: Float[Array, " loop"]) -> Contro
     """
     if setpoint.size == 0:
         return policy
-    made: Any = policy
+    controller: Any = policy
     if hasattr(policy, "with_setpoint"):
-        return made.with_setpoint(setpoint)
-    return dataclasses.replace(made, setpoint=setpoint)
+        return controller.with_setpoint(setpoint)
+    return dataclasses.replace(controller, setpoint=setpoint)
 
 
 def setpoint_names(spec: Spec, n_loops: int) -> list[str]:

@@ -86,15 +86,15 @@ def check_environment(env: Any, *, seed: int = 0, eager: bool = True) -> tuple[F
         []
     """
     fault = form.it_is_a_plant(env)
-    kept = Finding(form.it_is_a_plant.__name__, fault)
+    finding = Finding(form.it_is_a_plant.__name__, fault)
     if fault:
-        return (kept,)
+        return (finding,)
     try:
         measured = evidence(env, seed)
     except Exception as error:  # any exception of a third-party plant becomes a finding
         return (_why_it_cannot_be_run(env, error),)
     laws = {name: law for name, law in LAWS.items() if eager or name != EAGER}
-    return (kept, *(_finding(name, law, measured) for name, law in laws.items()))
+    return (finding, *(_finding(name, law, measured) for name, law in laws.items()))
 
 
 def _finding(

@@ -32,9 +32,9 @@ def a_wrong_shape_is_refused(evidence: Evidence) -> str:
     start = jax.tree.map(lambda leaf: leaf[0], evidence.start)
     n = evidence.spec.n_action
     for shape in ((n + 1,), (), (1, n)):
-        wrong = jnp.zeros(shape)
+        wrong_action = jnp.zeros(shape)
         try:
-            jax.eval_shape(evidence.env.step, params, start, wrong, evidence.key)
+            jax.eval_shape(evidence.env.step, params, start, wrong_action, evidence.key)
         except (ValueError, TypeError):
             continue
         return f"an action of shape {shape} is accepted, expected ({n},)"

@@ -99,9 +99,9 @@ def the_last_observation_is_that_of_the_step(evidence: Evidence) -> str:
     steps = evidence.steps
     ended = np.asarray(steps.terminated) | np.asarray(steps.truncated)
     low, high = (np.asarray(ends(evidence.spec.obs)) for ends in (lows, highs))
-    apart = np.abs(np.asarray(steps.obs) - np.asarray(steps.final_obs))
+    difference = np.abs(np.asarray(steps.obs) - np.asarray(steps.final_obs))
     # The compiler may compute both separately and round them differently.
-    differs = np.any(apart > RELATIVE * (high - low), axis=-1) & ~ended
+    differs = np.any(difference > RELATIVE * (high - low), axis=-1) & ~ended
     if differs.any():
         world, t = np.argwhere(differs)[0]
         return (
@@ -167,9 +167,9 @@ def terms_add_up_to_the_reward(evidence: Evidence) -> str:
     parts = amounts * [term.worth for term in terms]
     reward = np.asarray(evidence.steps.reward, np.float64)
     slack = RELATIVE * (1 + np.abs(parts).sum(axis=2))
-    wrong = (np.abs(parts.sum(axis=2) - reward) > slack) & evidence.alive
-    if wrong.any():
-        world, t = np.argwhere(wrong)[0]
+    differing = (np.abs(parts.sum(axis=2) - reward) > slack) & evidence.alive
+    if differing.any():
+        world, t = np.argwhere(differing)[0]
         return (
             f"the terms of step {t} come to {parts[world, t].sum():.6g}, the reward is "
             f"{reward[world, t]:.6g}, under the actions {WORLDS[world]!r}"
@@ -186,9 +186,9 @@ def an_end_has_its_reason(evidence: Evidence) -> str:
     if not named:
         return ""
     reasons = [np.asarray(getattr(evidence.steps.info, reason)) for reason in named]
-    wrong = (np.any(reasons, axis=0) != np.asarray(evidence.steps.terminated)) & evidence.alive
-    if wrong.any():
-        world, t = np.argwhere(wrong)[0]
+    differing = (np.any(reasons, axis=0) != np.asarray(evidence.steps.terminated)) & evidence.alive
+    if differing.any():
+        world, t = np.argwhere(differing)[0]
         kind = "is" if evidence.steps.terminated[world, t] else "is not"
         reasons_given = ", ".join(
             f"{r} {bool(x[world, t])}" for r, x in zip(named, reasons, strict=True)
@@ -229,11 +229,11 @@ def costs_are_declared_and_not_negative(evidence: Evidence) -> str | NotCheckabl
     if unknown:
         return f"penalty_weights names the cost {unknown[0]!r}, the spec {names}"
     never = [name for i, name in enumerate(names) if not (cost[..., i] > 0).any()]
-    beyond = [name for name in never if _is_exceeded(evidence, name)]
-    if beyond or (never and len(never) == len(names)):
+    exceeded = [name for name in never if _is_exceeded(evidence, name)]
+    if exceeded or (never and len(never) == len(names)):
         return (
-            f"the cost {(beyond or never)[0]!r} is zero in every step of {len(WORLDS)} worlds, "
-            f"{'although its limit is exceeded' if beyond else 'as is every other'}"
+            f"the cost {(exceeded or never)[0]!r} is zero in every step of {len(WORLDS)} worlds, "
+            f"{'although its limit is exceeded' if exceeded else 'as is every other'}"
         )
     if never:
         return NotCheckable(

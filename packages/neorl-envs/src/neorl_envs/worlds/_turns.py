@@ -55,9 +55,9 @@ def strict_turn(
         state, reward = world.act(state, agent, action)
         return (state, carry), (obs, action, reward)
 
-    begun = (world.begin_turn(state, draws), carry)
-    (state, carry), happened = _through(one, begun, world.n_agents, unroll)
-    return state, carry, Turn(*happened)
+    start = (world.begin_turn(state, draws), carry)
+    (state, carry), steps = _through(one, start, world.n_agents, unroll)
+    return state, carry, Turn(*steps)
 
 
 def simultaneous_turn(

@@ -188,10 +188,10 @@ def _unknown(
     if not name.startswith("-"):
         before = words[max(list(words).index(word) - 1, 0)] if word in words else ""
         folder, dot, last = before.replace("_", "-").removeprefix("--").rpartition(".")
-        off = f"--{folder}{dot}no-{last}"
-        if off in known:
+        negated = f"--{folder}{dot}no-{last}"
+        if negated in known:
             return InputError(
-                f"{before} takes no value, got {word!r}; {off} switches it off; "
+                f"{before} takes no value, got {word!r}; {negated} switches it off; "
                 f"see `{program} --help`"
             )
         return InputError(
