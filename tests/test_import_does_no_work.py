@@ -45,13 +45,13 @@ def modules(folder: Path) -> list[str]:
 def test_importing_does_no_work(checkout: Path, tmp_path: Path, name: str) -> None:
     folder = checkout / "packages" / f"neorl-{name}"
     command = [sys.executable, "-I", "-B", str(PROBE), f"neorl_{name}", *modules(folder)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
+    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    seen = json.loads(completed.stdout)
     assert seen["effects"] == []
     assert not (OPTIONAL | FORBIDDEN[name]) & {*seen["pulled"]}
     assert list(tmp_path.iterdir()) == []
-    assert done.stderr == ""
+    assert completed.stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_the_probe_notices_work(tmp_path: Path, line: str, effect: str) -> None:
     (tmp_path / "neorl_planted.py").write_text(f"{line}\n")
     command = [sys.executable, "-B", str(PROBE), "neorl_planted"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
+    completed = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
-    seen = json.loads(done.stdout)["effects"]
+    seen = json.loads(completed.stdout)["effects"]
     assert any(entry.startswith(effect) for entry in seen), seen

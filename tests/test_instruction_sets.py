@@ -21,7 +21,7 @@ NUMERIC = (
 def test_numeric_tests_pass_with_the_instructions_of_an_older_processor(most: str) -> None:
     """XLA emits no later instructions than these; solvers then round otherwise."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={most}"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *NUMERIC],
         cwd=ROOT,
         env={**os.environ, "XLA_FLAGS": flags.strip(), "PYTEST_ADDOPTS": ""},
@@ -29,4 +29,4 @@ def test_numeric_tests_pass_with_the_instructions_of_an_older_processor(most: st
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-3000:]
+    assert completed.returncode == 0, completed.stdout[-3000:]

@@ -291,10 +291,10 @@ def test_a_module_that_exits_does_not_hide_the_rest(tmp_path: Path) -> None:
     (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
     (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{check_isolated.PROBE}"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], input="leaves broken", capture_output=True, text=True
     )
-    first, second, last = done.stdout.splitlines()
+    first, second, last = completed.stdout.splitlines()
     assert first == "leaves\tSystemExit: 0"
     assert second.startswith("broken\tModuleNotFoundError:")
     assert last == "done"
@@ -303,10 +303,10 @@ def test_a_module_that_exits_does_not_hide_the_rest(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.stem)
 def test_every_tool_explains_itself(tool: Path) -> None:
     command = [sys.executable, str(tool), "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert "usage:" in done.stdout
-    assert done.stderr == ""
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0
+    assert "usage:" in completed.stdout
+    assert completed.stderr == ""
 
 
 def test_the_page_of_the_tools_names_every_script_and_every_result(checkout: Path) -> None:

@@ -49,11 +49,11 @@ def outside(tmp_path_factory: pytest.TempPathFactory, clone: Path) -> tuple[Path
 
 def run(python: Path, folder: Path, code: str) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(python), "-W", "error", "-c", code],
         cwd=folder, env=kept, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_the_readme_and_a_foreign_training_loop_of_ten_lines_run_on_the_wheel(

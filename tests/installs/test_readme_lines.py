@@ -44,7 +44,7 @@ class Environment:
         self.empty = self.megabytes()
 
     def run(self, command: str, **options: str) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             shell=True,
             cwd=self.clone,
@@ -54,8 +54,8 @@ class Environment:
             check=False,
             **options,
         )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+        assert completed.returncode == 0, f"{command}\n{completed.stdout}\n{completed.stderr}"
+        return completed.stdout
 
     def megabytes(self) -> float:
         size = subprocess.run(["du", "-s", "-B1", str(self.place)], capture_output=True, text=True)

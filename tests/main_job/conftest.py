@@ -52,15 +52,17 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
         program = Path(sys.executable).with_name(name)
         result = [str(path) for path in (site, installed) if path is not None]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(result), "COLUMNS": "100"}
-        done = subprocess.run(
+        completed = subprocess.run(
             [*_without_network(), str(program), *map(str, arguments)],
             cwd=cwd,
             env=environment,
             capture_output=True,
             text=True,
         )
-        assert done.returncode == code, f"{name} {arguments}\n{done.stdout}\n{done.stderr}"
-        return done
+        assert completed.returncode == code, (
+            f"{name} {arguments}\n{completed.stdout}\n{completed.stderr}"
+        )
+        return completed
 
     return run
 

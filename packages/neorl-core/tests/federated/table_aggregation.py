@@ -67,28 +67,28 @@ def updates_with_faults(draw, elements=WHOLE):
 UPDATES = in_units(updates_with_faults(), **UNITS)
 
 
-def kept_of(matrix):
+def valid_of(matrix):
     return np.isfinite(matrix).all(axis=-1)
 
 
 def aggregate(matrix, rule):
-    kept = kept_of(matrix)
-    return Aggregate(stack(rule(matrix[kept], FAULTY - (~kept).sum())), kept)
+    valid = valid_of(matrix)
+    return Aggregate(stack(rule(matrix[valid], FAULTY - (~valid).sum())), valid)
 
 
 def mean_by_numpy(updates, weights):
     matrix = matrix_of(updates)
-    kept = kept_of(matrix)
-    return Aggregate(stack(np.average(matrix[kept], axis=0, weights=weights[kept])), kept)
+    valid = valid_of(matrix)
+    return Aggregate(stack(np.average(matrix[valid], axis=0, weights=weights[valid])), valid)
 
 
 def median_by_numpy(updates):
-    return aggregate(matrix_of(updates), lambda kept, _: np.median(kept, axis=0))
+    return aggregate(matrix_of(updates), lambda valid, _: np.median(valid, axis=0))
 
 
 def trimmed_by_numpy(updates, *, num_byzantine):
-    def rule(kept, bad):
-        return np.sort(kept, axis=0)[bad : len(kept) - bad].mean(axis=0)
+    def rule(valid, bad):
+        return np.sort(valid, axis=0)[bad : len(valid) - bad].mean(axis=0)
 
     return aggregate(matrix_of(updates), rule)
 
@@ -101,20 +101,20 @@ def krum_scores(clients, bad):
 
 
 def krum_by_numpy(updates, *, num_byzantine, selected=1):
-    def rule(kept, bad):
-        best = np.argsort(krum_scores(kept, bad), kind="stable")[:selected]
-        return kept[best].mean(axis=0)
+    def rule(valid, bad):
+        best = np.argsort(krum_scores(valid, bad), kind="stable")[:selected]
+        return valid[best].mean(axis=0)
 
     return aggregate(matrix_of(updates), rule)
 
 
 def bulyan_by_numpy(updates, *, num_byzantine):
-    def rule(kept, bad):
-        left, chosen = list(range(len(kept))), []
-        while len(chosen) < len(kept) - 2 * bad:
-            scores = krum_scores(kept[left], bad) if len(left) > 1 else np.zeros(1)
+    def rule(valid, bad):
+        left, chosen = list(range(len(valid))), []
+        while len(chosen) < len(valid) - 2 * bad:
+            scores = krum_scores(valid[left], bad) if len(left) > 1 else np.zeros(1)
             chosen.append(left.pop(int(np.argmin(scores))))
-        picked = kept[sorted(chosen)]
+        picked = valid[sorted(chosen)]
         near = np.argsort(np.abs(picked - np.median(picked, axis=0)), axis=0, kind="stable")
         beta = len(chosen) - 2 * bad
         return np.take_along_axis(picked, near[:beta], axis=0).mean(axis=0)
@@ -123,19 +123,19 @@ def bulyan_by_numpy(updates, *, num_byzantine):
 
 
 def geometric_by_search(updates):
-    def rule(kept, _):
+    def rule(valid, _):
         def cost(point):
-            return np.sum(np.linalg.norm(kept - point, axis=1))
+            return np.sum(np.linalg.norm(valid - point, axis=1))
 
-        size = np.abs(kept).max() or 1.0  # The search stops at absolute steps.
-        start = np.median(kept, axis=0) / size
+        size = np.abs(valid).max() or 1.0  # The search stops at absolute steps.
+        start = np.median(valid, axis=0) / size
         result = optimize.minimize(
             lambda point: cost(size * point) / size,
             start,
             method="Nelder-Mead",
             options={"xatol": 1e-6},
         ).x
-        return min([size * result, *kept], key=cost)
+        return min([size * result, *valid], key=cost)
 
     return aggregate(matrix_of(updates), rule)
 
@@ -145,26 +145,26 @@ def no_point_is_nearer(updates):
     ours = mapped(geometric_median, updates)
     for row in range(DRAWS):
         matrix = matrix_of(updates)[row].astype(np.float64)
-        kept = matrix[kept_of(matrix)]
+        valid = matrix[valid_of(matrix)]
 
-        def cost(point, kept=kept):
-            return np.sum(np.linalg.norm(kept - point, axis=1))
+        def cost(point, valid=valid):
+            return np.sum(np.linalg.norm(valid - point, axis=1))
 
         tree = jax.tree.map(lambda leaf, row=row: np.asarray(leaf[row]), ours.value)
         theirs = matrix_of(geometric_by_search(stack(matrix)).value)
-        room = 1e-4 * np.abs(kept).max(initial=0)
+        room = 1e-4 * np.abs(valid).max(initial=0)
         assert cost(matrix_of(tree)) <= cost(theirs) * (1 + 1e-4) + room
 
 
 def clipping_by_loop(updates, centre, *, radius, iterations):
     matrix, middle = matrix_of(updates), matrix_of(centre)
-    kept = kept_of(matrix)
+    valid = valid_of(matrix)
     for _ in range(iterations):
-        pulls = matrix[kept] - middle
+        pulls = matrix[valid] - middle
         lengths = np.linalg.norm(pulls, axis=1)
         cut = np.minimum(1, radius / np.where(lengths > 0, lengths, 1))
         middle = middle + (cut[:, None] * pulls).mean(axis=0)
-    return Aggregate(stack(middle), kept)
+    return Aggregate(stack(middle), valid)
 
 
 def no_step_is_longer_than_the_radius(updates, centre, *, radius, iterations):
@@ -186,9 +186,9 @@ def clipping_twice_changes_nothing(update, *, clip_norm):
 
 def private_without_noise(updates, key, *, clip_norm, noise_multiplier):
     matrix = matrix_of(updates)
-    kept = kept_of(matrix)
-    cut = [matrix_of(clipped_by_norm(stack(one), clip_norm=clip_norm)) for one in matrix[kept]]
-    return Aggregate(stack(np.sum(cut, axis=0) / CLIENTS), kept)
+    valid = valid_of(matrix)
+    cut = [matrix_of(clipped_by_norm(stack(one), clip_norm=clip_norm)) for one in matrix[valid]]
+    return Aggregate(stack(np.sum(cut, axis=0) / CLIENTS), valid)
 
 
 def noise_grows_with_its_multiplier(updates, key, *, clip_norm, noise_multiplier):
@@ -203,23 +203,23 @@ def noise_grows_with_its_multiplier(updates, key, *, clip_norm, noise_multiplier
 
 def gossip_by_numpy(updates, mixing):
     matrix = matrix_of(updates)
-    kept = kept_of(matrix)
+    valid = valid_of(matrix)
     mixed = matrix.copy()
     for i in range(CLIENTS):
-        heard = np.flatnonzero(kept)
+        heard = np.flatnonzero(valid)
         total = np.sum(mixing[i, heard][:, None] * matrix[heard], axis=0)
         silent = 1 - mixing[i, heard].sum()
-        mixed[i] = total + silent * matrix[i] if kept[i] else total / (1 - silent)
-    return Aggregate(stack(mixed), kept)
+        mixed[i] = total + silent * matrix[i] if valid[i] else total / (1 - silent)
+    return Aggregate(stack(mixed), valid)
 
 
 def the_mean_of_the_usable_stays(updates, mixing):
     mixed = mapped(gossip_step, updates, mixing)
     for row in range(DRAWS):
         before, after = matrix_of(updates)[row], matrix_of(mixed.value)[row]
-        kept = kept_of(before)
-        size = float(np.abs(before[kept]).max(initial=0))
-        assert_close(after[kept].mean(axis=0), before[kept].mean(axis=0), scale=size)
+        valid = valid_of(before)
+        size = float(np.abs(before[valid]).max(initial=0))
+        assert_close(after[valid].mean(axis=0), before[valid].mean(axis=0), scale=size)
 
 
 def rate_by_eigenvalues(mixing):

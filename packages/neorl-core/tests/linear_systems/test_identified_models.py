@@ -104,16 +104,16 @@ def test_a_log_that_says_too_little_is_reported():
     short = identify_subspace(obs, action, np.arange(300) % 7 == 0, ends[1], order=2, horizon=4)
     assert int(short.windows) == 0
     assert all(np.isnan(part).all() for part in short[:7])
-    spoilt = obs.copy()
-    spoilt[20] = np.nan
-    broken = identify_subspace(spoilt, action, *ends, order=2, horizon=4)
+    corrupted = obs.copy()
+    corrupted[20] = np.nan
+    broken = identify_subspace(corrupted, action, *ends, order=2, horizon=4)
     assert all(np.isnan(part).all() for part in broken[:7])
     assert (int(broken.rank), int(broken.windows)) == (0, 300 - 3 * 7)
     # Cut out as an episode of its own it spoils nothing.
     cut = ends[1].copy()
     cut[[19, 20]] = True
-    kept = identify_subspace(spoilt, action, ends[0], cut, order=2, horizon=4)
-    np.testing.assert_allclose(np.sort(np.linalg.eigvals(kept.a)), [0.9, 1.0], atol=1e-9)
+    model = identify_subspace(corrupted, action, ends[0], cut, order=2, horizon=4)
+    np.testing.assert_allclose(np.sort(np.linalg.eigvals(model.a)), [0.9, 1.0], atol=1e-9)
 
 
 def test_lags_are_found_in_their_log():

@@ -257,17 +257,17 @@ def test_of_a_log_with_a_broken_row_nothing_is_told():
     clean = identify_linear(*log, delay=(1, 4))
     compiled = jax.jit(lambda *log: identify_linear(*log, delay=(1, 4)))
     for column, value in ((0, np.nan), (1, np.inf), (2, -np.inf)):
-        spoilt = [np.array(part) for part in log]
-        spoilt[column][40, 0] = value
-        for model in (compiled(*spoilt), identify_linear(*spoilt, delay=(1, 4))):
+        corrupted = [np.array(part) for part in log]
+        corrupted[column][40, 0] = value
+        for model in (compiled(*corrupted), identify_linear(*corrupted, delay=(1, 4))):
             assert all(np.isnan(part).all() for part in model[:4])
             assert (int(model.rank), int(model.rows)) == (0, int(clean.rows))
-        assert np.isnan(delay_residuals(*spoilt, longest=5)).all()
+        assert np.isnan(delay_residuals(*corrupted, longest=5)).all()
         # Rows without their delayed inputs stay out, whatever they hold.
-        spoilt = [np.array(part) for part in log]
-        spoilt[column][1, 1] = value
+        corrupted = [np.array(part) for part in log]
+        corrupted[column][1, 1] = value
         if column != 1:
-            np.testing.assert_array_equal(identify_linear(*spoilt, delay=(1, 4)).a, clean.a)
+            np.testing.assert_array_equal(identify_linear(*corrupted, delay=(1, 4)).a, clean.a)
 
 
 @pytest.mark.parametrize("stiffness", [1e2, 1e3, 1e4, 5e4])

@@ -65,9 +65,9 @@ def by_a_loop(probability, outcome, weights, *, bins):
 
 def never_above_the_mean_distance(probability, outcome, weights, *, bins):
     error = mapped(calibration_error, probability, outcome, weights, bins=bins)
-    apart = np.abs(probability - outcome)
+    distance = np.abs(probability - outcome)
     with np.errstate(invalid="ignore"):
-        most = (apart * weights).sum(axis=1) / weights.sum(axis=1)
+        most = (distance * weights).sum(axis=1) / weights.sum(axis=1)
     assert np.all((error <= most + 1e-5) | np.isnan(most))
 
 

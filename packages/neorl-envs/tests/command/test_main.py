@@ -102,15 +102,15 @@ def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_closed_pipe_is_no_error(toy_npz: Path) -> None:
     command = f"{sys.executable} -m neorl_envs inspect {toy_npz} | true"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
+    completed = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert completed.stderr == ""
 
 
 def test_the_module_is_the_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "neorl_envs", "inspect", "nothing.h5"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
+    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert completed.returncode == 2
+    assert len(completed.stderr.splitlines()) == 1
 
 
 def test_help_is_printed_again_without_importing_jax(tmp_path: Path) -> None:
@@ -123,8 +123,10 @@ def test_help_is_printed_again_without_importing_jax(tmp_path: Path) -> None:
 
     def answered(*words: str) -> tuple[int, str]:
         command = [sys.executable, "-c", code, *words]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout
+        completed = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
+        return completed.returncode, completed.stdout
 
     _, first = answered("init", "--help")
     assert "usage: neorl-envs init" in first

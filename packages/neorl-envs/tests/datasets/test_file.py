@@ -177,11 +177,11 @@ def test_a_full_disk_leaves_the_old_file_and_says_so(toy_file: Path, limit: int)
     target = toy_file.with_name("target.h5")
     target.write_bytes(b"old")
     command = [sys.executable, "-c", FULL_DISK, str(toy_file), str(target), str(limit)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "target.h5: cannot write the dataset" in done.stdout
-    assert "nothing was written" in done.stdout
-    assert len(done.stdout.splitlines()) == 1
-    assert done.stderr == ""
+    completed = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "target.h5: cannot write the dataset" in completed.stdout
+    assert "nothing was written" in completed.stdout
+    assert len(completed.stdout.splitlines()) == 1
+    assert completed.stderr == ""
     assert target.read_bytes() == b"old"
     assert sorted(path.name for path in target.parent.iterdir()) == ["target.h5", "toy.h5"]
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != limit

@@ -237,5 +237,5 @@ def test_a_file_four_times_the_memory_is_checked_hashed_and_streamed(tmp_path: P
     path = write_dataset(tmp_path / "large.h5", log)
     assert path.stat().st_size > 2e9
     command = [sys.executable, "-c", RESIDENT, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) * 1000 < path.stat().st_size / 4
+    completed = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(completed.stdout) * 1000 < path.stat().st_size / 4

@@ -244,5 +244,5 @@ def test_the_registry_is_filled_whatever_is_imported_first(first: str) -> None:
 
 
 def _run(code: str) -> None:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
+    completed = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
+    assert completed.returncode == 0, completed.stderr.decode()

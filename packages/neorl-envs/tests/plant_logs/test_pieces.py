@@ -163,7 +163,7 @@ def test_a_log_larger_than_memory_is_converted(tmp_path: Path) -> None:
         'timestamp_format = "epoch_s"\n[sampling]\nperiod_s = 1\n[episodes]\ngap_s = 60\n'
         'length = 3600\n[reward]\nexpression = "t9"\n' + "".join(tags)
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", LARGE, "50e6"],
         cwd=tmp_path,
         capture_output=True,
@@ -171,5 +171,5 @@ def test_a_log_larger_than_memory_is_converted(tmp_path: Path) -> None:
         check=True,
     )
     # A scan of polars took 440 MB for 300 MB of CSV: it reads ahead of who converts it.
-    assert 30e6 < int(done.stdout) < 130e6
+    assert 30e6 < int(completed.stdout) < 130e6
     assert read_dataset(tmp_path / "log.h5", memory_map=True).n_rows > n - 10

@@ -63,8 +63,8 @@ def _totals(env: Any, policy: Policy, keys: Array, spread: float) -> Any:
     return jax.vmap(episode)(keys)
 
 
-def _judged(env: Any, found: Any) -> Totals:
-    reward, cost, worst, steps, trip = map(np.asarray, found)
+def _judged(env: Any, result: Any) -> Totals:
+    reward, cost, worst, steps, trip = map(np.asarray, result)
     channels = env.spec.cost
     limit = np.asarray([channel.limit for channel in channels])
     a_step = np.asarray([channel.per == "step" for channel in channels])

@@ -54,21 +54,21 @@ def test_turns_equal_those_of_the_source(version, view) -> None:
     def turn(state, given):
         appears, kind, actions = given
         draws = HuntDraws(jnp.where(appears, 0.0, 1.0), kind, jnp.zeros(agents))
-        begun = cells(world, world.begin_turn(state, draws))
-        state, _, happened = strict_turn(world, state, draws, given_actions, actions)
-        return state, (begun, happened, state.places)
+        start_cells = cells(world, world.begin_turn(state, draws))
+        state, _, steps = strict_turn(world, state, draws, given_actions, actions)
+        return state, (start_cells, steps, state.places)
 
     start = world.state_with(jnp.asarray(record["start"], jnp.int32))
     given = (appeared, kinds, record["action"].astype(np.int32))
-    end, (grids, happened, places) = jax.jit(lambda s, g: jax.lax.scan(turn, s, g))(
+    end, (grids, steps, places) = jax.jit(lambda s, g: jax.lax.scan(turn, s, g))(
         start, jax.tree.map(jnp.asarray, given)
     )
     assert np.array_equal(grids, record["grid"][:, 0])
-    assert np.array_equal(happened.reward, record["reward"])
+    assert np.array_equal(steps.reward, record["reward"])
     assert np.array_equal(places[:, -1], record["place"][:, -1])
     assert np.array_equal(cells(world, end), record["final_grid"])
     scale = 255 if view == "rgb" else 1
-    assert np.array_equal(np.round(np.asarray(happened.obs) * scale), record["obs"])
+    assert np.array_equal(np.round(np.asarray(steps.obs) * scale), record["obs"])
     assert {-1.0, 0.0, 10.0} <= {*np.unique(record["reward"])}
 
 
@@ -181,10 +181,10 @@ def test_a_key_gives_one_episode_and_many_worlds_are_a_vmap() -> None:
         def turn(state, turn_key):
             for_world, for_actions = jax.random.split(turn_key)
             actions = jax.random.randint(for_actions, (3,), 0, 4)
-            state, _, happened = strict_turn(
+            state, _, steps = strict_turn(
                 world, state, world.draw(for_world), given_actions, actions
             )
-            return state, happened
+            return state, steps
 
         return jax.lax.scan(turn, world.reset(key), jax.random.split(key, 20))
 

@@ -65,9 +65,9 @@ def test_cached_starts_are_drawn_once_and_chosen_at_random(tank: Any) -> None:
     _, steps = jax.jit(lambda s: jax.lax.scan(step, s, jax.random.split(jax.random.key(1), 500)))(
         state
     )
-    begun = np.asarray(steps.obs)[np.asarray(steps.truncated), 0]
-    assert len(begun) == 20
-    assert set(begun.tolist()) == set(first.tolist())
+    first_obs = np.asarray(steps.obs)[np.asarray(steps.truncated), 0]
+    assert len(first_obs) == 20
+    assert set(first_obs.tolist()) == set(first.tolist())
     for wrong in (0, 1.5, True):
         with pytest.raises(InputError, match="cached must be None or an integer of at least 1"):
             autoreset(tank(), cached=wrong)

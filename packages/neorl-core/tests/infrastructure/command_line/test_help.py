@@ -127,8 +127,8 @@ def test_bash_completes(
     script = capsys.readouterr().out
     words = f"COMP_WORDS=({' '.join(typed)}); COMP_CWORD={len(typed) - 1}"
     code = f'{script}\n{words}; _neorl_x; echo "${{COMPREPLY[@]}}"'
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == expected
+    completed = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == expected
 
 
 def test_the_other_shells_have_the_same_words() -> None:

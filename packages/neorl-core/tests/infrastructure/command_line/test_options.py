@@ -233,5 +233,5 @@ except ValueError as error:
 def test_a_terminal_without_frames_says_the_same() -> None:
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
     command = [sys.executable, "-c", WITHOUT_FRAMES]
-    done = subprocess.run(command, env=ascii_only, capture_output=True, text=True, check=True)
-    assert done.stdout == "--updates must be an integer, got 'x'; see `p --help`\n"
+    completed = subprocess.run(command, env=ascii_only, capture_output=True, text=True, check=True)
+    assert completed.stdout == "--updates must be an integer, got 'x'; see `p --help`\n"

@@ -154,5 +154,5 @@ sys.exit(program.run(["talk"]))
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     command = ["bash", "-c", 'set -o pipefail; "$0" -c "$1" | head -c 10', sys.executable]
-    done = subprocess.run([*command, CLOSED_PIPE], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "line line ", "")
+    completed = subprocess.run([*command, CLOSED_PIPE], capture_output=True, text=True, check=False)
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, "line line ", "")
