@@ -61,7 +61,7 @@ def test_a_transport_delay_is_found(delayed: Dataset) -> None:
     (result,) = report["delays"]
     assert (result["action"], result["obs"], result["delay_s"]) == ("u0", "y0", 70.0)
     assert result["correlation"] > 0.8
-    assert "u0 shows in y0 after 70 s" in report_text(report)
+    assert "u0 affects y0 after 70 s" in report_text(report)
 
 
 def test_feedback_by_a_noisy_measurement_is_no_answer_of_the_plant() -> None:
