@@ -252,7 +252,7 @@ BAD = {
     "another": (_another, r"log-00001\.h5: it is not the file that .* names: expected content ha"),
     "flipped": (_flipped, r"log-00001\.h5: the columns do not match the recorded content hash"),
     "spec": (_of_another_spec, r"log-00001\.h5: its specification differs from .*log-00000\.h5: "
-             r"unit of obs 1 is 'kPa', expected 'bar'"),
+             r"the unit of obs 1 is 'kPa', expected 'bar'"),
     "swapped": (_swapped, r"log\.shards\.json: the shards together do not have .* another order"),
     "empty": (_empty, "names no file; expected at least one shard"),
     "twice": (_twice, r"log-00001\.h5 is named twice"),
