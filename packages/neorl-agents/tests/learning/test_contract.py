@@ -68,6 +68,27 @@ def test_the_laws_say_so_too():
         laws["update_is_pure"]()
 
 
+class Crooked(BC):
+    """Behaviour cloning with a product of matrices that do not fit."""
+
+    def learn(self, state, rows, key):
+        state, metrics = super().learn(state, rows, key)
+        too_long = jnp.ones(rows.obs.shape[-1] + 1)
+        return state, {**metrics, "level": jnp.mean(rows.obs @ too_long)}
+
+
+def test_arrays_that_do_not_fit_are_reported_with_the_line_and_the_shapes_of_the_rows():
+    laws = algorithm_laws(lambda: sized(Crooked(), hidden=(4,), batch_size=8))
+    message = (
+        r"^Crooked\.update cannot be compiled, test_contract\.py line \d+ "
+        r"\(`return state, .* @ too_long\)}`\): .*\(4,\) and \(5,\).*; "
+        r"its rows are obs float32\[1,8,4\], .*action float32\[1,8,2\]"
+    )
+    with pytest.raises(InputError, match=message) as refused:
+        laws["update_is_pure"]()
+    assert "\n" not in str(refused.value)
+
+
 class Unmasked(BC):
     """Behaviour cloning that averages over masked rows too."""
 

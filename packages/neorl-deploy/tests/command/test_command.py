@@ -21,7 +21,9 @@ def test_help_has_examples(command, capsys):
     assert f"neorl-deploy {command}" in capsys.readouterr().out.split("examples:")[1]
 
 
-@pytest.mark.parametrize("words", [["--help"], ["exprot"], ["export", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["exprot"], ["export", "--help"], ["completion", "bash"]]
+)
 def test_the_command_answers_without_importing_numpy(words):
     code = (
         f"import sys; from neorl_deploy._command.main import main\ntry:\n    main({words!r})\n"
@@ -126,7 +128,9 @@ def test_a_run_in_place_of_its_bundle_is_told(run_directory, exported, capsys, c
     ("arguments", "message"),
     [
         (["xport"], "did you mean export?"),
-        (["foo"], "'mlflow'); see `neorl-deploy --help`"),
+        (["foo"], "'completion'); see `neorl-deploy --help`"),
+        (["completion", "csh"], "invalid choice: 'csh' (choose from 'bash', 'zsh', 'fish')"),
+        (["completion"], "SHELL"),
         (["export", "--plaforms", "cpu"], "did you mean --platforms?"),
         (["verify"], "BUNDLE"),
         ([], "COMMAND"),
@@ -171,6 +175,36 @@ def test_the_origin_of_a_policy_is_said_as_far_as_it_is_recorded():
     assert _origin(None) == ""
     assert _rows({"dataset": {"rows": 40, "episodes": 2}}) == ", 40 rows in 2 episodes"
     assert _rows({}) == ""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (["neorl-deploy", "ver"], "verify"),
+        (["neorl-deploy", "--v"], "--version"),
+        (["neorl-deploy", "verify", "--self"], "--self-test"),
+        (["neorl-deploy", "serve", "--tok"], "--token-file"),
+        (["neorl-deploy", "serve", "tags"], ""),
+    ],
+)
+def test_bash_completes(typed, expected, capsys):
+    assert main(["completion", "bash"]) == 0
+    words = f"COMP_WORDS=({' '.join(typed)}); COMP_CWORD={len(typed) - 1}"
+    code = f'{capsys.readouterr().out}\n{words}; _neorl_deploy; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == expected
+
+
+def test_the_other_shells_complete_the_same_words(capsys):
+    scripts = {}
+    for shell in ("bash", "zsh", "fish"):
+        assert main(["completion", shell]) == 0
+        scripts[shell] = capsys.readouterr().out
+    assert scripts["zsh"].startswith("autoload -U +X bashcompinit")
+    assert scripts["zsh"].endswith(scripts["bash"])
+    assert "__fish_seen_subcommand_from verify' -l self-test\n" in scripts["fish"]
+    assert "-a 'export replay verify inspect init serve mode" in scripts["fish"]
 
 
 def test_the_version_is_printed(capsys):

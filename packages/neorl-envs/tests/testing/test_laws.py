@@ -11,7 +11,7 @@ import pytest
 
 from neorl_core import Channel, CostChannel, Spec, Step
 from neorl_envs.plants import PlantDefaults
-from neorl_envs.testing import LAWS, check_environment
+from neorl_envs.testing import LAWS, Finding, check_environment
 
 
 class Info(NamedTuple):
@@ -196,8 +196,11 @@ def faults(plant: Any, eager: bool = False) -> dict[str, str]:
     return {f.law: f.fault for f in check_environment(plant, eager=eager) if f.fault}
 
 
-def test_a_plant_that_keeps_the_laws_has_no_fault() -> None:
-    assert faults(Level(), eager=True) == {}
+def test_a_plant_that_keeps_the_laws_has_no_fault_and_findings_are_reported() -> None:
+    reported: list[Finding] = []
+    findings = check_environment(Level(), report=reported.append)
+    assert [finding for finding in findings if finding.fault] == []
+    assert tuple(reported) == findings
 
 
 @pytest.mark.parametrize("law", BROKEN)

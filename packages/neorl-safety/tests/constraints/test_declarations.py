@@ -250,6 +250,15 @@ def test_the_plant_stays_below_and_above_behind_barriers_from_its_log(model):
         assert obs[:, 0].min() > 309.0
 
 
+def test_records_after_keep_below_keep_their_numbers_in_messages(model):
+    records = [
+        one("keep_below", obs="T", at_most=360.0, at_least=310.0),
+        one("rate", channel="heat", ups=1.0),
+    ]
+    with pytest.raises(InputError, match=r"^constraint 2 \(rate"):
+        declared_constraints(TANK, records, model=model)
+
+
 def test_a_log_that_holds_no_model_is_refused_with_what_is_missing():
     rng = np.random.default_rng(3)
     with pytest.raises(InputError, match=r"12 usable pairs of rows; .* at least 40"):

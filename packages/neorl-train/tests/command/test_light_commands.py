@@ -8,7 +8,7 @@ import pytest
 
 from neorl_train.runs import create_run
 
-LIGHT = ("evaluate", "compare", "sweep", "benchmark", "resume", "report", "track")
+LIGHT = ("evaluate", "compare", "sweep", "benchmark", "resume", "report", "track", "hunt")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from neorl_envs import read_dataset, write_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_train import InterruptedRunError
 from neorl_train._command.main import main
+from neorl_train._pipeline import resolution
 from neorl_train.runs import read_records
 
 QUICK = [
@@ -233,11 +234,16 @@ def test_a_bad_archive_is_one_line(here, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_cost_without_a_declared_penalty_is_refused(here, capsys, make_log):
-    write_dataset(here / "log.h5", make_log(n_cost=2))
+def test_a_cost_without_a_declared_penalty_is_refused(here, capsys, monkeypatch, make_log):
+    """Before any pass over the log, which takes seconds on a long one."""
+    write_dataset(here / "log.h5", make_log(n_cost=3))
+    monkeypatch.setattr(resolution, "_limits", lambda *_: pytest.fail("the log was used"))
     words = ["run", *QUICK, "--data.source", "log.h5"]
-    assert main([*words, "--penalty", "cost_0", "1"]) == 2
+    assert main([*words, "--penalty", "cost_0", "1", "cost_2", "0"]) == 2
     assert "penalty.cost_1 is not declared; say what one unit" in capsys.readouterr().err
+    assert main([*words, "--penalty", "cost_0", "1"]) == 2
+    message = "penalty.cost_1 and penalty.cost_2 are not declared; .* 0.5 cost_2 0.5`"
+    assert re.search(message, capsys.readouterr().err)
     assert not (here / "runs").exists()
 
 

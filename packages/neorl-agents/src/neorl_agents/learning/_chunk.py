@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_agents.learning._contract import require_answer
+from neorl_agents.learning._contract import updated_once
 from neorl_agents.learning._protocol import Learner
 from neorl_agents.learning._source import Source, TrainingKeys, training_keys
 from neorl_agents.learning._state import LearnerState
@@ -121,5 +121,5 @@ def _updates(
 def _update(
     learner: Learner, state: LearnerState, batch_and_key: tuple[Any, PRNGKeyArray]
 ) -> tuple[LearnerState, dict[str, Float[Array, ""]]]:
-    """Runs one update, whose result is refused if it breaks the contract; the message names it."""
-    return require_answer(learner, state, learner.update(state, *batch_and_key))
+    """Runs one update; a learner that breaks the contract is refused by a message that names it."""
+    return updated_once(learner, state, *batch_and_key)

@@ -2,6 +2,9 @@
 
 import dataclasses
 import keyword
+import sys
+import traceback
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -95,6 +98,55 @@ def _check_form(instance: Any) -> None:
         as_arrays(instance)
     except TypeError as error:
         raise TypeError(f"its texts and shapes must be static fields ({error})") from error
+
+
+def updated_once(algorithm: Any, state: Any, batch: Any, key: Any) -> tuple[Any, dict[str, Any]]:
+    """Calls ``update`` of a learner; what goes wrong while it is traced is reported in one line.
+
+    Args:
+        algorithm: Learner; named in messages.
+        state: Its state.
+        batch: Rows of one update.
+        key: Key of the update.
+
+    Returns:
+        The state and the metrics, checked by :func:`require_answer`.
+
+    Raises:
+        InputError: If arrays in ``update`` do not fit together, or its result has another form. The
+            message names the learner, its line, both shapes, and the shapes of the given rows.
+    """
+    try:
+        answer = algorithm.update(state, batch, key)
+    except InputError:
+        raise
+    except (TypeError, ValueError, IndexError) as error:
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        raise InputError(
+            f"{type(algorithm).__name__}.update cannot be compiled"
+            f"{_place(type(algorithm), error)}: {reason or type(error).__name__}; "
+            f"its rows are {_shapes(batch)}"
+        ) from error
+    return require_answer(algorithm, state, answer)
+
+
+def _place(kind: type, error: BaseException) -> str:
+    """The deepest line of a learner's own file at which an error occurred; may be empty."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if file and frame.filename == file:
+            return f", {Path(file).name} line {frame.lineno} (`{frame.line}`)"
+    return ""
+
+
+def _shapes(batch: Any) -> str:
+    """The arrays of a batch in words: ``obs float32[1,256,3], ...``."""
+    named = batch._asdict() if hasattr(batch, "_asdict") else {"batch": batch}
+    return ", ".join(
+        f"{name}{jax.tree_util.keystr(path)} {_form(leaf)}"
+        for name, part in named.items()
+        for path, leaf in jax.tree.leaves_with_path(part)
+    )
 
 
 def require_answer(algorithm: Any, state: Any, answer: Any) -> tuple[Any, dict[str, Any]]:

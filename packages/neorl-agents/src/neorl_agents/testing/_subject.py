@@ -7,7 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neorl_agents.learning import BaseLearner, Learner, require_answer
+from neorl_agents.learning import BaseLearner, Learner
+from neorl_agents.learning._contract import updated_once
 from neorl_agents.testing._problem import Problem, make_problem
 from neorl_core import Transition, as_arrays
 
@@ -18,7 +19,7 @@ traces: list[int] = []
 @jax.jit
 def updated(algorithm: Learner, state: Any, batch: Any, key: Any) -> Any:
     traces.append(1)
-    return require_answer(algorithm, state, algorithm.update(state, batch, key))
+    return updated_once(algorithm, state, batch, key)
 
 
 @jax.jit

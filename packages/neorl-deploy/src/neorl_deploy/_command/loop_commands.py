@@ -41,6 +41,37 @@ def add_loop_commands(commands, add) -> None:
     init.add_argument(
         "--rollout", type=Path, metavar="FILE", help="also draft a plan of a roll-out"
     )
+    serve = _add_serve(commands, add)
+    mode = add(commands, "mode", _mode, "ask a running loop for a mode, or stop it")
+    mode.add_argument("mode", metavar="MODE", help=MODE_WORDS)
+    mode.add_argument("--by", required=True, help="who asks, and why; it is recorded")
+    mode.add_argument(
+        "--directory", type=Path, default=Path("loop"), help="folder of the loop (loop)"
+    )
+    shadow = add(commands, "shadow", _shadow, "compare what a loop proposed with what was done")
+    shadow.add_argument("loop", type=Path, metavar="LOOP", help="folder of a loop")
+    shadow.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle that decided")
+    shadow.add_argument(
+        "--json", type=Path, metavar="FILE", help="results as JSON (LOOP/shadow.json)"
+    )
+    shadow.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
+    http = add(commands, "http", _http, "answer inference requests over HTTP; writes to no plant")
+    http.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
+    http.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    http.add_argument("--port", type=int, default=8000, help="port to listen on (8000)")
+    http.add_argument("--name", default="policy", help="name of the model (policy)")
+    http.add_argument("--token-file", type=Path, help="file with a token that clients must send")
+    http.add_argument("--rate", type=float, default=200.0, help="requests a second (200)")
+    model = add(commands, "mlflow", _mlflow, "write a folder that MLflow loads as a model")
+    model.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
+    model.add_argument("--out", type=Path, default=Path("model"), help="folder to write (model)")
+    for command in (init, serve, shadow, http):
+        command.add_argument(
+            "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
+        )
+
+
+def _add_serve(commands, add) -> argparse.ArgumentParser:
     serve = add(commands, "serve", _serve, "run a bundle beside a plant, in shadow at first")
     serve.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     serve.add_argument("tags", type=Path, metavar="TAGS", help="tag map, drafted by init")
@@ -80,33 +111,7 @@ def add_loop_commands(commands, add) -> None:
         "--token-file", type=Path, help="file with a token that clients of --http must send"
     )
     add_form(serve)
-    mode = add(commands, "mode", _mode, "ask a running loop for a mode, or stop it")
-    mode.add_argument("mode", metavar="MODE", help=MODE_WORDS)
-    mode.add_argument("--by", required=True, help="who asks, and why; it is recorded")
-    mode.add_argument(
-        "--directory", type=Path, default=Path("loop"), help="folder of the loop (loop)"
-    )
-    shadow = add(commands, "shadow", _shadow, "compare what a loop proposed with what was done")
-    shadow.add_argument("loop", type=Path, metavar="LOOP", help="folder of a loop")
-    shadow.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle that decided")
-    shadow.add_argument(
-        "--json", type=Path, metavar="FILE", help="results as JSON (LOOP/shadow.json)"
-    )
-    shadow.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
-    http = add(commands, "http", _http, "answer inference requests over HTTP; writes to no plant")
-    http.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
-    http.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-    http.add_argument("--port", type=int, default=8000, help="port to listen on (8000)")
-    http.add_argument("--name", default="policy", help="name of the model (policy)")
-    http.add_argument("--token-file", type=Path, help="file with a token that clients must send")
-    http.add_argument("--rate", type=float, default=200.0, help="requests a second (200)")
-    model = add(commands, "mlflow", _mlflow, "write a folder that MLflow loads as a model")
-    model.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
-    model.add_argument("--out", type=Path, default=Path("model"), help="folder to write (model)")
-    for command in (init, serve, shadow, http):
-        command.add_argument(
-            "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
-        )
+    return serve
 
 
 def add_form(command: argparse.ArgumentParser) -> None:

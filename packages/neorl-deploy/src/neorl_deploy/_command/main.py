@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from neorl_deploy._command.completion import HOW, SHELLS, completion_script, options_by_command
 from neorl_deploy._command.loop_commands import add_form, add_loop_commands
 from neorl_deploy._command.switches import NUMPY_FORM, prepare_jax, require_jax
 from neorl_deploy._command.text import one_line
@@ -42,6 +43,9 @@ examples:
   neorl-deploy shadow loop line2.bundle --html shadow.html
   neorl-deploy mlflow line2.bundle --out model
   neorl-deploy http line2.bundle --port 8000
+  neorl-deploy completion bash >> ~/.bashrc
+  neorl-deploy completion zsh >> ~/.zshrc
+  neorl-deploy completion fish > ~/.config/fish/completions/neorl-deploy.fish
 
 exit codes: 0 done; 2 bad input; 3 do not deploy (only where --require-deploy asks)
 """
@@ -126,6 +130,8 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     inspect.add_argument("--json", action="store_true", help="print the manifest as JSON")
     add_loop_commands(commands, _command)
+    completion = _command(commands, "completion", _completion, "complete words in a shell", HOW)
+    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=" or ".join(SHELLS))
     for command in (export, verify):
         command.add_argument(
             "--require-deploy",
@@ -166,17 +172,24 @@ def _add_verify(commands) -> argparse.ArgumentParser:
     return verify
 
 
-def _command(commands, name, function, text) -> argparse.ArgumentParser:
+def _command(commands, name, function, text, description="") -> argparse.ArgumentParser:
     examples = [line for line in EXAMPLES.splitlines() if f"neorl-deploy {name}" in line]
     parser = commands.add_parser(
         name,
         help=text,
-        description=f"{text[0].upper()}{text[1:]}.",
+        description=description or f"{text[0].upper()}{text[1:]}.",
         epilog="\n".join(["examples:", *examples]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(command=function)
     return parser
+
+
+def _completion(options: argparse.Namespace) -> int:
+    groups = _parser()._subparsers._group_actions  # pyright: ignore[reportOptionalMemberAccess]
+    parsers = groups[0].choices
+    print(completion_script(options_by_command(parsers), options.shell), end="")
+    return 0
 
 
 def _export(options: argparse.Namespace) -> int:

@@ -1,13 +1,14 @@
 """``neorl-envs check PLANT``: checks whether an environment satisfies all laws."""
 
 import dataclasses
+import sys
 
 import tyro
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import one_line, parse_options
 from neorl_envs._command.imports import named_plant
-from neorl_envs.testing import check_environment
+from neorl_envs.testing import LAWS, Finding, check_environment
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,19 +29,29 @@ class Check:
 def command(words: list[str]) -> None:
     """``neorl-envs check``."""
     options = parse_options(Check, words, program="neorl-envs check")
-    findings = check_environment(named_plant(options.environment), seed=options.seed)
-    for finding in findings:
-        law = finding.law.replace("_", " ")
-        fault = one_line(ValueError(finding.fault)) if finding.fault else ""
-        if fault:
-            print(f"FAILED  {law}: {fault}")
-        elif finding.unchecked:
-            print(f"open    {law}: not checked; {finding.unchecked}")
-        else:
-            print(f"ok      {law}")
+    plant = named_plant(options.environment)
+    print(
+        f"check, episodes of {options.environment} are run, then {len(LAWS)} laws are checked; "
+        "the comparison with uncompiled steps takes longest",
+        file=sys.stderr,
+        flush=True,
+    )
+    findings = check_environment(plant, seed=options.seed, report=_print)
     broken = [finding.law.replace("_", " ") for finding in findings if finding.fault]
     if broken:
         raise InputError(
             f"{options.environment} breaks {len(broken)} of {len(findings)} laws: "
             f"{', '.join(broken)}; see the lines marked FAILED"
         )
+
+
+def _print(finding: Finding) -> None:
+    law = finding.law.replace("_", " ")
+    fault = one_line(ValueError(finding.fault)) if finding.fault else ""
+    if fault:
+        line = f"FAILED  {law}: {fault}"
+    elif finding.unchecked:
+        line = f"open    {law}: not checked; {finding.unchecked}"
+    else:
+        line = f"ok      {law}"
+    print(line, flush=True)

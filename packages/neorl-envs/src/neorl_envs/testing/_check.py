@@ -1,7 +1,7 @@
 """Checks all laws on one environment."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from neorl_envs.testing import _form_laws as form
@@ -63,7 +63,13 @@ class Finding(NamedTuple):
     unchecked: str = ""
 
 
-def check_environment(env: Any, *, seed: int = 0, eager: bool = True) -> tuple[Finding, ...]:
+def check_environment(
+    env: Any,
+    *,
+    seed: int = 0,
+    eager: bool = True,
+    report: Callable[[Finding], object] = lambda finding: None,
+) -> tuple[Finding, ...]:
     """Checks every law on an environment.
 
     Eight instances with different parameters run to the horizon in one compiled program, under
@@ -74,6 +80,8 @@ def check_environment(env: Any, *, seed: int = 0, eager: bool = True) -> tuple[F
         env: A plant, as documented in :class:`neorl_envs.plants.Plant`.
         seed: Seed of parameters, noise and actions.
         eager: Whether to compare with calls without ``jit`` too, which is the slowest check.
+        report: Called with every finding as soon as its law is checked, since a whole check can
+            take minutes.
 
     Returns:
         One finding per law, including laws that cannot be checked on this plant. If the object is
@@ -85,16 +93,28 @@ def check_environment(env: Any, *, seed: int = 0, eager: bool = True) -> tuple[F
         >>> [finding.law for finding in found if finding.fault]  # doctest: +SKIP
         []
     """
+    findings = []
+    for finding in _findings(env, seed, eager=eager):
+        report(finding)
+        findings.append(finding)
+    return tuple(findings)
+
+
+def _findings(env: Any, seed: int, *, eager: bool) -> Iterator[Finding]:
     fault = form.it_is_a_plant(env)
     finding = Finding(form.it_is_a_plant.__name__, fault)
     if fault:
-        return (finding,)
+        yield finding
+        return
     try:
         measured = evidence(env, seed)
     except Exception as error:  # any exception of a third-party plant becomes a finding
-        return (_why_it_cannot_be_run(env, error),)
-    laws = {name: law for name, law in LAWS.items() if eager or name != EAGER}
-    return (finding, *(_finding(name, law, measured) for name, law in laws.items()))
+        yield _why_it_cannot_be_run(env, error)
+        return
+    yield finding
+    for name, law in LAWS.items():
+        if eager or name != EAGER:
+            yield _finding(name, law, measured)
 
 
 def _finding(

@@ -232,16 +232,22 @@ def with_models(
         model: Model of the log; ``None`` if there is none.
 
     Returns:
-        Records that all belong to kinds of constraints.
+        Records that all belong to kinds of constraints. A record with two ends becomes two
+        barriers; the second one stands after all other records, so that messages number every
+        declared record as its author does.
 
     Raises:
         InputError: See :func:`declared_constraints`.
     """
     made: list[Mapping[str, Any]] = []
+    second_ends: list[Mapping[str, Any]] = []
     for i, record in enumerate(records):
         if isinstance(record, Mapping) and record.get("kind") == "keep_below":
             fields = {name: value for name, value in record.items() if name != "kind"}
-            made += kept_below(channels, Record(f"constraint {i + 1} (keep_below)", fields), model)
+            where = f"constraint {i + 1} (keep_below)"
+            first, *others = kept_below(channels, Record(where, fields), model)
+            made.append(first)
+            second_ends += others
         else:
             made.append(record)
-    return made
+    return made + second_ends

@@ -9,11 +9,9 @@ from typing import Annotated, Any
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.run_argument import FLAGS, Flags, flag_field, named_run
-from neorl_train._pipeline.offline_run import continued
 from neorl_train.configuration._sections import Config, config_type
 from neorl_train.configuration._toml import load_toml
 from neorl_train.configuration._untrained import refuse_untrained, require_importable
-from neorl_train.experience._source import FileSource, source_named
 
 USAGE = """neorl-train run [CONFIG.toml | LOG | PLANT] [--OPTION VALUE ...]
 
@@ -119,6 +117,8 @@ def read_fine_tuning_options(
                 "finetune takes the directory of a finished run first, for example "
                 "`neorl-train finetune runs/0001`"
             )
+        from neorl_train._pipeline.offline_run import continued
+
         default = continued(str(named_run(words.pop(0))))
         if words and not words[0].startswith("-"):
             default = load_toml(Path(words.pop(0)), default)
@@ -139,6 +139,8 @@ def _with_first_word(word: str, default: Config) -> Config:
     """The configuration in a file, or the default one for the named log or plant."""
     if word.endswith(".toml"):
         return load_toml(Path(word), default)
+    from neorl_train.experience._source import FileSource, source_named
+
     source = source_named(word)
     if isinstance(source, FileSource) and not source.path.exists():
         raise InputError(f"{word}: there is no such log")

@@ -105,6 +105,7 @@ def resolved(config: Config) -> Resolved:
     else:
         spec, rates = environment.spec, environment.action_rates()
         reference = environment.reference
+    penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
     known = _known_plant(environment, dataset)
     config = _with_exogenous(_with_graphs(config, spec, known), spec, known)
     declared, limits = _limits(config, spec, rates, dataset)
@@ -117,7 +118,6 @@ def resolved(config: Config) -> Resolved:
         mean=mean,
         controllers=config.classical.controllers,
     )
-    penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
     if dataset is not None:
         check_split(config.data, dataset)
         check_batches(batch_sizes(config), training_rows(config.data, dataset))

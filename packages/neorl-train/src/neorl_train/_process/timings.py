@@ -9,6 +9,11 @@ from pathlib import Path
 
 _IMPORTED = time.monotonic()
 
+IMPORTS = "start of Python, imports"
+"""Name of the first stage of every command."""
+REST_OF_IMPORTS = "imports of what trains"
+"""Name of the stage for the imports that follow the configuration."""
+
 
 def process_seconds() -> float:
     """Seconds since this process started, or since this module was imported if that is unknown."""

@@ -145,9 +145,12 @@ def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]
             raise unknown_name("cost in penalty", name, names)
     missing = [name for name in names if name not in declared]
     if missing:
+        single = len(missing) == 1
+        pairs = {**config.penalty, **dict.fromkeys(missing, 0.5)}
         raise InputError(
-            f"penalty.{missing[0]} is not declared; say what one unit of that cost takes off the "
-            f"reward, for example `--penalty {missing[0]} 0.5`"
+            f"penalty.{' and penalty.'.join(missing)} {'is' if single else 'are'} not declared; "
+            f"say what one unit of {'that cost' if single else 'each'} takes off the reward, for "
+            f"example `--penalty {' '.join(f'{name} {value:g}' for name, value in pairs.items())}`"
         )
     return {name: declared[name] for name in names}
 

@@ -18,7 +18,7 @@ from neorl_core.infrastructure.command_line import StoppedError, one_line
 from neorl_train._pipeline.job import resume_job, run_job
 from neorl_train._process.progress import Reporter
 from neorl_train._process.switches import prepare_process
-from neorl_train._process.timings import Timings
+from neorl_train._process.timings import IMPORTS, Timings
 from neorl_train.configuration._configure import configure
 from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._lock import file_lock, holder
@@ -239,7 +239,7 @@ def run_cell(
     Raises:
         StoppedError: After a signal.
     """
-    reporter, timings = Reporter(quiet=True), Timings.since_start("start of Python, imports")
+    reporter, timings = Reporter(quiet=True), Timings.since_start(IMPORTS)
     try:
         if run:
             directory = RunDirectory(Path(run))

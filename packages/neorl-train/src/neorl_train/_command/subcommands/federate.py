@@ -3,16 +3,17 @@
 from neorl_agents import ALGORITHMS
 from neorl_train._command.federation_options import read_federation
 from neorl_train._command.results import print_json, run_results
-from neorl_train._pipeline.federation.job import carry_federation, new_federation
 from neorl_train._process.progress import Reporter
-from neorl_train._process.timings import Timings
-from neorl_train.runs._directory import RunDirectory
+from neorl_train._process.timings import IMPORTS, REST_OF_IMPORTS, Timings
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]``."""
-    timings = Timings.since_start("start of Python, imports")
+    timings = Timings.since_start(IMPORTS)
     folder, plan, file, flags = read_federation(arguments, ALGORITHMS)
+    with timings.stage(REST_OF_IMPORTS):  # help and a misspelt option do without
+        from neorl_train._pipeline.federation.job import carry_federation, new_federation
+        from neorl_train.runs._directory import RunDirectory
     reporter = Reporter(quiet=flags.quiet)
     if folder is None:
         folder = new_federation(plan, file, reporter)

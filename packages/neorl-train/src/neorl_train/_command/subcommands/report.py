@@ -12,9 +12,9 @@ def command(arguments: list[str]) -> None:
     )
     from neorl_train._pipeline.stages import write_run_report
     from neorl_train._process.progress import Reporter
-    from neorl_train._process.timings import Timings
+    from neorl_train._process.timings import IMPORTS, Timings
 
-    timings = Timings.since_start("start of Python, imports")
+    timings = Timings.since_start(IMPORTS)
     run.record()
     write_run_report(run, Reporter(quiet=flags.quiet), timings)
     print_results(run, timings, flags)

@@ -7,21 +7,17 @@ from neorl_agents import ALGORITHMS
 from neorl_train._command.options import read_run_options
 from neorl_train._command.results import print_json, print_results
 from neorl_train._command.run_argument import DRY_RUN, take_flag
-from neorl_train._pipeline.job import run_job
-from neorl_train._pipeline.processes.follower import follow
-from neorl_train._pipeline.resolution import resolved
 from neorl_train._process.distributed import join_processes
 from neorl_train._process.progress import Reporter
-from neorl_train._process.timings import Timings
+from neorl_train._process.timings import IMPORTS, REST_OF_IMPORTS, Timings
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict
 from neorl_train.configuration._toml import dump_toml
 from neorl_train.configuration._validation import validate
-from neorl_train.training._processes import all_or_none, leads, require_equal
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train run [CONFIG.toml] [--OPTION VALUE ...]``."""
-    timings = Timings.since_start("start of Python, imports")
+    timings = Timings.since_start(IMPORTS)
     words, dry = take_flag(DRY_RUN, arguments)
     with timings.stage("configuration"):
         config, flags = read_run_options(words, ALGORITHMS)
@@ -31,6 +27,11 @@ def command(arguments: list[str]) -> None:
     if dry:
         _print_resolved(config, as_json=flags.json)
         return
+    # Imported here because help and a misspelt option do not need what trains.
+    with timings.stage(REST_OF_IMPORTS):
+        from neorl_train._pipeline.job import run_job
+        from neorl_train._pipeline.processes.follower import follow
+        from neorl_train.training._processes import all_or_none, leads, require_equal
     join_processes()
     with all_or_none("check its configuration"):
         validate(config)
@@ -56,6 +57,8 @@ def single_seed_note(config: Config, words: Sequence[str]) -> str:
 
 def _print_resolved(config: Config, *, as_json: bool) -> None:
     """Prints the configuration that the run would use, after every check that needs no training."""
+    from neorl_train._pipeline.resolution import resolved
+
     validate(config)
     complete = resolved(config)
     for note in complete.notes:
