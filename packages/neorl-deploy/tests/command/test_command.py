@@ -161,11 +161,26 @@ def test_a_check_that_would_be_skipped_is_refused(exported, tmp_path, capsys):
     assert f"`neorl-deploy verify {loop}` checks its audit log" in capsys.readouterr().err
 
 
-def test_without_jax_the_form_that_needs_none_is_named(exported, monkeypatch, capsys):
+@pytest.mark.parametrize("words", [["verify", "--self-test"], ["replay"], ["http"]])
+def test_without_jax_the_form_that_needs_none_is_named(exported, monkeypatch, capsys, words):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert main(["verify", str(exported), "--self-test"]) == 2
+    assert main([*words, str(exported)]) == 2
     error = capsys.readouterr().err
     assert 'pip install "neorl-deploy[jax]"; or add --form numpy' in error
+
+
+def test_a_log_is_replayed_without_jax(exported, finished_run, tmp_path):
+    code = (
+        "import sys; sys.modules['jax'] = None; from neorl_deploy._command.main import main; "
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    numbers = tmp_path / "replay.json"
+    words = ["replay", str(exported), str(finished_run / "dataset.h5"), "--json", str(numbers)]
+    command = [sys.executable, "-c", code, *words, "--form", "numpy"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Shadow over 200 rows of 5 episodes" in done.stdout
+    assert numbers.is_file()
 
 
 def test_the_origin_of_a_policy_is_said_as_far_as_it_is_recorded():

@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from neorl_deploy import DeployError
 from neorl_deploy._command.main import main
-from neorl_deploy.runtime import LastSent
+from neorl_deploy.bundle import read_bundle
+from neorl_deploy.runtime import LastSent, Runtime
 from neorl_deploy.serving import ServingLimits, serve_http
 from neorl_deploy.serving._limits import Bucket, read_token
 from neorl_deploy.serving._server import make_server
@@ -115,6 +116,17 @@ def test_a_sequence_over_http_is_that_of_the_runtime_to_the_bit(served, runtime)
 
 def served_fresh(served):
     return served.server.config.app.state.model._fresh
+
+
+def test_the_form_for_numpy_alone_answers_too(served, exported):
+    alone = Served(Runtime(read_bundle(exported), "numpy"))
+    try:
+        answers = [one.infer([tensor("obs", MIDDLE)])[1] for one in (alone, served)]
+    finally:
+        alone.end()
+    mine, compiled = map(outputs, answers)
+    np.testing.assert_allclose(mine["action"], compiled["action"], rtol=1e-5)
+    assert mine["flags"] == compiled["flags"]
 
 
 def test_clients_do_not_feel_one_another(served):

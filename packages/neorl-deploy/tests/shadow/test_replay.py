@@ -35,6 +35,14 @@ def test_the_scan_equals_the_runtime_step_by_step(replayed, runtime, log):
         assert decision.flags == replayed.shadow.flags[row]
 
 
+def test_numpy_alone_proposes_the_same(exported, log, replayed):
+    alone = replay(read_bundle(exported), log, "numpy").shadow
+    for mine, theirs in zip(alone, replayed.shadow, strict=True):
+        assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+    np.testing.assert_allclose(alone.action, replayed.shadow.action, rtol=1e-5)
+    np.testing.assert_array_equal(alone.flags, replayed.shadow.flags)
+
+
 def test_the_numbers_are_those_of_the_rows(replayed, log):
     report = replayed.report
     difference = replayed.shadow.action[:, 0] - log.action[:, 0]

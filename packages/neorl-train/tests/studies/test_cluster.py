@@ -27,13 +27,26 @@ tracking = false
 """
 
 # The nodes have the address of this machine in its network, which the test process may not open.
+# Each node has one core, so the second run goes to the other node while the first one trains.
 TWO_NODES = """
+from pathlib import Path
 from ray.cluster_utils import Cluster
 from neorl_train._command.main import main
+from neorl_train.studies import _sweep
 
+here, prepared_cell = Path.cwd(), _sweep._prepared_cell
+
+def noting_its_node(*job):
+    import ray
+
+    (here / f"{ray.get_runtime_context().get_node_id()}.node").touch()
+    return prepared_cell(*job)
+
+_sweep._prepared_cell = noting_its_node
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
 try:
     cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
     code = main(["sweep", "sweep.toml", "--output", "runs", "--cluster", cluster.address])
 finally:
     cluster.shutdown()
@@ -57,6 +70,7 @@ def test_the_runs_of_a_grid_are_spread_over_two_nodes(here):
     assert "failed runs: 0" in ended.stdout
     rows = json.loads((here / "runs" / "table.json").read_text())["rows"]
     assert {row["policy"] for row in rows if row["role"] == "learner"} == {"bc", "iql"}
+    assert len(list(here.glob("*.node"))) == 2, "both nodes trained"
 
 
 def test_a_cluster_that_is_not_there_is_named(here, capsys):

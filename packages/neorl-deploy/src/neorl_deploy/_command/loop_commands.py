@@ -62,6 +62,7 @@ def add_loop_commands(commands, add) -> None:
     http.add_argument("--name", default="policy", help="name of the model (policy)")
     http.add_argument("--token-file", type=Path, help="file with a token that clients must send")
     http.add_argument("--rate", type=float, default=200.0, help="requests a second (200)")
+    add_form(http)
     model = add(commands, "mlflow", _mlflow, "write a folder that MLflow loads as a model")
     model.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     model.add_argument("--out", type=Path, default=Path("model"), help="folder to write (model)")
@@ -271,7 +272,8 @@ class _Awake:
 
 
 def _http(options: argparse.Namespace) -> int:
-    require_jax()
+    if options.form == "stablehlo":
+        require_jax(other=NUMPY_FORM)
     from neorl_deploy.runtime._load import tried
     from neorl_deploy.serving._limits import ServingLimits, read_token
     from neorl_deploy.serving._server import require_token_beyond_this_machine, serve_http
@@ -281,7 +283,7 @@ def _http(options: argparse.Namespace) -> int:
     token = "" if options.token_file is None else read_token(options.token_file)
     limits = ServingLimits(token=token, rate=options.rate, burst=max(1, round(options.rate)))
     require_token_beyond_this_machine(options.host, limits)
-    runtime = tried(_verified(options))
+    runtime = tried(_verified(options), options.form)
     settle_memory()
     print(f"http://{options.host}:{options.port}/v2/models/{options.name}/infer", flush=True)
     serve_http(runtime, host=options.host, port=options.port, name=options.name, limits=limits)

@@ -125,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     place = "where the numbers go (default replay.json beside the bundle); replaces an earlier "
     place += "replay of the same log and no other file"
     replay.add_argument("--json", type=Path, metavar="FILE", help=place)
+    add_form(replay)
     verify = _add_verify(commands)
     inspect = _command(commands, "inspect", _inspect, "print what a bundle says of itself")
     inspect.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
@@ -230,7 +231,8 @@ def _replayed(bundle: Path, run: Path) -> str:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    prepare_jax()
+    if options.form == "stablehlo":
+        require_jax(other=NUMPY_FORM)
     from neorl_deploy._command.replay_text import replay_lines
     from neorl_deploy._command.text import limit_lines, verdict_lines
     from neorl_deploy.shadow._log import read_log
@@ -250,7 +252,7 @@ def _replay(options: argparse.Namespace) -> int:
     bundle = _read(path, options)
     log = read_log(options.log or log_of(path))
     require_same_log(numbers, log)
-    result = replay(bundle, log)
+    result = replay(bundle, log, options.form)
     _print_lines(verdict_lines(bundle))
     _print_lines(limit_lines(bundle))
     _print_lines(replay_lines(result))

@@ -1,11 +1,12 @@
-"""Replays a whole log as one compiled scan of the exported step (extra ``jax``)."""
+"""Replays a whole log: as one compiled scan (extra ``jax``), or row by row with NumPy alone."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.runtime._programs import open_programs
+from neorl_deploy.runtime._forms import FormName, opened
+from neorl_deploy.runtime._programs import one_line_of, open_programs
 from neorl_deploy.runtime._trial import require_trial
 
 
@@ -28,7 +29,11 @@ class Shadow(NamedTuple):
 
 
 def shadow(
-    bundle: Bundle, obs: np.ndarray, last_sent: np.ndarray, starts_episode: np.ndarray
+    bundle: Bundle,
+    obs: np.ndarray,
+    last_sent: np.ndarray,
+    starts_episode: np.ndarray,
+    form: FormName = "stablehlo",
 ) -> Shadow:
     """Runs the exported step over a log, with a fresh carry at the start of each episode.
 
@@ -38,10 +43,17 @@ def shadow(
         last_sent: Action that the plant had received before each row, NaN if unknown, shape ``(row,
             act)``, float32.
         starts_episode: Whether a row is the first of its episode, shape ``(row,)``.
+        form: ``"stablehlo"``, compiled, or ``"numpy"``, which takes about a millisecond for a row.
 
     Returns:
         What the bundle would have done, as host arrays.
+
+    Raises:
+        BundleError: If the bundle does not have the form, or it does not run.
+        DeployError: If the form needs an extra that is not installed.
     """
+    if form == "numpy":
+        return _row_by_row(bundle, obs, last_sent, starts_episode)
     programs = open_programs(bundle)
     require_trial(bundle)
     import jax
@@ -59,3 +71,15 @@ def shadow(
         return jax.lax.scan(row, fresh, inputs)[1]
 
     return Shadow(*(np.asarray(out) for out in jax.jit(rows)((obs, last_sent, starts_episode))))
+
+
+def _row_by_row(
+    bundle: Bundle, obs: np.ndarray, last_sent: np.ndarray, starts_episode: np.ndarray
+) -> Shadow:
+    form = opened(bundle, "numpy")
+    words, rows = form.initial, []
+    with one_line_of(bundle, "its operations do not run"):
+        for seen, sent, starts in zip(obs, last_sent, starts_episode, strict=True):
+            words = form.step(form.initial if starts else words, seen, sent)
+            rows.append([form.layout.get(words, name) for name in Shadow._fields])
+    return Shadow(*(np.array(column) for column in zip(*rows, strict=True)))

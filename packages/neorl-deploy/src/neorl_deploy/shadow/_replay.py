@@ -10,6 +10,7 @@ from neorl_deploy._errors import DeployError
 from neorl_deploy.bundle._document_heads import head
 from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
 from neorl_deploy.bundle._read import Bundle
+from neorl_deploy.runtime._forms import FormName
 from neorl_deploy.shadow._log import Log
 from neorl_deploy.shadow._program import Shadow, shadow
 from neorl_deploy.training_run._summaries import dataset_file
@@ -37,7 +38,7 @@ class Replay:
     shadow: Shadow
 
 
-def replay(bundle: Bundle, log: Log) -> Replay:
+def replay(bundle: Bundle, log: Log, form: FormName = "stablehlo") -> Replay:
     """Runs a bundle in shadow over a log; each logged action is reported to it as the one sent.
 
     Every row is stepped, with a fresh carry at each episode; masked rows and rows whose logged
@@ -46,12 +47,14 @@ def replay(bundle: Bundle, log: Log) -> Replay:
     Args:
         bundle: A verified bundle.
         log: Log with the channels of the bundle, in the same order and units.
+        form: ``"stablehlo"``, compiled (extra ``jax``), or ``"numpy"``, with NumPy only.
 
     Returns:
         The results and the rows behind them.
 
     Raises:
-        DeployError: If the channels or the control period differ; each difference is named.
+        DeployError: If the channels or the control period differ; each difference is named. Also if
+            the bundle does not have the form.
     """
     require_channels(bundle, log)
     require_period(bundle, log)
@@ -60,7 +63,7 @@ def replay(bundle: Bundle, log: Log) -> Replay:
     last_sent = np.full_like(log.action, np.nan)
     last_sent[1:] = log.action[:-1]
     last_sent[starts] = np.nan
-    proposed = shadow(bundle, log.obs, last_sent, starts)
+    proposed = shadow(bundle, log.obs, last_sent, starts, form)
     return Replay(report_of(bundle, log, proposed), log, proposed)
 
 
