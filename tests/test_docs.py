@@ -336,3 +336,19 @@ def test_roles_and_unresolved_links_on_a_page_are_noticed(tmp_path: Path, monkey
     assert documentation.raw(page) == ["page.html: ][neorl_safety.guard]"]
     page.write_text("<p>See :func:guard.</p><pre>:func:guard [a][b]</pre>")
     assert documentation.raw(page) == ["page.html: :func:guard."]
+    page.write_text(r"<p>The loss $$x^2$$, or <i>\frac{1}{2}</i>.</p><code>\frac</code>")
+    assert documentation.raw(page) == ["page.html: $$x^2$$,", r"page.html: \frac{1}{2}"]
+
+
+def test_formulas_are_typeset_and_code_is_left(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(
+        r'<p>With <span class="arithmatex">\(a &lt; b\)</span>:</p>'
+        r'<div class="arithmatex">\[x^2\]</div><code>\(a\)</code>'
+    )
+    documentation.typeset(page, lambda latex, display: f"<math>{display}: {latex}</math>")
+    assert page.read_text() == (
+        "<p>With <math>inline: a < b</math>:</p>"
+        '<div style="overflow-x: auto"><math>block: x^2</math></div>'
+        r"<code>\(a\)</code>"
+    )

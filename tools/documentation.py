@@ -1,8 +1,9 @@
 """Build or serve the documentation site, and check what a reader of it would see.
 
 The menu is made from the folders below docs/pages, in the order of ``SECTIONS``, so a new page
-needs no entry anywhere. After building, no page may show a role of a docstring (``:func:``) or a
-link that was not resolved as text.
+needs no entry anywhere. Formulas become MathML, which browsers typeset without a script, so that
+the site works offline; while serving they stay LaTeX. After building, no page may show a formula as
+text, a role of a docstring (``:func:``) or a link that was not resolved.
 
 Usage:
     python tools/documentation.py build
@@ -15,6 +16,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -29,7 +31,11 @@ SECTIONS = {
 FIRST = {"tutorials": ["first-run", "historian"], "reference": ["dataset-file", "plant-toml"]}
 """Pages that a reader should meet before the others of their folder."""
 UNREAD = re.compile(r"(?s)<(script|style|pre|code)\b.*?</\1>")
-RAW = re.compile(r":(?:attr|class|data|exc|func|math|meth|mod|obj|ref):\S+|\]\[\S+\]")
+RAW = re.compile(
+    r":(?:attr|class|data|exc|func|math|meth|mod|obj|ref):\S+|\]\[\S+\]|\$\$\S*|\\[(\[a-zA-Z]\S*"
+)
+FORMULA = re.compile(r'(?s)<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>')
+"""What ``pymdownx.arithmatex`` makes of `$...$` and `$$...$$`."""
 
 
 def main(arguments: list[str]) -> int:
@@ -45,7 +51,12 @@ def main(arguments: list[str]) -> int:
     code = subprocess.run(words, check=False).returncode
     if code or command == "serve":
         return code
-    faults = [fault for page in sorted((DOCS / "site").rglob("*.html")) for fault in raw(page)]
+    from latex2mathml.converter import convert  # in the environment of the site alone
+
+    pages = sorted((DOCS / "site").rglob("*.html"))
+    for page in pages:
+        typeset(page, convert)
+    faults = [fault for page in pages for fault in raw(page)]
     print(*faults, sep="\n" if faults else "")
     return int(bool(faults))
 
@@ -54,6 +65,25 @@ def navigation(pages: Path) -> list[object]:
     """The menu: the first page, the sections in their order, how to contribute."""
     sections = [{title: _folder(pages, pages / folder)} for title, folder in SECTIONS.items()]
     return [{"Home": "index.md"}, *sections, {"Contributing": "contributing.md"}]
+
+
+def typeset(page: Path, convert: Callable[..., str]) -> None:
+    """Replaces the formulas of a built page by MathML; wide ones scroll within their line.
+
+    Args:
+        page: The page.
+        convert: Converts LaTeX with a keyword ``display``, ``"inline"`` or ``"block"``.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        inline = match[1] == "span"
+        formula = convert(html.unescape(match[2]).strip(), display="inline" if inline else "block")
+        return formula if inline else f'<div style="overflow-x: auto">{formula}</div>'
+
+    text = page.read_text(encoding="utf-8")
+    changed = FORMULA.sub(replaced, text)
+    if changed != text:
+        page.write_text(changed, encoding="utf-8")
 
 
 def raw(page: Path) -> list[str]:
