@@ -186,10 +186,20 @@ def _command(commands, name, function, text, description="") -> argparse.Argumen
     return parser
 
 
+def names() -> tuple[str, ...]:
+    """The names of all commands."""
+    return tuple(_parsers())
+
+
+def _parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parser of every command by its name."""
+    groups = _parser()._subparsers
+    assert groups is not None
+    return dict(groups._group_actions[0].choices)  # pyright: ignore[reportArgumentType]
+
+
 def _completion(options: argparse.Namespace) -> int:
-    groups = _parser()._subparsers._group_actions  # pyright: ignore[reportOptionalMemberAccess]
-    parsers = groups[0].choices
-    print(completion_script(options_by_command(parsers), options.shell), end="")
+    print(completion_script(options_by_command(_parsers()), options.shell), end="")
     return 0
 
 
