@@ -21,13 +21,14 @@ PAGES = Path(__file__).resolve().parent.parent / "docs/pages/reference/commands"
 COLUMNS = 100
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*")
 HEAD = (
-    "# {program}\n\n`{program} COMMAND --help` prints the options of a command at the width of your "
-    "terminal. This page has the\nsame text; `tools/command_pages.py` writes it.\n"
+    "# {program}\n\n`{program} COMMAND --help` prints the options of a command at the width of "
+    "your terminal. This page has the\nsame text; `tools/command_pages.py` writes it.\n"
 )
 SECTIONED = (
-    "\n`--help` lists the sections of these options. `{program} {command} --help SECTION ...` shows "
-    "the options of some sections,\nand `--help all` shows all of them. They are the fields of the "
-    "[configuration](../train/configuration.md) and of the\n[learners](../../learners/index.md).\n"
+    "\n`--help` lists the sections of these options. `{program} {command} --help SECTION ...` "
+    "shows the options of some sections,\nand `--help all` shows all of them. They are the fields "
+    "of the [configuration](../train/configuration.md) and of the\n"
+    "[learners](../../learners/index.md).\n"
 )
 
 

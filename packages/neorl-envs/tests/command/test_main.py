@@ -43,6 +43,9 @@ def test_collect_inspect_and_list(
     assert read_dataset("log.h5").content_hash != dataset.content_hash
     assert main(["list"]) == 0
     assert "neorl/ChemicalReactor-v0" in capsys.readouterr().out
+    assert main(["list", "--json"]) == 0
+    listed = {one["name"]: one for one in json.loads(capsys.readouterr().out)["environments"]}
+    assert listed["CSTR-v0"]["gymnasium"] == "neorl/CSTR-v0"
     assert main([]) == 0
     assert "examples:" in capsys.readouterr().out
     for command in COMMANDS:

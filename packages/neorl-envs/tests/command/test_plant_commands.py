@@ -15,6 +15,7 @@ from neorl_core import spec_from_dict
 from neorl_envs import make, read_dataset
 from neorl_envs._command.main import main
 from neorl_envs.plants import register_plant
+from neorl_envs.testing import Finding
 
 
 @pytest.fixture(autouse=True)
@@ -154,3 +155,16 @@ def test_check_says_which_laws_are_broken(tank: Any, capsys: pytest.CaptureFixtu
     start, refusal = seen.err.splitlines()
     assert start.startswith("check, episodes of Tank-v0 are run, then ")
     assert re.search(r"breaks 1 of \d+ laws: a wrong shape is refused", refusal)
+
+
+def test_findings_are_printed_as_json(
+    tank: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register_plant("Tank-v0", tank)
+    broken = Finding("a_law", "it is broken")
+    monkeypatch.setattr("neorl_envs._command.check.check_environment", lambda *_, **__: (broken,))
+    assert main(["check", "Tank-v0", "--json"]) == 2
+    seen = capsys.readouterr()
+    finding = {"law": "a_law", "fault": "it is broken", "unchecked": ""}
+    assert json.loads(seen.out)["findings"] == [finding]
+    assert "breaks 1 of 1 laws: a law" in seen.err

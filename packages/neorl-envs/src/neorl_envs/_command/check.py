@@ -1,14 +1,19 @@
 """``neorl-envs check PLANT``: checks whether an environment satisfies all laws."""
 
 import dataclasses
+import json
 import sys
 
 import tyro
 
 from neorl_core import InputError
+from neorl_core.infrastructure import head
 from neorl_core.infrastructure.command_line import one_line, parse_options
 from neorl_envs._command.imports import named_plant
 from neorl_envs.testing import LAWS, Finding, check_environment
+
+VERSION = 1
+"""Version of the JSON document."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +29,8 @@ class Check:
     """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     seed: int = 0
     """Seed of parameters, noise and actions."""
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print JSON instead of text, at the end."""
 
 
 def command(words: list[str]) -> None:
@@ -36,12 +43,16 @@ def command(words: list[str]) -> None:
         file=sys.stderr,
         flush=True,
     )
-    findings = check_environment(plant, seed=options.seed, report=_print)
+    report = (lambda finding: None) if options.json else _print
+    findings = check_environment(plant, seed=options.seed, report=report)
+    if options.json:
+        document = {"findings": [finding._asdict() for finding in findings]}
+        print(json.dumps({**head("environment-check", VERSION), **document}, indent=2))
     broken = [finding.law.replace("_", " ") for finding in findings if finding.fault]
     if broken:
         raise InputError(
             f"{options.environment} breaks {len(broken)} of {len(findings)} laws: "
-            f"{', '.join(broken)}; see the lines marked FAILED"
+            f"{', '.join(broken)}{'' if options.json else '; see the lines marked FAILED'}"
         )
 
 

@@ -1,11 +1,19 @@
 """``neorl-envs list``: the environments, including those of other distributions."""
 
 import dataclasses
+import json
+from typing import Any
+
+import tyro
 
 from neorl_core import InputError
+from neorl_core.infrastructure import head
 from neorl_core.infrastructure.command_line import one_line, parse_options
 from neorl_envs.interfaces._gymnasium_names import gymnasium_id
 from neorl_envs.plants._table import GRAPH_PLANTS, PLANTS, environment_names, make
+
+VERSION = 1
+"""Version of the JSON document."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,28 +23,51 @@ class List:
     example: neorl-envs list
     """
 
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print JSON instead of text."""
+
 
 def command(words: list[str]) -> None:
     """``neorl-envs list``."""
-    parse_options(List, words, program="neorl-envs list")
-    for name in environment_names():
-        print(_line(name))
+    options = parse_options(List, words, program="neorl-envs list")
+    listed = [_entry(name) for name in environment_names()]
+    if options.json:
+        document = {"environments": listed, "networks": list(GRAPH_PLANTS)}
+        print(json.dumps({**head("environments", VERSION), **document}, indent=2))
+        return
+    print("\n".join(map(_line, listed)))
     print(
         f"networks of any size, small by these names: {', '.join(GRAPH_PLANTS)}; "
         "neorl_envs.graph_plants makes larger ones"
     )
 
 
-def _line(name: str) -> str:
-    """The line of one environment, or the reason if it cannot be created."""
+def _entry(name: str) -> dict[str, Any]:
+    """What is known of one environment; only the reason if it cannot be created."""
     try:
         spec = make(name).spec
     except InputError as error:
-        return f"{name}  {one_line(error)}"
-    origin = PLANTS.origin(name)
+        return {"name": name, "error": one_line(error)}
+    return {
+        "name": name,
+        "measured": spec.n_obs,
+        "manipulated": spec.n_action,
+        "costs": spec.n_cost,
+        "period": spec.dt,
+        "horizon": spec.horizon,
+        "gymnasium": gymnasium_id(name),
+        "origin": PLANTS.origin(name),
+    }
+
+
+def _line(entry: dict[str, Any]) -> str:
+    """The line of one environment."""
+    if "error" in entry:
+        return f"{entry['name']}  {entry['error']}"
+    costs, origin = entry["costs"], entry["origin"]
     return (
-        f"{name}  {spec.n_obs} measured, {spec.n_action} manipulated, {spec.n_cost} "
-        f"{'cost' if spec.n_cost == 1 else 'costs'}, period {spec.dt:g} s, "
-        f"at most {spec.horizon} steps; Gymnasium: {gymnasium_id(name)}"
+        f"{entry['name']}  {entry['measured']} measured, {entry['manipulated']} manipulated, "
+        f"{costs} {'cost' if costs == 1 else 'costs'}, period {entry['period']:g} s, "
+        f"at most {entry['horizon']} steps; Gymnasium: {entry['gymnasium']}"
         f"{f'; from {origin}' if origin else ''}"
     )
