@@ -199,6 +199,18 @@ def test_the_version_is_said(capsys):
             "algorithms.iql.expectile must be in .* got 3",
         ),
         (
+            ["run", "--algorithms.iql.value-learning-rate", "inf"],
+            "algorithms.iql.value_learning_rate must be a finite number above 0, got inf$",
+        ),
+        (
+            ["run", "--training.algorithms", "mine:CRR"],
+            "unknown algorithm 'mine:CRR'; .*; a class of your own needs an entry point in neorl",
+        ),
+        (
+            ["run", "mine:Tank"],
+            "'mine:Tank'; .*; a plant of your own is installed with an entry point neorl.plants",
+        ),
+        (
             ["run", "--algorithms.sac-n.n-critics", "0"],
             "--algorithms.sac-n.n-critics is an option of sac_n, which this run does not train: it "
             "trains bc, td3_bc, iql; leave it out, or train sac_n too with "

@@ -257,6 +257,21 @@ def test_a_full_disk_is_one_line_and_the_run_continues(folder, straight, size):
 
 
 @pytest.mark.nightly
+def test_a_full_disk_beside_mlflow_prints_no_traceback(folder, straight):
+    """MLflow's own thread meets it first, in its database."""
+    pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")
+    before = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
+    words = ("run", "small.toml", "--output.directory", "full-mlflow", "--output.tracking")
+    _, err = _finish(_start(folder, *words, "--quiet", before=before), code=2)
+    assert err.strip().splitlines()[-1].startswith("neorl-train: no free disk space to write"), err
+    assert "Traceback" not in err
+    assert len(err.splitlines()) <= 7, err
+    run = folder / "full-mlflow" / "0001"
+    _finish(_start(folder, "resume", str(run), "--quiet"))
+    assert _result(run) == straight
+
+
+@pytest.mark.nightly
 def test_a_damaged_checkpoint_is_passed_over(folder, straight):
     run = folder / "damaged" / "0001"
     shutil.copytree(folder / "straight" / "0001", run)
