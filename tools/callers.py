@@ -39,11 +39,12 @@ def readers(root: Path) -> dict[str, set[Path]]:
 
 def exported(index: Path) -> dict[str, Path]:
     """The names that a namespace takes from its modules, and the module of each."""
-    source = index.parents[2]
+    source, package = index.parents[2], index.parents[1].name
     return {
         alias.asname or alias.name: source / f"{node.module.replace('.', '/')}.py"
-        for node in ast.parse(index.read_text()).body
+        for node in ast.walk(ast.parse(index.read_text()))  # also below `if TYPE_CHECKING`
         if isinstance(node, ast.ImportFrom) and node.module
+        if node.module.startswith(f"{package}.{index.parent.name}.")
         for alias in node.names
     }
 

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import trim_mean
+from scipy.stats import trim_mean, wilcoxon
 
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
@@ -77,6 +77,23 @@ def test_rows_hold_what_the_episodes_say(comparison, noisy):
     assert [one.answer for one in comparison.rows if one.policy != "good"].count("") == (
         len(comparison.rows) - 3
     )
+
+
+def test_the_paired_test_is_that_of_scipy_and_is_adjusted_for_all_rows(comparison, noisy):
+    results = {(one.name, one.guarded): one.episodes for one in noisy.evaluation.results}
+    seeds = [results[name, True].returns for name in ("good-0", "good-1")]
+    steady = results["steady", False].returns
+    row = comparison.rows[0]
+    expected = wilcoxon(np.mean(seeds, axis=0), steady, correction=True).pvalue
+    assert len(steady) > 60
+    np.testing.assert_allclose(row.p_value, expected, rtol=1e-3)
+    tested = [one for one in comparison.rows if one.p_value is not None]
+    assert all(one.adjusted is None for one in comparison.rows if one.policy == one.incumbent)
+    # Holm: the smallest of m is multiplied by m, and the order is kept.
+    least = min(tested, key=lambda one: one.p_value)
+    np.testing.assert_allclose(least.adjusted, min(1, len(tested) * least.p_value), rtol=1e-5)
+    in_order = sorted(tested, key=lambda one: one.p_value)
+    assert [one.adjusted for one in in_order] == sorted(one.adjusted for one in tested)
 
 
 def test_only_what_differs_is_said_and_a_controller_once_a_plant(comparison):

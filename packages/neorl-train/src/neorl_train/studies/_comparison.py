@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from neorl_core import InputError
+from neorl_core.statistics import holm, wilcoxon_test
 from neorl_train.evaluation._estimates import mean_estimates
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation, group_of
@@ -45,6 +47,9 @@ class ComparedRow:
         gain: Paired gain in return over the incumbent; ``None`` for the incumbent itself and if
             there was no simulator.
         each_seed: Gain of every single seed.
+        p_value: Of Wilcoxon's signed-rank test, two-sided, of the returns against those of the
+            incumbent on the same starts, for the mean over the seeds; ``None`` without a gain.
+        adjusted: The p value after Holm's adjustment for all rows of the comparison.
         spread: Standard deviation of the incumbent's returns over the starts; NaN if there is no
             incumbent.
         worst_cost: Cost whose limit was broken in the most episodes; empty if there is none.
@@ -67,6 +72,8 @@ class ComparedRow:
     incumbent: str
     gain: Estimate | None
     each_seed: tuple[float, ...]
+    p_value: float | None
+    adjusted: float | None
     spread: float
     worst_cost: str
     over: Estimate | None
@@ -125,7 +132,17 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
     rows: list[ComparedRow] = []
     for run, evaluation, settings in zip(runs, evaluations, differing, strict=True):
         rows += [row for row in _rows(run, evaluation, settings) if not _is_repeated(row, rows)]
-    return Comparison(levels.pop(), tuple(rows))
+    return Comparison(levels.pop(), _adjusted(rows))
+
+
+def _adjusted(rows: Sequence[ComparedRow]) -> tuple[ComparedRow, ...]:
+    """The rows with their p values adjusted, because the best of many rows looks good by chance."""
+    tested = [row.p_value for row in rows if row.p_value is not None]
+    adjusted = iter(np.asarray(holm(np.asarray(tested, np.float32))).tolist())
+    return tuple(
+        row if row.p_value is None else dataclasses.replace(row, adjusted=next(adjusted))
+        for row in rows
+    )
 
 
 def _is_repeated(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
@@ -164,6 +181,8 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
                 returns=_pooled_return(evaluation, [member.name for member in members]),
                 gain=None if pooled is None else pooled.fresh_seeds or pooled.difference,
                 each_seed=() if pooled is None else tuple(one.value for one in pooled.each_seed),
+                p_value=_p_value(evaluation, [member.name for member in members]),
+                adjusted=None,
                 worst_cost=cost,
                 over=over,
                 trips=max(trips) if trips else None,
@@ -186,6 +205,8 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
                 returns=row.returns,
                 gain=None if own else row.difference,
                 each_seed=() if own or row.difference is None else (row.difference.value,),
+                p_value=_p_value(evaluation, [row.name]),
+                adjusted=None,
                 worst_cost=cost,
                 over=over,
                 trips=None if row.trips is None else row.trips.value,
@@ -214,6 +235,8 @@ def _imitations(
             returns=None,
             gain=None,
             each_seed=(),
+            p_value=None,
+            adjusted=None,
             worst_cost="",
             over=None,
             trips=None,
@@ -234,12 +257,34 @@ def _pooled(tables: ResultTables, group: str) -> PooledRow | None:
 
 def _pooled_return(evaluation: Evaluation, names: Sequence[str]) -> Estimate:
     """Mean over seeds and starts; intervals are over the starts."""
+    returns = _returns(evaluation, names)
+    if returns is None:
+        return next(row.returns for row in evaluation.tables.rows if row.name in names)
+    return mean_estimates(returns[:, None], level=evaluation.tables.level)[0]
+
+
+def _returns(evaluation: Evaluation, names: Sequence[str]) -> np.ndarray | None:
+    """Return of every start, averaged over policies, with their guard where they have one."""
     own = [one for one in evaluation.results if one.name in names]
     guarded = [one for one in own if one.guarded] or own
-    if not guarded:
-        return next(row.returns for row in evaluation.tables.rows if row.name in names)
-    returns = np.mean([one.episodes.returns for one in guarded], axis=0)
-    return mean_estimates(returns[:, None], level=evaluation.tables.level)[0]
+    return np.mean([one.episodes.returns for one in guarded], axis=0) if guarded else None
+
+
+_test = jax.jit(wilcoxon_test)
+
+
+def _p_value(evaluation: Evaluation, names: Sequence[str]) -> float | None:
+    """Of a difference to the incumbent on the same starts."""
+    reference = evaluation.tables.reference
+    if not evaluation.tables.environment or reference in names:
+        return None
+    today = [one for one in evaluation.results if one.name == reference and not one.guarded]
+    returns = _returns(evaluation, names)
+    if returns is None or not today:
+        return None
+    difference = np.asarray(returns - today[0].episodes.returns, np.float32)
+    p_value = float(_test(difference, np.zeros_like(difference)).p_value)
+    return None if np.isnan(p_value) else p_value
 
 
 def _worst_cost(members: Sequence[Any]) -> tuple[str, Estimate | None]:

@@ -87,7 +87,8 @@ def _runs_title(comparison: Comparison) -> str:
     return (
         "Learners behind their guard, controllers as they are; mean with its "
         f"{confidence(comparison.level)} interval. The gain is paired with the incumbent of the "
-        "run; with several seeds it speaks of the next training run."
+        "run; with several seeds it speaks of the next training run. p is that of Wilcoxon's test "
+        "of these policies on the same starts, adjusted by Holm for all rows."
     )
 
 
@@ -102,7 +103,7 @@ def _aggregate_title(level: float) -> str:
 def _run_cells(rows: Sequence[ComparedRow]) -> list[list[str]]:
     settings = list(dict.fromkeys(name for row in rows for name in row.settings))
     short = short_names(settings)
-    heads = ["run", "source", *short, "policy", "seeds", "return", "gain over the incumbent"]
+    heads = ["run", "source", *short, "policy", "seeds", "return", "gain over the incumbent", "p"]
     offline = any(row.explained is not None for row in rows)
     heads += ["over a limit in", "trips", *["R2 of logged actions"] * offline, "verdict"]
     lines = [heads]
@@ -126,6 +127,7 @@ def _run_cells(rows: Sequence[ComparedRow]) -> list[list[str]]:
                 str(row.seeds),
                 returns,
                 gain,
+                _p_words(row.adjusted),
                 over,
                 DASH if row.trips is None else percent(row.trips),
                 *[explained] * offline,
@@ -133,6 +135,13 @@ def _run_cells(rows: Sequence[ComparedRow]) -> list[list[str]]:
             ]
         )
     return lines
+
+
+def _p_words(value: float | None) -> str:
+    """A p value with three decimals; smaller ones have no digits that matter."""
+    if value is None or math.isnan(value):
+        return DASH
+    return "below 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _aggregate_cells(aggregates: Sequence[LearnerAggregate]) -> list[list[str]]:
@@ -163,13 +172,16 @@ def _csv(comparison: Comparison) -> str:
     heads = [
         *("run", "source", *settings, "policy", "role", "seeds", "unit"),
         *("return", "return_low", "return_high", "incumbent", "gain", "gain_low", "gain_high"),
+        *("p_value", "p_adjusted"),
         *("worst_cost", "over", "over_low", "over_high", "trips", "explained", "verdict"),
     ]
     rows = [
         [
             *(row.run, row.source, *(row.settings.get(name, "") for name in settings)),
             *(row.policy, row.role, row.seeds, row.unit, *ends(row.returns), row.incumbent),
-            *(*ends(row.gain), row.worst_cost, *ends(row.over)),
+            *ends(row.gain),
+            *("" if one is None else one for one in (row.p_value, row.adjusted)),
+            *(row.worst_cost, *ends(row.over)),
             *("" if row.trips is None else row.trips,),
             *("" if row.explained is None else row.explained, row.answer),
         ]
