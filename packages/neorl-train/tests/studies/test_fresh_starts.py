@@ -2,9 +2,11 @@
 
 import json
 
+import jax
 import pytest
 
 from neorl_core.infrastructure import head, write_json
+from neorl_envs import collect_log, make, write_dataset
 from neorl_train._command.main import main
 
 QUICK = [
@@ -60,6 +62,39 @@ def test_a_run_is_judged_again_and_itself_left_as_it_was(tmp_path, monkeypatch, 
     assert "has no policy iql-0; it has bc-0, bc-1" in capsys.readouterr().err
     assert main(["evaluate", "runs/0001", "--starts", "1"]) == 2
     assert "starts must be at least 2" in capsys.readouterr().err
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_policies_of_a_log_are_judged_on_the_simulator_that_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    log = collect_log(make("CSTR-v0"), n_steps=2000, key=jax.random.key(0))
+    write_dataset(tmp_path / "log.h5", log)
+    costs = [word for channel in log.spec.cost for word in (channel.name, "1")]
+    words = ["log.h5", *QUICK, *(["--penalty", *costs] if costs else [])]
+    assert main(["run", *words]) == 0
+    first = json.loads((tmp_path / "runs/0001/verdict.json").read_text())
+    assert main(["evaluate", "runs/0001", "--plant", "CSTR-v0", "--candidate", "bc-0"]) == 0
+    assert f"the run itself answered {first['answer']!r}" in capsys.readouterr().out
+    tables = json.loads((tmp_path / "runs/0001/evaluations/0001/evaluation.json").read_text())
+    assert (tables["tables"]["environment"], tables["tables"]["reference"]) == ("CSTR-v0", "PI")
+
+
+def test_a_run_on_a_log_asks_for_its_simulator(tmp_path, make_log, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_dataset(tmp_path / "log.h5", make_log())
+    run = tmp_path / "0001"
+    run.mkdir()
+    (run / "config.toml").write_text("[data]\nsource = 'log.h5'\n")
+    write_json(run / "run.json", {**head("run", 1), "status": "finished", "config_hash": ""})
+    assert main(["evaluate", str(run)]) == 2
+    assert "name the simulator of its plant with --plant, or compare" in capsys.readouterr().err
+    assert main(["evaluate", str(run), "--plant", "log.h5"]) == 2
+    assert "--plant must name a simulated plant, such as CSTR-v0, got 'log.h5'" in (
+        capsys.readouterr().err
+    )
+    assert main(["evaluate", str(run), "--plant", "CSTR-v0"]) == 2
+    assert "the log and its policies have" in capsys.readouterr().err
 
 
 def test_an_evaluation_that_cannot_be_written_leaves_no_number(

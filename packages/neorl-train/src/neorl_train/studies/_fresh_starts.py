@@ -21,7 +21,8 @@ from neorl_train._pipeline.write_results import (
     write_results,
 )
 from neorl_train.configuration._configure import configure
-from neorl_train.experience._source import RunSource
+from neorl_train.evaluation._checks import require_same_channels
+from neorl_train.experience._source import RunSource, source_named
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
 from neorl_train.runs._directory import RunDirectory, numbered
@@ -55,9 +56,11 @@ class Again:
 
 
 def evaluate_again(
-    run: RunDirectory, *, starts: int = 0, seed: int = -1, candidate: str = ""
+    run: RunDirectory, *, starts: int = 0, seed: int = -1, candidate: str = "", plant: str = ""
 ) -> Again:
     """Evaluates the policies of a finished run on other starts of its simulated plant.
+
+    Policies that were trained on a log can be evaluated on the simulator that ``plant`` names.
 
     The run's own evaluation, verdict and report are unchanged. The new results are written to a
     numbered folder in :data:`EVALUATIONS` inside the run. If an earlier evaluation was made with
@@ -68,23 +71,26 @@ def evaluate_again(
         starts: Number of paired episodes; 0 uses as many as the run.
         seed: Seed of the starts; -1 chooses one that no evaluation of this run has used.
         candidate: Policy to judge; empty uses the candidate of the run.
+        plant: Simulated plant with the channels of the run; empty uses that of the run.
 
     Returns:
         Results and verdict, which are also on disk.
 
     Raises:
-        InputError: If the run is not finished or has no simulator, the candidate is not one of its
-            policies, or there are fewer than two starts.
+        InputError: If the run is not finished or has no simulator, the named plant has other
+            channels, the candidate is not one of its policies, or there are fewer than two starts.
     """
     record = run.record()
     if record["status"] != FINISHED:
         raise InputError(f"{run.path} is {record['status']}, not finished: {run.resume_line()}")
     complete = reopened(configure(run.config))
+    if plant:
+        complete = _on_plant(complete, plant)
     if complete.environment is None:
         raise InputError(
             f"{run.path} was trained on {complete.config.data.source}, a log without a simulator, "
-            "and fresh starts need one; compare policies on a log with "
-            f"`neorl-train select {run.path.name}`"
+            "and fresh starts need one; name the simulator of its plant with --plant, or compare "
+            f"policies on the log with `neorl-train select {run.path.name}`"
         )
     if starts < 0 or starts == 1:
         raise InputError(f"starts must be at least 2, or 0 for those of the run: {starts}")
@@ -99,7 +105,8 @@ def evaluate_again(
             f"{run.path} has no policy {candidate}; it has {', '.join(policies)}; "
             "name one of them with --candidate"
         )
-    of = {"seed": seed, "starts": starts or settings.starts, "candidate": candidate}
+    of: dict[str, Any] = {"seed": seed, "starts": starts or settings.starts}
+    of |= {"candidate": candidate, "plant": plant}
     inputs = evaluation_inputs(record, policies, **of)
     known = _known(earlier, inputs)
     if known is not None:
@@ -111,7 +118,7 @@ def evaluate_again(
     number = 1 + max((int(path.name) for path in earlier), default=0)
     path = run.path / EVALUATIONS / f"{number:04d}"
     path.mkdir(parents=True)
-    about = {"seed": seed, "starts": evaluation.tables.n_starts, "candidate": candidate}
+    about = {**of, "starts": evaluation.tables.n_starts}
     try:
         write_json(path / STARTS, {**head("starts", VERSION), **about})
         write_results(path, evaluation, decided)
@@ -121,6 +128,19 @@ def evaluate_again(
         shutil.rmtree(path, ignore_errors=True)  # a partial one would count as earlier
         raise
     return Again(path, evaluation, decided, seed, 1 + len(earlier), str(first["answer"]))
+
+
+def _on_plant(complete: ResolvedRun, name: str) -> ResolvedRun:
+    """The same run with a named simulator, on which its first tuning runs today by default."""
+    environment = source_named(name).simulator()
+    if environment is None:
+        raise InputError(f"--plant must name a simulated plant, such as CSTR-v0, got {name!r}")
+    require_same_channels(environment.spec, complete.spec, name)
+    settings, tunings = complete.config.evaluation, list(environment.tunings())
+    if settings.incumbent not in tunings:
+        settings = dataclasses.replace(settings, incumbent=tunings[0])
+    config = dataclasses.replace(complete.config, evaluation=settings)
+    return dataclasses.replace(complete, config=config, environment=environment)
 
 
 def _known(earlier: list[Path], inputs: str) -> Path | None:
@@ -162,10 +182,12 @@ def _evaluated(
     if complete.config.classical.controllers and dataset is not None:
         controllers, _ = fitted_controllers(complete.config, dataset, complete.environment)
     guard = read_subject(run.path, candidate)
+    # A named simulator may have other cost limits than the log, whose row would not be comparable.
+    comparable = dataset is not None and dataset.spec.cost == complete.environment.spec.cost
     return evaluate(
         complete.environment,
         policies,
-        dataset,
+        dataset if comparable else None,
         candidate=candidate,
         incumbent=settings.incumbent or None,
         constraints=guard.constraints,

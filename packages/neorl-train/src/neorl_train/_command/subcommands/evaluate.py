@@ -10,12 +10,13 @@ USAGE = """neorl-train evaluate RUN [--OPTION VALUE ...]
 
 Evaluates the policies of a finished run on fresh starts of its simulated plant, behind the same
 guard and by the same rule. Nothing is trained, and the run's own verdict stays. The results lie in
-a numbered folder of RUN/evaluations.
+a numbered folder of RUN/evaluations. If RUN was trained on a log, --plant names the simulator.
 
 examples:
   neorl-train evaluate runs/0001
   neorl-train evaluate runs/0001 --starts 1000
   neorl-train evaluate runs/0001 --starts 256 --seed 7 --candidate td3_bc-2
+  neorl-train evaluate runs/0002 --plant Tank-v0
 """
 
 
@@ -27,12 +28,14 @@ class EvaluateOptions:
         starts: Number of paired episodes; 0 uses as many as the run.
         seed: Seed of the starts; -1 chooses one that no evaluation of this run has used.
         candidate: Policy to judge; empty uses the candidate of the run.
+        plant: Simulated plant with the channels of the run; empty uses that of the run.
         json: Print JSON instead of the table.
     """
 
     starts: int = 0
     seed: int = -1
     candidate: str = ""
+    plant: str = ""
     json: bool = False
 
 
@@ -57,6 +60,7 @@ def command(arguments: list[str]) -> None:
         starts=options.starts,
         seed=options.seed,
         candidate=options.candidate,
+        plant=options.plant,
     )
     if options.json:
         from neorl_train._command.results import print_json
