@@ -101,6 +101,16 @@ def test_the_first_run_of_the_tutorial_is_that_of_the_readme() -> None:
     assert shown in (ROOT / "packages/neorl-train/README.md").read_text()
 
 
+@pytest.mark.nightly
+def test_the_pieces_of_the_tutorial_fit_together(tmp_path: Path) -> None:
+    """Every block in order, as one program."""
+    text = (ROOT / "docs/pages/tutorials/pieces.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.+?)```", text, flags=re.DOTALL))
+    lines = output_of([sys.executable, "-W", "error", "-c", code], tmp_path).splitlines()
+    assert re.fullmatch(r"gain -?[\d.]+ \[-?[\d.]+, -?[\d.]+\], p [\d.]+", lines[-1])
+    assert (tmp_path / "bc.safetensors").is_file()
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_page_of_a_learner_shows_a_run_of_it(name: str) -> None:
     """Its options are read as the command reads them; some pages are shared."""

@@ -28,7 +28,10 @@ SECTIONS = {
     "Explanation": "explanation",
     "Decisions": "decisions",
 }
-FIRST = {"tutorials": ["first-run", "historian"], "reference": ["dataset-file", "plant-toml"]}
+FIRST = {
+    "tutorials": ["first-run", "historian", "pieces"],
+    "reference": ["dataset-file", "plant-toml"],
+}
 """Pages that a reader should meet before the others of their folder."""
 UNREAD = re.compile(r"(?s)<(script|style|pre|code)\b.*?</\1>")
 RAW = re.compile(
