@@ -2,6 +2,7 @@
 
 import copy
 import gzip
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from neorl_core import InputError
 from neorl_envs.plant_logs import convert_log, read_plant_log
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 from neorl_envs.plant_logs._convert import spec_of
+from neorl_envs.plant_logs._episodes import rules
 from neorl_envs.plant_logs._expressions import Expression
 
 from .conftest import WIDE, Tank, wide_lines
@@ -255,6 +257,20 @@ def test_bad_expressions(text: str) -> None:
     with pytest.raises(InputError, match=EXPRESSIONS[text]) as caught:
         Expression(text, ["level", "valve"], "plant.toml: reward.expression")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"), [("trip", "level"), ("running", "level + valve"), ("running", "1")]
+)
+def test_a_number_is_no_condition(key: str, text: str) -> None:
+    """Any number but 0 would count as true."""
+    values = copy.deepcopy(WIDE)
+    values["episodes"][key] = text
+    message = rf"^plant.toml: episodes.{key}: '{re.escape(text)}' is a number and not a condition"
+    with pytest.raises(InputError, match=message):
+        rules(plant_log_from_dict(values, "plant.toml"), "plant.toml")
+    values["episodes"][key] = "level > 1.9 or valve = 0"
+    rules(plant_log_from_dict(values, "plant.toml"), "plant.toml")
 
 
 def test_a_condition_on_an_unknown_tag_is_unknown(tank: Tank) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
+from neorl_core import InputError
 from neorl_envs.plant_logs._configuration import BEFORE, OBSERVED, PlantLog
 from neorl_envs.plant_logs._exclusions import Period, excluded_periods, period_of
 from neorl_envs.plant_logs._expressions import Expression
@@ -49,10 +50,15 @@ def rules(config: PlantLog, source: str) -> Rules:
     def read(text: str, key: str) -> Expression:
         return Expression(text, names, f"{source}: {key}")
 
-    conditions = {
-        key: read(text, f"episodes.{key}") if (text := getattr(config.episodes, key)) else None
-        for key in ("running", "trip")
-    }
+    conditions: dict[str, Expression | None] = dict.fromkeys(("running", "trip"))
+    for key in conditions:
+        if text := getattr(config.episodes, key):
+            conditions[key] = condition = read(text, f"episodes.{key}")
+            if not condition.is_condition():  # any number but 0 would count as true
+                raise InputError(
+                    f"{source}: episodes.{key}: {text!r} is a number and not a condition; compare "
+                    "it with one, and a tag of 0 and 1 with 0, such as `tag != 0`"
+                )
     return Rules(
         reward=read(config.reward.expression, "reward.expression"),
         costs=tuple(read(c.expression, f"cost {c.name!r}") for c in config.costs),

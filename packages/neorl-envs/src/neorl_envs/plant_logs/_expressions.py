@@ -57,6 +57,11 @@ class Expression:
             known &= ~np.isnan(columns[name])
         return np.where(known, value, np.nan)
 
+    def is_condition(self) -> bool:
+        """Whether its value is true or false, and not a number."""
+        columns = pl.DataFrame(schema=dict.fromkeys(self.roots or [""], pl.Float64))
+        return columns.select(self._expression.alias("value"))["value"].dtype == pl.Boolean
+
     def tree(self) -> Any:
         """The expression tree as plain values, in the format of this version of polars."""
         return json.loads(self._expression.meta.serialize(format="json"))
