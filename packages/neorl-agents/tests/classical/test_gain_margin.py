@@ -18,7 +18,7 @@ from neorl_agents.classical import (
     lambda_tuning,
     simc,
 )
-from neorl_agents.classical._doubts import tuned_doubts
+from neorl_agents.classical._doubts import imitation_doubts, tuned_doubts
 from neorl_agents.classical._first_order import identify_first_order
 from neorl_agents.classical._gain_margin import gain_margin
 from neorl_agents.classical._log import checked_log
@@ -222,3 +222,11 @@ def test_logged_gains_are_found_beside_manual_and_a_stop_of_the_valve():
 def test_actions_that_no_such_loop_made_are_doubted(lag):
     (doubt,) = ImitatedPID().fit(lag.log(4, 120), lag.spec, lag.task).report["loops"][0]["doubts"]
     assert "do not take it for the logged controller" in doubt
+
+
+def test_an_integral_that_works_against_the_proportional_part_is_doubted():
+    (doubt,) = imitation_doubts(0.9, PIDGains(0.4, -0.03, 0.0, 0.0))
+    assert "an integral time of -13.3 s" in doubt
+    for kp, ki in ((0.4, 0.03), (-0.4, -0.03), (0.4, 0.0)):
+        assert imitation_doubts(0.9, PIDGains(kp, ki, 0.0, 0.0)) == []
+    assert len(imitation_doubts(0.1, PIDGains(0.4, -0.03, 0.0, 0.0))) == 2

@@ -1,6 +1,7 @@
 """Warnings about a fitted loop, in sentences that say what to do."""
 
 from neorl_agents.classical._first_order import FirstOrderModel
+from neorl_agents.classical._tuning import PIDGains
 
 LEAST_MARGIN = 1.5
 """Smallest gain margin accepted without a warning; SIMC has about 3 on its own model."""
@@ -41,15 +42,22 @@ def tuned_doubts(model: FirstOrderModel, margin: float | None, longest: int) -> 
     return doubts
 
 
-def imitation_doubts(share: float) -> list[str]:
+def imitation_doubts(share: float, gains: PIDGains) -> list[str]:
     """Warnings about a loop that was fitted to the logged actions."""
-    if share >= LEAST_SHARE:
-        return []
-    return [
-        f"it explains {share:.0%} of the moves of the action: no such loop made this log "
-        "(operators, limits, another set-point, feed-forward); do not take it for the logged "
-        "controller"
-    ]
+    doubts = []
+    if share < LEAST_SHARE:
+        doubts.append(
+            f"it explains {share:.0%} of the moves of the action: no such loop made this log "
+            "(operators, limits, another set-point, feed-forward); do not take it for the logged "
+            "controller"
+        )
+    if gains.kp * gains.ki < 0:
+        doubts.append(
+            f"its integral part works against its proportional part (an integral time of "
+            f"{gains.kp / gains.ki:.3g} s): no PID in use does that, and it would drive the loop to "
+            "a limit; check the set-point of the loop, or fit a PID from a model"
+        )
+    return doubts
 
 
 def delay_doubts(delay: tuple[int, ...], inputs: list[str], longest: int) -> list[str]:

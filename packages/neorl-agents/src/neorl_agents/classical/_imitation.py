@@ -93,6 +93,8 @@ def imitate_loop(
             "the log does not tell proportional, integral and derivative part apart; leave out the "
             "derivative, or record more set-points"
         )
+    # A part that moves the action a billion times less than another is zero but for rounding.
+    solution = np.where(np.abs(solution) < 1e-9 * np.abs(solution).max(), 0.0, solution)
     weights = solution / size
     residual = u - within @ weights
     kp, ki, *kd = (float(weight) for weight in weights)

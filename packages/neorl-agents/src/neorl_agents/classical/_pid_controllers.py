@@ -163,7 +163,7 @@ class ImitatedPID:
                 "bias": loop.bias,
                 "share": loop.share,
                 "rows": loop.rows,
-                "doubts": imitation_doubts(loop.share),
+                "doubts": imitation_doubts(loop.share, loop.gains),
             }
             for loop in loops
         ]
