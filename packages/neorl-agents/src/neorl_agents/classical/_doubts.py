@@ -54,8 +54,8 @@ def imitation_doubts(share: float, gains: PIDGains) -> list[str]:
     if gains.kp * gains.ki < 0:
         doubts.append(
             f"its integral part works against its proportional part (an integral time of "
-            f"{gains.kp / gains.ki:.3g} s): no PID in use does that, and it would drive the loop to "
-            "a limit; check the set-point of the loop, or fit a PID from a model"
+            f"{gains.kp / gains.ki:.3g} s): no PID in use does that, and it would drive the loop "
+            "to a limit; check the set-point of the loop, or fit a PID from a model"
         )
     return doubts
 
