@@ -11,6 +11,7 @@ from packaging.version import Version
 
 import bounds
 import changelog
+import check_changed
 import check_isolated
 import release
 import sizes
@@ -298,6 +299,40 @@ def test_a_module_that_exits_does_not_hide_the_rest(tmp_path: Path) -> None:
     assert first == "leaves\tSystemExit: 0"
     assert second.startswith("broken\tModuleNotFoundError:")
     assert last == "done"
+
+
+@pytest.mark.parametrize(
+    ("changed", "tests"),
+    [
+        (
+            ["packages/neorl-core/src/neorl_core/losses/_cql.py", "README.md"],
+            ["packages/neorl-core/tests/losses"],
+        ),
+        (
+            ["packages/neorl-train/src/neorl_train/_command/main.py"],
+            ["packages/neorl-train/tests/command"],
+        ),
+        (
+            # A namespace without a folder of tests, whose package has them elsewhere.
+            ["packages/neorl-deploy/src/neorl_deploy/dashboard/__init__.py"],
+            ["packages/neorl-deploy/tests"],
+        ),
+        (
+            [
+                "packages/neorl-core/tests/losses/test_cql.py",
+                "packages/neorl-core/tests/losses/conftest.py",
+                "docs/pages/index.md",
+                "tools/sizes.py",
+            ],
+            ["packages/neorl-core/tests/losses", "tests/test_docs.py", "tests/test_tools.py"],
+        ),
+        (["pyproject.toml"], []),
+    ],
+)
+def test_what_changed_chooses_its_tests(
+    changed: list[str], tests: list[str], checkout: Path
+) -> None:
+    assert check_changed.chosen_tests(changed, checkout) == tests
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.stem)

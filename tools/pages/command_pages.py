@@ -1,8 +1,8 @@
 """Write the reference of the command line: what `--help` prints, a page for each program.
 
 Usage:
-    python tools/command_pages.py           write docs/pages/reference/commands
-    python tools/command_pages.py --check   exit 1 and name the commands whose options differ
+    python tools/pages/command_pages.py           write docs/pages/reference/commands
+    python tools/pages/command_pages.py --check   exit 1 and name the commands whose options differ
 
 The check compares the names of commands and options, not the text, whose layout depends on the
 version of Python.
@@ -17,12 +17,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-PAGES = Path(__file__).resolve().parent.parent / "docs/pages/reference/commands"
-COLUMNS = 100
+PAGES = Path(__file__).resolve().parents[2] / "docs/pages/reference/commands"
+LAYOUT = {"COLUMNS": "100", "NO_COLOR": "1"}
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*")
 HEAD = (
     "# {program}\n\n`{program} COMMAND --help` prints the options of a command at the width of "
-    "your terminal. This page has the\nsame text; `tools/command_pages.py` writes it.\n"
+    "your terminal. This page has the\nsame text; `tools/pages/command_pages.py` writes it.\n"
 )
 SECTIONED = (
     "\n`--help` lists the sections of these options. `{program} {command} --help SECTION ...` "
@@ -47,9 +47,14 @@ def programs() -> dict[str, tuple[Callable[[list[str]], int], tuple[str, ...], t
 
 def printed(run: Callable[[list[str]], int], words: list[str]) -> str:
     """What a program prints for some words, without spaces at the ends of lines."""
-    page = io.StringIO()
-    with contextlib.redirect_stdout(page), contextlib.suppress(SystemExit):
-        run(words)
+    page, before = io.StringIO(), dict(os.environ)
+    os.environ |= LAYOUT
+    try:
+        with contextlib.redirect_stdout(page), contextlib.suppress(SystemExit):
+            run(words)
+    finally:
+        os.environ.clear()
+        os.environ |= before
     return "\n".join(line.rstrip() for line in page.getvalue().strip("\n").splitlines())
 
 
@@ -90,7 +95,6 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--check", action="store_true", help="only compare")
     options = parser.parse_args(arguments)
-    os.environ |= {"COLUMNS": str(COLUMNS), "NO_COLOR": "1"}
     if options.check:
         faults = [f"{one}: {name}" for one in programs() for name in differing(one)]
         print(*faults, sep="\n" if faults else "")
