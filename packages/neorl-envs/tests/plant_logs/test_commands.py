@@ -2,6 +2,7 @@
 
 import builtins
 import copy
+import json
 import sys
 from pathlib import Path
 
@@ -46,8 +47,13 @@ def test_a_log_is_drafted_and_converted(
     (wide / "later.csv").write_text((wide / "log.csv").read_text())
     assert main(["convert", "plant.toml", "later.csv", "--out", "later.h5"]) == 0
     assert read_dataset("later.h5").content_hash == dataset.content_hash
-    assert main(["convert", "log.csv"]) == 0
+    capsys.readouterr()
+    assert main(["convert", "log.csv", "--json"]) == 0
     np.testing.assert_array_equal(read_dataset("log.h5").time, dataset.time)
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["file"], printed["rows"]) == ("log.h5", dataset.n_rows)
+    assert printed["ingestion"] == dataset.attributes["ingestion"]
+    assert any("is still" in line or "still marked TODO" in line for line in printed["warnings"])
 
 
 def test_a_draft_that_nobody_completed_is_told(

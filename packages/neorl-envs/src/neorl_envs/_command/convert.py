@@ -1,8 +1,11 @@
 """``neorl-envs convert plant.toml``: converts a historian's export to a dataset file."""
 
 import dataclasses
+import json
 import math
 import os
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import numpy as np
 import tyro
 
 from neorl_core import InputError
+from neorl_core.infrastructure import head
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs._command.extras import install_line
 from neorl_envs.ingest._read import read_dataset
@@ -18,6 +22,8 @@ from neorl_envs.inspection._reward import reward_is_constant
 from neorl_envs.inspection._text import excluded_words
 from neorl_envs.inspection._wording import duration
 
+VERSION = 1
+"""Version of the JSON document."""
 OFTEN = 0.01
 """If a larger fraction of a tag's values is outside its range, the range is questionable."""
 MASKING = 0.1
@@ -41,6 +47,8 @@ class Convert:
     """Memory for samples and rows in gigabytes; the rest is stored in temporary files."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Replace an existing file."""
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print JSON instead of text; progress is on standard error."""
 
 
 def command(words: list[str]) -> None:
@@ -58,28 +66,42 @@ def command(words: list[str]) -> None:
         files=logs,
         source=str(path),
         memory=options.memory * 1e9,
-        say=print,
+        say=partial(print, file=sys.stderr) if options.json else print,
     )
     dataset = read_dataset(out, memory_map=True)
     columns: Any = dataset.transitions
-    masked = dataset.n_rows - int(columns.mask.sum())
-    episodes = f"{dataset.n_episodes} episode{'s' * (dataset.n_episodes != 1)}"
+    warnings = [*_unfinished(path, config, columns), *_empty(path, config, dataset)]
+    warnings += [*_masking_tags(path, config, dataset), *_unusable(path, config, dataset)]
+    counts = {
+        "rows": dataset.n_rows,
+        "masked": dataset.n_rows - int(columns.mask.sum()),
+        "episodes": dataset.n_episodes,
+        "terminated": int(columns.terminated.sum()),
+    }
+    if options.json:
+        document = {"file": str(out), **counts, "ingestion": dataset.attributes["ingestion"]}
+        print(json.dumps({**head("conversion", VERSION), **document, "warnings": warnings}))
+        return
+    _print(out, counts, dataset)
+    for line in warnings:
+        print(f"warning: {line}")
+    print(f"Next: neorl-envs inspect {out}")
+
+
+def _print(out: Path, counts: dict[str, int], dataset: Any) -> None:
+    """Prints what became of the rows of a log."""
+    episodes = f"{counts['episodes']} episode{'s' * (counts['episodes'] != 1)}"
     print(
-        f"{out}: {dataset.n_rows} rows ({masked} masked) in {episodes}, "
-        f"{int(columns.terminated.sum())} terminated"
+        f"{out}: {counts['rows']} rows ({counts['masked']} masked) in {episodes}, "
+        f"{counts['terminated']} terminated"
     )
-    counts = dataset.attributes["ingestion"]["rows"]
+    counted = dataset.attributes["ingestion"]["rows"]
     print(
-        f"from {counts.get('of the running plant', 0)} rows of the running "
-        f"plant{_masked_reasons(counts)}"
+        f"from {counted.get('of the running plant', 0)} rows of the running "
+        f"plant{_masked_reasons(counted)}"
     )
     for one in dataset.attributes["ingestion"].get("excluded", ()):
         print(f"excluded: {excluded_words(one)}")
-    warnings = [*_unfinished(path, config, columns), *_empty(path, config, dataset)]
-    warnings += _masking_tags(path, config, dataset)
-    for line in [*warnings, *_unusable(path, config, dataset)]:
-        print(f"warning: {line}")
-    print(f"Next: neorl-envs inspect {out}")
 
 
 def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
