@@ -42,6 +42,8 @@ def action_fits(
         One entry for each policy and action channel. If one of the policies is ``"linear
         feedback"``, the others are compared with it episode by episode.
     """
+    if not policies:
+        return ()
     obs, action, mask = _padded(dataset)
     counts = mask.any(axis=1)
     asked = {
@@ -53,13 +55,18 @@ def action_fits(
         / mask[counts].sum(axis=1)[:, None]
         for name, proposed in asked.items()
     }
+    columns = {(name, ""): away[name] for name in asked}
+    if LINE in away:
+        columns |= {(name, LINE): away[name] - away[LINE] for name in asked if name != LINE}
+    # All in one table, because the bootstrap takes as long for a few columns as for many.
+    estimates = iter(mean_estimates(np.concatenate([*columns.values()], axis=1), level=level))
+    n_action = dataset.spec.n_action
+    means = {key: [next(estimates) for _ in range(n_action)] for key in columns}
     fits: list[ActionFit] = []
     for name, proposed in asked.items():
-        means = mean_estimates(away[name], level=level)
-        beyond: list[Estimate | None] = [None] * dataset.spec.n_action
-        if LINE in away and name != LINE:
-            beyond = [*mean_estimates(away[name] - away[LINE], level=level)]
-        fits += _fits(name, proposed[mask], action[mask], means, beyond, dataset.spec, counts.sum())
+        beyond = means.get((name, LINE), [None] * n_action)
+        own = means[name, ""]
+        fits += _fits(name, proposed[mask], action[mask], own, beyond, dataset.spec, counts.sum())
     return tuple(fits)
 
 
