@@ -12,7 +12,6 @@ from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import IMPORTS, REST_OF_IMPORTS, Timings
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict
 from neorl_train.configuration._toml import dump_toml
-from neorl_train.configuration._validation import validate
 
 
 def command(arguments: list[str]) -> None:
@@ -31,6 +30,7 @@ def command(arguments: list[str]) -> None:
     with timings.stage(REST_OF_IMPORTS):
         from neorl_train._pipeline.job import run_job
         from neorl_train._pipeline.processes.follower import follow
+        from neorl_train.configuration._validation import validate
         from neorl_train.training._processes import all_or_none, leads, require_equal
     join_processes()
     with all_or_none("check its configuration"):
@@ -58,6 +58,7 @@ def single_seed_note(config: Config, words: Sequence[str]) -> str:
 def _print_resolved(config: Config, *, as_json: bool) -> None:
     """Prints the configuration that the run would use, after every check that needs no training."""
     from neorl_train._pipeline.resolution import resolved
+    from neorl_train.configuration._validation import validate
 
     validate(config)
     complete = resolved(config)
