@@ -61,6 +61,19 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
     assert "Every byte" not in out
     assert main(["export"]) == 2
     assert "exists; choose another place with --out" in capsys.readouterr().err
+    assert main(["verify", "runs/0001/policy.bundle", "--json"]) == 0
+    verified = json.loads(capsys.readouterr().out)
+    assert verified.pop("digest") == f"sha256:{report['bundle']['digest']}"
+    assert verified == {
+        "format": "neorl-bundle-verification",
+        "version": 1,
+        "bundle": "runs/0001/policy.bundle",
+        "run": "0001",
+        "verdict": "deploy",
+        "signed_by": None,
+        "trusted": False,
+        "self_test": None,
+    }
     assert main(["inspect", "runs/0001/policy.bundle"]) == 0
     out = capsys.readouterr().out
     assert "280 to 400 K" in out

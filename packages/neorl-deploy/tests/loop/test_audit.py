@@ -1,5 +1,7 @@
 """Every decision of a loop is recorded before it is written, and decided again to the same bits."""
 
+import json
+
 import pytest
 
 from neorl_deploy._command.main import main
@@ -94,6 +96,11 @@ def test_verify_tells_a_log_from_a_bundle(driven, exported, capsys, monkeypatch)
     output = capsys.readouterr().out
     assert "48 decisions were made again, to the same bits" in output
     assert "up to the record that you noted" in output
+    assert main(["verify", str(driven), "--head", head, "--show", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["head"], document["compared_with"]) == (head, head)
+    assert document["decisions_made_again"] is None
+    assert any("operator 7" in event for event in document["events"])
     path = next(driven.glob("*.jsonl"))
     path.write_bytes(path.read_bytes().replace(b"operator 7", b"operator 8"))
     assert main(["verify", str(driven)]) == 2

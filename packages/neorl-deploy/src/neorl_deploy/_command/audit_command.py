@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from neorl_deploy._command.switches import prepare_jax
 from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError
 from neorl_deploy.audit._chain import NAME, AuditError, records, verified
+from neorl_deploy.bundle._document_heads import head as document_head
 
 
 def audit_of(path: Path) -> Path | None:
@@ -25,7 +27,14 @@ def audit_of(path: Path) -> Path | None:
     return None
 
 
-def verify_audit(folder: Path, bundle: Path | None, head: str | None, *, show: bool = False) -> int:
+def verify_audit(
+    folder: Path,
+    bundle: Path | None,
+    head: str | None,
+    *,
+    show: bool = False,
+    as_json: bool = False,
+) -> int:
     """Verifies a log and prints the result.
 
     Args:
@@ -33,6 +42,7 @@ def verify_audit(folder: Path, bundle: Path | None, head: str | None, *, show: b
         bundle: Bundle whose decisions are recomputed; ``None`` skips this.
         head: Hash of a record that the log must contain.
         show: Whether to print its events as well.
+        as_json: Whether to print JSON instead of text.
 
     Returns:
         The exit code.
@@ -44,25 +54,29 @@ def verify_audit(folder: Path, bundle: Path | None, head: str | None, *, show: b
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise DeployError(f"--head takes the whole hash of a record (64 digits), got {head!r}")
     chain = verified(folder, head=head)
-    for line in event_lines(folder) if show else ():
-        print(one_line(line))
+    events = [one_line(line) for line in event_lines(folder)] if show else []
+    decisions = None if bundle is None else _made_again(folder, bundle)
+    if as_json:
+        document = {
+            **document_head("audit-verification", 1),
+            "log": str(folder),
+            "records": chain.records,
+            "files": len(chain.files),
+            "first": chain.first,
+            "decisions_made_again": decisions,
+            "head": chain.head,
+            "compared_with": head,
+        }
+        print(json.dumps({**document, "events": events} if show else document))
+        return 0
+    for line in events:
+        print(line)
     files = f"{len(chain.files)} file{'s' * (len(chain.files) != 1)}"
     print(one_line(f"Audit log {folder}: {chain.records} records in {files}"))
     if chain.first:
         print(f"  it begins at record {chain.first}: rotation removed what was before, and says so")
-    if bundle is not None:
-        prepare_jax()
-        from neorl_deploy.audit._replay import replayed
-        from neorl_deploy.bundle._read import read_bundle
-
-        result = replayed(folder, read_bundle(bundle))
-        if result.differ:
-            numbers = ", ".join(map(str, result.differ[:5]))
-            raise AuditError(
-                f"{folder}: {len(result.differ)} or more of {result.decisions} decisions come out "
-                f"otherwise, the first in the records {numbers}; is this the machine that decided?"
-            )
-        print(f"  {result.decisions} decisions were made again, to the same bits")
+    if decisions is not None:
+        print(f"  {decisions} decisions were made again, to the same bits")
     print(f"  head {chain.head}")
     if head is None:
         print("Nothing was changed since it was written. This does not rule out a forger who wrote")
@@ -70,6 +84,22 @@ def verify_audit(folder: Path, bundle: Path | None, head: str | None, *, show: b
     else:
         print("Nothing was changed up to the record that you noted, nor after it.")
     return 0
+
+
+def _made_again(folder: Path, bundle: Path) -> int:
+    """Makes every decision again; raises if one comes out otherwise."""
+    prepare_jax()
+    from neorl_deploy.audit._replay import replayed
+    from neorl_deploy.bundle._read import read_bundle
+
+    result = replayed(folder, read_bundle(bundle))
+    if result.differ:
+        numbers = ", ".join(map(str, result.differ[:5]))
+        raise AuditError(
+            f"{folder}: {len(result.differ)} or more of {result.decisions} decisions come out "
+            f"otherwise, the first in the records {numbers}; is this the machine that decided?"
+        )
+    return result.decisions
 
 
 def event_lines(folder: Path) -> Iterator[str]:

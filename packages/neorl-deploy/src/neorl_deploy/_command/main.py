@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from neorl_deploy._command.completion import HOW, SHELLS, completion_script, options_by_command
 from neorl_deploy._command.loop_commands import add_form, add_loop_commands
@@ -134,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     completion = _command(commands, "completion", _completion, "complete words in a shell", HOW)
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=" or ".join(SHELLS))
     for command in (export, verify):
+        command.add_argument("--json", action="store_true", help="print the result as JSON")
         command.add_argument(
             "--require-deploy",
             action="store_true",
@@ -223,10 +224,26 @@ def _export(options: argparse.Namespace) -> int:
         ),
         progress=lambda line: print(one_line(f"export, {line}"), file=sys.stderr, flush=True),
     )
+    if options.json:
+        print(json.dumps(_summary(bundle, "export")))
+        return 0
     _print_lines(bundle_lines(bundle))
     _print_lines(verdict_lines(bundle))
     print(f"Next: {_prefix()} replay {_replayed(bundle.path, run)}")
     return 0
+
+
+def _summary(bundle: Bundle, kind: str) -> dict[str, Any]:
+    """What identifies a bundle and its verdict, as plain JSON."""
+    from neorl_deploy.bundle._document_heads import head
+
+    return {
+        **head(kind, 1),
+        "bundle": str(bundle.path),
+        "digest": f"sha256:{bundle.digest}",
+        "run": bundle.manifest.run,
+        "verdict": bundle.manifest.verdict,
+    }
 
 
 def _replayed(bundle: Path, run: Path) -> str:
@@ -281,8 +298,10 @@ def _verify(options: argparse.Namespace) -> int:
     audit = audit_of(options.bundle)
     _require_options_of(options, audit=audit is not None)
     if audit is not None:
-        return verify_audit(audit, options.decided_by, options.head, show=options.show)
-    bundle = _read(options.bundle, options)
+        return verify_audit(
+            audit, options.decided_by, options.head, show=options.show, as_json=options.json
+        )
+    bundle, worst = _read(options.bundle, options), None
     if options.self_test:
         from neorl_deploy.runtime._programs import open_programs
         from neorl_deploy.runtime._runtime import Runtime
@@ -292,15 +311,21 @@ def _verify(options: argparse.Namespace) -> int:
             require_jax(other=NUMPY_FORM)
             open_programs(bundle)
             require_trial(bundle)
-        worst = Runtime(bundle, options.form).self_test()
-        print(
-            "Test vectors answered on this machine, largest difference "
-            f"{worst:.1e} of a channel's size"
-        )
-    _print_lines(bundle_lines(bundle))
-    _print_lines(limit_lines(bundle))
-    _print_lines(verdict_lines(bundle))
-    _print_lines(proof_lines(bundle, trusted=options.public_key is not None))
+        worst = float(Runtime(bundle, options.form).self_test())
+    trusted = options.public_key is not None
+    if options.json:
+        proofs = {"signed_by": bundle.signed_by or None, "trusted": trusted, "self_test": worst}
+        print(json.dumps({**_summary(bundle, "bundle-verification"), **proofs}))
+    else:
+        if worst is not None:
+            print(
+                "Test vectors answered on this machine, largest difference "
+                f"{worst:.1e} of a channel's size"
+            )
+        _print_lines(bundle_lines(bundle))
+        _print_lines(limit_lines(bundle))
+        _print_lines(verdict_lines(bundle))
+        _print_lines(proof_lines(bundle, trusted=trusted))
     if options.require_deploy and bundle.manifest.verdict != "deploy":
         raise NotDeployable(f"the verdict of {options.bundle} is {bundle.manifest.verdict!r}")
     return 0
