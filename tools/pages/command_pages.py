@@ -14,11 +14,13 @@ import io
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 PAGES = Path(__file__).resolve().parents[2] / "docs/pages/reference/commands"
-LAYOUT = {"COLUMNS": "100", "NO_COLOR": "1"}
+WIDTH = 100
+LAYOUT = {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*")
 HEAD = (
     "# {program}\n\n`{program} COMMAND --help` prints the options of a command at the width of "
@@ -46,7 +48,7 @@ def programs() -> dict[str, tuple[Callable[[list[str]], int], tuple[str, ...], t
 
 
 def printed(run: Callable[[list[str]], int], words: list[str]) -> str:
-    """What a program prints for some words, without spaces at the ends of lines."""
+    """What a program prints for some words, with long lines wrapped as in a terminal."""
     page, before = io.StringIO(), dict(os.environ)
     os.environ |= LAYOUT
     try:
@@ -55,7 +57,16 @@ def printed(run: Callable[[list[str]], int], words: list[str]) -> str:
     finally:
         os.environ.clear()
         os.environ |= before
-    return "\n".join(line.rstrip() for line in page.getvalue().strip("\n").splitlines())
+    return "\n".join(
+        part for line in page.getvalue().strip("\n").splitlines() for part in _wrapped(line)
+    )
+
+
+def _wrapped(line: str) -> list[str]:
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(
+        line.rstrip(), WIDTH, subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True
+    ) or [""]
 
 
 def page_of(program: str) -> str:
