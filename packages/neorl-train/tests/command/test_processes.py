@@ -258,7 +258,10 @@ def test_an_error_of_a_connection_says_that_a_process_was_lost(monkeypatch):
     ("given", "fault"),
     [
         ({"NEORL_COORDINATOR": "here"}, "must be HOST:PORT or auto"),
-        ({"NEORL_COORDINATOR": "a:1", "NEORL_PROCESSES": "x"}, "NEORL_PROCESSES must be a whole"),
+        (
+            {"NEORL_COORDINATOR": "a:1", "NEORL_PROCESSES": "x"},
+            "NEORL_PROCESSES must be an integer",
+        ),
         (
             {"NEORL_COORDINATOR": "a:1", "NEORL_PROCESSES": "2", "NEORL_PROCESS": "2"},
             "NEORL_PROCESS must be below NEORL_PROCESSES = 2",

@@ -181,7 +181,9 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
                 returns=_pooled_return(evaluation, [member.name for member in members]),
                 gain=None if pooled is None else pooled.fresh_seeds or pooled.difference,
                 each_seed=() if pooled is None else tuple(one.value for one in pooled.each_seed),
-                p_value=_p_value(evaluation, [member.name for member in members]),
+                p_value=None
+                if pooled is None
+                else _p_value(evaluation, [member.name for member in members]),
                 adjusted=None,
                 worst_cost=cost,
                 over=over,
@@ -205,7 +207,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
                 returns=row.returns,
                 gain=None if own else row.difference,
                 each_seed=() if own or row.difference is None else (row.difference.value,),
-                p_value=_p_value(evaluation, [row.name]),
+                p_value=None if own or row.difference is None else _p_value(evaluation, [row.name]),
                 adjusted=None,
                 worst_cost=cost,
                 over=over,
