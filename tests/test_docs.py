@@ -347,7 +347,7 @@ def test_roles_and_unresolved_links_on_a_page_are_noticed(tmp_path: Path, monkey
     page.write_text("<p>See :func:guard.</p><pre>:func:guard [a][b]</pre>")
     assert documentation.raw(page) == ["page.html: :func:guard."]
     page.write_text(r"<p>The loss $$x^2$$, or <i>\frac{1}{2}</i>.</p><code>\frac</code>")
-    assert documentation.raw(page) == ["page.html: $$x^2$$,", r"page.html: \frac{1}{2}"]
+    assert documentation.raw(page) == ["page.html: $$x^2$$,", r"page.html: \frac{1}{2}."]
 
 
 def test_formulas_are_typeset_and_code_is_left(tmp_path: Path) -> None:
