@@ -150,7 +150,7 @@ def rollout(
 ) -> Rollout:
     r"""Runs one episode of a policy, with as many steps as the start has keys.
 
-    .. math:: u_t = \pi(o_t), \quad x_{t+1}, o_{t+1}, r_t = f(x_t, u_t, w_t)
+    $$u_t = \pi(o_t), \quad x_{t+1}, o_{t+1}, r_t = f(x_t, u_t, w_t)$$
 
     After the end of the episode, ``mask`` is false and nothing is added to the sums. This is a pure
     function; apply ``jit``, and ``vmap`` over starts, yourself.
