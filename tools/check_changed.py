@@ -73,7 +73,7 @@ def chosen_tests(changed: Iterable[str], root: Path = ROOT) -> list[str]:
 
 def _place(path: str, root: Path) -> str:
     """The tests of one file; empty if there are none."""
-    parts = Path(path).parts
+    parts = path.split("/")
     if parts[0] == "packages" and len(parts) > 4 and parts[2] == "src":
         tests = f"packages/{parts[1]}/tests"
         room = f"{tests}/{parts[4].lstrip('_')}"

@@ -12,6 +12,7 @@ Usage:
 
 import argparse
 import html
+import importlib
 import json
 import re
 import subprocess
@@ -54,8 +55,7 @@ def main(arguments: list[str]) -> int:
     code = subprocess.run(words, check=False).returncode
     if code or command == "serve":
         return code
-    from latex2mathml.converter import convert  # in the environment of the site alone
-
+    convert = importlib.import_module("latex2mathml.converter").convert  # this environment alone
     pages = sorted((DOCS / "site").rglob("*.html"))
     for page in pages:
         typeset(page, convert)

@@ -196,7 +196,8 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of every command by its name."""
     groups = _parser()._subparsers
     assert groups is not None
-    return dict(groups._group_actions[0].choices)  # pyright: ignore[reportArgumentType]
+    choices: Any = groups._group_actions[0].choices
+    return dict(choices)
 
 
 def _completion(options: argparse.Namespace) -> int:
