@@ -65,6 +65,11 @@ def test_only_what_is_surely_worse_than_a_straight_line_is_called_so(toy, log):
         "better-0": toy.proportional(0.5),
         "worse-0": toy.proportional(0.2),
         "worse-1": toy.proportional(0.1),
+        # Controllers were not trained, and a retuned one is meant to act otherwise.
+        "pid": toy.proportional(0.2),
+        "pid-0": toy.proportional(0.2),
+        "retuned-0": toy.proportional(0.1),
+        "residual-0": toy.proportional(0.1),
     }
     noise = rng.normal(scale=2.0, size=log.transitions.action.shape).astype(np.float32)
     noisy = dataclasses.replace(log, transitions=log.transitions._replace(action=noise))

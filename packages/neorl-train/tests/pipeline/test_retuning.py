@@ -102,7 +102,7 @@ def test_what_a_network_may_do_is_said_in_units():
         first
         == "residual: a network on top of the retuned controller moves valve by at most 3.25 %"
     )
-    assert "2, with a lower bound of 1.5; the linear part of the model alone says 1" in second
+    assert "2 [1.5, 2.5]; the linear part of the model alone predicts 1" in second
     refused = dataclasses.replace(best, refusals=("it diverges",))
     (line,) = residual_words(Refined(None, "today", np.zeros(1), (), (today, refused)), spec)
     assert line == "no network is put on top of it: of the nearest, it diverges"

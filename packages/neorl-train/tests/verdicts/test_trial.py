@@ -77,6 +77,7 @@ def test_what_holds_in_every_clause_is_worth_a_trial_with_its_plan():
     names = ["model", "return", "overflow", "support", "agreement", "excitation"]
     assert [clause.name for clause in decided.clauses] == names
     assert all(clause.holds for clause in decided.clauses)
+    assert "its predicted gain over PID, 2 [1.5, 2.5] EUR, is above 0.04 EUR" in decided.sentence
     # Lower bound 1.5 of a spread of 4: 2 (2.8 * 4 / 1.5)^2 = 111.5 episodes of each.
     assert closing(decided).startswith("Run it in shadow first")
     assert "About 112 episodes of each show a gain of 1.5 EUR" in closing(decided)

@@ -140,6 +140,11 @@ class Prediction:
     episodes: int
     refusals: tuple[str, ...] = ()
 
+    @property
+    def high(self) -> float:
+        """The other end of the interval of the gain: as far above ``gain`` as ``low`` is below."""
+        return 2 * self.gain - self.low
+
 
 def predictions(
     plant: ReplayedPlant,

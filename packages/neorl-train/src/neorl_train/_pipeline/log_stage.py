@@ -1,5 +1,6 @@
 """The stage that provides the log of a run: collected, copied or read, checked and split."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,7 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
         reporter.say(f"{path.name}: {more_rows(config.data.steps, dataset.n_rows)}")
     if not np.asarray(dataset.transitions.terminated).any():
         reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
+    doubts: list[str] = []
     if not isinstance(run.source, PlantSource):
         with session.timings.stage("look for contradictions"):
             counts = contradictions(dataset)
@@ -52,6 +54,7 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
             reporter.say(f"{path.name}: {sentence}")
     with session.timings.stage("split and statistics"):
         experience = training_experience(config, dataset, run.spec, path)
+        experience = dataclasses.replace(experience, signal_doubts=tuple(doubts))
     training = experience.training
     for sentence in hindrances(training.priced_statistics or training.statistics, training.spec):
         reporter.say(f"{path.name}: {sentence}")

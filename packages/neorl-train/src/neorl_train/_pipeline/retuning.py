@@ -27,9 +27,10 @@ from neorl_envs import Dataset
 from neorl_train._pipeline.plant_model import run_facts
 from neorl_train.configuration._retuning import BEST, RESIDUAL, RETUNED
 from neorl_train.configuration._sections import Config
+from neorl_train.experience._experience import Experience
 from neorl_train.experience._hindrances import log_doubts
 from neorl_train.experience._split import training_sample
-from neorl_train.results._wording import number
+from neorl_train.results._wording import number, with_ends
 from neorl_train.selection import logged_episodes, other_estimates, value_estimates
 from neorl_train.verdicts._trial import LogPrediction
 
@@ -116,9 +117,8 @@ def residual_words(done: Refined, spec: Spec) -> list[str]:
     )
     return [
         f"residual: a network on top of the retuned controller moves {reach}",
-        f"predicted gain in return over the retuned controller: {number(chosen.gain)}, with a "
-        f"lower bound of {number(chosen.low)}; the linear part of the model alone says "
-        f"{number(chosen.by_member[-1])}",
+        f"predicted gain in return over the retuned controller: {gain_words(chosen)}; the linear "
+        f"part of the model alone predicts {number(chosen.by_member[-1])}",
     ]
 
 
@@ -167,10 +167,14 @@ def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]
             lines.append(change_words(change))
     return [
         *lines,
-        f"predicted gain in return over {name}: {number(chosen.gain)}, with a lower bound of "
-        f"{number(chosen.low)}; the linear part of the model alone says "
-        f"{number(chosen.by_member[-1])}",
+        f"predicted gain in return over {name}: {gain_words(chosen)}; the linear part of the model "
+        f"alone predicts {number(chosen.by_member[-1])}",
     ]
+
+
+def gain_words(one: Prediction) -> str:
+    """A predicted gain with its interval."""
+    return with_ends(one.gain, one.low, one.high)
 
 
 def change_words(change: Change) -> str:
@@ -233,7 +237,7 @@ def chosen_candidate(
 
 
 def with_others(
-    prediction: LogPrediction, retuning: Retuning, candidate: Policy, dataset: Dataset
+    prediction: LogPrediction, retuning: Retuning, candidate: Policy, experience: Experience
 ) -> LogPrediction:
     """Adds other estimates of the gain, and the defects of the log, to a prediction from a log.
 
@@ -241,8 +245,9 @@ def with_others(
         prediction: Prediction of the plant model.
         retuning: Retuned controller, for the incumbent.
         candidate: The policy to deliver.
-        dataset: Complete log.
+        experience: The log, and the doubts about its signals.
     """
+    dataset = experience.dataset
     episodes = logged_episodes(dataset)
     mine, theirs = (
         value_estimates(dataset, episodes, policy) for policy in (candidate, retuning.incumbent)
@@ -252,10 +257,10 @@ def with_others(
         prediction,
         others=others,
         excitation=retuning.plants.excitation,
-        doubts=tuple(log_doubts(dataset)),
+        doubts=tuple(log_doubts(dataset, experience.signal_doubts)),
     )
 
 
 def _pool_words(one: Prediction) -> str:
-    gain = f"{one.name}: predicted gain {number(one.gain)}, lower bound {number(one.low)}"
+    gain = f"{one.name}: predicted gain {gain_words(one)}"
     return f"{gain}; {'; '.join(one.refusals)}" if one.refusals else f"{gain}; it may be preferred"

@@ -157,7 +157,7 @@ def _choose(
     with session.timings.stage("choose"):
         candidate, prediction, words = chosen_candidate(config, retuning, policies)
         if run.environment is None and experience is not None:
-            prediction = with_others(prediction, retuning, policies[candidate], experience.dataset)
+            prediction = with_others(prediction, retuning, policies[candidate], experience)
     session.directory.update_record(choice=words)
     for line in words:
         session.reporter.say(line)

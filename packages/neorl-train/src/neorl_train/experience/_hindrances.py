@@ -1,7 +1,7 @@
 """Defects of a log: actions that never move, constant rewards, limits that cannot be kept."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,11 +101,13 @@ def _still_observations(statistics: DataStatistics, spec: Spec) -> list[str]:
     ]
 
 
-def log_doubts(dataset: Dataset) -> list[str]:
+def log_doubts(dataset: Dataset, signals: Sequence[str] | None = None) -> list[str]:
     """Defects of a log on which no answer may rest, each in words.
 
     Args:
         dataset: Complete log.
+        signals: Sentences of :func:`neorl_envs.inspection.signal_warnings` on it, if they are known
+            already; otherwise the log is inspected here.
 
     Returns:
         Signals that are not what they say, and a constant reward in a log without a trip, where
@@ -113,7 +115,7 @@ def log_doubts(dataset: Dataset) -> list[str]:
     """
     columns: Any = dataset.transitions
     known = np.asarray(columns.reward)[np.asarray(columns.mask)]
-    doubts = signal_warnings(dataset)
+    doubts = list(signal_warnings(dataset) if signals is None else signals)
     if known.size and known.min() == known.max() and not np.asarray(columns.terminated).any():
         doubts.insert(
             0,

@@ -11,6 +11,8 @@ from neorl_train.results._text import table_text
 from neorl_train.results._wording import decimals, difference, listed, with_interval
 
 LOG = "log"
+SEARCHED = ("retuned", "residual")
+"""Groups of policies that were searched in a plant model, to act otherwise than the log."""
 MEAN, LINE = "mean action", "linear feedback"
 """Policies fitted without learning: a constant, and least squares on the observation."""
 _SEEDED = re.compile(r"(?P<group>.+)-(?P<seed>\d+)")
@@ -192,6 +194,9 @@ def fit_line(fit: ActionFit) -> str:
 def line_warnings(fits: Sequence[ActionFit]) -> list[str]:
     """Warns about every learner that linear feedback beats at reproducing the logged actions.
 
+    Controllers are left out: a retuned one is meant to act otherwise, and one that was fitted to
+    the log is described where it is fitted.
+
     Args:
         fits: Results of an evaluation on a log.
 
@@ -200,8 +205,11 @@ def line_warnings(fits: Sequence[ActionFit]) -> list[str]:
         there is none.
     """
     worse: dict[str, list[ActionFit]] = {}
+    groups = {fit.policy: group_of(fit.policy) for fit in fits}
+    # A policy without a seed is a controller, as is its copy with one that may be delivered.
+    others = {*SEARCHED, *(name for name, group in groups.items() if name == group)}
     for fit in fits:
-        if fit.worse_than_line and fit.policy != MEAN:
+        if fit.worse_than_line and groups[fit.policy] not in others:
             worse.setdefault(fit.policy, []).append(fit)
     first: dict[str, str] = {}
     for policy in worse:

@@ -126,7 +126,22 @@ def listed(names: Sequence[str]) -> str:
 
 def quantity(value: float, unit: str) -> str:
     """A number with its unit; the unit ``1`` of dimensionless numbers is not shown."""
-    return number(value) if unit == "1" else f"{number(value)} {unit}"
+    return with_unit(number(value), unit)
+
+
+def with_unit(text: str, unit: str) -> str:
+    """A number as text with its unit, which is not shown if it is ``1``."""
+    return text if unit == "1" else f"{text} {unit}"
+
+
+def with_ends(value: float, low: float, high: float) -> str:
+    """A number with its interval, all with four significant digits.
+
+    Example:
+        >>> with_ends(0.0202, 0.01532, 0.02508)
+        '0.0202 [0.01532, 0.02508]'
+    """
+    return f"{number(value)} [{number(low)}, {number(high)}]"
 
 
 def number(value: float) -> str:

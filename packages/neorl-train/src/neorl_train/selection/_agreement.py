@@ -33,7 +33,7 @@ def other_estimates(
     """
     linear = one.by_member[-1]
     others = [
-        OtherEstimate("the linear part of the plant model", linear, linear + one.gain - one.low)
+        OtherEstimate("the linear part of the plant model", linear, linear + one.high - one.gain)
     ]
     if mine is None or theirs is None:
         return tuple(others)

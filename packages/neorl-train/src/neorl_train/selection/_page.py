@@ -9,7 +9,7 @@ from neorl_core.infrastructure import head, write_json, write_text
 from neorl_train.report._document import Section, document
 from neorl_train.report._html import Column, Html, bullets, joined, paragraph, table, tag
 from neorl_train.results._tables import Estimate
-from neorl_train.results._wording import number, percent, quantity
+from neorl_train.results._wording import number, percent, quantity, with_ends
 from neorl_train.selection._select import Estimated, Selection
 from neorl_train.selection._value_estimates import LEAST_SIZE
 
@@ -139,7 +139,7 @@ def _named(one: Estimated, selection: Selection) -> str:
 
 
 def _range(one: Any) -> str:
-    return f"{number(one.gain)} [{number(one.low)}, {number(2 * one.gain - one.low)}]"
+    return with_ends(one.gain, one.low, one.high)
 
 
 def _refusals(selection: Selection) -> Html:
@@ -195,7 +195,7 @@ def _values(selection: Selection) -> Html:
 
 
 def _interval(one: Estimate) -> str:
-    return f"{number(one.value)} [{number(one.low)}, {number(one.high)}]"
+    return with_ends(one.value, one.low, one.high)
 
 
 def _plain(value: Any) -> Any:

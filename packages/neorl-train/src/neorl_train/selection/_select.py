@@ -22,7 +22,7 @@ from neorl_core.statistics import rank_correlation
 from neorl_envs import Dataset
 from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._hindrances import log_doubts
-from neorl_train.results._wording import number, quantity
+from neorl_train.results._wording import with_ends, with_unit
 from neorl_train.selection._agreement import contradicted, other_estimates
 from neorl_train.selection._value_estimates import (
     ValueEstimates,
@@ -137,11 +137,10 @@ class Selection:
         if self.chosen == self.incumbent:
             return f"Keep {self.incumbent}: nothing may be preferred to it from this log alone."
         one = next(c.prediction for c in self.candidates if c.prediction.name == self.chosen)
-        gain = quantity(one.gain, self.reward_unit)
+        gain = with_unit(with_ends(one.gain, one.low, one.high), self.reward_unit)
         return (
             f"{self.chosen} is the choice: a predicted gain in return over {self.incumbent} of "
-            f"{gain}, at least {number(one.low)}, with every predicted cost as allowed. It has not "
-            "run on the plant."
+            f"{gain}, with every predicted cost as allowed. It has not run on the plant."
         )
 
 

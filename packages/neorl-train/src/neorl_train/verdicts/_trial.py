@@ -7,7 +7,7 @@ from typing import NamedTuple
 from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
 from neorl_core.costs import limit_kind
 from neorl_train.results._tables import ResultTables
-from neorl_train.results._wording import number, quantity
+from neorl_train.results._wording import number, quantity, with_ends, with_unit
 from neorl_train.verdicts._rule import REFUSE, UNKNOWN, Answer, Clause, Verdict
 
 TRIAL: Answer = "worth a trial"
@@ -134,7 +134,7 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     )
     failed = [clause for clause in clauses if not clause.holds]
     one = forecast.prediction
-    lost = one.gain + (one.gain - one.low) < 0
+    lost = one.high < 0
     over = any(clause.name in _names(tables) for clause in failed)
     answer: Answer = TRIAL if not failed else REFUSE if lost or over else UNKNOWN
     reasons = "; ".join(clause.sentence for clause in failed or clauses)
@@ -186,20 +186,21 @@ def _trust_clause(tables: ResultTables, forecast: LogPrediction) -> Clause:
 def _gain_clause(tables: ResultTables, forecast: LogPrediction) -> Clause:
     one, least = forecast.prediction, forecast.rule.least_gain * forecast.scale
     holds = bool(one.low > least)
+    gain = with_unit(with_ends(one.gain, one.low, one.high), tables.reward_unit)
     return Clause(
         name="return",
         statistic=f"predicted gain in return over {forecast.incumbent}, mean over {one.episodes} "
         "replayed episodes and the networks of the model",
         value=one.gain,
         low=one.low,
-        high=2 * one.gain - one.low,
+        high=one.high,
         bound=one.low,
         relation=">",
         limit=least,
         unit=tables.reward_unit,
         holds=holds,
         sentence=f"the lower bound of its predicted gain over {forecast.incumbent}, "
-        f"{quantity(one.low, tables.reward_unit)}, {'is' if holds else 'is not'} above "
+        f"{gain}, {'is' if holds else 'is not'} above "
         f"{quantity(least, tables.reward_unit)}",
     )
 
