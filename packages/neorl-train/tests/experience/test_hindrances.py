@@ -8,7 +8,7 @@ import pytest
 
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import data_statistics, dataset_from_columns
-from neorl_train.experience._hindrances import hindrances, zero_limits
+from neorl_train.experience._hindrances import hindrances, log_doubts, zero_limits
 
 SPEC = Spec(
     (Channel("level", "m", -9.0, 9.0),), (Channel("valve", "%", 0.0, 100.0),), (), 60.0, horizon=8
@@ -111,3 +111,16 @@ def test_a_limit_of_zero_that_the_log_exceeds_is_said_with_what_to_declare():
     assert "mean sum over an episode is 0.15 m (--limits.cost overflow 0.15)" in summed
     assert over_zero("step", limit=0.1) == over_zero("step", worst=0.0) == []
     assert "--limits.cost overflow 0.031)" in over_zero("step", worst=0.1201)[0]
+
+
+def test_signals_that_were_inspected_are_not_inspected_again(monkeypatch):
+    """The stage that reads the log has looked at them; a constant reward is still looked for."""
+    ends, obs = np.arange(32) % 8 == 7, np.arange(33.0)[:, None]
+    log = dataset_from_columns(
+        SPEC, obs=obs[:-1], action=MOVING[:, None], reward=np.ones(32), next_obs=obs[1:],
+        terminated=np.zeros(32, bool), truncated=ends,
+    )  # fmt: skip
+    monkeypatch.setattr("neorl_train.experience._hindrances.signal_doubts", None)
+    constant, given = log_doubts(log, ("A and B appear to be exchanged",))
+    assert constant.startswith("the reward is 1 in every row")
+    assert given == "A and B appear to be exchanged"

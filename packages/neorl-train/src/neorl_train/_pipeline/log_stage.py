@@ -12,6 +12,7 @@ from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train.experience._experience import Experience, training_experience
 from neorl_train.experience._hindrances import hindrances, zero_limits
 from neorl_train.experience._log_cache import collected_log, complete_log, more_rows
+from neorl_train.experience._open_loop import held_fallback_doubts
 from neorl_train.experience._source import PlantSource, is_streamed
 from neorl_train.experience._streamed import StreamedData, streamed_sentence
 from neorl_train.training._memory import in_words, machine_memory
@@ -46,9 +47,11 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
         with session.timings.stage("look for contradictions"):
             counts = contradictions(dataset)
             doubts = signal_warnings(dataset)
+            held = run.config.fallback.kind == "constant"
+            warnings = [*doubts, *(held_fallback_doubts(dataset) if held else [])]
         for sentence in contradiction_sentences(counts):
             reporter.say(f"{path.name}: {sentence}; neorl-envs inspect {path.name} shows more")
-        for sentence in doubts:
+        for sentence in warnings:
             reporter.say(f"warning: {path.name}: {sentence}")
         for sentence in zero_limits(dataset, run.spec):
             reporter.say(f"{path.name}: {sentence}")
