@@ -41,6 +41,11 @@ def names_of(make_log):
     return measured.name, spec.action[0].name, (measured.low + measured.high) / 2
 
 
+def with_candidate(name):
+    place = QUICK.index("--evaluation.candidate") + 1
+    return (*QUICK[:place], name, *QUICK[place + 1 :])
+
+
 def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log, capsys):
     controlled, manipulated, setpoint = names_of(make_log)
     words = ("--classical.controllers", "pid_imitation", "--classical.manipulated", controlled)
@@ -71,6 +76,30 @@ def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log, capsys
     assert controller in capsys.readouterr().err
     assert main(["inspect", str(run)]) == 0
     assert f"controllers {controller}\n" in capsys.readouterr().out
+
+
+def test_a_fitted_controller_is_delivered_like_a_learner(here, make_log, capsys):
+    """It is judged under its own name, and what is sealed is what was fitted."""
+    controlled, manipulated, setpoint = names_of(make_log)
+    words = ("--classical.controllers", "pid_imitation", "--classical.manipulated", controlled)
+    words += (manipulated, "--classical.setpoint", controlled, str(setpoint))
+    assert main(["run", *with_candidate("pid_imitation"), *words]) in (0, 3)
+    (run,) = (path for path in (here / "runs").iterdir() if (path / "run.json").exists())
+    delivered = load_policy(run / "policies/pid_imitation-0.safetensors")
+    assert isinstance(delivered.policy, PID)
+    verdict = json.loads((run / "verdict.json").read_text())
+    assert (verdict["candidate"], verdict["answer"]) == ("pid_imitation-0", "cannot tell")
+    record = json.loads((run / "run.json").read_text())
+    assert record["policies"]["pid_imitation-0.safetensors"] == delivered.digest
+    again: Any = known_log(run).controllers["pid_imitation"]
+    np.testing.assert_array_equal(again.kp, delivered.policy.kp)
+    output = capsys.readouterr()
+    assert "pid_imitation-0 is worse than a straight line" not in output.out + output.err
+
+
+def test_a_controller_that_is_not_fitted_is_no_candidate(here, capsys):
+    assert main(["run", *with_candidate("lqg")]) == 2
+    assert "evaluation.candidate is 'lqg', which is not trained" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("section", ["setpoint-channel", "measured"])

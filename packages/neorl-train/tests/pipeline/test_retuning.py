@@ -182,6 +182,9 @@ def test_candidates_that_are_not_made_are_refused():
             check_candidate(name, none, ["bc"])
     with pytest.raises(InputError, match=r"choose one of .*: bc, retuned, best"):
         check_candidate("iql", one, ["bc"])
+    check_candidate("lqg", none, ["bc"], ["pid", "lqg"])
+    with pytest.raises(InputError, match=r"choose one of .*: bc, pid"):
+        check_candidate("lqg", none, ["bc"], ["pid"])
     check_retuning(one, ["PI"], [])
     with pytest.raises(InputError, match=r"choose one of P, pid, or fit one on the log"):
         check_retuning(one, ["P"], ["pid"])

@@ -24,7 +24,9 @@ from neorl_agents.retuning import (
 )
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
+from neorl_train._pipeline.artefacts import parity_observations, write_policies
 from neorl_train._pipeline.plant_model import run_facts
+from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train.configuration._retuning import BEST, RESIDUAL, RETUNED
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._experience import Experience
@@ -54,6 +56,103 @@ class Retuning(NamedTuple):
     policies: dict[str, Policy]
     words: list[str]
     kept: Prediction
+
+
+def retune_stage(
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    controllers: Mapping[str, Policy],
+) -> tuple[Retuning | None, dict[str, Policy]]:
+    """Retunes a controller in a plant model of the log, and records the changes.
+
+    Args:
+        run: The run.
+        session: Its directory and reporter.
+        experience: The log; ``None`` if there is none.
+        controllers: Fitted classical controllers by name.
+
+    Returns:
+        The retuned controller with its learned plants, and its policies by name with the first
+        seed; ``None`` and no policy if the run retunes none.
+    """
+    config, directory, name = run.config, session.directory, run.config.retuning.controller
+    if not name or experience is None:
+        return None, {}
+    session.reporter.stage(f"learning the plant from the log and retuning {name}")
+    with session.timings.stage("retune"):
+        retuning = retuning_of(config, experience.dataset, run.environment, controllers, run.spec)
+    said = directory.record().get("controllers", []) if controllers else []
+    directory.update_record(controllers=[*said, *retuning.words])
+    _leave_policies(run, session, experience, retuning.policies, controller=name)
+    session.reporter.end()
+    for line in retuning.words:
+        session.reporter.say(line)
+    return retuning, _with_seed(retuning.policies, config)
+
+
+def choose_stage(
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    retuning: Retuning | None,
+    policies: Mapping[str, Policy],
+    controllers: Mapping[str, Policy],
+) -> tuple[str, LogPrediction | None, dict[str, Policy]]:
+    """Chooses the candidate without the plant, if the run has learned a model of it.
+
+    Args:
+        run: The run.
+        session: Its directory and reporter.
+        experience: The log; ``None`` if there is none.
+        retuning: Result of :func:`retune_stage`.
+        policies: Trained policies and the retuned one by name.
+        controllers: Fitted classical controllers by name.
+
+    Returns:
+        Name of the candidate, the prediction of a plant model for it if there is one, and the
+        candidate itself by name if it is a fitted controller, which now has an artefact.
+    """
+    config, prediction = run.config, None
+    fitted = _with_seed(controllers, config)
+    candidate = f"{config.evaluation.candidate}-{config.training.seeds[0]}"
+    if retuning is not None:
+        with session.timings.stage("choose"):
+            candidate, prediction, words = chosen_candidate(config, retuning, policies, fitted)
+            if run.environment is None and experience is not None:
+                policy = {**fitted, **policies}[candidate]
+                prediction = with_others(prediction, retuning, policy, experience)
+        session.directory.update_record(choice=words)
+        for line in words:
+            session.reporter.say(line)
+    if candidate in policies or experience is None:
+        return candidate, prediction, {}
+    name = candidate.rpartition("-")[0]
+    _leave_policies(run, session, experience, {name: controllers[name]}, controller=name)
+    return candidate, prediction, {candidate: controllers[name]}
+
+
+def _with_seed(policies: Mapping[str, Policy], config: Config) -> dict[str, Policy]:
+    """Policies under the names that they have among the learners': with the first seed."""
+    return {f"{name}-{config.training.seeds[0]}": policy for name, policy in policies.items()}
+
+
+def _leave_policies(
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience,
+    policies: Mapping[str, Policy],
+    *,
+    controller: str,
+) -> None:
+    """Writes an artefact of every policy that was made from a controller."""
+    directory, seed = session.directory, run.config.training.seeds[0]
+    record, digests = directory.record(), {}
+    about = {"hyperparameters": {}, "origin": "", "controller": controller, "run": record["id"]}
+    obs = parity_observations(experience.dataset.transitions, None)
+    for name, policy in policies.items():
+        digests |= write_policies(directory, name, {seed: policy}, run.spec, obs, about)
+    directory.update_record(policies=record.get("policies", {}) | digests)
 
 
 def retuning_of(
@@ -197,21 +296,25 @@ def change_words(change: Change) -> str:
 
 
 def chosen_candidate(
-    config: Config, retuning: Retuning, policies: Mapping[str, Policy]
+    config: Config,
+    retuning: Retuning,
+    policies: Mapping[str, Policy],
+    controllers: Mapping[str, Policy],
 ) -> tuple[str, LogPrediction, list[str]]:
     """The policy to deliver, chosen without the plant, and the reason.
 
     The pool contains the incumbent, the retuned controller, the one with a network on top if there
-    is one, and the first seed of every learner. If nothing may be preferred to the incumbent, the
-    retuned controller represents it.
+    is one, the other controllers that were fitted on the log, and the first seed of every learner.
+    If nothing may be preferred to the incumbent, the retuned controller represents it.
 
     Args:
         config: Configuration, resolved.
         retuning: Retuned controller with its learned plants.
         policies: Trained policies and the retuned one by name.
+        controllers: Classical controllers fitted on the log, by name with the first seed.
 
     Returns:
-        Its name in ``policies``, its prediction, and sentences on the pool.
+        Its name in ``policies`` or ``controllers``, its prediction, and sentences on the pool.
     """
     first, name = config.training.seeds[0], config.retuning.controller
     own = f"{RETUNED}-{first}"
@@ -219,6 +322,8 @@ def chosen_candidate(
     pool = {name: retuning.incumbent}
     searched = [f"{made}-{first}" for made in retuning.policies]
     pool |= {made: policies[made] for made in searched}
+    # The incumbent is in the pool already; under its second name it may be asked for.
+    pool |= {c: controllers[c] for c in controllers if c != f"{name}-{first}" or wanted == name}
     pool |= {f"{a}-{first}": policies[f"{a}-{first}"] for a in config.training.algorithms}
     chosen, table = select(retuning.plants, pool, name, RULE, searched=searched)
     words = [_pool_words(one) for one in table if one.name != name]

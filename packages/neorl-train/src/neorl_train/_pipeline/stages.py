@@ -28,12 +28,7 @@ from neorl_train._pipeline.monitors import (
 from neorl_train._pipeline.origins import origin_of
 from neorl_train._pipeline.processes import leader
 from neorl_train._pipeline.resolved_run import Learned, ResolvedRun, Session, Task
-from neorl_train._pipeline.retuning import (
-    Retuning,
-    chosen_candidate,
-    retuning_of,
-    with_others,
-)
+from neorl_train._pipeline.retuning import choose_stage, retune_stage
 from neorl_train._pipeline.watcher import RunWatcher, tracked
 from neorl_train._pipeline.write_results import (
     INPUTS,
@@ -70,7 +65,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         watches = fitted_watches(config, experience, run.spec)
         # A log may be refused for its loops, so this happens before training.
         controllers = _fit_controllers(run, session, experience)
-        retuning, retuned = _retune(run, session, experience, controllers)
+        retuning, retuned = retune_stage(run, session, experience, controllers)
     with tracked(run, session) as tracker:
         learned = _train_all(run, session, experience, controllers, tracker)
         end_together()
@@ -78,7 +73,10 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         policies = retuned | _policies(learned)
         watches += disagreement_watch(config, experience, policies)
         guarding = _leave_guard(run, session, experience, controllers, watches)
-        candidate, prediction = _choose(run, session, experience, retuning, policies)
+        candidate, prediction, chosen = choose_stage(
+            run, session, experience, retuning, policies, controllers
+        )
+        policies |= chosen
         with session.timings.stage("evaluate"):
             inputs = evaluation_inputs(session.directory.record(), policies, candidate=candidate)
             known = equal_evaluation(session.directory, inputs)
@@ -111,57 +109,6 @@ def _fit_controllers(
     for line in words:
         session.reporter.say(line)
     return controllers
-
-
-def _retune(
-    run: ResolvedRun,
-    session: Session,
-    experience: Experience | None,
-    controllers: dict[str, Policy],
-) -> tuple[Retuning | None, dict[str, Policy]]:
-    """Retunes a controller in a plant model of the log, and records the changes."""
-    config, directory, name = run.config, session.directory, run.config.retuning.controller
-    if not name or experience is None:
-        return None, {}
-    session.reporter.stage(f"learning the plant from the log and retuning {name}")
-    with session.timings.stage("retune"):
-        retuning = retuning_of(config, experience.dataset, run.environment, controllers, run.spec)
-    record, seed = directory.record(), config.training.seeds[0]
-    directory.update_record(
-        controllers=[*record.get("controllers", []), *retuning.words]
-        if controllers
-        else retuning.words
-    )
-    about = {"hyperparameters": {}, "origin": "", "controller": name, "run": record["id"]}
-    obs, digests = parity_observations(experience.dataset.transitions, None), {}
-    for kind, policy in retuning.policies.items():
-        digests |= write_policies(directory, kind, {seed: policy}, run.spec, obs, about)
-    directory.update_record(policies=directory.record().get("policies", {}) | digests)
-    session.reporter.end()
-    for line in retuning.words:
-        session.reporter.say(line)
-    return retuning, {f"{kind}-{seed}": policy for kind, policy in retuning.policies.items()}
-
-
-def _choose(
-    run: ResolvedRun,
-    session: Session,
-    experience: Experience | None,
-    retuning: Retuning | None,
-    policies: dict[str, Policy],
-) -> tuple[str, LogPrediction | None]:
-    """The candidate, and a plant model's prediction for it if there is one."""
-    config = run.config
-    if retuning is None:
-        return f"{config.evaluation.candidate}-{config.training.seeds[0]}", None
-    with session.timings.stage("choose"):
-        candidate, prediction, words = chosen_candidate(config, retuning, policies)
-        if run.environment is None and experience is not None:
-            prediction = with_others(prediction, retuning, policies[candidate], experience)
-    session.directory.update_record(choice=words)
-    for line in words:
-        session.reporter.say(line)
-    return candidate, prediction
 
 
 def _train_all(

@@ -42,8 +42,19 @@ class RetuningConfig:
     seed: int = 0
 
 
-def check_candidate(candidate: str, retuning: RetuningConfig, algorithms: Sequence[str]) -> None:
+def check_candidate(
+    candidate: str,
+    retuning: RetuningConfig,
+    algorithms: Sequence[str],
+    controllers: Sequence[str] = (),
+) -> None:
     """Refuses a candidate that the run does not produce.
+
+    Args:
+        candidate: Its name; empty for the default.
+        retuning: Section that may add the retuned controller.
+        algorithms: Names of the learners.
+        controllers: Names of the classical controllers that the run fits on its log.
 
     Raises:
         InputError: Names those that it produces.
@@ -58,12 +69,13 @@ def check_candidate(candidate: str, retuning: RetuningConfig, algorithms: Sequen
             f"evaluation.candidate is {candidate!r}, and no controller is retuned; name one with "
             "--retuning.controller, a tuning of the plant or one of classical.controllers"
         )
-    names = [*algorithms, *((RETUNED, BEST) if retuning.controller else ())]
+    names = [*algorithms, *controllers, *((RETUNED, BEST) if retuning.controller else ())]
     names += [RESIDUAL] if retuning.controller and retuning.residual else []
     if candidate not in ("", *names):
         raise InputError(
             f"evaluation.candidate is {candidate!r}, which is not trained; choose one of "
-            f"training.algorithms with --evaluation.candidate: {', '.join(names)}"
+            f"training.algorithms or classical.controllers with --evaluation.candidate: "
+            f"{', '.join(names)}"
         )
 
 

@@ -79,7 +79,8 @@ def validate(config: Config) -> None:
     check_monitors(config.monitors, algorithms=training.algorithms, seeds=len(training.seeds))
     supervision_of(config.supervisor, 1.0)
     _require_distinct("classical.controllers", config.classical.controllers)
-    check_candidate(config.evaluation.candidate, config.retuning, training.algorithms)
+    fitted = config.classical.controllers if training.on == "log" else ()
+    check_candidate(config.evaluation.candidate, config.retuning, training.algorithms, fitted)
     for name, value in config.penalty.items():
         _require(
             math.isfinite(value) and value >= 0,
