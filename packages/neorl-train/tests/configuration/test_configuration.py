@@ -166,7 +166,7 @@ def test_a_missing_file_is_named(tmp_path):
         (
             "evaluation",
             {"candidate": "cql"},
-            "evaluation.candidate is 'cql', which is not trained; choose one of training.algor",
+            "evaluation.candidate is 'cql', which this run does not produce; choose one of its",
         ),
     ],
 )

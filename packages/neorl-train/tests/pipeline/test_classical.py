@@ -99,7 +99,9 @@ def test_a_fitted_controller_is_delivered_like_a_learner(here, make_log, capsys)
 
 def test_a_controller_that_is_not_fitted_is_no_candidate(here, capsys):
     assert main(["run", *with_candidate("lqg")]) == 2
-    assert "evaluation.candidate is 'lqg', which is not trained" in capsys.readouterr().err
+    assert (
+        "evaluation.candidate is 'lqg', which this run does not produce" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("section", ["setpoint-channel", "measured"])

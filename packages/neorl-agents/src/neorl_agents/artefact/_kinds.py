@@ -26,6 +26,7 @@ from neorl_agents.networks import (
     network_static,
     network_template,
 )
+from neorl_agents.policies._average_policy import AveragePolicy
 from neorl_agents.policies._budgeted_policy import BudgetedPolicy
 from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
@@ -153,6 +154,25 @@ def _residual_template(spec: Spec, static: dict[str, Any]) -> ResidualPolicy:
     return ResidualPolicy(base, *maps, network, given, given, given)
 
 
+def _average_static(policy: AveragePolicy) -> dict[str, Any]:
+    kinds = [kind_of(member) for member in policy.members]
+    return {
+        "members": [
+            {"kind": kind, "static": POLICY_KINDS.find(kind).static(member)}
+            for kind, member in zip(kinds, policy.members, strict=True)
+        ]
+    }
+
+
+def _average_template(spec: Spec, static: dict[str, Any]) -> AveragePolicy:
+    return AveragePolicy(
+        tuple(
+            POLICY_KINDS.find(one["kind"]).template(spec, one["static"])
+            for one in static["members"]
+        )
+    )
+
+
 def _body_static(network: ActingNetwork) -> dict[str, Any]:
     if isinstance(network, HeaviestComponent):
         return {**_body_static(network.components), "mixture": True}
@@ -244,6 +264,7 @@ POLICY_KINDS: Registry[PolicyKind] = Registry(
         "residual": PolicyKind(ResidualPolicy, _residual_static, _residual_template),
         "budgeted": PolicyKind(BudgetedPolicy, _budgeted_static, _budgeted_template),
         "sequence": PolicyKind(SequencePolicy, _sequence_static, _sequence_template),
+        "average": PolicyKind(AveragePolicy, _average_static, _average_template),
     },
     _check_kind,
 )

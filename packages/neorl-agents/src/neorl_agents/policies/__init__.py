@@ -1,5 +1,7 @@
 """Network policies, and the affine maps between physical units and networks."""
 
+from neorl_agents.policies._average_policy import AveragePolicy as AveragePolicy
+from neorl_agents.policies._average_policy import average_policy as average_policy
 from neorl_agents.policies._budgeted_policy import BudgetedCarry as BudgetedCarry
 from neorl_agents.policies._budgeted_policy import BudgetedPolicy as BudgetedPolicy
 from neorl_agents.policies._from_torch import policy_from_torch as policy_from_torch
@@ -22,6 +24,7 @@ from neorl_agents.policies._sequence_policy import SequencePolicy as SequencePol
 
 __all__ = [
     "REWARD_SCALES",
+    "AveragePolicy",
     "BudgetedCarry",
     "BudgetedPolicy",
     "CategoricalPolicy",
@@ -37,6 +40,7 @@ __all__ = [
     "SequenceCarry",
     "SequencePolicy",
     "SquashedGaussianPolicy",
+    "average_policy",
     "network_policy",
     "policy_from_torch",
     "prepare",

@@ -29,6 +29,7 @@ from neorl_train.configuration._monitors import (
     given_watches,
     supervision_of,
 )
+from neorl_train.configuration._retuning import average_of
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._padded import padded_episodes
@@ -86,10 +87,9 @@ def disagreement_watch(
     """
     if not config.monitors.disagreement or experience is None:
         return []
-    candidate = config.evaluation.candidate
-    learner = (
-        candidate if candidate in config.training.algorithms else config.training.algorithms[-1]
-    )
+    candidate, algorithms = config.evaluation.candidate, config.training.algorithms
+    candidate = average_of(candidate) or candidate
+    learner = candidate if candidate in algorithms else algorithms[-1]
     names = [f"{learner}-{seed}" for seed in config.training.seeds]
     try:
         raw = policy_ensemble([policies[name] for name in names], experience.dataset.spec)

@@ -3,17 +3,22 @@
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from neorl_agents import ALGORITHMS
 from neorl_agents.learning import Networks
 from neorl_agents.models import DynamicsModel
 from neorl_agents.networks import NETWORKS
 from neorl_core import Spec
-from neorl_core.infrastructure import unknown_name
+from neorl_core.infrastructure import Registry, unknown_name
 from neorl_envs import Dataset, make
+from neorl_envs.ingest import READERS, reader_name
 from neorl_envs.plants import PLANTS, Plant
 from neorl_safety.constraints import (
+    KINDS,
+    Constraints,
     IdentifiedModel,
     describe_constraints,
     identified_model,
@@ -22,7 +27,6 @@ from neorl_safety.constraints import (
 )
 from neorl_train._pipeline.artefacts import hard_constraints
 from neorl_train._pipeline.kinds import kind_of
-from neorl_train._pipeline.origins import origins
 from neorl_train._pipeline.resolved_run import ResolvedRun, RunKind
 from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
 from neorl_train.configuration._limits import (
@@ -33,7 +37,7 @@ from neorl_train.configuration._limits import (
     resolved_limits,
 )
 from neorl_train.configuration._monitors import given_watches
-from neorl_train.configuration._retuning import BEST, INCUMBENT, check_retuning
+from neorl_train.configuration._retuning import BEST, INCUMBENT, check_candidate, check_retuning
 from neorl_train.configuration._sections import (
     Config,
     batch_sizes,
@@ -188,7 +192,16 @@ def _named(config: Config, tunings: list[str]) -> Config:
     check_retuning(retuning, tunings, config.classical.controllers)
     if not given.incumbent and retuning.controller in tunings:
         today = retuning.controller
-    usual = BEST if retuning.controller else config.training.algorithms[-1]
+    training, beaten = config.training, (today, retuning.controller)
+    check_candidate(
+        given.candidate,
+        retuning,
+        training.algorithms,
+        config.classical.controllers,
+        n_seeds=len(training.seeds),
+        tunings=[name for name in tunings if name not in beaten],
+    )
+    usual = BEST if retuning.controller else training.algorithms[-1]
     evaluation = dataclasses.replace(given, candidate=given.candidate or usual, incumbent=today)
     return dataclasses.replace(config, evaluation=evaluation, retuning=retuning)
 
@@ -324,3 +337,34 @@ def _undeclared(config: Config, limits: LimitsConfig, fallback: str, spec: Spec)
             f"{names[0]} NUMBER`)"
         )
     return notes
+
+
+def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str]]:
+    """Distribution and version of every third-party learner, plant, reader and constraint.
+
+    Args:
+        config: Configuration whose source has been read.
+        constraints: Constraints of the run.
+
+    Returns:
+        By kind (``"algorithm"``, ``"environment"``, ``"reader"``, ``"constraint"``) and by name;
+        ``"registered"`` if a script supplied it. Empty if everything is our own.
+    """
+    source = config.data.source
+    reader = "" if source in PLANTS else reader_name(source)
+    used = {
+        "algorithm": (ALGORITHMS, config.training.algorithms),
+        "environment": (PLANTS, [source] if source in PLANTS else []),
+        "reader": (READERS, [reader] if reader else []),
+        "constraint": (KINDS, list(constraints.further)),
+    }
+    by_kind = {
+        kind: {name: origin for name in names if (origin := origin_of(table, name))}
+        for kind, (table, names) in used.items()
+    }
+    return {kind: names for kind, names in by_kind.items() if names}
+
+
+def origin_of(table: Registry[Any], name: str) -> str:
+    """Distribution and version behind a name; a script may use names that no table contains."""
+    return table.origin(name) if name in table else "given by a script"

@@ -1,11 +1,11 @@
-"""The controller that a run retunes, and the candidate that it chooses without the plant."""
+"""The controller that a run retunes in a plant model learned from its log."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from neorl_agents import save_policy
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
     Change,
@@ -20,21 +20,19 @@ from neorl_agents.retuning import (
     learned_plants,
     refine,
     retune,
-    select,
 )
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
-from neorl_train._pipeline.artefacts import parity_observations, write_policies
+from neorl_train._pipeline.artefacts import parity_observations
 from neorl_train._pipeline.plant_model import run_facts
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
-from neorl_train.configuration._retuning import BEST, RESIDUAL, RETUNED
+from neorl_train.configuration._retuning import RESIDUAL, RETUNED
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._experience import Experience
-from neorl_train.experience._hindrances import log_doubts
 from neorl_train.experience._split import training_sample
+from neorl_train.results._results import group_of
 from neorl_train.results._wording import number, with_ends
-from neorl_train.selection import logged_episodes, other_estimates, value_estimates
-from neorl_train.verdicts._trial import LogPrediction
+from neorl_train.runs._names import policy_file
 
 RULE = ChoiceRule()
 
@@ -84,74 +82,47 @@ def retune_stage(
         retuning = retuning_of(config, experience.dataset, run.environment, controllers, run.spec)
     said = directory.record().get("controllers", []) if controllers else []
     directory.update_record(controllers=[*said, *retuning.words])
-    _leave_policies(run, session, experience, retuning.policies, controller=name)
+    policies = with_seed(retuning.policies, config)
+    seed = config.training.seeds[0]
+    leave_policies(run, session, experience, policies, controller=name, seed=seed)
     session.reporter.end()
     for line in retuning.words:
         session.reporter.say(line)
-    return retuning, _with_seed(retuning.policies, config)
+    return retuning, policies
 
 
-def choose_stage(
-    run: ResolvedRun,
-    session: Session,
-    experience: Experience | None,
-    retuning: Retuning | None,
-    policies: Mapping[str, Policy],
-    controllers: Mapping[str, Policy],
-) -> tuple[str, LogPrediction | None, dict[str, Policy]]:
-    """Chooses the candidate without the plant, if the run has learned a model of it.
-
-    Args:
-        run: The run.
-        session: Its directory and reporter.
-        experience: The log; ``None`` if there is none.
-        retuning: Result of :func:`retune_stage`.
-        policies: Trained policies and the retuned one by name.
-        controllers: Fitted classical controllers by name.
-
-    Returns:
-        Name of the candidate, the prediction of a plant model for it if there is one, and the
-        candidate itself by name if it is a fitted controller, which now has an artefact.
-    """
-    config, prediction = run.config, None
-    fitted = _with_seed(controllers, config)
-    candidate = f"{config.evaluation.candidate}-{config.training.seeds[0]}"
-    if retuning is not None:
-        with session.timings.stage("choose"):
-            candidate, prediction, words = chosen_candidate(config, retuning, policies, fitted)
-            if run.environment is None and experience is not None:
-                policy = {**fitted, **policies}[candidate]
-                prediction = with_others(prediction, retuning, policy, experience)
-        session.directory.update_record(choice=words)
-        for line in words:
-            session.reporter.say(line)
-    if candidate in policies or experience is None:
-        return candidate, prediction, {}
-    name = candidate.rpartition("-")[0]
-    _leave_policies(run, session, experience, {name: controllers[name]}, controller=name)
-    return candidate, prediction, {candidate: controllers[name]}
-
-
-def _with_seed(policies: Mapping[str, Policy], config: Config) -> dict[str, Policy]:
-    """Policies under the names that they have among the learners': with the first seed."""
+def with_seed(policies: Mapping[str, Policy], config: Config) -> dict[str, Policy]:
+    """Policies by the names that they have among those of the learners: with the first seed."""
     return {f"{name}-{config.training.seeds[0]}": policy for name, policy in policies.items()}
 
 
-def _leave_policies(
+def leave_policies(
     run: ResolvedRun,
     session: Session,
-    experience: Experience,
+    experience: Experience | None,
     policies: Mapping[str, Policy],
-    *,
-    controller: str,
+    **about: Any,
 ) -> None:
-    """Writes an artefact of every policy that was made from a controller."""
-    directory, seed = session.directory, run.config.training.seeds[0]
+    """Writes the artefacts of policies that the run did not train, and records their digests.
+
+    Args:
+        run: The run.
+        session: Its directory.
+        experience: The log, whose rows check the artefacts; ``None`` if there is none.
+        policies: Policies by the names of their files.
+        **about: Metadata of each file, as plain JSON.
+    """
+    directory, data = session.directory, run.config.data
     record, digests = directory.record(), {}
-    about = {"hyperparameters": {}, "origin": "", "controller": controller, "run": record["id"]}
-    obs = parity_observations(experience.dataset.transitions, None)
+    rows = None if experience is None else experience.dataset.transitions
+    obs = parity_observations(rows, run.environment)
+    usual = {"role": "learner", "hyperparameters": {}, "origin": "", "run": record["id"]}
+    usual |= {"source": data.source, "constants": data.constants}
     for name, policy in policies.items():
-        digests |= write_policies(directory, name, {seed: policy}, run.spec, obs, about)
+        path = directory.path / policy_file(name)
+        path.parent.mkdir(exist_ok=True)
+        metadata = {**usual, "algorithm": group_of(name), **about}
+        digests[path.name] = save_policy(path, policy, run.spec, obs, metadata)
     directory.update_record(policies=record.get("policies", {}) | digests)
 
 
@@ -178,7 +149,7 @@ def retuning_of(
     name, seed = config.retuning.controller, config.retuning.seed
     known = dict(controllers) | ({} if environment is None else environment.tunings())
     part = training_sample(config.data, dataset)
-    own = _own_episodes(part, name)
+    own = own_episodes(part, name)
     facts, notes = run_facts(config, environment, spec, part)
     try:
         settings = RetuneSettings(
@@ -221,7 +192,7 @@ def residual_words(done: Refined, spec: Spec) -> list[str]:
     ]
 
 
-def _own_episodes(dataset: Dataset, name: str) -> Any:
+def own_episodes(dataset: Dataset, name: str) -> Any:
     """Whether a given controller generated each episode; ``None`` if the log does not state it."""
     behaviours = list(dataset.attributes.get("behaviours", ()))
     if dataset.behaviour is None or name not in behaviours:
@@ -237,7 +208,7 @@ def _others(
     judges = np.searchsorted(starts, plants.judges)
     others = []
     for other in known:
-        filled = None if other == name else _own_episodes(dataset, other)
+        filled = None if other == name else own_episodes(dataset, other)
         if filled is not None:
             others.append(OtherController(known[other], filled[judges]))
     return others
@@ -293,79 +264,3 @@ def change_words(change: Change) -> str:
     if before == after:
         return f"{change.name} stays at {number(change.before)} {change.unit}".rstrip()
     return f"{change.name} from {before} to {after} {change.unit}".rstrip()
-
-
-def chosen_candidate(
-    config: Config,
-    retuning: Retuning,
-    policies: Mapping[str, Policy],
-    controllers: Mapping[str, Policy],
-) -> tuple[str, LogPrediction, list[str]]:
-    """The policy to deliver, chosen without the plant, and the reason.
-
-    The pool contains the incumbent, the retuned controller, the one with a network on top if there
-    is one, the other controllers that were fitted on the log, and the first seed of every learner.
-    If nothing may be preferred to the incumbent, the retuned controller represents it.
-
-    Args:
-        config: Configuration, resolved.
-        retuning: Retuned controller with its learned plants.
-        policies: Trained policies and the retuned one by name.
-        controllers: Classical controllers fitted on the log, by name with the first seed.
-
-    Returns:
-        Its name in ``policies`` or ``controllers``, its prediction, and sentences on the pool.
-    """
-    first, name = config.training.seeds[0], config.retuning.controller
-    own = f"{RETUNED}-{first}"
-    wanted = config.evaluation.candidate
-    pool = {name: retuning.incumbent}
-    searched = [f"{made}-{first}" for made in retuning.policies]
-    pool |= {made: policies[made] for made in searched}
-    # The incumbent is in the pool already; under its second name it may be asked for.
-    pool |= {c: controllers[c] for c in controllers if c != f"{name}-{first}" or wanted == name}
-    pool |= {f"{a}-{first}": policies[f"{a}-{first}"] for a in config.training.algorithms}
-    chosen, table = select(retuning.plants, pool, name, RULE, searched=searched)
-    words = [_pool_words(one) for one in table if one.name != name]
-    if wanted != BEST:
-        taken = f"{wanted}-{first}"
-    elif chosen == name:
-        taken = own
-        words.append(f"nothing may be preferred to {name}: keep what runs")
-    else:
-        taken = chosen
-        words.append(f"{chosen} was chosen without the plant")
-    prediction = {one.name: one for one in table}[taken]
-    plants, kept = retuning.plants, retuning.kept
-    logged = float(plants.logged.mean())
-    return taken, LogPrediction(prediction, name, kept.returns, logged, plants.scale, RULE), words
-
-
-def with_others(
-    prediction: LogPrediction, retuning: Retuning, candidate: Policy, experience: Experience
-) -> LogPrediction:
-    """Adds other estimates of the gain, and the defects of the log, to a prediction from a log.
-
-    Args:
-        prediction: Prediction of the plant model.
-        retuning: Retuned controller, for the incumbent.
-        candidate: The policy to deliver.
-        experience: The log, and the doubts about its signals.
-    """
-    dataset = experience.dataset
-    episodes = logged_episodes(dataset)
-    mine, theirs = (
-        value_estimates(dataset, episodes, policy) for policy in (candidate, retuning.incumbent)
-    )
-    others = other_estimates(prediction.prediction, mine, theirs)
-    return dataclasses.replace(
-        prediction,
-        others=others,
-        excitation=retuning.plants.excitation,
-        doubts=tuple(log_doubts(dataset, experience.signal_doubts)),
-    )
-
-
-def _pool_words(one: Prediction) -> str:
-    gain = f"{one.name}: predicted gain {gain_words(one)}"
-    return f"{gain}; {'; '.join(one.refusals)}" if one.refusals else f"{gain}; it may be preferred"

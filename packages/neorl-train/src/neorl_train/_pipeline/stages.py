@@ -16,6 +16,7 @@ from neorl_train._pipeline.artefacts import (
     write_guard_files,
     write_policies,
 )
+from neorl_train._pipeline.candidates import choose_stage, further_candidates
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train._pipeline.fine_tuning import fine_tuning_results
 from neorl_train._pipeline.monitors import (
@@ -25,10 +26,10 @@ from neorl_train._pipeline.monitors import (
     monitor_records,
     trend_arguments,
 )
-from neorl_train._pipeline.origins import origin_of
 from neorl_train._pipeline.processes import leader
+from neorl_train._pipeline.resolution import origin_of
 from neorl_train._pipeline.resolved_run import Learned, ResolvedRun, Session, Task
-from neorl_train._pipeline.retuning import choose_stage, retune_stage
+from neorl_train._pipeline.retuning import retune_stage
 from neorl_train._pipeline.watcher import RunWatcher, tracked
 from neorl_train._pipeline.write_results import (
     INPUTS,
@@ -65,6 +66,10 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         watches = fitted_watches(config, experience, run.spec)
         # A log may be refused for its loops, so this happens before training.
         controllers = _fit_controllers(run, session, experience)
+        dataset = None if experience is None else experience.dataset
+        further, notes = further_candidates(config, dataset, run.environment, controllers)
+        for line in notes:
+            session.reporter.say(line)
         retuning, retuned = retune_stage(run, session, experience, controllers)
     with tracked(run, session) as tracker:
         learned = _train_all(run, session, experience, controllers, tracker)
@@ -74,7 +79,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         watches += disagreement_watch(config, experience, policies)
         guarding = _leave_guard(run, session, experience, controllers, watches)
         candidate, prediction, chosen = choose_stage(
-            run, session, experience, retuning, policies, controllers
+            run, session, experience, retuning, policies, further
         )
         policies |= chosen
         with session.timings.stage("evaluate"):

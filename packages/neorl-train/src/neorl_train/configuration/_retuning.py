@@ -1,6 +1,7 @@
 """The controller of a run that is retuned in a plant model learned from its log."""
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 from neorl_agents.models import HistoryModelSettings
@@ -15,6 +16,8 @@ RESIDUAL = "residual"
 """Name of the retuned controller with a network on top."""
 BEST = "best"
 """Requests that the candidate be chosen from the pool without the plant."""
+AVERAGE = "-mean"
+"""Ends the name of the average of a learner's seeds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +34,9 @@ class RetuningConfig:
         generations: Generations of each search.
         residual: Whether a network of bounded authority is trained on top of the retuned
             controller, in the same model.
+        modes: Whether the other modes of the log are candidates too: the tunings of the plant that
+            recorded a part of it; without a plant, an imitation of the mode with the best logged
+            return by ``classical.pid_imitation``.
         seed: Seed of the model, of the search and of the network.
     """
 
@@ -39,7 +45,28 @@ class RetuningConfig:
     updates: int = HistoryModelSettings.updates
     generations: int = SearchSettings.generations
     residual: bool = False
+    modes: bool = False
     seed: int = 0
+
+
+def average_name(algorithm: str) -> str:
+    """The name of the average of a learner's seeds, ``"iql-mean"`` for ``"iql"``."""
+    return f"{algorithm}{AVERAGE}"
+
+
+def average_of(candidate: str) -> str:
+    """The learner whose seeds a candidate averages; empty if it is no average."""
+    return candidate.removesuffix(AVERAGE) if candidate.endswith(AVERAGE) else ""
+
+
+def file_name(name: str) -> str:
+    """The name of a controller in a form that may name a file.
+
+    Example:
+        >>> file_name("PID 106/1500")
+        'PID 106_1500'
+    """
+    return re.sub(r"[^\w. +()-]", "_", name)
 
 
 def check_candidate(
@@ -47,6 +74,9 @@ def check_candidate(
     retuning: RetuningConfig,
     algorithms: Sequence[str],
     controllers: Sequence[str] = (),
+    *,
+    n_seeds: int = 1,
+    tunings: Sequence[str] = (),
 ) -> None:
     """Refuses a candidate that the run does not produce.
 
@@ -55,6 +85,8 @@ def check_candidate(
         retuning: Section that may add the retuned controller.
         algorithms: Names of the learners.
         controllers: Names of the classical controllers that the run fits on its log.
+        n_seeds: Number of seeds of every learner.
+        tunings: Names of the plant's tunings that may be delivered; none without a plant and a log.
 
     Raises:
         InputError: Names those that it produces.
@@ -69,13 +101,25 @@ def check_candidate(
             f"evaluation.candidate is {candidate!r}, and no controller is retuned; name one with "
             "--retuning.controller, a tuning of the plant or one of classical.controllers"
         )
-    names = [*algorithms, *controllers, *((RETUNED, BEST) if retuning.controller else ())]
+    if average_of(candidate) in algorithms and n_seeds < 2:
+        raise InputError(
+            f"evaluation.candidate is {candidate!r}, the average of several seeds, and "
+            "training.seeds has one; give two or more with --training.seeds 0 1"
+        )
+    both = [name for name in controllers if name in algorithms]
+    if both:
+        raise InputError(
+            f"{', '.join(both)} is a learner and a classical controller of this run, and their "
+            "policies would have the same name; leave one of them out"
+        )
+    averages = [average_name(name) for name in algorithms] if n_seeds > 1 else []
+    names = [*algorithms, *averages, *controllers, *tunings]
+    names += [RETUNED, BEST] if retuning.controller else []
     names += [RESIDUAL] if retuning.controller and retuning.residual else []
     if candidate not in ("", *names):
         raise InputError(
-            f"evaluation.candidate is {candidate!r}, which is not trained; choose one of "
-            f"training.algorithms or classical.controllers with --evaluation.candidate: "
-            f"{', '.join(names)}"
+            f"evaluation.candidate is {candidate!r}, which this run does not produce; choose one "
+            f"of its learners and controllers with --evaluation.candidate: {', '.join(names)}"
         )
 
 
@@ -95,6 +139,11 @@ def check_retuning(
     for name in ("updates", "generations"):
         if getattr(retuning, name) < 1:
             raise InputError(f"retuning.{name} must be at least 1, got {getattr(retuning, name)}")
+    if retuning.modes and not retuning.controller:
+        raise InputError(
+            "retuning.modes has no effect without a pool of candidates; name the controller to "
+            "retune with --retuning.controller, or deliver a mode with --evaluation.candidate"
+        )
     known = [*tunings, *controllers]
     if retuning.controller and retuning.controller not in known:
         raise InputError(

@@ -100,10 +100,11 @@ class EvaluationConfig:
             with different settings use different starts, and equal runs use the same.
         curve_starts: Number of separate starts on which policies are evaluated during training;
             with zero they are evaluated only on held-out rows.
-        candidate: Policy to deliver: an algorithm, represented by its first seed; one of
-            ``classical.controllers``, fitted on the log; ``"retuned"``, the retuned controller; or
-            ``"best"``, chosen from all of them without the plant. If empty, the best one if a
-            controller is retuned, else the last of the trained algorithms.
+        candidate: Policy to deliver: an algorithm, represented by its first seed, or the average of
+            its seeds, ``"iql-mean"`` for ``"iql"``; one of ``classical.controllers``, fitted on the
+            log; a tuning of the plant that recorded a part of the log; ``"retuned"``, the retuned
+            controller; or ``"best"``, chosen from all of them without the plant. If empty, the best
+            one if a controller is retuned, else the last of the trained algorithms.
         incumbent: Tuning that runs on the plant today, which the candidate must beat; if empty, the
             retuned controller, else the plant's first tuning.
         level: Confidence level of every interval used by the verdict; in (0.5, 1).

@@ -9,6 +9,8 @@ from neorl_agents.learning import unfinished_schedules
 from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL
+from neorl_envs import make
+from neorl_envs.plants import PLANTS
 from neorl_envs.recording import QUALITIES
 from neorl_train.configuration._classical import check_classical
 from neorl_train.configuration._memory import memory_bytes, most_memory
@@ -79,13 +81,28 @@ def validate(config: Config) -> None:
     check_monitors(config.monitors, algorithms=training.algorithms, seeds=len(training.seeds))
     supervision_of(config.supervisor, 1.0)
     _require_distinct("classical.controllers", config.classical.controllers)
-    fitted = config.classical.controllers if training.on == "log" else ()
-    check_candidate(config.evaluation.candidate, config.retuning, training.algorithms, fitted)
+    check_candidate(
+        config.evaluation.candidate,
+        config.retuning,
+        training.algorithms,
+        config.classical.controllers,
+        n_seeds=len(training.seeds),
+        tunings=_tunings(config),
+    )
     for name, value in config.penalty.items():
         _require(
             math.isfinite(value) and value >= 0,
             f"penalty.{name} must be finite and not negative, got {value}",
         )
+
+
+def _tunings(config: Config) -> tuple[str, ...]:
+    """The tunings of the plant, if a log of them is recorded and the candidate is no learner."""
+    training, plant = config.training, config.finetune.environment or config.data.source
+    if config.evaluation.candidate in ("", *training.algorithms) or plant not in PLANTS:
+        return ()
+    recorded = training.on == "log" or config.data.steps != 0
+    return tuple(make(plant).tunings()) if recorded else ()
 
 
 def _validate_hyperparameters(name: str, algorithm: Any) -> None:

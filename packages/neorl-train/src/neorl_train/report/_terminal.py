@@ -265,7 +265,7 @@ def pooled_lines(tables: ResultTables) -> list[str]:
     gives that comparison.
     """
     lines = []
-    own = tables.candidate.rpartition("-")[0]
+    own = group_of(tables.candidate)
     for row in tables.pooled:
         beside = row.against_role == "classical" and row.against != tables.reference
         if beside and row.guarded and row.group == own:

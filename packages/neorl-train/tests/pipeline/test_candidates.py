@@ -1,0 +1,190 @@
+"""The pool of candidates: fitted controllers, modes of the log, averages of seeds."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_agents import load_policy
+from neorl_agents.controllers import TrackingPID
+from neorl_agents.networks import init_mlp, largest, tanh
+from neorl_agents.policies import AveragePolicy, NetworkPolicy
+from neorl_core import Affine, InputError
+from neorl_core.control import ConstantPolicy
+from neorl_envs import collect_log, make, write_dataset
+from neorl_train import configure, start
+from neorl_train._pipeline.candidates import averages, further_candidates
+from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train.configuration import RetuningConfig
+from neorl_train.configuration._retuning import (
+    average_of,
+    check_candidate,
+    check_retuning,
+    file_name,
+)
+
+CSTR = make("CSTR-v0")
+LOOP = {"manipulated": {"C_A": "T_c"}, "setpoint_channel": {"C_A": "C_A_SP"}}
+
+
+@pytest.fixture(scope="module")
+def log():
+    """Both tunings of the plant recorded half of the episodes each."""
+    return collect_log(CSTR, n_steps=6_000, key=jax.random.key(4))
+
+
+def config_with(candidate="bc", seeds=(0, 1), **sections: Any):
+    training = {"algorithms": ["bc"], "seeds": list(seeds)}
+    evaluation = {"candidate": candidate, "incumbent": "PI"}
+    data = {"source": "CSTR-v0"}
+    return configure(training=training, evaluation=evaluation, data=data, **sections)
+
+
+def test_the_modes_of_the_log_are_candidates_if_that_is_asked_for(log):
+    none, _ = further_candidates(config_with(), log, CSTR, {})
+    assert none == {}
+    pool = {"controller": "PI", "modes": True}
+    for config in (config_with("PI feed-forward"), config_with(retuning=pool)):
+        modes, notes = further_candidates(config, log, CSTR, {})
+        assert (list(modes), notes) == (["PI feed-forward-0"], [])
+        (one,) = modes.values()
+        assert (one.words, one.logged) == ("mode PI feed-forward of the log", True)
+        assert type(one.policy) is type(CSTR.tunings()["PI feed-forward"])
+    fitted, _ = further_candidates(config_with(), log, CSTR, {"lqg": ConstantPolicy(jnp.ones(1))})
+    assert list(fitted) == ["lqg-0"]
+    assert not fitted["lqg-0"].logged
+
+
+def test_a_tuning_that_recorded_nothing_is_refused(log):
+    alone = log.select_episodes(np.flatnonzero(np.asarray(log.behaviour) == 0))
+    config = config_with("PI feed-forward", retuning={"controller": "PI", "modes": True})
+    words = r"is 'PI feed-forward', which recorded no episode of the log; choose one of bc$"
+    with pytest.raises(InputError, match=words):
+        further_candidates(config, alone, CSTR, {})
+    config = dataclasses.replace(
+        config, evaluation=dataclasses.replace(config.evaluation, candidate="best")
+    )
+    assert further_candidates(config, alone, CSTR, {}) == ({}, [])
+
+
+class Unstored(NamedTuple):
+    """A controller of which no artefact can be written."""
+
+    action: Any
+
+
+def test_a_mode_that_no_artefact_holds_is_left_out_in_one_line(log):
+    class Plant:
+        def tunings(self):
+            return {"PI": CSTR.tunings()["PI"], "PI feed-forward": Unstored(1.0)}
+
+    config = config_with("best", retuning={"controller": "PI", "modes": True})
+    modes, (note,) = further_candidates(config, log, Plant(), {})
+    assert modes == {}
+    assert note == "mode PI feed-forward of the log is no candidate: no artefact holds a Unstored"
+
+
+def test_the_best_mode_of_a_log_alone_is_imitated(log):
+    """Fitted to the episodes of that mode, it differs from an imitation of all of them."""
+    classical = {"controllers": ["pid_imitation"], **LOOP}
+    config = config_with(
+        "best", classical=classical, retuning={"controller": "pid_imitation", "modes": True}
+    )
+    returns, modes = np.asarray(log.episode_returns()), np.asarray(log.behaviour)
+    best = log.attributes["behaviours"][max(range(2), key=lambda i: returns[modes == i].mean())]
+    candidates, notes = further_candidates(config, log, None, {})
+    assert notes == []
+    ((name, one),) = candidates.items()
+    assert (name, one.logged) == (f"{best}-0", False)
+    assert one.words == f"imitation of mode {best} of the log, which had the best return"
+    assert isinstance(one.policy, TrackingPID)
+    of_all: Any = fitted_controllers(config, log, None)[0]["pid_imitation"]
+    assert abs(float(one.policy.loops.kp[0]) / float(of_all.loops.kp[0]) - 1) > 0.01
+    few = log.select_episodes(np.arange(12))
+    _, (note,) = further_candidates(config, few, None, {})
+    assert "recorded at least 8 training episodes, and a choice needs two" in note
+    config = config_with(
+        "best", classical={"controllers": ["lqg"], **LOOP},
+        retuning={"controller": "lqg", "modes": True},
+    )  # fmt: skip
+    _, (note,) = further_candidates(config, log, None, {})
+    assert "add pid_imitation to classical.controllers" in note
+
+
+def network_policy(seed, output=tanh):
+    network = init_mlp((3, 4, 2), jax.random.key(seed), output=output)
+    unit = Affine(jnp.zeros(2), jnp.ones(2))
+    return NetworkPolicy(
+        Affine(jnp.zeros(3), jnp.ones(3)), network, unit, -jnp.ones(2), jnp.ones(2)
+    )
+
+
+def test_the_seeds_of_every_learner_have_an_average():
+    trained = {f"bc-{seed}": network_policy(seed) for seed in (0, 1)}
+    made, notes = averages(config_with(), trained)
+    assert (list(made), notes) == (["bc-mean"], [])
+    one = made["bc-mean"]
+    assert (one.words, one.about["seeds"]) == ("mean of 2 seeds", [0, 1])
+    assert isinstance(one.policy, AveragePolicy)
+    assert one.policy.members == (trained["bc-0"], trained["bc-1"])
+    assert averages(config_with(seeds=[0]), trained) == ({}, [])
+    choosing = {name: network_policy(0, output=largest) for name in trained}
+    made, (note,) = averages(config_with(), choosing)
+    assert made == {}
+    assert note.startswith("the seeds of bc have no average: this NetworkPolicy chooses one of")
+
+
+def test_candidates_that_a_run_does_not_produce_are_refused_with_those_that_it_does():
+    none, one = RetuningConfig(), RetuningConfig(controller="PI")
+    check_candidate("bc-mean", none, ["bc"], n_seeds=2)
+    check_candidate("PI", none, ["bc"], tunings=["PI"])
+    check_candidate("lqg", one, ["bc"], ["lqg"])
+    with pytest.raises(InputError, match=r"'bc-mean', the average of several seeds, and .* 0 1$"):
+        check_candidate("bc-mean", none, ["bc"])
+    with pytest.raises(InputError, match=r": bc, bc-mean, lqg, PI, retuned, best$"):
+        check_candidate("iql-mean", one, ["bc"], ["lqg"], n_seeds=2, tunings=["PI"])
+    with pytest.raises(InputError, match="bc is a learner and a classical controller of this run"):
+        check_candidate("", none, ["bc"], ["bc"])
+    with pytest.raises(InputError, match=r"retuning\.modes has no effect without a pool"):
+        check_retuning(RetuningConfig(modes=True), ["PI"], [])
+    assert (average_of("td3_bc-mean"), average_of("bc")) == ("td3_bc", "")
+    assert file_name("PID 106/1500") == "PID 106_1500"
+
+
+def test_the_incumbent_is_no_candidate(tmp_path):
+    config = configure(
+        output={"directory": str(tmp_path / "runs"), "tracking": False},
+        data={"source": "CSTR-v0"},
+        training={"algorithms": ["bc"]},
+        evaluation={"candidate": "PI"},
+    )
+    with pytest.raises(InputError, match=r"is 'PI', which this run does not produce; .* PI feed-"):
+        start(config, quiet=True)
+
+
+@pytest.mark.nightly
+def test_the_average_of_two_seeds_is_judged_and_left_as_a_file(tmp_path, monkeypatch, make_log):
+    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    write_dataset(tmp_path / "log.h5", make_log(n_cost=1))
+    run = start(
+        configure(
+            data={"source": str(tmp_path / "log.h5")},
+            penalty={"cost_0": 0.1},
+            training={"algorithms": ["bc"], "seeds": [0, 1], "updates": 2, "chunk": 1},
+            checkpoints={"interval": 2},
+            evaluation={"candidate": "bc-mean"},
+            algorithms={"bc": {"steps": {"batch_size": 16}, "networks": {"hidden": [8]}}},
+            output={"directory": str(tmp_path / "runs"), "tracking": False},
+        ),
+        quiet=True,
+    )
+    assert run.verdict.candidate == "bc-mean"
+    artefact = load_policy(run.path / "policies/bc-mean.safetensors")
+    assert run.record["policies"]["bc-mean.safetensors"] == artefact.digest
+    assert artefact.metadata["seeds"] == [0, 1]
+    members = [load_policy(run.path / f"policies/bc-{seed}.safetensors") for seed in (0, 1)]
+    mean = np.mean([one.parity_actions for one in members], axis=0)
+    np.testing.assert_allclose(artefact.parity_actions, mean, rtol=1e-5, atol=1e-6)
