@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from neorl_core import Channel, Spec
-from neorl_safety.monitoring import Watch, describe_watch, drift_monitor
+from neorl_safety.monitoring import NamedMonitor, describe_monitor, drift_monitor
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = json.loads((ROOT / "tools/benchmarks/results/drift_alarms.json").read_text())
@@ -35,8 +35,8 @@ def test_the_table_of_false_alarms_is_the_measurement():
 def test_a_drift_monitor_says_the_largest_excess_that_was_measured():
     spec = Spec((Channel("level", "m", 0.0, 2.0),), (Channel("valve", "%", 0.0, 1.0),), (), 60.0, 9)
     monitor = drift_monitor(np.random.default_rng(0).normal(size=(200, 1)))
-    words = describe_watch(Watch("drift", monitor, 0.05, 99, stretch=600.0), spec)
-    match = re.search(r"alarmed up to ([\d.]+) times as often", words)
+    words = describe_monitor(NamedMonitor("drift", monitor, 0.05, 99, stretch=600.0), spec)
+    match = re.search(r"raised up to ([\d.]+) times as many alarms", words)
     worst = max(
         result["running on"]["stretches with an alarm"] / result["promised"]
         for result in MEASURED.values()

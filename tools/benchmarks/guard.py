@@ -228,7 +228,7 @@ def _formula_steps(text: str, window: int) -> dict[str, Any]:
     import numpy as np
 
     from neorl_core import Channel, Spec
-    from neorl_safety.monitoring import Seen, formula_monitor, read_formula
+    from neorl_safety.monitoring import MonitorInput, formula_monitor, read_formula
 
     spec = Spec(
         obs=(Channel("T", "K", 280.0, 400.0), Channel("level", "m", 0.0, 2.0)),
@@ -239,7 +239,7 @@ def _formula_steps(text: str, window: int) -> dict[str, Any]:
     )
     monitor = formula_monitor(read_formula(text, spec), spec)
     none: Any = np.zeros(1, np.float32)
-    step = jax.jit(lambda carry, obs: monitor(carry, Seen(obs, none, none)))
+    step = jax.jit(lambda carry, obs: monitor(carry, MonitorInput(obs, none, none)))
     rng = np.random.default_rng(0)
     rows = rng.normal([370, 1], [8, 0.3], (3 * window, 2)).astype(np.float32)
     start = time.perf_counter()

@@ -22,7 +22,7 @@ import numpy as np
 from neorl_core.statistics import conformal_quantile
 from neorl_envs.plants import PLANTS
 from neorl_safety.monitoring import (
-    Seen,
+    MonitorInput,
     alarms_per_day,
     drift_monitor,
     episode_scores,
@@ -86,7 +86,7 @@ def along(monitor: Any, obs: Any) -> np.ndarray:
 
     def run(rows: Any) -> Any:
         def step(carry: Any, now: Any) -> Any:
-            carry, score = monitor(carry, Seen(now, jnp.zeros(1), jnp.zeros(1)))
+            carry, score = monitor(carry, MonitorInput(now, jnp.zeros(1), jnp.zeros(1)))
             return carry, score.value
 
         return jax.lax.scan(step, monitor.initial_carry(), rows)[1]

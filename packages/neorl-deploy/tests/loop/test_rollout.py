@@ -187,7 +187,7 @@ def test_what_protects_the_plant_is_not_bounded(runtime):
     narrow = Authority(np.array([50.0, 300.0]), np.array([1.0, 1.0]))
     action, held = np.array([90.0, 300.0], np.float32), np.array([50.0, 300.0])
     none = np.zeros(2, np.uint32)
-    limited = np.array([manifest.limits["further_low"], 0], np.uint32)
+    limited = np.array([manifest.limits["interval_low"], 0], np.uint32)
     for flags, limits in ((manifest.flags["fallback_used"], none), (0, limited)):
         decision = Decision(action, flags, limits, np.zeros(2), 0)
         assert narrow.bounded(decision, held, manifest) is action

@@ -18,7 +18,7 @@ from neorl_deploy.runtime._runtime import Runtime
 from neorl_deploy.shadow import read_log, replay
 from neorl_safety.guards import GuardSettings, settings_to_dict, supervision
 from neorl_safety.monitoring import (
-    Watch,
+    NamedMonitor,
     calibrated,
     formula_monitor,
     mahalanobis_monitor,
@@ -44,10 +44,10 @@ def watched(tmp_path_factory, finished_run, spec, log_columns):
     far = calibrated(mahalanobis_monitor(columns["obs"]), obs, sent, false_alarms=0.1)
     apart = calibrated(policy_ensemble(pair, spec), obs, sent, false_alarms=0.1)
     watches = (
-        Watch("range", range_monitor(spec)),
-        Watch("full", formula_monitor(read_formula(FULL, spec), spec)),
-        Watch("far", far, 0.1, 30),
-        Watch("apart", apart, 0.1, 30, ("iql-0", "iql-1")),
+        NamedMonitor("range", range_monitor(spec)),
+        NamedMonitor("full", formula_monitor(read_formula(FULL, spec), spec)),
+        NamedMonitor("far", far, 0.1, 30),
+        NamedMonitor("apart", apart, 0.1, 30, ("iql-0", "iql-1")),
     )
     settings = GuardSettings(
         supervision(trip_after=2, reset_after=3, dwell=3, latch_after=2, settle=0.0),

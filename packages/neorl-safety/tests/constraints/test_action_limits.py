@@ -114,7 +114,7 @@ def _set(value, *path):
     [
         (_set("other", "format"), "has format 'other', expected 'neorl-constraints'"),
         (_set(2, "version"), "version 2"),
-        (_without("channels"), "has the fields"),
+        (_without("channels"), "must have the fields"),
         (_set({}, "constraints"), "constraints must be a list, got dict"),
         (_set([], "channels"), "at least one channel"),
         (_set("orifice", "constraints", 0, "kind"), "constraint 1: unknown kind 'orifice'.*box"),
@@ -128,7 +128,7 @@ def _set(value, *path):
         (_set(None, "constraints", 1), "constraint 2 must be an object, got null"),
         (_set("bar", "constraints", 0, "unit"), "unit is 'bar', but valve is in '%'"),
         (_set({"kind": "rate", "channel": "valve"}, "constraints", 2), "give up or down"),
-        (_set({"kind": "rate", "up": 1.0}, "constraints", 2), r"rate\) has the fields"),
+        (_set({"kind": "rate", "up": 1.0}, "constraints", 2), r"rate\) must have the fields"),
         (_set(7, "channels", 0, "name"), "channel 1: name must be a string, got int"),
         (_set("jacket", "channels", 0, "name"), "share a name"),
         (_set("5", "channels", 1, "low"), "channel 'jacket': low must be a number"),
@@ -144,7 +144,7 @@ def test_a_malformed_document_is_refused_by_record(spec, change, message):
 def test_missing_and_double_boxes_are_refused(spec):
     document = constraints_to_dict(action_constraints(spec))
     double = {**document, "constraints": [*document["constraints"], document["constraints"][0]]}
-    with pytest.raises(ValueError, match=r"'valve'.*has one already"):
+    with pytest.raises(ValueError, match=r"'valve'.*already has a constraint of this kind"):
         constraints_from_dict(double)
     with pytest.raises(ValueError, match="no box for the channels jacket"):
         constraints_from_dict({**document, "constraints": document["constraints"][:1]})

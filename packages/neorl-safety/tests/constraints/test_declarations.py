@@ -114,28 +114,29 @@ def one(kind, **fields):
 
 
 REFUSED = {
-    "above is 99 m, outside the measuring range of level, 0 to 2 m; is it another unit": [
+    "above is 99 m, outside the measuring range of level, 0 to 2 m; check the unit": [
         one("while", obs="level", above=99.0, channel="fuel", high=0.0)
     ],
     "width is 700 kg/h, more than the range of fuel, 0 to 500 kg/h": [
         one("deadband", channel="fuel", width=700.0)
     ],
-    "give low or high, where fuel goes": [one("while", obs="level", below=0.5, channel="fuel")],
+    "give low or high, the range of fuel while the interlock is tripped": [
+        one("while", obs="level", below=0.5, channel="fuel")
+    ],
     "give up or down, or both; one that is missing means no limit": [one("rate", channel="fuel")],
     "give low or high, or both": [one("range", channel="fuel")],
     "give at_most, or at_least, or both": [one("sum", sum={"fuel": 1.0})],
-    "per is the time that the rate is given for": [one("rate", channel="fuel", up=1.0, per="d")],
+    "per must be the time unit of the rate": [one("rate", channel="fuel", up=1.0, per="d")],
     "unit is 'kg/min', but fuel is in 'kg/h'": [one("rate", channel="fuel", up=1.0, unit="kg/min")],
     "sum of fuel: coefficient must be a number, got str": [
         one("sum", sum={"fuel": "1"}, at_most=1.0)
     ],
-    r"constraint 1 \(range\) has the fields \['channel'\] and may have \['high', 'low', 'unit'\]": [
-        one("range", channel="fuel", lo=3.0)
-    ],
+    r"constraint 1 \(range\) must have the fields \['channel'\] and may have "
+    r"\['high', 'low', 'unit'\]": [one("range", channel="fuel", lo=3.0)],
     "known: range, while, sum, keep_below, box": [one("totaliser", channel="fuel")],
     "unknown kind 'ranges'; did you mean 'range'": [one("ranges", channel="fuel")],
     r"got \['channel', 'ups'\]; 'ups': did you mean 'up'\?": [one("rate", channel="fuel", ups=1.0)],
-    "it needs a model of the plant, identified from a log": [
+    "this kind needs a model of the plant, identified from a log": [
         one("keep_below", obs="flue", at_most=500.0)
     ],
 }
@@ -218,9 +219,9 @@ def test_keep_below_takes_its_model_and_its_error_from_the_log(model):
     assert 0.03 < float(barrier.missed[0]) <= 0.05
     (words,) = describe_constraints(limits)[-1:]
     assert words.startswith(
-        "T at most 360 K, by a linear model: what it predicts 1 steps ahead keeps 50 % of the "
+        "T at most 360 K, by a linear model: its prediction one step ahead keeps 50 % of the "
     )
-    assert "which its error exceeded in" in words
+    assert "which the error exceeded in" in words
     again = constraints_from_dict(constraints_to_dict(limits))
     assert describe_constraints(again)[-1] == words
 
@@ -265,9 +266,11 @@ def test_a_log_that_holds_no_model_is_refused_with_what_is_missing():
         identified_model(rng.normal(size=(13, 2)), rng.normal(size=(13, 1)), [0])
     obs, action = rng.normal(size=(400, 2)), rng.normal(size=(400, 1))
     blind = identified_model(obs, action, [0])
-    with pytest.raises(InputError, match=r"actions of the log move it by at most .* model errs"):
+    with pytest.raises(
+        InputError, match=r"actions of the log move the quantity by .* error of the model"
+    ):
         declared_constraints(TANK, [one("keep_below", obs="load", at_most=15.0)], model=blind)
-    with pytest.raises(InputError, match="steps is an integer from 1 to 20, got 0"):
+    with pytest.raises(InputError, match="steps must be an integer from 1 to 20, got 0"):
         declared_constraints(
             TANK, [one("keep_below", obs="T", at_most=360.0, steps=0)], model=blind
         )

@@ -127,14 +127,14 @@ def test_what_no_row_keeps_is_refused_as_hard_and_code_is_no_data():
         with_requirements(limits, [alone], SPEC)
     nan = requirement("nan", lambda p, x, u: p * u[0], jnp.float32(jnp.nan), unit="m",
                       tier=Tier.HARD)  # fmt: skip
-    with pytest.raises(InputError, match="'nan' must give one finite number"):
+    with pytest.raises(InputError, match="'nan' must return one finite number"):
         with_requirements(limits, [nan], SPEC)
     with pytest.raises(InputError, match="weight must be zero or more"):
         change(SOFT, weight=-1.0)
-    with pytest.raises(InputError, match="functions of this process and no data"):
+    with pytest.raises(InputError, match="are Python functions and cannot be written to a file"):
         constraints_to_dict(with_requirements(limits, [HARD], SPEC))
     document = constraints_to_dict(limits)
     document["constraints"].append({"kind": "function", "name": "heat"})
-    with pytest.raises(InputError, match="a function cannot be written as data"):
+    with pytest.raises(InputError, match="a Python function cannot be read from a file"):
         constraints_from_dict(document)
     assert with_requirements(limits, [SOFT, WISH], SPEC).further == {}

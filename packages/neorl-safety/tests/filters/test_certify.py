@@ -142,7 +142,7 @@ def test_ten_thousand_hostile_cases_of_each_kind_and_of_all(filtered, kind):
     assert boxed[well & began].all()
     assert (well & began).sum() > 300
     changed = (action != request).any(1) & np.isfinite(request).all(1)
-    reasons = Flag.FALLBACK_USED | Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.FURTHER_ACTIVE
+    reasons = Flag.FALLBACK_USED | Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.INTERVAL_ACTIVE
     reasons |= Flag.ROWS_ACTIVE | Flag.WEAR_ACTIVE | Flag.REQUEST_SUBNORMAL
     assert ((report.flags & reasons) != 0)[changed].all()
     if kind not in ("linear", "barrier", "all"):

@@ -52,12 +52,12 @@ def test_a_request_is_clipped_into_the_meet_of_all_kinds(spec):
     inf = np.inf
     action, flags, limits = filtered(spec, [20.0, -inf], [30.0, inf], [90.0, 310.0])
     assert action == [30.0, 310.0]
-    assert flags == {"further_active"}
-    assert limits == [Limit.FURTHER_HIGH, 0]
+    assert flags == {"interval_active"}
+    assert limits == [Limit.INTERVAL_HIGH, 0]
     action, flags, limits = filtered(spec, [-inf, 305.0], [inf, inf], [-5.0, 290.0])
     assert action == [0.0, 305.0]
-    assert flags == {"box_active", "further_active"}
-    assert limits == [Limit.LOW, Limit.FURTHER_LOW]
+    assert flags == {"box_active", "interval_active"}
+    assert limits == [Limit.LOW, Limit.INTERVAL_LOW]
     # What is admitted passes to the bit, and says nothing.
     action, flags, limits = filtered(spec, [-inf, 290.0], [60.0, inf], [55.5, 301.25])
     assert (action, flags, limits) == ([55.5, 301.25], set(), [0, 0])
@@ -75,8 +75,8 @@ def test_the_rate_outranks_a_further_kind(spec):
 def test_an_empty_meet_leaves_the_kind_out_and_says_so(spec):
     action, flags, limits = filtered(spec, [200.0, 290.0], [300.0, 295.0], [70.0, 310.0])
     assert action == [70.0, 295.0]
-    assert flags == {"further_active", "further_empty"}
-    assert limits == [0, Limit.FURTHER_HIGH]
+    assert flags == {"interval_active", "interval_empty"}
+    assert limits == [0, Limit.INTERVAL_HIGH]
 
 
 @pytest.mark.usefixtures("told")
@@ -136,8 +136,8 @@ def test_a_foreign_kind_is_enforced_by_a_guard_under_jit(spec, ceiling, pid):
     carry = policy.initial_carry()
     carry, cold = step(carry, jnp.array([0.0, 340.0]))
     assert float(cold[0]) > 10
-    assert not int(carry.report.flags) & Flag.FURTHER_ACTIVE
+    assert not int(carry.report.flags) & Flag.INTERVAL_ACTIVE
     carry, hot = step(policy.sent(carry, cold), jnp.array([0.0, 351.0]))
     assert float(hot[0]) == 10.0
-    assert int(carry.report.flags) & Flag.FURTHER_ACTIVE
-    assert int(carry.report.limits[0]) & Limit.FURTHER_HIGH
+    assert int(carry.report.flags) & Flag.INTERVAL_ACTIVE
+    assert int(carry.report.limits[0]) & Limit.INTERVAL_HIGH

@@ -318,7 +318,7 @@ def test_simple_policies_can_be_guarded_and_keys_reach_the_policy(spec):
 def test_misuse_is_refused(spec, network, pid):
     limits = action_constraints(spec)
     swapped = dataclasses.replace(spec, action=spec.action[::-1])
-    with pytest.raises(InputError, match=r"the constraints are for .*; the specification sets"):
+    with pytest.raises(InputError, match=r"the constraints are for .*, but the specification has"):
         guard(network, limits, pid, swapped)
     with pytest.raises(InputError, match="reset_after must be an integer of at least 1, got 0"):
         supervision(reset_after=0, settle=1.0)

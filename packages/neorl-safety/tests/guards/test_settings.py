@@ -22,7 +22,7 @@ from neorl_safety.guards import (
     settings_to_dict,
     supervision,
 )
-from neorl_safety.monitoring import Watch, below, formula_monitor, range_monitor
+from neorl_safety.monitoring import NamedMonitor, below, formula_monitor, range_monitor
 
 SPEC = Spec(
     obs=(Channel("level", "m", 0.0, 2.0),),
@@ -38,8 +38,8 @@ FALLBACKS = {
 SETTINGS = GuardSettings(
     supervision(trip_after=2, reset_after=3, dwell=4, latch_after=2, assume_for=1, settle=0.0),
     (
-        Watch("range", range_monitor(SPEC)),
-        Watch("full", formula_monitor(below("level", 1.5), SPEC)),
+        NamedMonitor("range", range_monitor(SPEC)),
+        NamedMonitor("full", formula_monitor(below("level", 1.5), SPEC)),
     ),
     ("fallback", "second"),
     {"level": 30.0},
@@ -90,8 +90,8 @@ def test_settings_say_in_words_what_they_do():
         "level older than 30 s",
         "after 2 steps with an alarm",
         "until 3 steps in a row raised no alarm",
-        "after 2 take-overs it stays until somebody releases it",
-        "assumed for one step",
+        "after 2 take-overs it stays in charge until an operator releases it",
+        "assumes its own last action for one step",
         "fallback, second",
     ):
         assert words in description
@@ -101,10 +101,10 @@ def test_settings_say_in_words_what_they_do():
     ("change", "words"),
     [
         ({"max_age": {"levl": 3.0}}, "unknown channel 'levl'; did you mean 'level'"),
-        ({"max_age": {"level": 0.0}}, "max_age.level is a positive number of seconds"),
+        ({"max_age": {"level": 0.0}}, "max_age.level must be a positive number of seconds"),
         ({"fallbacks": []}, "a list of different names"),
-        ({"supervisor": {"trip_after": 1}}, "supervisor has the fields"),
-        ({"more": 1}, "has the fields"),
+        ({"supervisor": {"trip_after": 1}}, "supervisor must have the fields"),
+        ({"more": 1}, "must have the fields"),
     ],
 )
 def test_bad_settings_are_refused_by_name(change, words):

@@ -151,7 +151,7 @@ def test_an_unknown_start_keeps_drawn_interlocks_and_only_those_leave_the_box():
         start = np.clip(fallback[i, 0], low, high)
         wanted = np.clip(np.clip(request[i, 0], low, high), start - 6.0, start + 6.0)
         assert action[i, 0] == pytest.approx(wanted, abs=1e-4)
-        assert bool(report.flags[i] & Flag.FURTHER_EMPTY) == empty
+        assert bool(report.flags[i] & Flag.INTERVAL_EMPTY) == empty
     assert beside > 50
 
 
@@ -170,7 +170,7 @@ def test_a_trip_to_zero_beside_a_minimum_firing_rate_holds_and_is_left_at_the_ra
 
     action, flags = after(1.9, 60.0)
     assert action == 0.0
-    assert "further_active" in flags
+    assert "interval_active" in flags
     action, flags = after(1.9, 0.0)
     assert action == 0.0
     assert "previous_outside_box" not in flags

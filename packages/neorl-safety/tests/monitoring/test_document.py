@@ -12,21 +12,21 @@ from neorl_core import Channel, InputError, Spec
 from neorl_core.control import ConstantPolicy, StateFeedback
 from neorl_safety.monitoring import (
     CriticMonitor,
-    Seen,
-    Watch,
+    MonitorInput,
+    NamedMonitor,
     above,
     always,
     calibrated,
-    describe_watch,
+    describe_monitor,
     drift_monitor,
     formula_monitor,
     frozen_monitor,
     mahalanobis_monitor,
+    monitors_from_dict,
+    monitors_to_dict,
     neighbour_monitor,
     policy_ensemble,
     range_monitor,
-    watches_from_dict,
-    watches_to_dict,
 )
 
 SPEC = Spec(
@@ -62,36 +62,36 @@ def watches():
         "apart": members,
     }
     set_ = [
-        Watch(name, calibrated(one, obs, sent, false_alarms=0.1), 0.1, 19,
+        NamedMonitor(name, calibrated(one, obs, sent, false_alarms=0.1), 0.1, 19,
               tuple(POLICIES) if name == "apart" else ())
         for name, one in fitted.items()
     ]  # fmt: skip
     given = [
-        Watch("range", range_monitor(SPEC)),
-        Watch("still", frozen_monitor(SPEC, {"T": 4})),
-        Watch("hot", formula_monitor(always(above("T", 300.0), 0, 2), SPEC)),
+        NamedMonitor("range", range_monitor(SPEC)),
+        NamedMonitor("still", frozen_monitor(SPEC, {"T": 4})),
+        NamedMonitor("hot", formula_monitor(always(above("T", 300.0), 0, 2), SPEC)),
     ]
     return given + set_
 
 
 @pytest.fixture(scope="module")
 def document(watches):
-    return json.loads(json.dumps(watches_to_dict(watches, SPEC), allow_nan=False))
+    return json.loads(json.dumps(monitors_to_dict(watches, SPEC), allow_nan=False))
 
 
 def test_every_kind_survives_json_to_the_bit(watches, document):
-    read = watches_from_dict(document, SPEC, POLICIES)
+    read = monitors_from_dict(document, SPEC, POLICIES)
     assert [one.name for one in read] == [one.name for one in watches]
     for ours, theirs in zip(watches, read, strict=True):
         assert ours.calibrated == theirs.calibrated
         assert (ours.episodes, ours.policies) == (theirs.episodes, theirs.policies)
         assert jax.tree.structure(ours.monitor) == jax.tree.structure(theirs.monitor)
         jax.tree.map(np.testing.assert_array_equal, ours.monitor, theirs.monitor)
-    assert watches_to_dict(read, SPEC) == document
+    assert monitors_to_dict(read, SPEC) == document
 
 
 def test_a_monitor_says_in_words_what_it_watches_and_promises(watches):
-    descriptions = [describe_watch(one, SPEC) for one in watches]
+    descriptions = [describe_monitor(one, SPEC) for one in watches]
     assert descriptions[0] == (
         "range: an observation beyond its measuring range by more than 5 % of it"
     )
@@ -106,7 +106,7 @@ def test_disagreement_is_the_standard_deviation_in_parts_of_the_range(watches):
     """Against NumPy: two linear laws, clipped by nothing here."""
     monitor = watches[-1].monitor
     for row in LOG[:10]:
-        _, score = monitor((), Seen(jnp.asarray(row), jnp.zeros(1), jnp.zeros(1)))
+        _, score = monitor((), MonitorInput(jnp.asarray(row), jnp.zeros(1), jnp.zeros(1)))
         proposed = [
             m - g * (row[0] - 1.0) - 0.01 * (row[1] - 330.0) for g, m in [(3.0, 20.0), (5.0, 22.0)]
         ]
@@ -134,10 +134,10 @@ def _change(**fields):
         (0, _change(low=[0.0]), r"monitor 'range': low has shape \(1,\)"),
         (0, _change(tolerance=None), "tolerance has shape|tolerance must hold numbers"),
         (1, _change(kind="frosen"), "unknown kind 'frosen'; did you mean 'frozen'"),
-        (1, _change(more=1), "monitor 'still' has the fields"),
-        (2, _change(formula="T <= 300 C"), "T is in 'K'; write the unit"),
+        (1, _change(more=1), "monitor 'still' must have the fields"),
+        (2, _change(formula="T <= 300 C"), "T is in 'K'; write the threshold in this unit"),
         (3, _change(threshold=float("nan")), "finite numbers"),
-        (3, _change(false_alarms=2.0), "false_alarms is a rate or null"),
+        (3, _change(false_alarms=2.0), "false_alarms must be a rate in"),
         (4, _change(neighbours=41), "between 1 and the number of rows"),
         (6, _change(policies=["bc-7", "bc-0"]), "unknown policy 'bc-7'"),
     ],
@@ -146,15 +146,15 @@ def test_a_bad_document_is_refused_by_the_name_of_the_monitor(document, which, c
     broken = json.loads(json.dumps(document))
     change(broken, which)
     with pytest.raises(InputError, match=words):
-        watches_from_dict(broken, SPEC, POLICIES)
+        monitors_from_dict(broken, SPEC, POLICIES)
 
 
 def test_a_document_of_another_plant_and_kinds_without_a_record_are_refused(document, watches):
     other = {**document, "observations": ["level", "p"]}
     with pytest.raises(InputError, match="the observations are"):
-        watches_from_dict(other, SPEC, POLICIES)
+        monitors_from_dict(other, SPEC, POLICIES)
     critic = CriticMonitor(jnp.ones(2), jnp.float32(1.0), lambda p, obs, action: jnp.sum(p * obs))
     with pytest.raises(InputError, match="'mine' is a CriticMonitor, which has no record"):
-        watches_to_dict([Watch("mine", critic)], SPEC)
+        monitors_to_dict([NamedMonitor("mine", critic)], SPEC)
     with pytest.raises(InputError, match="calibrate it first"):
-        watches_to_dict([Watch("raw", drift_monitor(LOG))], SPEC)
+        monitors_to_dict([NamedMonitor("raw", drift_monitor(LOG))], SPEC)

@@ -66,7 +66,7 @@ def test_every_constraint_is_checked_by_name_and_tier():
         "linear 1", "a: deadband", "b: deadband",
     ]  # fmt: skip
     assert [one.tier for one in result] == [Tier.HARD] * 7 + [Tier.PREFERENCE] * 2
-    assert result[2].words == "rises by at most 1, falls by at most 2 % per second"
+    assert result[2].description == "rises by at most 1, falls by at most 2 % per second"
 
 
 def test_the_excess_is_that_of_plain_python(drawn):
@@ -88,7 +88,7 @@ def test_a_request_that_breaks_them_is_seen_and_what_the_filter_lets_pass_never_
         return filter_action(LIMITS, Context(x, v, jnp.float32(10.0), v), u)
 
     applied, report = filtered(obs, before, action)
-    kept = (np.asarray(report.flags) & int(Flag.ROWS_INFEASIBLE | Flag.FURTHER_EMPTY)) == 0
+    kept = (np.asarray(report.flags) & int(Flag.ROWS_INFEASIBLE | Flag.INTERVAL_EMPTY)) == 0
     assert kept.sum() > 300
     hard = [i for i, one in enumerate(checked_constraints(LIMITS)) if one.tier is Tier.HARD]
     after = np.asarray(ONE(obs, before, applied))[kept][:, hard]

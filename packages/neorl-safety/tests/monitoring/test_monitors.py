@@ -11,7 +11,7 @@ from neorl_safety.monitoring import (
     CriticMonitor,
     EnsembleMonitor,
     Monitor,
-    Seen,
+    MonitorInput,
     alarms_per_day,
     calibrated,
     drift_monitor,
@@ -34,7 +34,7 @@ def run(monitor, obs):
     carry, scores = monitor.initial_carry(), []
     for row in obs:
         row = jnp.asarray(row, jnp.float32)
-        carry, score = monitor(carry, Seen(row, jnp.zeros(2), jnp.zeros(2)))
+        carry, score = monitor(carry, MonitorInput(row, jnp.zeros(2), jnp.zeros(2)))
         scores.append((float(score.value), bool(score.alarm)))
     return scores
 
@@ -98,7 +98,7 @@ def test_a_weight_that_is_no_share_is_refused(weight):
 def test_learned_scores_are_those_of_their_functions():
     members = jnp.asarray(RNG.normal(size=(5, 2)), jnp.float32)
     obs, action = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.25])
-    seen = Seen(obs, action, action)
+    seen = MonitorInput(obs, action, action)
     critic = CriticMonitor(members[0], jnp.asarray(100.0, jnp.float32), linear)
     ensemble = EnsembleMonitor(members, jnp.asarray(0.0, jnp.float32), linear)
     assert isinstance(critic, Monitor)
@@ -129,7 +129,7 @@ def test_the_false_alarms_promised_are_those_measured(name):
 
 
 def test_too_few_episodes_promise_nothing():
-    with pytest.raises(InputError, match=r"18 episodes cannot promise 0.05.*: 19 with"):
+    with pytest.raises(InputError, match=r"0.05 false alarms per episode .* with 18 .*: 19 with"):
         calibrated(FITTED["drift"], *episodes(18), false_alarms=0.05)
 
 
@@ -148,7 +148,7 @@ def test_a_frozen_channel_is_told_and_a_resting_one_may_be_left_out(spec):
     watched = frozen_monitor(spec, 5, channels=("level",))
     assert not any(alarm for _, alarm in run(watched, rows))
     noisy = rows + RNG.normal(0, 1e-3, rows.shape)
-    assert any(alarm for _, alarm in run(frozen_monitor(spec, 5, least=1e-3), noisy))
+    assert any(alarm for _, alarm in run(frozen_monitor(spec, 5, min_change=1e-3), noisy))
     with pytest.raises(InputError, match="no observation is called flow"):
         frozen_monitor(spec, 5, channels=("flow",))
 

@@ -10,7 +10,7 @@ import pytest
 
 from neorl_core import Channel, InputError, Spec
 from neorl_safety.monitoring import (
-    Seen,
+    MonitorInput,
     above,
     always,
     below,
@@ -106,7 +106,7 @@ def test_the_monitor_gives_online_what_the_trajectory_gives_afterwards(values):
         monitor = formula_monitor(FORMULAS[name], spec)
 
         def step(carry, obs, monitor=monitor):
-            return monitor(carry, Seen(obs, jnp.zeros(1), jnp.zeros(1)))
+            return monitor(carry, MonitorInput(obs, jnp.zeros(1), jnp.zeros(1)))
 
         _, scores = jax.lax.scan(step, monitor.initial_carry(), SIGNAL)
         late = FORMULAS[name].horizon

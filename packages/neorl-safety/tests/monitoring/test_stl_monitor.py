@@ -7,7 +7,7 @@ import pytest
 
 from neorl_core import Channel, InputError, Spec
 from neorl_safety.monitoring import (
-    Seen,
+    MonitorInput,
     above,
     always,
     below,
@@ -35,7 +35,7 @@ def watch(formula, rows):
     monitor = formula_monitor(formula, SPEC)
 
     def step(carry, obs):
-        return monitor(carry, Seen(obs, jnp.zeros(1), jnp.zeros(1)))
+        return monitor(carry, MonitorInput(obs, jnp.zeros(1), jnp.zeros(1)))
 
     carry, scores = jax.jit(lambda x: jax.lax.scan(step, monitor.initial_carry(), x))(
         jnp.asarray(rows, jnp.float32)
@@ -166,7 +166,7 @@ def test_the_work_of_a_step_does_not_grow_with_the_windows():
         formula = conjunction(always(below("x", 1.0), 0, last), part)
         formula = conjunction(formula, until(above("y", 0.0), above("z", 0.0), 0, last))
         monitor = formula_monitor(formula, SPEC)
-        seen = Seen(jnp.zeros(3), jnp.zeros(1), jnp.zeros(1))
+        seen = MonitorInput(jnp.zeros(3), jnp.zeros(1), jnp.zeros(1))
         carry = jax.eval_shape(monitor.initial_carry)
         program = jax.make_jaxpr(lambda c: monitor(c, seen))(carry)
         numbers = sum(np.prod(leaf.shape, dtype=int) for leaf in jax.tree.leaves(carry))
@@ -175,5 +175,5 @@ def test_the_work_of_a_step_does_not_grow_with_the_windows():
     (few, small), (many, large) = operations(100), operations(10_000)
     assert few == many
     assert large < 101 * small
-    with pytest.raises(InputError, match="at most 100000 control periods ahead, this one 100001"):
+    with pytest.raises(InputError, match="at most 100000 control periods ahead, got 100001"):
         formula_monitor(always(below("x", 1.0), 0, 100_001), SPEC)

@@ -186,8 +186,8 @@ def test_the_tables_of_a_log_act_in_its_run_and_keep_below_takes_its_model_from_
     text = "\n".join(result.limits)
     assert "valve rises by at most 0.1 % per second and falls by at most 0.5" in text
     assert "valve between -9 and 1 % while flow is above 5 m3/h" in text
-    assert "level at most 2 m, by a linear model: what it predicts 1 steps ahead keeps 50 %" in text
-    assert "which its error exceeded in" in text
+    assert "level at most 2 m, by a linear model: its prediction one step ahead keeps 50 %" in text
+    assert "which the error exceeded in" in text
     kinds = [record["kind"] for record in result.run.config.limits.further]
     assert kinds == ["while", "barrier"]
     again = resolved(result.run.config)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from neorl_safety.monitoring import Watch, describe_watch, drift_monitor
+from neorl_safety.monitoring import NamedMonitor, describe_monitor, drift_monitor
 from neorl_train._pipeline.monitors import LEAST_STRETCH, stretch_of
 
 
@@ -25,9 +25,9 @@ def test_stretches_are_the_longest_of_which_the_episodes_hold_enough(seed):
 def test_a_watch_says_its_false_alarms_a_day(toy):
     spec = toy.Line().spec
     monitor = drift_monitor(np.random.default_rng(0).normal(size=(200, spec.n_obs)))
-    words = describe_watch(Watch("drift", monitor, 0.0125, 79, stretch=1800.0), spec)
+    words = describe_monitor(NamedMonitor("drift", monitor, 0.0125, 79, stretch=1800.0), spec)
     assert (
-        "promised: at most 0.6 false alarms in a day of operation like the 79 held-out stretches "
-        "of 1800 s that set it (in 1.25 % of them)"
+        "guaranteed: at most 0.6 false alarms in a day of operation like the 79 held-out stretches "
+        "of 1800 s that set its threshold (in 1.25 % of them)"
     ) in words
-    assert words.endswith("simulated ones alarmed up to 1.9 times as often")
+    assert words.endswith("simulated plants raised up to 1.9 times as many alarms")

@@ -66,7 +66,10 @@ class ActionConstraints(eqx.Module):
     def __check_init__(self) -> None:
         expected = (len(self.names),)
         if len(self.units) != len(self.names):
-            raise ValueError(f"{len(self.names)} names but {len(self.units)} units")
+            raise ValueError(
+                f"ActionConstraints has {len(self.names)} names but {len(self.units)} units; give "
+                "one unit for each name"
+            )
         for field in LIMIT_FIELDS:
             shape = getattr(self, field).shape
             if shape != expected:
@@ -86,30 +89,32 @@ def _refuse_bad_limits(
     names: Sequence[str], units: Sequence[str], values: dict[str, jax.Array]
 ) -> None:
     for i, (name, unit) in enumerate(zip(names, units, strict=True)):
-        at = {field: float(value[i]) for field, value in values.items()}
+        limits = {field: float(value[i]) for field, value in values.items()}
         where = f"action channel {name!r} ({unit})"
         for field, value in values.items():
             tiny = float(np.finfo(value.dtype).tiny)
-            if 0 < abs(at[field]) < tiny:
+            if 0 < abs(limits[field]) < tiny:
                 raise ValueError(
-                    f"{where}: {field} is {at[field]}, below the smallest normal number {tiny:g}; "
-                    "write 0"
+                    f"{where}: {field} is {limits[field]}, below the smallest normal number "
+                    f"{tiny:g}; write 0"
                 )
         for field in ("low", "high", "actuator_low", "actuator_high"):
-            if not np.isfinite(at[field]):
-                raise ValueError(f"{where}: {field} must be finite in float32, got {at[field]}")
+            if not np.isfinite(limits[field]):
+                raise ValueError(f"{where}: {field} must be finite in float32, got {limits[field]}")
         for field in ("rate_up", "rate_down"):
-            if not at[field] >= 0:
+            if not limits[field] >= 0:
                 raise ValueError(
                     f"{where}: {field} must be zero or more per second, or infinite for no "
-                    f"limit, got {at[field]}"
+                    f"limit, got {limits[field]}"
                 )
-        if at["low"] > at["high"]:
-            raise ValueError(f"{where}: low {at['low']} is above high {at['high']}")
-        if not (at["actuator_low"] <= at["low"] and at["high"] <= at["actuator_high"]):
+        if limits["low"] > limits["high"]:
+            raise ValueError(f"{where}: low {limits['low']} is above high {limits['high']}")
+        if not (
+            limits["actuator_low"] <= limits["low"] and limits["high"] <= limits["actuator_high"]
+        ):
             raise ValueError(
-                f"{where}: the box {at['low']} to {at['high']} leaves the actuator range "
-                f"{at['actuator_low']} to {at['actuator_high']}"
+                f"{where}: the box {limits['low']} to {limits['high']} leaves the actuator range "
+                f"{limits['actuator_low']} to {limits['actuator_high']}"
             )
 
 

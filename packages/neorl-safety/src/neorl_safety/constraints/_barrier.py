@@ -23,14 +23,14 @@ from neorl_safety.constraints._records import (
     coefficients,
     column,
     finite,
-    row_words,
+    row_text,
     shortest,
     signed,
 )
 
 NUMBERS = ("offset", "next_offset", "decay", "margin")
 FIELDS = {"now", "next_by_obs", "next_by_action", *NUMBERS}
-STATED = {"steps", "missed"}
+OPTIONAL = {"steps", "missed"}
 """Optional fields on the origin of the model; they do not affect any action."""
 
 
@@ -93,46 +93,46 @@ class BarrierKind:
         """The barriers, in the order of the records."""
         rows: dict[str, list[Any]] = {field: [] for field in Barrier._fields}
         for where, fields in records:
-            require_fields(where, fields, FIELDS, STATED)
-            for field in sorted(STATED):
-                stated = field in fields
-                rows[field].append(finite(where, field, fields[field]) if stated else np.nan)
+            require_fields(where, fields, FIELDS, OPTIONAL)
+            for field in sorted(OPTIONAL):
+                is_given = field in fields
+                rows[field].append(finite(where, field, fields[field]) if is_given else np.nan)
             for field in ("now", "next_by_obs", "next_by_action"):
-                of = channels.action if field == "next_by_action" else channels.obs
-                rows[field].append(coefficients(of, where, field, fields[field]))
+                columns = channels.action if field == "next_by_action" else channels.obs
+                rows[field].append(coefficients(columns, where, field, fields[field]))
             for field in NUMBERS:
                 rows[field].append(finite(where, field, fields[field]))
             require(0 < rows["decay"][-1] <= 1, f"{where}: decay must lie in (0, 1]")
             require(rows["margin"][-1] >= 0, f"{where}: margin must not be negative")
             require(
                 bool(np.any(rows["next_by_action"][-1])),
-                f"{where}: no action changes the prediction, so nothing can be kept; predict "
-                "further ahead (steps)",
+                f"{where}: no action changes the prediction, so no action can keep the limit; "
+                "predict further ahead (steps)",
             )
-        made = [
+        parts = [
             jnp.asarray(np.reshape(rows[field], (len(records), -1)), jnp.float32)
             if field in ("now", "next_by_obs", "next_by_action")
             else column(rows[field])
             for field in Barrier._fields
         ]
-        return Barrier(*made)
+        return Barrier(*parts)
 
     def describe(self, channels: Channels, constraint: Barrier) -> list[str]:
         """For example ``"T_R at most 380 K, by a linear model: ..."``."""
         c: Any = jax.tree.map(np.asarray, constraint)
-        unstated = np.full(len(c.offset), np.nan)
-        steps, missed = (unstated if part is None else part for part in (c.steps, c.missed))
+        missing_values = np.full(len(c.offset), np.nan)
+        steps, missed = (missing_values if part is None else part for part in (c.steps, c.missed))
         sentences = []
         for i, (now, offset) in enumerate(zip(c.now, c.offset, strict=True)):
-            ahead = "" if np.isnan(steps[i]) else f" {steps[i]:g} steps ahead"
+            horizon_text = "" if np.isnan(steps[i]) else f" {_steps(steps[i])} ahead"
             sentence = (
-                f"{_kept_words(channels, now, float(offset))}, by a linear model: what it predicts"
-                f"{ahead} keeps {100 * (1 - c.decay[i]):g} % of the distance and a margin of "
-                f"{c.margin[i]:.4g}"
+                f"{_limit_text(channels, now, float(offset))}, by a linear model: its prediction"
+                f"{horizon_text} keeps {100 * (1 - c.decay[i]):g} % of the present distance to the "
+                f"limit and a margin of {c.margin[i]:.4g}"
             )
             if not np.isnan(missed[i]):
-                share = f"{100 * missed[i]:.2g} %"
-                sentence += f", which its error exceeded in {share} of the held-out steps"
+                missed_share = f"{100 * missed[i]:.2g} %"
+                sentence += f", which the error exceeded in {missed_share} of the held-out steps"
             sentences.append(sentence)
         return sentences
 
@@ -140,23 +140,27 @@ class BarrierKind:
         """The rows ``-next_by_action @ u <= h_next(u = 0) - (1 - decay) h - margin``."""
         dtype = situation.start.dtype
         c: Barrier = jax.tree.map(lambda leaf: leaf.astype(dtype), constraint)
-        share = 1 - c.decay
-        by_obs = c.next_by_obs - share[:, None] * c.now
+        shrinkage = 1 - c.decay
+        by_obs = c.next_by_obs - shrinkage[:, None] * c.now
         parts = jnp.where(by_obs == 0, 0, by_obs * situation.obs.astype(dtype)[None])
-        bounds = jnp.sum(parts, axis=-1) + c.next_offset - share * c.offset - c.margin
+        bounds = jnp.sum(parts, axis=-1) + c.next_offset - shrinkage * c.offset - c.margin
         rows = -c.next_by_action
         usable = (c.decay > 0) & (c.decay <= 1) & (c.margin >= 0)
         return Rows(rows, bounds, malformed_rows(rows, bounds) | ~usable)
 
 
-def _kept_words(channels: Channels, now: np.ndarray, offset: float) -> str:
+def _steps(count: float) -> str:
+    return "one step" if count == 1 else f"{count:g} steps"
+
+
+def _limit_text(channels: Channels, now: np.ndarray, offset: float) -> str:
     """What a barrier keeps: one observation below or above its limit, or a sum above zero."""
-    (places,) = np.nonzero(now)
-    if len(places) == 1 and abs(now[places[0]]) == 1:
-        channel, weight = channels.obs[places[0]], float(now[places[0]])
+    (indices,) = np.nonzero(now)
+    if len(indices) == 1 and abs(now[indices[0]]) == 1:
+        channel, weight = channels.obs[indices[0]], float(now[indices[0]])
         side = "at most" if weight < 0 else "at least"
         return f"{channel.name} {side} {-offset / weight:g} {channel.unit}"
-    return f"{row_words(channels.obs, now)} {signed(offset)} stays above zero"
+    return f"{row_text(channels.obs, now)} {signed(offset)} stays above zero"
 
 
 def barrier_records(
@@ -215,10 +219,10 @@ def barrier_records(
     return [
         {
             "kind": "barrier",
-            "now": _written(channels.obs, -weight),
+            "now": _coefficients(channels.obs, -weight),
             "offset": float(at_most),
-            "next_by_obs": _written(channels.obs, -weight @ state),
-            "next_by_action": _written(channels.action, -weight @ effect),
+            "next_by_obs": _coefficients(channels.obs, -weight @ state),
+            "next_by_action": _coefficients(channels.action, -weight @ effect),
             "next_offset": float(at_most - weight @ constant),
             "decay": float(decay),
             "margin": float(margin),
@@ -226,5 +230,5 @@ def barrier_records(
     ]
 
 
-def _written(channels: Sequence[Any], row: np.ndarray) -> dict[str, dict[str, Any]]:
+def _coefficients(channels: Sequence[Any], row: np.ndarray) -> dict[str, dict[str, Any]]:
     return coefficient_records(channels, np.asarray(row, np.float32))

@@ -67,8 +67,8 @@ class BoxKind:
         by_name = {channel.name: channel for channel in channels.action}
         pairs = {
             name: tuple(
-                own if value == unlimited else value
-                for value, own, unlimited in zip(
+                actuator_end if value == unlimited else value
+                for value, actuator_end, unlimited in zip(
                     pair,
                     (by_name[name].low, by_name[name].high),
                     (-np.inf, np.inf),
@@ -80,7 +80,7 @@ class BoxKind:
             ).items()
         }
         missing = [channel.name for channel in channels.action if channel.name not in pairs]
-        require(not missing, f"no box for the channels {', '.join(missing)}")
+        require(not missing, f"there is no box for the channels {', '.join(missing)}")
         ends = [pairs[channel.name] for channel in channels.action]
         return Box(_column(ends, 0), _column(ends, 1))
 
@@ -115,7 +115,9 @@ class RateKind:
                 channels.action, constraint.up, constraint.down, strict=True
             )
         ]
-        return [one for one in records if one["up"] is not None or one["down"] is not None]
+        return [
+            record for record in records if record["up"] is not None or record["down"] is not None
+        ]
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> Rate:
         """The limits; a channel without a record, or a missing end, has no limit."""
@@ -125,7 +127,7 @@ class RateKind:
 
     def describe(self, channels: Channels, constraint: Rate) -> list[str]:
         """For example ``"feed rises by at most 120 kg/h per second"``; unlimited ones together."""
-        sentences, free = [], []
+        sentences, unlimited = [], []
         for channel, up, down in zip(channels.action, constraint.up, constraint.down, strict=True):
             limited = [
                 f"{verb} by at most {float(rate):g} {channel.unit} per second"
@@ -135,9 +137,11 @@ class RateKind:
             if limited:
                 sentences.append(f"{channel.name} {' and '.join(limited)}")
             else:
-                free.append(channel.name)
-        names = " and ".join([", ".join(free[:-1]), free[-1]] if len(free) > 1 else free)
-        return [*sentences, *([f"{names} may change at any rate"] if free else [])]
+                unlimited.append(channel.name)
+        names = " and ".join(
+            [", ".join(unlimited[:-1]), unlimited[-1]] if len(unlimited) > 1 else unlimited
+        )
+        return [*sentences, *([f"{names} may change at any rate"] if unlimited else [])]
 
     def lower(self, constraint: Rate, situation: Situation) -> Interval:
         """Interval reachable from the start in one period; a malformed limit allows no movement.
@@ -231,11 +235,16 @@ def _pairs(
             seconds = _seconds(where, record, channel)
         elif "unit" in record:
             require_unit(where, "unit", record["unit"], channel)
-        require(channel.name not in pairs, f"{where}: the channel has one already")
-        pair = tuple(limit(where, field, record, none) for field, none in unlimited.items())
-        named = " or ".join(unlimited)
-        some = any(field in record for field in unlimited)
-        require(some, f"{where}: give {named}, or both; one that is missing means no limit")
+        require(
+            channel.name not in pairs,
+            f"{where}: the channel already has a constraint of this kind; give only one",
+        )
+        pair = tuple(limit(where, field, record, no_limit) for field, no_limit in unlimited.items())
+        field_names = " or ".join(unlimited)
+        any_given = any(field in record for field in unlimited)
+        require(
+            any_given, f"{where}: give {field_names}, or both; one that is missing means no limit"
+        )
         pairs[channel.name] = tuple(value / seconds for value in pair)
     return pairs
 
@@ -244,12 +253,12 @@ def _seconds(where: str, record: Mapping[str, Any], channel: ChannelRange) -> fl
     """The time unit of a rate in seconds: ``per``, or the end of the unit, as in ``"%/min"``."""
     per, unit = record.get("per", "s"), record.get("unit", channel.unit)
     if "per" not in record and isinstance(unit, str):
-        plain, _, time = unit.rpartition("/")
-        if plain == channel.unit and time in SECONDS:
-            unit, per = plain, time
+        value_unit, _, time_unit = unit.rpartition("/")
+        if value_unit == channel.unit and time_unit in SECONDS:
+            unit, per = value_unit, time_unit
     require(
         isinstance(per, str) and per in SECONDS,
-        f"{where}: per is the time that the rate is given for, 's', 'min' or 'h', got {per!r}",
+        f"{where}: per must be the time unit of the rate, 's', 'min' or 'h', got {per!r}",
     )
     require_unit(where, "unit", unit, channel)
     return SECONDS[per]

@@ -79,11 +79,11 @@ def by_kind(constraints: Constraints) -> Mapping[str, Any]:
 
 def channels_of(constraints: AnyConstraints) -> Channels:
     """The action channels with the ranges of their actuators, and the observed channels."""
-    every = as_constraints(constraints)
-    c = every.action
+    full = as_constraints(constraints)
+    c = full.action
     ends = zip(c.names, c.units, c.actuator_low, c.actuator_high, strict=True)
     actions = (ChannelRange(tag, unit, float(low), float(high)) for tag, unit, low, high in ends)
-    return Channels(tuple(actions), every.obs)
+    return Channels(tuple(actions), full.obs)
 
 
 def describe_constraints(constraints: AnyConstraints) -> list[str]:
@@ -103,10 +103,10 @@ def describe_constraints(constraints: AnyConstraints) -> list[str]:
         >>> describe_constraints(action_constraints(spec, [0.5]))[0]
         'valve between 0 and 100 %'
     """
-    every = as_constraints(constraints)
-    channels = channels_of(every)
+    full = as_constraints(constraints)
+    channels = channels_of(full)
     return [
         sentence
-        for name, constraint in by_kind(every).items()
+        for name, constraint in by_kind(full).items()
         for sentence in KINDS.find(name).describe(channels, constraint)
     ]

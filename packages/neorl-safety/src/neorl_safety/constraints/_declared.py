@@ -7,7 +7,7 @@ from typing import Any
 from neorl_core import InputError, Spec, highs, lows
 from neorl_safety.constraints._constraints import Constraints
 from neorl_safety.constraints._identified import IdentifiedModel, with_models
-from neorl_safety.constraints._json import made_constraints, read_records
+from neorl_safety.constraints._json import build_constraints, read_records
 from neorl_safety.constraints._protocol import ChannelRange, Channels, require
 
 
@@ -50,15 +50,15 @@ def declared_constraints(
     """
     channels = spec_channels(spec)
     by_kind = read_records(with_models(channels, records, model))
-    boxed = {record.fields.get("channel") for record in by_kind.get("box", [])}
-    plain = zip(channels.action, lows(spec.action), highs(spec.action), strict=True)
+    declared_channels = {record.fields.get("channel") for record in by_kind.get("box", [])}
+    ranged_channels = zip(channels.action, lows(spec.action), highs(spec.action), strict=True)
     ranges = [
         {"kind": "box", "channel": c.name, "unit": c.unit, "low": low, "high": high}
-        for c, low, high in plain
-        if c.name not in boxed
+        for c, low, high in ranged_channels
+        if c.name not in declared_channels
     ]
     by_kind["box"] = by_kind.get("box", []) + read_records(ranges).get("box", [])
-    return made_constraints(channels, by_kind)
+    return build_constraints(channels, by_kind)
 
 
 def constraints_from_toml(
@@ -88,11 +88,14 @@ def constraints_from_toml(
         'valve rests for 300 s after every move'
     """
     try:
-        read = tomllib.loads(document)
+        tables = tomllib.loads(document)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"the constraints are not TOML: {error}") from error
-    odd = sorted(set(read) - {"constraint"})
-    require(not odd, f"the constraints have the tables {', '.join(odd)}; expected [[constraint]]")
-    listed = read.get("constraint", [])
+    unknown = sorted(set(tables) - {"constraint"})
+    require(
+        not unknown,
+        f"the constraints have the tables {', '.join(unknown)}; expected [[constraint]]",
+    )
+    listed = tables.get("constraint", [])
     require(isinstance(listed, list), "write each constraint as [[constraint]], with two brackets")
     return declared_constraints(spec, listed, model=model)

@@ -18,10 +18,10 @@ SLACK = 1e-9
 """Allowance for float64 rounding, relative to the size of a row."""
 
 
-class _Row(NamedTuple):
+class _LinearRow(NamedTuple):
     """One inequality ``coefficients @ u <= bound``, with its description."""
 
-    words: str
+    text: str
     coefficients: np.ndarray
     bound: float
 
@@ -47,26 +47,26 @@ def require_feasible(constraints: Constraints) -> None:
     for row in rows:
         require(
             _least_excess([row], low, high) <= 0,
-            f"no action satisfies both the box and the constraint {row.words!r}",
+            f"no action satisfies both the box and the constraint {row.text!r}",
         )
     for first, second in itertools.combinations(rows, 2):
         require(
             _least_excess([first, second], low, high) <= 0,
-            f"no action in the box satisfies both {first.words!r} and {second.words!r}",
+            f"no action in the box satisfies both {first.text!r} and {second.text!r}",
         )
     if len(rows) > 2 and _none_satisfies(rows, low, high):
-        fewest = list(rows)
+        minimal = list(rows)
         for row in rows:
-            without = [other for other in fewest if other is not row]
+            without = [other for other in minimal if other is not row]
             if _none_satisfies(without, low, high):
-                fewest = without
-        named = ", ".join(repr(row.words) for row in fewest)
+                minimal = without
+        texts = ", ".join(repr(row.text) for row in minimal)
         raise InputError(
-            f"no action in the box satisfies all of {named}; any one less would leave some"
+            f"no action in the box satisfies all of {texts}; relax or remove one of them"
         )
 
 
-def _none_satisfies(rows: list[_Row], low: np.ndarray, high: np.ndarray) -> bool:
+def _none_satisfies(rows: list[_LinearRow], low: np.ndarray, high: np.ndarray) -> bool:
     """Whether a linear programme shows that the rows have no common point in the box.
 
     Actions and rows are scaled to one first; rows may be violated by ``SLACK`` of their size.
@@ -81,25 +81,25 @@ def _none_satisfies(rows: list[_Row], low: np.ndarray, high: np.ndarray) -> bool
         ]
     )
     matrix = np.array([row.coefficients * span for row in rows])
-    right = np.array([row.bound - row.coefficients @ low for row in rows]) + SLACK * sizes
-    length = np.abs(matrix).max(axis=1)
-    matrix, right = matrix / length[:, None], right / length
-    answer = linprog(
-        np.zeros(len(low)), matrix, right, bounds=np.stack([0 * low, (high - low) / span], 1)
+    bounds = np.array([row.bound - row.coefficients @ low for row in rows]) + SLACK * sizes
+    row_size = np.abs(matrix).max(axis=1)
+    matrix, bounds = matrix / row_size[:, None], bounds / row_size
+    result = linprog(
+        np.zeros(len(low)), matrix, bounds, bounds=np.stack([0 * low, (high - low) / span], 1)
     )
-    return bool(answer.status == INFEASIBLE)
+    return bool(result.status == INFEASIBLE)
 
 
 def _require_interlocks(constraints: Constraints, low: np.ndarray, high: np.ndarray) -> None:
     locks = constraints.further.get("interlock")
     if not isinstance(locks, Interlock):
         return
-    words = KINDS.find("interlock").describe(channels_of(constraints), locks)
+    texts = KINDS.find("interlock").describe(channels_of(constraints), locks)
     ends = [
         (int(act), float(lowest), float(highest))
         for act, lowest, highest in zip(locks.act, locks.low, locks.high, strict=True)
     ]
-    for (act, lowest, highest), sentence in zip(ends, words, strict=True):
+    for (act, lowest, highest), sentence in zip(ends, texts, strict=True):
         name = constraints.names[act]
         least = float(constraints.action.actuator_low[act])
         most = float(constraints.action.actuator_high[act])
@@ -108,11 +108,11 @@ def _require_interlocks(constraints: Constraints, low: np.ndarray, high: np.ndar
             f"no action satisfies both the actuator of {name} ({least:g} to {most:g}) and the "
             f"interlock {sentence!r}",
         )
-    for (i, one), (j, other) in itertools.combinations(enumerate(ends), 2):
-        apart = max(one[1], other[1]) > min(one[2], other[2])
+    for (i, first), (j, second) in itertools.combinations(enumerate(ends), 2):
+        disjoint = max(first[1], second[1]) > min(first[2], second[2])
         require(
-            one[0] != other[0] or not apart or _never_together(locks, i, j),
-            f"no action satisfies both interlocks {words[i]!r} and {words[j]!r}",
+            first[0] != second[0] or not disjoint or _never_together(locks, i, j),
+            f"no action satisfies both interlocks {texts[i]!r} and {texts[j]!r}",
         )
 
 
@@ -126,19 +126,19 @@ def _never_together(locks: Interlock, i: int, j: int) -> bool:
     return bool(low_high or high_low)
 
 
-def _rows(constraints: Constraints) -> list[_Row]:
+def _rows(constraints: Constraints) -> list[_LinearRow]:
     linear = constraints.further.get("linear")
     if not isinstance(linear, Linear):
         return []
-    words = KINDS.find("linear").describe(channels_of(constraints), linear)
+    text = KINDS.find("linear").describe(channels_of(constraints), linear)
     low = np.array([channel.low for channel in constraints.obs])
     high = np.array([channel.high for channel in constraints.obs])
     rows, by_obs = np.asarray(linear.rows, np.float64), np.asarray(linear.by_obs, np.float64)
     most = np.asarray(linear.at_most, np.float64) + np.maximum(by_obs * low, by_obs * high).sum(1)
-    return [_Row(*row) for row in zip(words, rows, most, strict=True)]
+    return [_LinearRow(*row) for row in zip(text, rows, most, strict=True)]
 
 
-def _least_excess(rows: list[_Row], low: np.ndarray, high: np.ndarray) -> float:
+def _least_excess(rows: list[_LinearRow], low: np.ndarray, high: np.ndarray) -> float:
     """``min_u max_i (G_i u - h_i)`` over the box, from its dual; zero or less if feasible.
 
     For two rows the dual ``max_t min_u (t (G_1 u - h_1) + (1 - t) (G_2 u - h_2))`` is concave and

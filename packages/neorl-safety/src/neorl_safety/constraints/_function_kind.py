@@ -58,10 +58,11 @@ class FunctionKind:
         Raises:
             InputError: Always.
         """
-        names = ", ".join(repr(one.name) for one in constraint)
+        names = ", ".join(repr(requirement.name) for requirement in constraint)
         raise InputError(
-            f"the requirements {names} are functions of this process and no data: write them as "
-            "linear or barrier records, or bring a kind of constraint by an entry point"
+            f"the requirements {names} are Python functions and cannot be written to a file: "
+            "declare them as linear or barrier records, or install a kind of constraint by an "
+            "entry point"
         )
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> NoReturn:
@@ -71,21 +72,22 @@ class FunctionKind:
             InputError: Always.
         """
         raise InputError(
-            f"{records[0].where if records else 'function'}: a function cannot be written as data"
+            f"{records[0].where if records else 'function'}: a Python function cannot be read from "
+            "a file; declare a linear or barrier record"
         )
 
     def describe(self, channels: Channels, constraint: Sequence[Requirement]) -> list[str]:
         """For example ``"dose at most 0 kg over its limit"``."""
-        return [f"requirement {one.name} kept, in {one.unit}" for one in constraint]
+        return [f"requirement {one.name} satisfied, in {one.unit}" for one in constraint]
 
     def lower(self, constraint: Sequence[Requirement], situation: Situation) -> Rows:
         """``grad g(start) u <= grad g(start) start - g(start)``, exact if ``g`` is affine."""
         rows, bounds = [], []
-        for one in constraint:
-            value, slope = jax.value_and_grad(one.function, argnums=2)(
-                one.parameters, situation.obs, situation.start
+        for requirement in constraint:
+            value, gradient = jax.value_and_grad(requirement.function, argnums=2)(
+                requirement.parameters, situation.obs, situation.start
             )
-            rows.append(slope)
-            bounds.append(jnp.sum(slope * situation.start) - value)
-        stacked, right = jnp.stack(rows), jnp.stack(bounds)
-        return Rows(stacked, right, malformed_rows(stacked, right))
+            rows.append(gradient)
+            bounds.append(jnp.sum(gradient * situation.start) - value)
+        coefficients, limits = jnp.stack(rows), jnp.stack(bounds)
+        return Rows(coefficients, limits, malformed_rows(coefficients, limits))

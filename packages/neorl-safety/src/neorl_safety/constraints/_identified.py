@@ -13,7 +13,7 @@ from neorl_safety.constraints._barrier import barrier_records
 from neorl_safety.constraints._protocol import Channels, Record, number, require, require_fields
 from neorl_safety.constraints._records import coefficients, index_of, require_unit
 
-HELD_OUT, MISSES, DECAY, MOST_STEPS, ENOUGH = 0.25, 0.05, 0.5, 20, 3.0
+HELD_OUT, MISSES, DECAY, MOST_STEPS, SUFFICIENT_RATIO = 0.25, 0.05, 0.5, 20, 3.0
 OPTIONAL = {"obs", "sum", "unit", "at_most", "at_least", "steps", "decay", "misses"}
 
 
@@ -24,7 +24,7 @@ class IdentifiedModel(NamedTuple):
         state: Shape ``(obs, obs)``.
         effect: Shape ``(obs, act)``.
         constant: Shape ``(obs,)``.
-        moved: Width of the range that holds 98 % of the log's actions, shape ``(act,)``.
+        action_spans: Width of the range that holds 98 % of the log's actions, shape ``(act,)``.
         held_out: Gap-free pieces of the log that were not used for the fit: observations of shape
             ``(time, obs)`` and actions of shape ``(time, act)``.
     """
@@ -32,7 +32,7 @@ class IdentifiedModel(NamedTuple):
     state: np.ndarray
     effect: np.ndarray
     constant: np.ndarray
-    moved: np.ndarray
+    action_spans: np.ndarray
     held_out: tuple[tuple[np.ndarray, np.ndarray], ...]
 
     def errors(self, weight: np.ndarray, steps: int) -> np.ndarray:
@@ -43,8 +43,8 @@ class IdentifiedModel(NamedTuple):
             if count <= 0:
                 continue
             x = obs[:count]
-            for ahead in range(steps):
-                x = x @ self.state.T + action[ahead : count + ahead] @ self.effect.T + self.constant
+            for step in range(steps):
+                x = x @ self.state.T + action[step : count + step] @ self.effect.T + self.constant
             errors.append((obs[steps:] - x) @ weight)
         return np.concatenate(errors)
 
@@ -82,38 +82,40 @@ def identified_model(
     usable = np.logical_and.reduce(np.isfinite(np.column_stack([x, u])), axis=1)
     if mask is not None:
         usable = usable & np.asarray(mask, bool)
-    begins = np.zeros(len(x), bool)
-    begins[np.asarray(starts, int)] = True
-    pairs = np.flatnonzero(usable[:-1] & usable[1:] & ~begins[1:])
-    border = int(len(pairs) * (1 - HELD_OUT))
+    is_start = np.zeros(len(x), bool)
+    is_start[np.asarray(starts, int)] = True
+    pairs = np.flatnonzero(usable[:-1] & usable[1:] & ~is_start[1:])
+    n_fitted = int(len(pairs) * (1 - HELD_OUT))
     n_obs, n_action = x.shape[1], u.shape[1]
-    least = 10 * (n_obs + n_action + 1)
-    if len(pairs) < least:
+    needed = 10 * (n_obs + n_action + 1)
+    if len(pairs) < needed:
         raise InputError(
             f"the log has {len(pairs)} usable pairs of rows; a model of {n_obs} observations and "
-            f"{n_action} actions needs at least {least}"
+            f"{n_action} actions needs at least {needed}"
         )
-    first, ends = pairs[:border], jnp.zeros(border, bool)
-    now, moved, following = (
+    first, ends = pairs[:n_fitted], jnp.zeros(n_fitted, bool)
+    now, action_spans, following = (
         jnp.asarray(column, jnp.float32) for column in (x[first], u[first], x[first + 1])
     )
-    model = identify_linear(now, moved, following, ends, ends, ridge=1e-6)
+    model = identify_linear(now, action_spans, following, ends, ends, ridge=1e-6)
     parts = [np.asarray(part, np.float64) for part in (model.a, model.b, model.offset)]
     if not all(np.isfinite(part).all() for part in parts):
         raise InputError(
             "the log does not determine a linear model; does every action and observation move?"
         )
     state, effect, constant = parts
-    moved_by = np.subtract(*np.quantile(u[first], [0.99, 0.01], axis=0))
-    rest = pairs[border:]
-    cuts = np.flatnonzero(np.diff(rest) != 1) + 1
-    stretches = [np.append(part, part[-1] + 1) for part in np.split(rest, cuts) if len(part)]
+    spans = np.subtract(*np.quantile(u[first], [0.99, 0.01], axis=0))
+    held_out_pairs = pairs[n_fitted:]
+    breaks = np.flatnonzero(np.diff(held_out_pairs) != 1) + 1
+    segments = [
+        np.append(part, part[-1] + 1) for part in np.split(held_out_pairs, breaks) if len(part)
+    ]
     return IdentifiedModel(
-        state, effect, constant, moved_by, tuple((x[rows], u[rows]) for rows in stretches)
+        state, effect, constant, spans, tuple((x[rows], u[rows]) for rows in segments)
     )
 
 
-def kept_below(
+def keep_below_records(
     channels: Channels, record: Record, model: IdentifiedModel | None
 ) -> list[dict[str, Any]]:
     """Converts a record ``keep_below`` to barriers, with the prediction error that they assume.
@@ -135,26 +137,29 @@ def kept_below(
     require_fields(where, fields, set(), OPTIONAL)
     require(
         model is not None,
-        f"{where}: it needs a model of the plant, identified from a log; name a log as the source "
-        "of the run, or give `model=identified_model(...)`",
+        f"{where}: this kind needs a model of the plant, identified from a log; name a log as the "
+        "source of the run, or give `model=identified_model(...)`",
     )
     assert model is not None
     weight = _weights(channels, where, fields)
     ends = [(sign, number(where, end, fields[end])) for end, sign in ENDS if end in fields]
     require(bool(ends), f"{where}: give at_most, or at_least, or both")
     misses = number(where, "misses", fields.get("misses", MISSES))
-    require(0 < misses < 1, f"{where}: misses is a part of the steps, in (0, 1), got {misses:g}")
-    decay = number(where, "decay", fields.get("decay", DECAY))
-    wanted = fields.get("steps")
-    whole = isinstance(wanted, int) and not isinstance(wanted, bool)
     require(
-        wanted is None or (whole and 1 <= wanted <= MOST_STEPS),
-        f"{where}: steps is an integer from 1 to {MOST_STEPS}, got {wanted!r}",
+        0 < misses < 1,
+        f"{where}: misses must be a fraction of the steps, in (0, 1), got {misses:g}",
+    )
+    decay = number(where, "decay", fields.get("decay", DECAY))
+    requested = fields.get("steps")
+    is_integer = isinstance(requested, int) and not isinstance(requested, bool)
+    require(
+        requested is None or (is_integer and 1 <= requested <= MOST_STEPS),
+        f"{where}: steps must be an integer from 1 to {MOST_STEPS}, got {requested!r}",
     )
     records = []
     for sign, limit in ends:
-        steps, margin, missed = _ahead(where, sign * weight, model, misses, wanted)
-        (made,) = barrier_records(
+        steps, margin, missed = _best_lookahead(where, sign * weight, model, misses, requested)
+        (barrier,) = barrier_records(
             channels,
             (model.state, model.effect, model.constant),
             keep={c.name: sign * w for c, w in zip(channels.obs, weight, strict=True) if w},
@@ -163,7 +168,7 @@ def kept_below(
             margin=margin,
             steps=steps,
         )
-        records.append({**made, "steps": steps, "missed": missed})
+        records.append({**barrier, "steps": steps, "missed": missed})
     return records
 
 
@@ -182,41 +187,43 @@ def _weights(channels: Channels, where: str, fields: Mapping[str, Any]) -> np.nd
     return np.eye(len(channels.obs))[index]
 
 
-def _ahead(
+def _best_lookahead(
     where: str,
     weight: np.ndarray,
     model: IdentifiedModel,
     misses: float,
-    wanted: int | None,
+    requested: int | None,
 ) -> tuple[int, float, float]:
     """Steps ahead, the margin for the prediction error, and how often it was exceeded.
 
     Chooses the fewest steps after which the actions move the quantity by three times its error.
     """
     lookaheads: list[tuple[float, int, float, float, float]] = []
-    power, effect = np.eye(len(weight)), np.zeros_like(model.effect)
+    transition, effect = np.eye(len(weight)), np.zeros_like(model.effect)
     for steps in range(1, MOST_STEPS + 1):
-        effect, power = model.state @ effect + model.effect, model.state @ power
-        if wanted not in (None, steps):
+        effect, transition = model.state @ effect + model.effect, model.state @ transition
+        if requested not in (None, steps):
             continue
         errors = model.errors(weight, steps)
         if len(errors) < 1 / misses:
             break
         margin = max(float(np.quantile(errors, 1 - misses, method="higher")), 0.0)
-        reach = float(np.abs(weight @ effect) @ model.moved)
-        ratio = reach / max(margin, 1e-12 * max(reach, 1e-300))
-        lookaheads.append((ratio, steps, margin, float(np.mean(errors > margin)), reach))
-        if ratio >= ENOUGH:
+        largest_effect = float(np.abs(weight @ effect) @ model.action_spans)
+        ratio = largest_effect / max(margin, 1e-12 * max(largest_effect, 1e-300))
+        lookaheads.append((ratio, steps, margin, float(np.mean(errors > margin)), largest_effect))
+        if ratio >= SUFFICIENT_RATIO:
             break
     require(
         bool(lookaheads),
-        f"{where}: too few held-out rows to say what the model misses in {misses:g} of them",
+        f"{where}: the log has too few held-out rows to estimate an error that the model exceeds "
+        f"in only {misses:g} of them; record more, or raise misses",
     )
-    ratio, steps, margin, missed, reach = max(lookaheads)
+    ratio, steps, margin, missed, largest_effect = max(lookaheads)
     require(
         ratio > 1,
-        f"{where}: within {steps} steps the actions of the log move it by at most {reach:.3g}, "
-        f"and the model errs by {margin:.3g}; a log in which they move more may tell more",
+        f"{where}: within {steps} steps the actions of the log move the quantity by at most "
+        f"{largest_effect:.3g}, which is not more than the error of the model, {margin:.3g}; use a "
+        "log in which the actions move more",
     )
     return steps, margin, missed
 
@@ -239,15 +246,15 @@ def with_models(
     Raises:
         InputError: See :func:`declared_constraints`.
     """
-    made: list[Mapping[str, Any]] = []
+    expanded: list[Mapping[str, Any]] = []
     second_ends: list[Mapping[str, Any]] = []
     for i, record in enumerate(records):
         if isinstance(record, Mapping) and record.get("kind") == "keep_below":
             fields = {name: value for name, value in record.items() if name != "kind"}
-            where = f"constraint {i + 1} (keep_below)"
-            first, *others = kept_below(channels, Record(where, fields), model)
-            made.append(first)
+            named = Record(f"constraint {i + 1} (keep_below)", fields)
+            first, *others = keep_below_records(channels, named, model)
+            expanded.append(first)
             second_ends += others
         else:
-            made.append(record)
-    return made + second_ends
+            expanded.append(record)
+    return expanded + second_ends

@@ -91,16 +91,17 @@ class InterlockKind:
         """For example ``"feed between 0 and 5000 kg/h while T_R is below 361.15 K"``."""
         sentences = []
         for row in self.to_records(channels, constraint):
-            beyond = [
-                f"{word} {row[word]:g} {row['obs_unit']}"
-                for word in ("below", "above")
-                if row[word] is not None
+            conditions = [
+                f"{side} {row[side]:g} {row['obs_unit']}"
+                for side in ("below", "above")
+                if row[side] is not None
             ]
-            ends = f"between {row['low']:g} and {row['high']:g}"
+            interval = f"between {row['low']:g} and {row['high']:g}"
             if row["low"] == row["high"]:
-                ends = f"at {row['low']:g}"
+                interval = f"at {row['low']:g}"
             sentences.append(
-                f"{row['channel']} {ends} {row['unit']} while {row['obs']} is {' or '.join(beyond)}"
+                f"{row['channel']} {interval} {row['unit']} while {row['obs']} is "
+                f"{' or '.join(conditions)}"
             )
         return sentences
 
@@ -124,28 +125,36 @@ def _read(channels: Channels, record: Record) -> tuple[int, float, float, int, f
     where, fields = record
     require_fields(where, fields, FIELDS, OPTIONAL)
     measured = index_of(channels.obs, where, "obs", fields["obs"])
-    seen = channels.obs[measured]
+    observation = channels.obs[measured]
     if "obs_unit" in fields:
-        require_unit(where, "obs_unit", fields["obs_unit"], seen)
+        require_unit(where, "obs_unit", fields["obs_unit"], observation)
     below, above = limit(where, "below", fields, -np.inf), limit(where, "above", fields, np.inf)
     for end, value in (("below", below), ("above", above)):
         if np.isfinite(value):
             finite(where, end, value)
             require(
-                seen.low <= value <= seen.high,
-                f"{where}: {end} is {value:g} {seen.unit}, outside the measuring range of "
-                f"{seen.name}, {seen.low:g} to {seen.high:g} {seen.unit}; is it another unit?",
+                observation.low <= value <= observation.high,
+                f"{where}: {end} is {value:g} {observation.unit}, outside the measuring range of "
+                f"{observation.name}, {observation.low:g} to {observation.high:g} "
+                f"{observation.unit}; check the unit",
             )
     require(
         np.isfinite(below) or np.isfinite(above), f"{where}: give a limit, below or above or both"
     )
-    require(below <= above, f"{where}: below {below} exceeds above {above}: it is always tripped")
+    require(
+        below <= above,
+        f"{where}: below, {below}, is greater than above, {above}, so that the interlock would "
+        "always be tripped",
+    )
     act = index_of(channels.action, where, "action", fields["channel"])
     channel = channels.action[act]
     if "unit" in fields:
         require_unit(where, "unit", fields["unit"], channel)
     low, high = limit(where, "low", fields, -np.inf), limit(where, "high", fields, np.inf)
-    require(low > -np.inf or high < np.inf, f"{where}: give low or high, where {channel.name} goes")
+    require(
+        low > -np.inf or high < np.inf,
+        f"{where}: give low or high, the range of {channel.name} while the interlock is tripped",
+    )
     low = channel.low if low == -np.inf else finite(where, "low", low)
     high = channel.high if high == np.inf else finite(where, "high", high)
     require(low <= high, f"{where}: low {low} is above high {high}")

@@ -39,24 +39,24 @@ def constraints_to_dict(constraints: AnyConstraints) -> dict[str, Any]:
     (per second, ``None`` for no limit) for those with a rate limit, then the records of other
     kinds. Numbers are the shortest that give the same float32.
     """
-    every = as_constraints(constraints)
-    c = every.action
+    full = as_constraints(constraints)
+    c = full.action
     channels = [
         {"name": name, "unit": unit, "low": shortest(low), "high": shortest(high)}
         for name, unit, low, high in zip(
             c.names, c.units, c.actuator_low, c.actuator_high, strict=True
         )
     ]
-    described = channels_of(every)
+    ranges = channels_of(full)
     records = [
         {"kind": name, **record}
-        for name, constraint in by_kind(every).items()
-        for record in KINDS.find(name).to_records(described, constraint)
+        for name, constraint in by_kind(full).items()
+        for record in KINDS.find(name).to_records(ranges, constraint)
     ]
     return {
         **head("constraints", VERSION),
         "channels": channels,
-        "observations": [channel._asdict() for channel in every.obs],
+        "observations": [channel._asdict() for channel in full.obs],
         "constraints": records,
     }
 
@@ -85,10 +85,10 @@ def constraints_from_dict(data: Mapping[str, Any], source: str = "constraints") 
     channels = Channels(
         _channels("channel", fields["channels"]), _channels("observation", fields["observations"])
     )
-    return made_constraints(channels, read_records(fields["constraints"]))
+    return build_constraints(channels, read_records(fields["constraints"]))
 
 
-def made_constraints(channels: Channels, records: Mapping[str, list[Record]]) -> Constraints:
+def build_constraints(channels: Channels, records: Mapping[str, list[Record]]) -> Constraints:
     """Builds constraints from records that were read, and checks that they are feasible.
 
     Args:
@@ -98,11 +98,11 @@ def made_constraints(channels: Channels, records: Mapping[str, list[Record]]) ->
     Raises:
         InputError: See :func:`constraints_from_dict`.
     """
-    made = {
+    constraint_by_kind = {
         name: KINDS.find(name).from_records(channels, records.get(name, []))
         for name in dict.fromkeys((*CHANNEL_KINDS, *records))
     }
-    box, rate = made.pop("box"), made.pop("rate")
+    box, rate = constraint_by_kind.pop("box"), constraint_by_kind.pop("rate")
     action = ActionConstraints(
         low=box.low,
         high=box.high,
@@ -113,7 +113,7 @@ def made_constraints(channels: Channels, records: Mapping[str, list[Record]]) ->
         names=tuple(channel.name for channel in channels.action),
         units=tuple(channel.unit for channel in channels.action),
     )
-    constraints = Constraints(action, made, channels.obs)
+    constraints = Constraints(action, constraint_by_kind, channels.obs)
     require_feasible(constraints)
     return constraints
 
@@ -144,8 +144,8 @@ def read_records(listed: Sequence[Any]) -> dict[str, list[Record]]:
         given = record.get("kind")
         kind = DECLARED_AS.get(given, given) if isinstance(given, str) else given
         known = [*DECLARED_AS, "keep_below", *KINDS]
-        near = nearest_name(given, known) if isinstance(given, str) else None
-        hint = f"did you mean {near!r}? " if near else ""
+        suggestion = nearest_name(given, known) if isinstance(given, str) else None
+        hint = f"did you mean {suggestion!r}? " if suggestion else ""
         require(
             isinstance(kind, str) and kind in KINDS,
             f"{where}: unknown kind {given!r}; {hint}known: {', '.join(known)}; a kind of your own "

@@ -35,10 +35,10 @@ def _check_kind(name: str, kind: Any) -> None:
         TypeError: If a member is missing; the message names the first one.
     """
     if isinstance(kind, type):
-        raise TypeError(f"a kind is an object, got the class; give {kind.__name__}()")
+        raise TypeError(f"a kind must be an object, got the class; give {kind.__name__}()")
     for member in MEMBERS:
         if not callable(getattr(kind, member, None)):
-            raise TypeError(f"a kind has {', '.join(MEMBERS)}; {member} is missing")
+            raise TypeError(f"a kind must have {', '.join(MEMBERS)}; {member} is missing")
 
 
 DECLARED_AS = {"range": "box", "while": "interlock", "sum": "linear"}

@@ -21,7 +21,7 @@ from neorl_safety.constraints._records import (
     coefficients,
     column,
     finite,
-    row_words,
+    row_text,
     shortest,
 )
 
@@ -85,16 +85,16 @@ class LinearKind:
 
     def describe(self, channels: Channels, constraint: Linear) -> list[str]:
         """For example ``"1 feed + 2 jacket at most 500 + 0.5 T_R"``, or ``at least``."""
-        words = []
+        sentences = []
         for row, at_most, by_obs in zip(*map(np.asarray, constraint), strict=True):
             # A row of `at_least` is stored with the opposite sign.
             flipped = bool(np.signbit(at_most)) or not (row > 0).any()
             sign, side = (-1.0, "at least") if flipped else (1.0, "at most")
-            words.append(
-                f"{row_words(channels.action, sign * row)} {side} {sign * at_most:g} "
-                f"{_signed(row_words(channels.obs, sign * by_obs))}".rstrip()
+            sentences.append(
+                f"{row_text(channels.action, sign * row)} {side} {sign * at_most:g} "
+                f"{_signed_sum(row_text(channels.obs, sign * by_obs))}".rstrip()
             )
-        return words
+        return sentences
 
     def lower(self, constraint: Linear, situation: Situation) -> Rows:
         """The rows with their current right sides; bad if a number or a reading is not finite."""
@@ -109,11 +109,11 @@ class LinearKind:
 
 def malformed_rows(rows: Array, bounds: Array) -> Array:
     """Marks rows with a non-finite coefficient or right side, or a subnormal coefficient."""
-    fine = jnp.all(jnp.isfinite(rows) & ~subnormal(rows), axis=-1) & jnp.isfinite(bounds)
-    return ~fine
+    usable = jnp.all(jnp.isfinite(rows) & ~subnormal(rows), axis=-1) & jnp.isfinite(bounds)
+    return ~usable
 
 
-def _signed(words: str) -> str:
-    if not words:
+def _signed_sum(text: str) -> str:
+    if not text:
         return ""
-    return f"- {words[1:]}" if words.startswith("-") else f"+ {words}"
+    return f"- {text[1:]}" if text.startswith("-") else f"+ {text}"

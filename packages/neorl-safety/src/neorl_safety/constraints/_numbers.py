@@ -30,11 +30,11 @@ def usable_ends(low: Array, high: Array) -> tuple[Array, Array, Array]:
     usable_low = jnp.where(jnp.isfinite(low), flush(low), -largest)
     usable_high = jnp.where(jnp.isfinite(high), flush(high), largest)
     inverted = usable_low > usable_high
-    well = jnp.isfinite(low) & jnp.isfinite(high) & ~subnormal(low) & ~subnormal(high)
+    valid = jnp.isfinite(low) & jnp.isfinite(high) & ~subnormal(low) & ~subnormal(high)
     return (
         jnp.where(inverted, -largest, usable_low),
         jnp.where(inverted, largest, usable_high),
-        ~well | inverted,
+        ~valid | inverted,
     )
 
 
@@ -61,7 +61,13 @@ def rounded_towards_first(first: Array, second: Array) -> Array:
     total = first + second
     part = total - first
     error = (first - (total - part)) + (second - part)
-    beyond = jnp.where(second >= 0, error < 0, error > 0)
-    fixed = jax.lax.stop_gradient(total)  # nextafter has no derivative; one ulp back is a constant
-    back = jnp.where(beyond, jnp.nextafter(fixed, jax.lax.stop_gradient(first)) - fixed, 0)
-    return total + back
+    rounded_away = jnp.where(second >= 0, error < 0, error > 0)
+    constant_total = jax.lax.stop_gradient(
+        total
+    )  # nextafter has no derivative; one ulp back is a constant
+    correction = jnp.where(
+        rounded_away,
+        jnp.nextafter(constant_total, jax.lax.stop_gradient(first)) - constant_total,
+        0,
+    )
+    return total + correction

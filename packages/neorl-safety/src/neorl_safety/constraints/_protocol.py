@@ -165,12 +165,12 @@ def require_fields(
     require(isinstance(data, Mapping), f"{where} must be an object, got {type_name(data)}")
     given = set(map(str, data))
     known = fields | optional
-    may = f" and may have {sorted(optional)}" if optional else ""
-    near = [(name, nearest_name(name, known - given)) for name in sorted(given - known)]
-    hints = "".join(f"; {name!r}: did you mean {other!r}?" for name, other in near if other)
+    optional_text = f" and may have {sorted(optional)}" if optional else ""
+    suggestions = [(name, nearest_name(name, known - given)) for name in sorted(given - known)]
+    hints = "".join(f"; {name!r}: did you mean {other!r}?" for name, other in suggestions if other)
     require(
         fields <= given <= known,
-        f"{where} has the fields {sorted(fields)}{may}, got {sorted(given)}{hints}",
+        f"{where} must have the fields {sorted(fields)}{optional_text}, got {sorted(given)}{hints}",
     )
 
 
@@ -186,8 +186,8 @@ def number(where: str, field: str, value: Any) -> float:
     Raises:
         InputError: If it is not a number, or an integer too large for a float.
     """
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    require(plain, f"{where}: {field} must be a number, got {type_name(value)}")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    require(is_number, f"{where}: {field} must be a number, got {type_name(value)}")
     try:
         return float(value)
     except OverflowError:

@@ -18,7 +18,10 @@ def index_of(channels: Sequence[ChannelRange], where: str, field: str, name: Any
         InputError: If there is no channel of that name; the nearest one is suggested.
     """
     names = [channel.name for channel in channels]
-    require(bool(names), f"{where}: no {field} channels are declared; declare those it names")
+    require(
+        bool(names),
+        f"{where}: it names a channel, but no {field} channels are declared; declare them",
+    )
     require(isinstance(name, str), f"{where}: {field} must be a name, got {type_name(name)}")
     if name not in names:
         require(False, f"{where}: {unknown_name(f'{field} channel', name, names)}")
@@ -52,14 +55,17 @@ def coefficients(
     )
     for name, entry in value.items():
         index = index_of(channels, where, field, name)
-        at = f"{where}, {field} of {name}"
+        entry_where = f"{where}, {field} of {name}"
         if not isinstance(entry, Mapping):
-            row[index] = finite(at, "coefficient", entry)
+            row[index] = finite(entry_where, "coefficient", entry)
             continue
-        good = set(entry) == {"value", "per"}
-        require(good, f'{at}: expected a number or {{"value": number, "per": unit}}, got {entry!r}')
-        require_unit(at, "per", entry["per"], channels[index])
-        row[index] = finite(at, "value", entry["value"])
+        valid = set(entry) == {"value", "per"}
+        require(
+            valid,
+            f'{entry_where}: expected a number or {{"value": number, "per": unit}}, got {entry!r}',
+        )
+        require_unit(entry_where, "per", entry["per"], channels[index])
+        row[index] = finite(entry_where, "value", entry["value"])
     return row
 
 
@@ -72,7 +78,7 @@ def coefficient_records(channels: Sequence[ChannelRange], row: Any) -> dict[str,
     }
 
 
-def row_words(channels: Sequence[ChannelRange], row: Any) -> str:
+def row_text(channels: Sequence[ChannelRange], row: Any) -> str:
     """For example ``"1 feed + 2.5 jacket"``; empty if all coefficients are zero."""
     terms = [
         f"{signed(float(entry))} {channel.name}"

@@ -58,8 +58,10 @@ def requirement(
     if not (np.isfinite(weight) and weight >= 0):
         raise InputError(f"requirement {name!r}: weight must be zero or more, got {weight}")
     numbers = jax.tree.map(jnp.asarray, parameters)
-    used = 0.0 if tier is Tier.PREFERENCE else weight
-    return Requirement(numbers, jnp.asarray(used, jnp.float32), function, name, unit, Tier(tier))
+    effective_weight = 0.0 if tier is Tier.PREFERENCE else weight
+    return Requirement(
+        numbers, jnp.asarray(effective_weight, jnp.float32), function, name, unit, Tier(tier)
+    )
 
 
 def excess(
@@ -80,8 +82,8 @@ def penalty(
     if not requirements:
         return jnp.zeros(())
     weights = jnp.stack([r.weight for r in requirements])
-    over = jnp.maximum(excess(requirements, obs, action), 0)
-    return jnp.sum(jnp.where(weights > 0, weights * over, 0))
+    violation = jnp.maximum(excess(requirements, obs, action), 0)
+    return jnp.sum(jnp.where(weights > 0, weights * violation, 0))
 
 
 def with_requirements(
@@ -107,33 +109,35 @@ def with_requirements(
         InputError: If a hard requirement is not affine in the action, or does not return a finite
             scalar.
     """
-    every = as_constraints(constraints)
-    hard = tuple(one for one in requirements if one.tier is Tier.HARD)
-    for one in hard:
-        _require_affine(one, spec)
+    full = as_constraints(constraints)
+    hard = tuple(each for each in requirements if each.tier is Tier.HARD)
+    for each in hard:
+        _require_affine(each, spec)
     if not hard:
-        return every
-    observed = every.obs or spec_channels(spec).obs
-    return Constraints(every.action, {**every.further, "function": hard}, observed)
+        return full
+    observed = full.obs or spec_channels(spec).obs
+    return Constraints(full.action, {**full.further, "function": hard}, observed)
 
 
-def _require_affine(one: Requirement, spec: Spec) -> None:
+def _require_affine(each: Requirement, spec: Spec) -> None:
     rng = np.random.default_rng(0)
     obs = rng.uniform(lows(spec.obs), highs(spec.obs), (PROBES, spec.n_obs)).astype(np.float32)
     ends = np.array(lows(spec.action)), np.array(highs(spec.action))
     first, second = rng.uniform(*ends, (2, PROBES, spec.n_action)).astype(np.float32)
     middle = (first + second) / 2
-    value = jax.vmap(lambda x, u: jnp.asarray(one.function(one.parameters, x, u)))
+    value = jax.vmap(lambda x, u: jnp.asarray(each.function(each.parameters, x, u)))
     a, m, b = (np.asarray(value(obs, u), np.float64) for u in (first, middle, second))
     if m.shape != (PROBES,) or not np.isfinite([a, m, b]).all():
-        raise InputError(f"requirement {one.name!r} must give one finite number for any action")
+        raise InputError(
+            f"requirement {each.name!r} must return one finite number for every action in the box"
+        )
     size = np.abs(a - b).max() + 1e-6 * np.abs(m).max()
     if not np.abs(a - b).max() > 0:
-        raise InputError(f"requirement {one.name!r} does not depend on the action; make it soft")
-    bend = np.abs(m - (a + b) / 2).max()
-    if bend > AFFINE * size:
+        raise InputError(f"requirement {each.name!r} does not depend on the action; make it soft")
+    nonlinearity = np.abs(m - (a + b) / 2).max()
+    if nonlinearity > AFFINE * size:
         raise InputError(
-            f"requirement {one.name!r} is not affine in the action (it bends by {bend:.3g} "
-            f"{one.unit} between two actions), so no linear row keeps it; make it soft, or "
-            "tighten it to a function that is"
+            f"requirement {each.name!r} is not affine in the action (it bends by "
+            f"{nonlinearity:.3g} {each.unit} between two actions), so no linear row can enforce "
+            "it; make it soft, or replace it by a stricter function that is affine"
         )

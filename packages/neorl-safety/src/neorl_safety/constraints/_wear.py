@@ -46,11 +46,11 @@ class DeadbandKind:
 
     def to_records(self, channels: Channels, constraint: Deadband) -> list[dict[str, Any]]:
         """One record for every channel that has a deadband."""
-        return _written(channels, "width", constraint.width, with_unit=True)
+        return _records_of(channels, "width", constraint.width, with_unit=True)
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> Deadband:
         """The deadbands; a channel without a record has none."""
-        return Deadband(_read(channels, records, "width", with_unit=True))
+        return Deadband(_values_from(channels, records, "width", with_unit=True))
 
     def describe(self, channels: Channels, constraint: Deadband) -> list[str]:
         """For example ``"feed moves by at least 50 kg/h or holds"``."""
@@ -62,7 +62,7 @@ class DeadbandKind:
     def lower(self, constraint: Deadband, situation: Situation) -> Interval:
         """Only the current position, if the request is too close to it."""
         small = jnp.abs(situation.request - situation.position) < flush(constraint.width)
-        return _held(situation, small, constraint.width)
+        return _hold_interval(situation, small, constraint.width)
 
 
 class RestKind:
@@ -72,11 +72,11 @@ class RestKind:
 
     def to_records(self, channels: Channels, constraint: Rest) -> list[dict[str, Any]]:
         """One record for every channel that has a resting time."""
-        return _written(channels, "seconds", constraint.seconds, with_unit=False)
+        return _records_of(channels, "seconds", constraint.seconds, with_unit=False)
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> Rest:
         """The resting times; a channel without a record has none."""
-        return Rest(_read(channels, records, "seconds", with_unit=False))
+        return Rest(_values_from(channels, records, "seconds", with_unit=False))
 
     def describe(self, channels: Channels, constraint: Rest) -> list[str]:
         """For example ``"pump rests for 300 s after every move"``."""
@@ -87,10 +87,12 @@ class RestKind:
 
     def lower(self, constraint: Rest, situation: Situation) -> Interval:
         """Only the current position, if the channel moved too recently."""
-        return _held(situation, situation.held < flush(constraint.seconds), constraint.seconds)
+        return _hold_interval(
+            situation, situation.held < flush(constraint.seconds), constraint.seconds
+        )
 
 
-def _held(situation: Situation, holds: Array, setting: Array) -> Interval:
+def _hold_interval(situation: Situation, holds: Array, setting: Array) -> Interval:
     bad = ~(jnp.isfinite(setting) & (setting >= 0)) | subnormal(setting)
     holds = holds & ~bad
     return Interval(
@@ -100,7 +102,7 @@ def _held(situation: Situation, holds: Array, setting: Array) -> Interval:
     )
 
 
-def _written(
+def _records_of(
     channels: Channels, field: str, values: Array, *, with_unit: bool
 ) -> list[dict[str, Any]]:
     return [
@@ -112,7 +114,9 @@ def _written(
     ]
 
 
-def _read(channels: Channels, records: Sequence[Record], field: str, *, with_unit: bool) -> Array:
+def _values_from(
+    channels: Channels, records: Sequence[Record], field: str, *, with_unit: bool
+) -> Array:
     given: dict[int, float] = {}
     for where, record in records:
         require_fields(where, record, {"channel", field}, {"unit"} if with_unit else set())
@@ -120,13 +124,16 @@ def _read(channels: Channels, records: Sequence[Record], field: str, *, with_uni
         channel = channels.action[act]
         if "unit" in record:
             require_unit(where, "unit", record["unit"], channel)
-        require(act not in given, f"{where}: {channel.name!r} has one already")
+        require(
+            act not in given,
+            f"{where}: {channel.name!r} already has a constraint of this kind; give one",
+        )
         given[act] = finite(where, field, record[field])
         require(given[act] > 0, f"{where}: {field} must be positive, got {given[act]}")
         require(
             not with_unit or given[act] <= channel.high - channel.low,
             f"{where}: {field} is {given[act]:g} {channel.unit}, more than the range of "
-            f"{channel.name}, {channel.low:g} to {channel.high:g} {channel.unit}: it would never "
-            "move; is it another unit?",
+            f"{channel.name}, {channel.low:g} to {channel.high:g} {channel.unit}, so that it would "
+            "never move; check the unit",
         )
     return column([given.get(act, 0.0) for act in range(len(channels.action))])

@@ -92,9 +92,9 @@ def in_spans(admissible: Admissible, target: Array, scale: Array) -> Polytope:
     """The set and the target in units of ``scale``, every row of length one."""
     a = admissible
     centre = jnp.clip(target, a.low, a.high)
-    away = (target - centre) / scale
-    furthest = jnp.max(jnp.abs(away))
-    away = away * jnp.where(furthest > FURTHEST, FURTHEST / furthest, 1)
+    offset = (target - centre) / scale
+    furthest = jnp.max(jnp.abs(offset))
+    offset = offset * jnp.where(furthest > FURTHEST, FURTHEST / furthest, 1)
     error = rounding(a)
     rows = a.rows * scale[None]
     length = jnp.sqrt(jnp.sum(rows * rows, axis=-1))
@@ -108,7 +108,7 @@ def in_spans(admissible: Admissible, target: Array, scale: Array) -> Polytope:
         right=jnp.concatenate([right / length, *ends]),
         slack=jnp.concatenate([error / length / 2, *(eps * (1 + end) for end in ends)]),
         centre=centre,
-        target=jnp.where(jnp.isfinite(away), away, 0),
+        target=jnp.where(jnp.isfinite(offset), offset, 0),
     )
 
 
@@ -138,54 +138,56 @@ class _Active(NamedTuple):
 
 def _search(p: Polytope) -> Float[Array, " act"]:
     """The nearest point, in the coordinates of the polytope."""
-    n, yes = p.target.shape[0], jnp.ones((), jnp.bool_)
+    n, true = p.target.shape[0], jnp.ones((), jnp.bool_)
     none, zero = jnp.zeros((), jnp.int32), jnp.zeros((), p.target.dtype)
     slots = jnp.zeros((n,), jnp.int32), jnp.zeros((n,), jnp.bool_)
-    start = _Active(*slots, none, zero, yes, p.target, yes, none)
-    most = CHANGES * p.rows.shape[0]
-    done = jax.lax.while_loop(
-        lambda state: state.searching & (state.changes < most),
-        lambda state: _changed(p, state),
+    start = _Active(*slots, none, zero, true, p.target, true, none)
+    max_changes = CHANGES * p.rows.shape[0]
+    final = jax.lax.while_loop(
+        lambda state: state.searching & (state.changes < max_changes),
+        lambda state: _pivot(p, state),
         start,
     )
-    return done.point
+    return final.point
 
 
-def _changed(p: Polytope, state: _Active) -> _Active:
+def _pivot(p: Polytope, state: _Active) -> _Active:
     """Adds one row to the active set, or drops one to make room."""
     members, used = state.members, state.used
     basis, lower = _orthogonal(jnp.where(used[:, None], p.rows[members], 0), used)
-    pushed = p.target - state.force * p.rows[state.joining]
+    shifted = p.target - state.force * p.rows[state.joining]
     on_face = _solve(lower, jnp.where(used, p.right[members], 0))
-    point = _across(basis, pushed) + jnp.sum(basis * on_face[:, None], axis=0)
-    multipliers = _solve_transposed(lower, jnp.sum(basis * pushed[None], axis=1) - on_face)
+    point = _orthogonal_part(basis, shifted) + jnp.sum(basis * on_face[:, None], axis=0)
+    multipliers = _solve_transposed(lower, jnp.sum(basis * shifted[None], axis=1) - on_face)
 
     excess = jnp.sum(p.rows * point[None], axis=-1) - p.right
     # An active row holds up to rounding by construction; choosing it again would cause a cycle.
     active = jnp.where(used, members, p.rows.shape[0])
-    counted = (excess - p.slack).at[active].set(-jnp.inf, mode="drop")
-    joining = jnp.where(state.complete, jnp.argmax(counted), state.joining)
-    nothing_left = state.complete & (counted[joining] <= 0)
+    violation = (excess - p.slack).at[active].set(-jnp.inf, mode="drop")
+    joining = jnp.where(state.complete, jnp.argmax(violation), state.joining)
+    nothing_left = state.complete & (violation[joining] <= 0)
 
     row = p.rows[joining]
-    across = _across(basis, row)
-    size = jnp.sum(across * across)
+    normal = _orthogonal_part(basis, row)
+    size = jnp.sum(normal * normal)
     along = _solve_transposed(lower, jnp.sum(basis * row[None], axis=1))
     leaves = used & (along > 0)
-    room = jnp.where(leaves, jnp.maximum(multipliers, 0) / jnp.where(leaves, along, 1), jnp.inf)
-    slot = jnp.argmin(room)
-    reached = jnp.where(size > PARALLEL**2, jnp.maximum(excess[joining], 0) / size, jnp.inf)
-    joins = reached <= room[slot]
-    empty = ~jnp.isfinite(jnp.minimum(reached, room[slot]))
-    at = jnp.where(joins, jnp.argmin(used), slot)
+    step_to_leave = jnp.where(
+        leaves, jnp.maximum(multipliers, 0) / jnp.where(leaves, along, 1), jnp.inf
+    )
+    leaving = jnp.argmin(step_to_leave)
+    step_to_face = jnp.where(size > PARALLEL**2, jnp.maximum(excess[joining], 0) / size, jnp.inf)
+    face_first = step_to_face <= step_to_leave[leaving]
+    infeasible = ~jnp.isfinite(jnp.minimum(step_to_face, step_to_leave[leaving]))
+    index = jnp.where(face_first, jnp.argmin(used), leaving)
     return _Active(
-        members=members.at[at].set(jnp.where(joins, joining, members[at])),
-        used=used.at[at].set(joins),
+        members=members.at[index].set(jnp.where(face_first, joining, members[index])),
+        used=used.at[index].set(face_first),
         joining=joining,
-        force=jnp.where(joins, 0, state.force + room[slot]),
-        complete=joins,
+        force=jnp.where(face_first, 0, state.force + step_to_leave[leaving]),
+        complete=face_first,
         point=point,
-        searching=~(nothing_left | empty),
+        searching=~(nothing_left | infeasible),
         changes=state.changes + 1,
     )
 
@@ -196,14 +198,14 @@ def _orthogonal(
     """Factors ``rows = lower @ basis`` with orthonormal rows in ``basis``, zero in unused slots."""
     basis = jnp.zeros_like(rows)
     for i in range(rows.shape[0]):
-        row = _across(basis, rows[i])
+        row = _orthogonal_part(basis, rows[i])
         length = jnp.sqrt(jnp.sum(row * row))
         basis = basis.at[i].set(jnp.where(used[i], row / jnp.where(used[i], length, 1), 0))
     lower = jnp.sum(rows[:, None] * basis[None], axis=-1)
     return basis, jnp.where(used[:, None], lower, jnp.eye(len(rows), dtype=rows.dtype))
 
 
-def _across(basis: Array, vector: Array) -> Float[Array, " act"]:
+def _orthogonal_part(basis: Array, vector: Array) -> Float[Array, " act"]:
     """The part of a vector orthogonal to the basis; done twice to remove the rounding error."""
     for _ in range(2):
         parts = jnp.sum(basis * vector[None], axis=1)

@@ -59,16 +59,16 @@ def certify(
     low, high = admissible.low, admissible.high
     tighter = tightened(admissible)[1]
     first = clip(proposal, low, high)
-    answers = [first]
+    candidates = [first]
     clipped = [clip(anchor, low, high) for anchor in anchors]
-    answers += [clip(_retracted(admissible, tighter, s, first), low, high) for s in clipped]
-    answers += clipped
+    candidates += [clip(_retracted(admissible, tighter, s, first), low, high) for s in clipped]
+    candidates += clipped
     action = clip(jnp.where(jnp.isnan(backup), low, backup), low, high)
     certified = jnp.zeros((), jnp.bool_)
-    for answer in reversed(answers):
-        good = passes(admissible, answer)
-        action = jnp.where(good, answer, action)
-        certified = certified | good
+    for answer in reversed(candidates):
+        passed = passes(admissible, answer)
+        action = jnp.where(passed, answer, action)
+        certified = certified | passed
     return action, certified
 
 
@@ -102,7 +102,7 @@ def _retracted(admissible: Admissible, bounds: Array, anchor: Array, proposal: A
     """``anchor + t (proposal - anchor)`` with the largest ``t`` in [0, 1] that the rows allow."""
     step = proposal - anchor
     along = weighted(admissible.rows, step)
-    left = jnp.maximum(bounds - weighted(admissible.rows, anchor), 0)
-    towards = along > 0
-    share = jnp.where(towards, left / jnp.where(towards, along, 1), 1)
-    return anchor + jnp.clip(jnp.min(share, initial=1), 0, 1) * step
+    distance = jnp.maximum(bounds - weighted(admissible.rows, anchor), 0)
+    approaches = along > 0
+    fractions = jnp.where(approaches, distance / jnp.where(approaches, along, 1), 1)
+    return anchor + jnp.clip(jnp.min(fractions, initial=1), 0, 1) * step

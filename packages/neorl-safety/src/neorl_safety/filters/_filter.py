@@ -12,14 +12,14 @@ from neorl_safety.filters._certify import Admissible, certify, passes
 from neorl_safety.filters._context import Context
 from neorl_safety.filters._decision import Substitute, decide, substitute
 from neorl_safety.filters._lowering import (
+    Intersection,
     Limits,
-    Meet,
     clip,
-    meet,
+    intersect,
     reach,
-    spared,
     usable_limits,
     usable_period,
+    wear_limited,
 )
 from neorl_safety.filters._report import Flag, Limit, SafetyReport
 
@@ -101,54 +101,59 @@ def filtered(
     candidate: Candidate = nearest,
 ) -> tuple[Float[Array, " act"], SafetyReport]:
     """Like :func:`filter_action`, with additional reasons to let the fallback act."""
-    every = as_constraints(constraints)
-    _check_arguments(every, context, action)
-    dtype, limits = action.dtype, usable_limits(every, action.dtype)
+    full = as_constraints(constraints)
+    _check_arguments(full, context, action)
+    dtype, limits = action.dtype, usable_limits(full, action.dtype)
     period, bad_period = usable_period(context.dt.astype(dtype))
     previous, fallback = context.previous.astype(dtype), context.fallback_action.astype(dtype)
     stand_in = substitute(limits, previous, fallback)
-    situation, met = _met(every, limits, stand_in, context, period)
-    start, near = situation.start, reach(every, situation)
-    backup = clip(stand_in.fallback, met.low, met.high)
+    situation, intersection = _intersect(full, limits, stand_in, context, period)
+    start, reachable = situation.start, reach(full, situation)
+    backup = clip(stand_in.fallback, intersection.low, intersection.high)
 
-    faults = decide(met.bad | jnp.any(near.bad), context.obs, action) | refused
-    accepted = faults == 0
-    request = jnp.where(accepted, flush(finite_or_zero(action)), backup)
+    faults = decide(intersection.bad | jnp.any(reachable.bad), context.obs, action) | refused
+    request_accepted = faults == 0
+    request = jnp.where(request_accepted, flush(finite_or_zero(action)), backup)
     # Wear limits spare the actuator from the policy; the fallback acts without delay.
-    wished = jnp.where(accepted, spared(every, situation._replace(request=request)), request)
-    inside = clip(wished, met.low, met.high)
+    desired = jnp.where(
+        request_accepted, wear_limited(full, situation._replace(request=request)), request
+    )
+    inside = clip(desired, intersection.low, intersection.high)
     # The start lies in the actuator range, so clipping these ends to the rate stays in it too.
-    low, high = clip(met.low, near.low, near.high), clip(met.high, near.low, near.high)
+    low, high = (
+        clip(intersection.low, reachable.low, reachable.high),
+        clip(intersection.high, reachable.low, reachable.high),
+    )
     target = clip(inside, low, high)
     applied, certified = target, jnp.ones((), jnp.bool_)
-    if met.rows.shape[0]:
-        admissible = Admissible(low, high, met.rows, met.bounds)
+    if intersection.rows.shape[0]:
+        admissible = Admissible(low, high, intersection.rows, intersection.bounds)
 
-        def moved() -> tuple[Array, Array]:
-            proposal = candidate(admissible, wished, _sizes(limits))
+        def search() -> tuple[Array, Array]:
+            proposal = candidate(admissible, desired, _sizes(limits))
             return certify(admissible, proposal, (start, backup), backup)
 
         # An action that already passes the check needs neither a candidate nor the last step.
         applied, certified = jax.lax.cond(
-            passes(admissible, target), lambda: (target, certified), moved
+            passes(admissible, target), lambda: (target, certified), search
         )
     flags = (
         faults
-        | bit(~accepted | ~certified, Flag.FALLBACK_USED)
+        | bit(~request_accepted | ~certified, Flag.FALLBACK_USED)
         | bit(~certified, Flag.ROWS_INFEASIBLE)
         | bit(bad_period, Flag.BAD_PERIOD)
-        | _history_flags(limits, met, previous, start)
+        | _history_flags(limits, intersection, previous, start)
         | _proposal_flags(limits, fallback, action)
     )
-    stages = request, wished, inside, target, applied
-    active, changed = _active(every, met, limits, near, stages)
+    stages = request, desired, inside, target, applied
+    active, changed = _active(full, intersection, limits, reachable, stages)
     report = SafetyReport(flags | changed, active, distance(applied, action), jnp.uint32(0))
     return applied, report
 
 
-def _met(
-    every: Constraints, limits: Limits, stand_in: Substitute, context: Context, period: Array
-) -> tuple[Situation, Meet]:
+def _intersect(
+    full: Constraints, limits: Limits, stand_in: Substitute, context: Context, period: Array
+) -> tuple[Situation, Intersection]:
     """The intersection of the limits, and the situation with the resulting start.
 
     Interlocks are applied first; an unknown last action becomes the fallback within their limits.
@@ -156,16 +161,16 @@ def _met(
     start = stand_in.start(limits.low, limits.high)
     held = jnp.full_like(start, jnp.inf) if context.held is None else context.held
     situation = Situation(context.obs, start, period, start, held.astype(start.dtype), start)
-    met = meet(every, limits, situation)
-    start = stand_in.start(met.low, met.high)
-    return situation._replace(start=start, position=_position(context, start)), met
+    intersection = intersect(full, limits, situation)
+    start = stand_in.start(intersection.low, intersection.high)
+    return situation._replace(start=start, position=_position(context, start)), intersection
 
 
 def distance(applied: Float[Array, " act"], action: Float[Array, " act"]) -> Float[Array, " act"]:
     """``|applied - action|``, always finite: zero where the request was not finite."""
-    apart = jnp.abs(applied - finite_or_zero(action))
+    difference = jnp.abs(applied - finite_or_zero(action))
     largest = jnp.finfo(applied.dtype).max
-    return jnp.where(jnp.isfinite(action), jnp.minimum(apart, largest), 0)
+    return jnp.where(jnp.isfinite(action), jnp.minimum(difference, largest), 0)
 
 
 def bit(condition: Array, flag: Flag | Limit) -> UInt32[Array, "..."]:
@@ -183,16 +188,16 @@ def _position(context: Context, start: Array) -> Float[Array, " act"]:
 
 def _check_arguments(constraints: Constraints, context: Context, action: Array) -> None:
     expected = (constraints.n_action,)
-    named = {
+    arrays = {
         "action": action,
         "context.previous": context.previous,
         "context.fallback_action": context.fallback_action,
     }
-    for name, value in named.items():
+    for name, value in arrays.items():
         if value.shape != expected:
             raise ValueError(
                 f"{name} has shape {value.shape}; expected {expected} for the channels "
-                f"{', '.join(constraints.names)}; batches are a vmap outside"
+                f"{', '.join(constraints.names)}; for a batch, use jax.vmap"
             )
     if context.obs.ndim != 1:
         raise ValueError(f"context.obs must be of rank one, got shape {context.obs.shape}")
@@ -203,15 +208,17 @@ def _check_arguments(constraints: Constraints, context: Context, action: Array) 
             f"observations {', '.join(observed)} of the constraints"
         )
     if action.dtype not in (jnp.float32, jnp.float64):
-        raise TypeError(f"an action is filtered in float32 or float64, got {action.dtype}")
+        raise TypeError(f"an action must be float32 or float64, got {action.dtype}")
 
 
-def _history_flags(limits: Limits, met: Meet, previous: Array, start: Array) -> UInt32[Array, ""]:
+def _history_flags(
+    limits: Limits, intersection: Intersection, previous: Array, start: Array
+) -> UInt32[Array, ""]:
     unknown = ~jnp.isfinite(previous)
     out_of_range = (previous < limits.actuator_low) | (previous > limits.actuator_high)
     # A tripped interlock outside the box requires a position outside it.
-    outside = (start < jnp.minimum(limits.low, met.low)) | (
-        start > jnp.maximum(limits.high, met.high)
+    outside = (start < jnp.minimum(limits.low, intersection.low)) | (
+        start > jnp.maximum(limits.high, intersection.high)
     )
     return (
         bit(jnp.any(unknown), Flag.PREVIOUS_UNKNOWN)
@@ -231,26 +238,32 @@ def _proposal_flags(limits: Limits, fallback: Array, action: Array) -> UInt32[Ar
 
 
 def _active(
-    every: Constraints, met: Meet, limits: Limits, near: Interval, stages: tuple[Array, ...]
+    full: Constraints,
+    intersection: Intersection,
+    limits: Limits,
+    reachable: Interval,
+    stages: tuple[Array, ...],
 ) -> tuple[UInt32[Array, " act"], UInt32[Array, ""]]:
     """Limits that changed each channel, and the flags that summarise them."""
-    request, wished, inside, target, applied = stages
-    boxed = jnp.where(met.outranked, wished, clip(wished, limits.low, limits.high))
+    request, desired, inside, target, applied = stages
+    in_box = jnp.where(intersection.outranked, desired, clip(desired, limits.low, limits.high))
     active = (
-        bit(boxed > wished, Limit.LOW)
-        | bit(boxed < wished, Limit.HIGH)
-        | bit(inside < near.low, Limit.RATE_DOWN)
-        | bit(inside > near.high, Limit.RATE_UP)
+        bit(in_box > desired, Limit.LOW)
+        | bit(in_box < desired, Limit.HIGH)
+        | bit(inside < reachable.low, Limit.RATE_DOWN)
+        | bit(inside > reachable.high, Limit.RATE_UP)
     )
     flags = bit(jnp.any((active & (Limit.LOW | Limit.HIGH)) != 0), Flag.BOX_ACTIVE)
     rates = Limit.RATE_DOWN | Limit.RATE_UP
     flags |= bit(jnp.any((active & rates) != 0), Flag.RATE_ACTIVE)
-    if every.further:
-        active |= bit(inside > boxed, Limit.FURTHER_LOW) | bit(inside < boxed, Limit.FURTHER_HIGH)
-        active |= bit(wished != request, Limit.WEAR) | bit(applied != target, Limit.ROWS)
-        flags |= bit(jnp.any(inside != boxed), Flag.FURTHER_ACTIVE)
-        flags |= bit(jnp.any(met.empty), Flag.FURTHER_EMPTY)
-        flags |= bit(jnp.any(wished != request), Flag.WEAR_ACTIVE)
+    if full.further:
+        active |= bit(inside > in_box, Limit.INTERVAL_LOW) | bit(
+            inside < in_box, Limit.INTERVAL_HIGH
+        )
+        active |= bit(desired != request, Limit.WEAR) | bit(applied != target, Limit.ROWS)
+        flags |= bit(jnp.any(inside != in_box), Flag.INTERVAL_ACTIVE)
+        flags |= bit(jnp.any(intersection.empty), Flag.INTERVAL_EMPTY)
+        flags |= bit(jnp.any(desired != request), Flag.WEAR_ACTIVE)
         flags |= bit(jnp.any(applied != target), Flag.ROWS_ACTIVE)
     return active, flags
 

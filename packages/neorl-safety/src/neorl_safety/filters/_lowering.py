@@ -22,7 +22,7 @@ class Limits(NamedTuple):
     bad: Bool[Array, " act"]
 
 
-class Meet(NamedTuple):
+class Intersection(NamedTuple):
     """Intersection of all limits.
 
     Attributes:
@@ -54,14 +54,14 @@ def usable_limits(constraints: Constraints, dtype: jnp.dtype) -> Limits:
     )
     box_low, box_high, bad_box = usable_ends(c.low.astype(dtype), c.high.astype(dtype))
     low, high = jnp.maximum(box_low, actuator_low), jnp.minimum(box_high, actuator_high)
-    apart = low > high
-    sticks_out = (box_low < actuator_low) | (box_high > actuator_high)
+    conflict = low > high
+    exceeds_actuator = (box_low < actuator_low) | (box_high > actuator_high)
     return Limits(
-        low=jnp.where(apart, actuator_low, low),
-        high=jnp.where(apart, actuator_high, high),
+        low=jnp.where(conflict, actuator_low, low),
+        high=jnp.where(conflict, actuator_high, high),
         actuator_low=actuator_low,
         actuator_high=actuator_high,
-        bad=bad_actuator | bad_box | sticks_out,
+        bad=bad_actuator | bad_box | exceeds_actuator,
     )
 
 
@@ -72,7 +72,7 @@ def usable_period(dt: Array) -> tuple[Array, Array]:
     return jnp.maximum(period, 0), bad
 
 
-def meet(constraints: Constraints, limits: Limits, situation: Situation) -> Meet:
+def intersect(constraints: Constraints, limits: Limits, situation: Situation) -> Intersection:
     """Lowers and intersects every limit but the rate: actuator, interlocks, box, other kinds.
 
     Whatever the kinds return, ``low`` and ``high`` are finite, in order and in the actuator range.
@@ -92,25 +92,25 @@ def meet(constraints: Constraints, limits: Limits, situation: Situation) -> Meet
     low, high = limits.actuator_low, limits.actuator_high
     for lowered in _lowered(constraints, situation, Rank.INTERLOCK):
         if isinstance(lowered, Rows):
-            raise TypeError("a kind of rank INTERLOCK lowers to an interval, this one to rows")
-        low, high, apart, malformed = _narrowed(low, high, lowered)
-        empty, bad = empty | apart, bad | jnp.any(malformed)
+            raise TypeError("a kind of rank INTERLOCK must lower to an interval, not to rows")
+        low, high, conflict, malformed = _narrowed(low, high, lowered)
+        empty, bad = empty | conflict, bad | jnp.any(malformed)
     outranked = (low > limits.high) | (high < limits.low)
     low = jnp.where(outranked, low, jnp.maximum(low, limits.low))
     high = jnp.where(outranked, high, jnp.minimum(high, limits.high))
     rows, bounds = [jnp.zeros((0, n_action), dtype)], [jnp.zeros((0,), dtype)]
     for lowered in _lowered(constraints, situation, Rank.LIMIT):
         if isinstance(lowered, Rows):
-            kept, right, malformed = _usable_rows(lowered, dtype)
-            rows.append(kept)
-            bounds.append(right)
+            new_rows, new_bounds, malformed = _usable_rows(lowered, dtype)
+            rows.append(new_rows)
+            bounds.append(new_bounds)
         else:
-            low, high, apart, malformed = _narrowed(low, high, lowered)
-            empty = empty | apart
+            low, high, conflict, malformed = _narrowed(low, high, lowered)
+            empty = empty | conflict
         bad = bad | jnp.any(malformed)
     for lowered in _lowered(constraints, situation, Rank.WEAR):
         bad = bad | jnp.any(lowered.bad)
-    return Meet(
+    return Intersection(
         low=low,
         high=high,
         outranked=outranked,
@@ -128,16 +128,16 @@ def reach(constraints: Constraints, situation: Situation) -> Interval:
     return RateKind().lower(rate, situation)
 
 
-def spared(constraints: Constraints, situation: Situation) -> Float[Array, " act"]:
+def wear_limited(constraints: Constraints, situation: Situation) -> Float[Array, " act"]:
     """The request after wear limits: the nearest point in the intervals of kinds of that rank."""
     request = situation.request
     for lowered in _lowered(constraints, situation, Rank.WEAR):
         if isinstance(lowered, Interval):
             usable = ~(lowered.bad | jnp.isnan(lowered.low) | jnp.isnan(lowered.high))
-            wished = clip(
+            desired = clip(
                 request, lowered.low.astype(request.dtype), lowered.high.astype(request.dtype)
             )
-            request = jnp.where(usable & jnp.isfinite(wished), wished, request)
+            request = jnp.where(usable & jnp.isfinite(desired), desired, request)
     return request
 
 
@@ -156,13 +156,13 @@ def _lowered(constraints: Constraints, situation: Situation, rank: Rank) -> list
 
 def _narrowed(low: Array, high: Array, interval: Interval) -> tuple[Array, Array, Array, Array]:
     # A NaN end compares like no limit below, so it must be counted here.
-    no_number = jnp.isnan(interval.low), jnp.isnan(interval.high)
+    is_nan = jnp.isnan(interval.low), jnp.isnan(interval.high)
     ends = flush(interval.low.astype(low.dtype)), flush(interval.high.astype(low.dtype))
-    lowest = jnp.maximum(low, jnp.where(no_number[0], -jnp.inf, ends[0]))
-    highest = jnp.minimum(high, jnp.where(no_number[1], jnp.inf, ends[1]))
-    apart = lowest > highest
-    malformed = interval.bad | no_number[0] | no_number[1]
-    return jnp.where(apart, low, lowest), jnp.where(apart, high, highest), apart, malformed
+    lowest = jnp.maximum(low, jnp.where(is_nan[0], -jnp.inf, ends[0]))
+    highest = jnp.minimum(high, jnp.where(is_nan[1], jnp.inf, ends[1]))
+    conflict = lowest > highest
+    malformed = interval.bad | is_nan[0] | is_nan[1]
+    return jnp.where(conflict, low, lowest), jnp.where(conflict, high, highest), conflict, malformed
 
 
 def _usable_rows(lowered: Rows, dtype: jnp.dtype) -> tuple[Array, Array, Array]:
@@ -171,9 +171,9 @@ def _usable_rows(lowered: Rows, dtype: jnp.dtype) -> tuple[Array, Array, Array]:
     unlimited = jnp.isposinf(bounds)
     malformed = lowered.bad | ~jnp.all(jnp.isfinite(rows), axis=-1)
     malformed = malformed | ~(jnp.isfinite(bounds) | unlimited)
-    left_out = malformed | unlimited
+    excluded = malformed | unlimited
     return (
-        jnp.where(left_out[:, None], 0, flush(rows)),
-        jnp.where(left_out, 0, flush(bounds)),
+        jnp.where(excluded[:, None], 0, flush(rows)),
+        jnp.where(excluded, 0, flush(bounds)),
         malformed,
     )

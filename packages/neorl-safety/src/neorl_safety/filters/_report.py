@@ -36,9 +36,9 @@ class Flag(enum.IntFlag):
     """The box changed at least one channel."""
     RATE_ACTIVE = 1 << 12
     """The rate limit changed at least one channel."""
-    FURTHER_ACTIVE = 1 << 13
+    INTERVAL_ACTIVE = 1 << 13
     """Intervals of other kinds changed at least one channel."""
-    FURTHER_EMPTY = 1 << 14
+    INTERVAL_EMPTY = 1 << 14
     """Intervals of other kinds exclude one another or, if they are not interlocks, the box; they
     were ignored on that channel."""
     ROWS_ACTIVE = 1 << 15
@@ -72,9 +72,9 @@ class Limit(enum.IntFlag):
     """The limit prevented a faster fall."""
     RATE_UP = 1 << 3
     """The limit prevented a faster rise."""
-    FURTHER_LOW = 1 << 4
+    INTERVAL_LOW = 1 << 4
     """The limit prevented a value below those that other kinds admit."""
-    FURTHER_HIGH = 1 << 5
+    INTERVAL_HIGH = 1 << 5
     """The limit prevented a value above those that other kinds admit."""
     ROWS = 1 << 6
     """The limit prevented a value that would have violated a linear or barrier row."""

@@ -26,19 +26,19 @@ def fast_math_self_test(compiled: CompiledFilter, constraints: AnyConstraints) -
     Raises:
         RuntimeError: If an action is not finite, leaves the box, or is not flagged.
     """
-    every = as_constraints(constraints)
-    low, high = every.action.low, every.action.high
+    full = as_constraints(constraints)
+    low, high = full.action.low, full.action.high
     middle = low / 2 + high / 2
-    obs = jnp.asarray([(channel.low + channel.high) / 2 for channel in every.obs] or [0.0])
-    calm = Context(obs, middle, jnp.ones(()), middle)
+    obs = jnp.asarray([(channel.low + channel.high) / 2 for channel in full.obs] or [0.0])
+    nominal = Context(obs, middle, jnp.ones(()), middle)
     for value in (np.nan, np.inf, -np.inf):
         bad = jnp.full_like(middle, value)
         cases = {
-            Flag.REQUEST_NONFINITE: (calm, bad),
-            Flag.OBSERVATION_NONFINITE: (calm._replace(obs=jnp.full_like(obs, value)), middle),
-            Flag.PREVIOUS_UNKNOWN: (calm._replace(previous=bad), middle),
-            Flag.FALLBACK_NONFINITE: (calm._replace(fallback_action=bad), middle),
-            Flag.BAD_PERIOD: (calm._replace(dt=jnp.full((), value)), middle),
+            Flag.REQUEST_NONFINITE: (nominal, bad),
+            Flag.OBSERVATION_NONFINITE: (nominal._replace(obs=jnp.full_like(obs, value)), middle),
+            Flag.PREVIOUS_UNKNOWN: (nominal._replace(previous=bad), middle),
+            Flag.FALLBACK_NONFINITE: (nominal._replace(fallback_action=bad), middle),
+            Flag.BAD_PERIOD: (nominal._replace(dt=jnp.full((), value)), middle),
         }
         for flag, (context, request) in cases.items():
             action, report = compiled(constraints, context, request)

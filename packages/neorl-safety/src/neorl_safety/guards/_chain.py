@@ -45,27 +45,31 @@ class FallbackChain(eqx.Module):
         If there is none, the last one acts; a guard holds the channels that are not finite.
         """
         carries, actions = [], []
-        for member, own in zip(self.members, carry.members, strict=True):
-            new, action = member(own, obs, None)
+        for member, member_carry in zip(self.members, carry.members, strict=True):
+            new, action = member(member_carry, obs, None)
             carries.append(new)
             actions.append(action)
-        able = jnp.stack([jnp.all(jnp.isfinite(action)) for action in actions])
-        acted = jnp.where(jnp.any(able), jnp.argmax(able), len(actions) - 1).astype(jnp.int32)
+        can_act = jnp.stack([jnp.all(jnp.isfinite(action)) for action in actions])
+        acted = jnp.where(jnp.any(can_act), jnp.argmax(can_act), len(actions) - 1).astype(jnp.int32)
         return ChainCarry(tuple(carries), acted), jnp.stack(actions)[acted]
 
     def sent(self, carry: ChainCarry, action: Float[Array, " act"]) -> ChainCarry:
         """Reports the applied action to the member that acted; the other members track it."""
         carries = []
-        for index, (member, own) in enumerate(zip(self.members, carry.members, strict=True)):
+        for index, (member, member_carry) in enumerate(
+            zip(self.members, carry.members, strict=True)
+        ):
             acted = carry.acted == index
-            pair = member.sent(own, action), follow(member, own, action)
+            pair = member.sent(member_carry, action), follow(member, member_carry, action)
             carries.append(jax.tree.map(lambda a, b, acted=acted: jnp.where(acted, a, b), *pair))
         return carry._replace(members=tuple(carries))
 
     def follow(self, carry: ChainCarry, action: Float[Array, " act"]) -> ChainCarry:
         """Reports to all members the action that another controller applied."""
         pairs = zip(self.members, carry.members, strict=True)
-        return carry._replace(members=tuple(follow(m, own, action) for m, own in pairs))
+        return carry._replace(
+            members=tuple(follow(m, member_carry, action) for m, member_carry in pairs)
+        )
 
 
 def fallback_chain(*fallbacks: Policy) -> FallbackChain:
@@ -94,5 +98,5 @@ def fallback_chain(*fallbacks: Policy) -> FallbackChain:
         [40.0]
     """
     if not fallbacks:
-        raise InputError("a chain of fallbacks needs at least one")
+        raise InputError("a chain of fallbacks needs at least one fallback, got none")
     return FallbackChain(tuple(fallbacks))

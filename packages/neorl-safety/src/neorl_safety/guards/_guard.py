@@ -25,13 +25,13 @@ from neorl_safety.guards._supervisor import (
     supervise,
     supervision,
 )
-from neorl_safety.monitoring import Monitor, Seen, range_monitor
+from neorl_safety.monitoring import Monitor, MonitorInput, range_monitor
 
 Tree = TypeVar("Tree")
 NOBODY, POLICY, FALLBACK = -1, 0, 1
 SETTLE_PERIODS = 10
 MOST_MONITORS = 32
-FOUND_BY_FILTER = Flag.BAD_CONSTRAINT | Flag.ROWS_INFEASIBLE
+FILTER_FAULTS = Flag.BAD_CONSTRAINT | Flag.ROWS_INFEASIBLE
 """Faults that the filter finds after the actor was chosen; they take effect in the next step."""
 STILL = 1e-6
 """Fraction of the actuator range below which a command is not considered a movement."""
@@ -134,46 +134,53 @@ class GuardedPolicy(eqx.Module):
                 action for each constrained channel.
         """
         if obs.ndim != 1:
-            raise ValueError(f"a guard sees one observation of rank 1, got shape {obs.shape}")
+            raise ValueError(
+                f"a guard takes one observation of rank 1, got shape {obs.shape}; for a batch, use "
+                "jax.vmap"
+            )
         policy_carry, proposed = self.policy(carry.policy, obs, key)
         fallback_carry, substitute = self.fallback(carry.fallback, obs, None)
         _require_widths(self.constraints, proposed, substitute)
-        monitors, scores, alarms = self._watched(carry, Seen(obs, proposed, carry.previous))
+        monitors, scores, alarms = self._run_monitors(
+            carry, MonitorInput(obs, proposed, carry.previous)
+        )
         alarm = alarms != 0
         finite = jnp.all(jnp.isfinite(proposed)) & jnp.all(jnp.isfinite(obs))
         unknown = jnp.any(carry.age > self.supervision.assume_for)
-        fault = unknown | ~finite | ((carry.report.flags & FOUND_BY_FILTER) != 0)
+        fault = unknown | ~finite | ((carry.report.flags & FILTER_FAULTS) != 0)
         supervisor = supervise(self.supervision, carry.supervisor, fault, alarm)
         refused = bit(unknown, Flag.PREVIOUS_UNKNOWN) | bit(supervisor.latched, Flag.LATCHED)
         refused |= bit(supervisor.stopped, Flag.EMERGENCY_STOP)
         refused |= bit(supervisor.tripped & alarm, Flag.MONITOR_ALARM)
         refused |= bit(supervisor.tripped & finite & ~unknown & ~alarm, Flag.FALLBACK_HELD)
-        ours, our_offset = self._from_the_last(carry, proposed, POLICY)
-        theirs, their_offset = self._from_the_last(carry, substitute, FALLBACK)
+        policy_action, policy_offset = self._with_hand_over(carry, proposed, POLICY)
+        fallback_action, fallback_offset = self._with_hand_over(carry, substitute, FALLBACK)
         position = self._position(carry)
         held = carry.held + self.dt.astype(carry.held.dtype)
-        context = Context(obs, carry.previous, self.dt, theirs, held, position)
-        applied, report = filtered(self.constraints, context, ours, refused, self.candidate)
-        taken_over = (report.flags & Flag.FALLBACK_USED) != 0
-        offset = jnp.where(taken_over, their_offset, our_offset)
+        context = Context(obs, carry.previous, self.dt, fallback_action, held, position)
+        applied, report = filtered(
+            self.constraints, context, policy_action, refused, self.candidate
+        )
+        fallback_acts = (report.flags & Flag.FALLBACK_USED) != 0
+        offset = jnp.where(fallback_acts, fallback_offset, policy_offset)
         flags = report.flags | bit(alarm, Flag.MONITOR_ALARM)
         flags |= bit(jnp.any(offset != 0), Flag.HAND_OVER)
         flags |= bit(jnp.any(carry.age > 0) & ~unknown, Flag.PREVIOUS_ASSUMED)
-        after = GuardCarry(
+        next_carry = GuardCarry(
             policy=_keep_finite(policy_carry, carry.policy),
             fallback=_keep_finite(fallback_carry, carry.fallback),
             previous=applied.astype(carry.previous.dtype),
             age=jnp.minimum(carry.age + 1, 2**30),
             command=applied.astype(carry.command.dtype),
             held=jnp.where(self._moved(position, applied), 0, held),
-            acted=jnp.where(taken_over, FALLBACK, POLICY).astype(jnp.int32),
+            acted=jnp.where(fallback_acts, FALLBACK, POLICY).astype(jnp.int32),
             offset=offset.astype(carry.offset.dtype),
             supervisor=supervisor,
             monitors=_keep_finite(monitors, carry.monitors),
             scores=scores,
             report=SafetyReport(flags, report.limits, distance(applied, proposed), alarms),
         )
-        return after, applied
+        return next_carry, applied
 
     def sent(self, carry: GuardCarry, action: Float[Array, " act"]) -> GuardCarry:
         """Reports to policy and fallback what the plant received; NaN if that is unknown.
@@ -213,40 +220,42 @@ class GuardedPolicy(eqx.Module):
     def _position(self, carry: GuardCarry) -> Float[Array, " act"]:
         """Position of each channel: the last command, or where another controller has moved it."""
         span = _span(usable_limits(self.constraints, carry.command.dtype))
-        ours = jnp.abs(carry.previous - carry.command) <= READ_BACK * span
-        return jnp.where(ours, carry.command, carry.previous)
+        policy_action = jnp.abs(carry.previous - carry.command) <= READ_BACK * span
+        return jnp.where(policy_action, carry.command, carry.previous)
 
     def _moved(self, position: Array, applied: Array) -> Bool[Array, " act"]:
         """Whether a command moves a channel; always true for the first command."""
         span = _span(usable_limits(self.constraints, applied.dtype))
         return ~(jnp.abs(applied - position) <= STILL * span)
 
-    def _from_the_last(
-        self, carry: GuardCarry, proposal: Array, who: int
+    def _with_hand_over(
+        self, carry: GuardCarry, proposal: Array, actor: int
     ) -> tuple[Float[Array, " act"], Float[Array, " act"]]:
         """A proposal with the hand-over offset added, and that offset."""
         limits = usable_limits(self.constraints, proposal.dtype)
         inside = clip(proposal, limits.low, limits.high)
-        at_once = carry.supervisor.stopped & (who == FALLBACK)
+        immediate = carry.supervisor.stopped & (actor == FALLBACK)
         offset = decayed_offset(
             inside,
             carry.previous.astype(proposal.dtype),
             carry.offset.astype(proposal.dtype),
-            carry.acted == who,
+            carry.acted == actor,
             span=_span(limits),
             dt=self.dt.astype(proposal.dtype),
-            settle=jnp.where(at_once, 0, self.supervision.settle).astype(proposal.dtype),
+            settle=jnp.where(immediate, 0, self.supervision.settle).astype(proposal.dtype),
         )
         # An infinite proposal is not clipped, because it would then look like a finite one.
         shifted = jnp.isfinite(proposal) & (offset != 0)
         return jnp.where(shifted, inside + offset, proposal), offset
 
-    def _watched(
-        self, carry: GuardCarry, seen: Seen
+    def _run_monitors(
+        self, carry: GuardCarry, inputs: MonitorInput
     ) -> tuple[tuple[Any, ...], Float[Array, " monitor"], UInt32[Array, ""]]:
         carries, values, alarms = [], [], jnp.zeros((), jnp.uint32)
-        for i, (monitor, own) in enumerate(zip(self.monitors, carry.monitors, strict=True)):
-            new, score = monitor(own, seen)
+        for i, (monitor, monitor_carry) in enumerate(
+            zip(self.monitors, carry.monitors, strict=True)
+        ):
+            new, score = monitor(monitor_carry, inputs)
             carries.append(new)
             values.append(score.value.astype(carry.scores.dtype))
             alarms |= jnp.where(score.alarm, jnp.uint32(1 << i), jnp.uint32(0))
@@ -308,17 +317,22 @@ def guard(
         >>> action.tolist()
         [40.0]
     """
-    every = as_constraints(constraints)
+    full = as_constraints(constraints)
     channels = [(channel.name, channel.unit) for channel in spec.action]
-    limited = list(zip(every.names, every.units, strict=True))
+    limited = list(zip(full.names, full.units, strict=True))
     if channels != limited:
-        raise InputError(f"the constraints are for {limited}; the specification sets {channels}")
+        raise InputError(
+            f"the constraints are for the channels {limited}, but the specification has the "
+            f"actions {channels}"
+        )
     settings = default_supervision(spec.dt) if supervision is None else supervision
-    watching = (range_monitor(spec),) if monitors is None else tuple(monitors)
-    if len(watching) > MOST_MONITORS:
-        raise InputError(f"a guard takes at most {MOST_MONITORS} monitors, got {len(watching)}")
-    dt = jnp.asarray(spec.dt, every.dtype)
-    return GuardedPolicy(policy, every, fallback, dt, settings, watching, candidate)
+    used_monitors = (range_monitor(spec),) if monitors is None else tuple(monitors)
+    if len(used_monitors) > MOST_MONITORS:
+        raise InputError(
+            f"a guard takes at most {MOST_MONITORS} monitors, got {len(used_monitors)}"
+        )
+    dt = jnp.asarray(spec.dt, full.dtype)
+    return GuardedPolicy(policy, full, fallback, dt, settings, used_monitors, candidate)
 
 
 def default_supervision(dt: float) -> Supervision:
@@ -341,8 +355,10 @@ def _require_widths(constraints: Constraints, proposed: Array, substitute: Array
 
 
 def _applied_to(policy: Policy, carry: Tree, action: Array, acted: Bool[Array, ""]) -> Tree:
-    own, other = policy.sent(carry, action), follow(policy, carry, action)
-    return _keep_finite(jax.tree.map(lambda a, b: jnp.where(acted, a, b), own, other), carry)
+    monitor_carry, other = policy.sent(carry, action), follow(policy, carry, action)
+    return _keep_finite(
+        jax.tree.map(lambda a, b: jnp.where(acted, a, b), monitor_carry, other), carry
+    )
 
 
 def _keep_finite(new: Tree, old: Tree) -> Tree:

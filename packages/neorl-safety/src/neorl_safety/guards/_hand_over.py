@@ -39,5 +39,5 @@ def decayed_offset(
     decay = jnp.exp(-dt / settle)
     fresh = jnp.where(acted, offset, last - proposal)
     remaining = fresh * jnp.where(jnp.isfinite(decay), decay, 0)
-    counts = jnp.isfinite(remaining) & (jnp.abs(remaining) > NEGLIGIBLE * span)
-    return jnp.where(counts, remaining, 0)
+    significant = jnp.isfinite(remaining) & (jnp.abs(remaining) > NEGLIGIBLE * span)
+    return jnp.where(significant, remaining, 0)

@@ -12,11 +12,11 @@ from neorl_safety.guards._chain import fallback_chain
 from neorl_safety.guards._guard import GuardedPolicy, default_supervision, guard
 from neorl_safety.guards._supervisor import Supervision, supervision
 from neorl_safety.monitoring import (
-    Watch,
-    describe_watch,
+    NamedMonitor,
+    describe_monitor,
+    monitors_from_dict,
+    monitors_to_dict,
     range_monitor,
-    watches_from_dict,
-    watches_to_dict,
 )
 
 VERSION = 1
@@ -30,21 +30,23 @@ class GuardSettings:
 
     Attributes:
         supervision: When to trip, to reset and to latch.
-        watches: Monitors with their names, at most 32.
+        monitors: Monitors with their names, at most 32.
         fallbacks: Names of the fallbacks in order of preference.
         max_age: Seconds after which a measurement counts as lost, by name of the channel; the age
             of a channel that is not listed is not checked.
     """
 
     supervision: Supervision
-    watches: tuple[Watch, ...]
+    monitors: tuple[NamedMonitor, ...]
     fallbacks: tuple[str, ...] = ("fallback",)
     max_age: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def default_settings(spec: Spec) -> GuardSettings:
     """The default settings of :func:`guard`: measuring ranges and one fallback."""
-    return GuardSettings(default_supervision(spec.dt), (Watch("range", range_monitor(spec)),))
+    return GuardSettings(
+        default_supervision(spec.dt), (NamedMonitor("range", range_monitor(spec)),)
+    )
 
 
 def guard_with(
@@ -73,14 +75,14 @@ def guard_with(
         if name not in fallbacks:
             raise unknown_name("fallback", name, fallbacks)
     members = [fallbacks[name] for name in settings.fallbacks]
-    acting = members[0] if len(members) == 1 else fallback_chain(*members)
+    fallback = members[0] if len(members) == 1 else fallback_chain(*members)
     return guard(
         policy,
         constraints,
-        acting,
+        fallback,
         spec,
         supervision=settings.supervision,
-        monitors=[watch.monitor for watch in settings.watches],
+        monitors=[named.monitor for named in settings.monitors],
     )
 
 
@@ -92,7 +94,7 @@ def settings_to_dict(settings: GuardSettings, spec: Spec) -> dict[str, Any]:
         "supervisor": {**plain, "settle": float(settings.supervision.settle)},
         "fallbacks": list(settings.fallbacks),
         "max_age": {name: float(age) for name, age in settings.max_age.items()},
-        "monitors": watches_to_dict(settings.watches, spec),
+        "monitors": monitors_to_dict(settings.monitors, spec),
     }
 
 
@@ -119,18 +121,25 @@ def settings_from_dict(
     """
     fields = check_head(data, "guard", VERSION, source)
     if set(fields) != FIELDS:
-        raise InputError(f"{source} has the fields {sorted(FIELDS)}, got {sorted(fields)}")
+        raise InputError(f"{source} must have the fields {sorted(FIELDS)}, got {sorted(fields)}")
     supervisor, fallbacks = fields["supervisor"], fields["fallbacks"]
     if not isinstance(supervisor, Mapping) or set(supervisor) != {*COUNTS, "settle"}:
-        raise InputError(f"{source}: supervisor has the fields {sorted([*COUNTS, 'settle'])}")
-    named = isinstance(fallbacks, list) and all(isinstance(name, str) for name in fallbacks)
-    if not (named and fallbacks and len(set(fallbacks)) == len(fallbacks)):
-        raise InputError(f"{source}: fallbacks is a list of different names, got {fallbacks!r}")
+        given = sorted(supervisor) if isinstance(supervisor, Mapping) else repr(supervisor)
+        raise InputError(
+            f"{source}: supervisor must have the fields {sorted([*COUNTS, 'settle'])}, got {given}"
+        )
+    are_names = isinstance(fallbacks, list) and all(isinstance(name, str) for name in fallbacks)
+    if not (are_names and fallbacks and len(set(fallbacks)) == len(fallbacks)):
+        raise InputError(
+            f"{source}: fallbacks must be a list of different names, got {fallbacks!r}"
+        )
     if isinstance(supervisor["settle"], bool) or not isinstance(supervisor["settle"], int | float):
-        raise InputError(f"{source}: settle is a number of seconds, got {supervisor['settle']!r}")
+        raise InputError(
+            f"{source}: settle must be a number of seconds, got {supervisor['settle']!r}"
+        )
     return GuardSettings(
         supervision=supervision(**supervisor),
-        watches=tuple(watches_from_dict(fields["monitors"], spec, policies, source)),
+        monitors=tuple(monitors_from_dict(fields["monitors"], spec, policies, source)),
         fallbacks=tuple(fallbacks),
         max_age=usable_ages(fields["max_age"], spec, f"{source}: max_age"),
     )
@@ -143,14 +152,14 @@ def usable_ages(ages: Any, spec: Spec, where: str) -> dict[str, float]:
         InputError: If a channel is not observed or an age is not a positive number of seconds.
     """
     if not isinstance(ages, Mapping):
-        raise InputError(f"{where} is a table of seconds by channel, got {ages!r}")
+        raise InputError(f"{where} must be a table of seconds by channel, got {ages!r}")
     names = [channel.name for channel in spec.obs]
     for name, age in ages.items():
         if name not in names:
             raise InputError(f"{where}: {unknown_name('channel', str(name), names)}")
         number = isinstance(age, int | float) and not isinstance(age, bool)
         if not (number and math.isfinite(age) and age > 0):
-            raise InputError(f"{where}.{name} is a positive number of seconds, got {age!r}")
+            raise InputError(f"{where}.{name} must be a positive number of seconds, got {age!r}")
     return {name: float(age) for name, age in ages.items()}
 
 
@@ -164,28 +173,30 @@ def describe_settings(settings: GuardSettings, spec: Spec) -> list[str]:
     Returns:
         Sentences without full stops: the monitors, the ages, then the supervisor.
     """
-    s = settings.supervision
-    steps = {name: int(getattr(s, name)) for name in COUNTS}
-    old = [f"{name} older than {age:g} s" for name, age in settings.max_age.items()]
-    sentences = [f"alarm at {describe_watch(watch, spec)}" for watch in settings.watches]
-    sentences += [f"a measurement counts as lost: {', '.join(old)}"] if old else []
+    supervision_settings = settings.supervision
+    steps = {name: int(getattr(supervision_settings, name)) for name in COUNTS}
+    stale = [f"{name} older than {age:g} s" for name, age in settings.max_age.items()]
+    sentences = [f"alarm at {describe_monitor(named, spec)}" for named in settings.monitors]
+    sentences += [f"a measurement counts as lost: {', '.join(stale)}"] if stale else []
     sentences.append(
-        f"the fallback takes over after {_steps(steps['trip_after'])} with an alarm, and at once "
-        f"where the policy cannot act; it acts for at least {_steps(steps['dwell'])}, until "
-        f"{_steps(steps['reset_after'])} in a row raised no alarm"
+        f"the fallback takes over after {_steps(steps['trip_after'])} with an alarm, and "
+        f"immediately if the policy cannot act; it acts for at least {_steps(steps['dwell'])}, "
+        f"until {_steps(steps['reset_after'])} in a row raised no alarm"
     )
     if steps["latch_after"]:
         sentences.append(
-            f"after {steps['latch_after']} take-overs it stays until somebody releases it"
+            f"after {steps['latch_after']} take-overs it stays in charge until an operator "
+            "releases it"
         )
     sentences.append(
-        "where the plant does not report the action that it last received, the guard's own is "
-        f"assumed for {_steps(steps['assume_for'])}; after a hand-over the offset decays with a "
-        f"time constant of {float(s.settle):g} s"
+        "if the plant does not report the action that it last received, the guard assumes its own "
+        f"last action for {_steps(steps['assume_for'])}; after a hand-over the offset decays with "
+        f"a time constant of {float(supervision_settings.settle):g} s"
     )
     if len(settings.fallbacks) > 1:
         sentences.append(
-            f"fallbacks in order, the first that can act acts: {', '.join(settings.fallbacks)}"
+            "fallbacks in order, of which the first that can act is used: "
+            f"{', '.join(settings.fallbacks)}"
         )
     return sentences
 

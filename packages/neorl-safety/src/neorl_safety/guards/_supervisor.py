@@ -73,7 +73,7 @@ def supervision(
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**30:
             raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
     if not (math.isfinite(settle) and settle >= 0):
-        raise InputError(f"settle must be zero or more seconds, got {settle}")
+        raise InputError(f"settle must be a finite number of seconds, zero or more, got {settle}")
     return Supervision(
         trip_after=jnp.asarray(trip_after, jnp.int32),
         reset_after=jnp.asarray(reset_after, jnp.int32),
@@ -91,7 +91,7 @@ class SupervisorCarry(NamedTuple):
         tripped: The fallback is in charge.
         alarms: Consecutive steps with an alarm.
         clean: Consecutive steps without fault and alarm.
-        since: Steps since the controller in charge last changed.
+        steps_since_switch: Steps since the controller in charge last changed.
         trips: Take-overs since the last release.
         latched: The fallback stays until it is released.
         stopped: The emergency stop was pressed and has not been released yet.
@@ -100,7 +100,7 @@ class SupervisorCarry(NamedTuple):
     tripped: Bool[Array, ""]
     alarms: Int[Array, ""]
     clean: Int[Array, ""]
-    since: Int[Array, ""]
+    steps_since_switch: Int[Array, ""]
     trips: Int[Array, ""]
     latched: Bool[Array, ""]
     stopped: Bool[Array, ""]
@@ -126,20 +126,22 @@ def supervise(
     Returns:
         The new state, whose ``tripped`` decides which controller acts in this step.
     """
-    most = 2**30
-    alarms = jnp.where(alarm, jnp.minimum(carry.alarms + 1, most), 0)
-    clean = jnp.where(fault | alarm, 0, jnp.minimum(carry.clean + 1, most))
+    limit = 2**30
+    alarms = jnp.where(alarm, jnp.minimum(carry.alarms + 1, limit), 0)
+    clean = jnp.where(fault | alarm, 0, jnp.minimum(carry.clean + 1, limit))
     trip = fault | (alarms >= settings.trip_after)
-    since = jnp.minimum(carry.since + 1, most)
-    well = (clean >= settings.reset_after) & (since >= settings.dwell) & ~carry.latched
-    tripped = trip | (carry.tripped & ~well)
-    trips = jnp.minimum(carry.trips + (tripped & ~carry.tripped).astype(jnp.int32), most)
+    steps_since_switch = jnp.minimum(carry.steps_since_switch + 1, limit)
+    recovered = (
+        (clean >= settings.reset_after) & (steps_since_switch >= settings.dwell) & ~carry.latched
+    )
+    tripped = trip | (carry.tripped & ~recovered)
+    trips = jnp.minimum(carry.trips + (tripped & ~carry.tripped).astype(jnp.int32), limit)
     latches = (settings.latch_after > 0) & (trips >= settings.latch_after) & tripped
     return SupervisorCarry(
         tripped=tripped,
         alarms=alarms,
         clean=clean,
-        since=jnp.where(tripped == carry.tripped, since, 0),
+        steps_since_switch=jnp.where(tripped == carry.tripped, steps_since_switch, 0),
         trips=trips,
         latched=carry.latched | latches,
         stopped=carry.stopped,
@@ -148,8 +150,8 @@ def supervise(
 
 def stopped(carry: SupervisorCarry) -> SupervisorCarry:
     """The carry after an emergency stop: latched, whatever ``latch_after`` says."""
-    pressed = jnp.ones_like(carry.latched)
-    return carry._replace(tripped=pressed, latched=pressed, stopped=pressed)
+    yes = jnp.ones_like(carry.latched)
+    return carry._replace(tripped=yes, latched=yes, stopped=yes)
 
 
 def released(carry: SupervisorCarry) -> SupervisorCarry:

@@ -100,14 +100,14 @@ class GuardedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self._normalised:
             request = self._low + (request + 1) / 2 * (self._high - self._low)
         self._carry, applied = _decide(self._safe, self._carry, self._obs, request)
-        sent = np.asarray(applied)
-        scaled = 2 * (sent - self._low) / (self._high - self._low) - 1
-        given = np.clip(scaled, -1, 1) if self._normalised else sent
-        obs, reward, terminated, truncated, info = self.env.step(given.astype(np.float32))
+        applied_action = np.asarray(applied)
+        scaled = 2 * (applied_action - self._low) / (self._high - self._low) - 1
+        env_action = np.clip(scaled, -1, 1) if self._normalised else applied_action
+        obs, reward, terminated, truncated, info = self.env.step(env_action.astype(np.float32))
         self._obs = np.asarray(obs, np.float32)
         report = self._carry.report
         guard_info = {
-            "applied": sent,
+            "applied": applied_action,
             "intervention": np.asarray(report.intervention),
             "flags": flag_names(int(report.flags)),
         }
@@ -118,11 +118,13 @@ def _is_normalised(
     env: gymnasium.Env[Any, Any], spec: Spec, low: np.ndarray, high: np.ndarray
 ) -> bool:
     """Whether actions lie in [-1, 1]; raises an error for any range but that or the channels'."""
-    space, seen = env.action_space, env.observation_space
+    space, observations = env.action_space, env.observation_space
     if not isinstance(space, gymnasium.spaces.Box) or space.shape != low.shape:
         raise InputError(f"the action space is {space}; expected a box of shape {low.shape}")
-    if seen.shape != (spec.n_obs,):
-        raise InputError(f"the observation space is {seen}; expected the shape ({spec.n_obs},)")
+    if observations.shape != (spec.n_obs,):
+        raise InputError(
+            f"the observation space is {observations}; expected the shape ({spec.n_obs},)"
+        )
     if np.allclose(space.low, low) and np.allclose(space.high, high):
         return False
     if np.allclose(space.low, -1) and np.allclose(space.high, 1):

@@ -5,13 +5,13 @@ from neorl_safety.monitoring._calibration import calibrated as calibrated
 from neorl_safety.monitoring._calibration import episode_alarms as episode_alarms
 from neorl_safety.monitoring._calibration import episode_scores as episode_scores
 from neorl_safety.monitoring._calibration import operation_scores as operation_scores
-from neorl_safety.monitoring._document import watches_from_dict as watches_from_dict
-from neorl_safety.monitoring._document import watches_to_dict as watches_to_dict
+from neorl_safety.monitoring._document import monitors_from_dict as monitors_from_dict
+from neorl_safety.monitoring._document import monitors_to_dict as monitors_to_dict
 from neorl_safety.monitoring._drift import DriftMonitor as DriftMonitor
 from neorl_safety.monitoring._drift import drift_monitor as drift_monitor
 from neorl_safety.monitoring._ensemble import Proposer as Proposer
 from neorl_safety.monitoring._ensemble import policy_ensemble as policy_ensemble
-from neorl_safety.monitoring._excess import Checked as Checked
+from neorl_safety.monitoring._excess import CheckedConstraint as CheckedConstraint
 from neorl_safety.monitoring._excess import checked_constraints as checked_constraints
 from neorl_safety.monitoring._excess import constraint_excess as constraint_excess
 from neorl_safety.monitoring._excess import seconds_held as seconds_held
@@ -20,8 +20,8 @@ from neorl_safety.monitoring._formula_text import read_formula as read_formula
 from neorl_safety.monitoring._learned import CriticMonitor as CriticMonitor
 from neorl_safety.monitoring._learned import EnsembleMonitor as EnsembleMonitor
 from neorl_safety.monitoring._monitor import Monitor as Monitor
+from neorl_safety.monitoring._monitor import MonitorInput as MonitorInput
 from neorl_safety.monitoring._monitor import Score as Score
-from neorl_safety.monitoring._monitor import Seen as Seen
 from neorl_safety.monitoring._novelty import MahalanobisMonitor as MahalanobisMonitor
 from neorl_safety.monitoring._novelty import NeighbourMonitor as NeighbourMonitor
 from neorl_safety.monitoring._novelty import mahalanobis_monitor as mahalanobis_monitor
@@ -49,11 +49,11 @@ from neorl_safety.monitoring._violations import Depth as Depth
 from neorl_safety.monitoring._violations import ViolationStatistics as ViolationStatistics
 from neorl_safety.monitoring._violations import violation_depth as violation_depth
 from neorl_safety.monitoring._violations import violation_statistics as violation_statistics
-from neorl_safety.monitoring._watch import Watch as Watch
-from neorl_safety.monitoring._watch import describe_watch as describe_watch
+from neorl_safety.monitoring._watch import NamedMonitor as NamedMonitor
+from neorl_safety.monitoring._watch import describe_monitor as describe_monitor
 
 __all__ = [
-    "Checked",
+    "CheckedConstraint",
     "CriticMonitor",
     "Depth",
     "DriftMonitor",
@@ -65,14 +65,14 @@ __all__ = [
     "FrozenMonitor",
     "MahalanobisMonitor",
     "Monitor",
+    "MonitorInput",
+    "NamedMonitor",
     "NeighbourMonitor",
     "Proposer",
     "RangeMonitor",
     "Robustness",
     "Score",
-    "Seen",
     "ViolationStatistics",
-    "Watch",
     "above",
     "alarms_per_day",
     "always",
@@ -81,7 +81,7 @@ __all__ = [
     "checked_constraints",
     "conjunction",
     "constraint_excess",
-    "describe_watch",
+    "describe_monitor",
     "disjunction",
     "drift_monitor",
     "episode_alarms",
@@ -91,6 +91,8 @@ __all__ = [
     "formula_text",
     "frozen_monitor",
     "mahalanobis_monitor",
+    "monitors_from_dict",
+    "monitors_to_dict",
     "negation",
     "neighbour_monitor",
     "operation_scores",
@@ -102,6 +104,4 @@ __all__ = [
     "until",
     "violation_depth",
     "violation_statistics",
-    "watches_from_dict",
-    "watches_to_dict",
 ]

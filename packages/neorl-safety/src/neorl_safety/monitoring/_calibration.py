@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core import InputError
 from neorl_core.statistics import conformal_quantile, conformal_sample_size
-from neorl_safety.monitoring._monitor import Monitor, Seen
+from neorl_safety.monitoring._monitor import Monitor, MonitorInput
 
 AnyMonitor = TypeVar("AnyMonitor", bound=Any)
 
@@ -32,7 +32,7 @@ def episode_scores(
     Returns:
         One score per episode; minus infinity for one without steps.
     """
-    return jnp.max(_along(monitor, obs, action, mask)[0], axis=1)
+    return jnp.max(_episode_scan(monitor, obs, action, mask)[0], axis=1)
 
 
 def episode_alarms(
@@ -52,7 +52,7 @@ def episode_alarms(
     Returns:
         One flag per episode.
     """
-    return jnp.any(_along(monitor, obs, action, mask)[1], axis=1)
+    return jnp.any(_episode_scan(monitor, obs, action, mask)[1], axis=1)
 
 
 def calibrated(
@@ -92,10 +92,11 @@ def calibrated(
     scores = operation_scores(monitor, obs, action, mask, stretch=stretch)
     threshold = conformal_quantile(scores, miscoverage=false_alarms)
     if not bool(jnp.isfinite(threshold)):
+        kind = "episode" if stretch is None else "stretch"
         raise InputError(
-            f"{len(scores)} {'episodes' if stretch is None else 'stretches'} cannot promise "
-            f"{false_alarms:g} false alarms in each: {conformal_sample_size(false_alarms)} with "
-            "finite scores are needed"
+            f"a rate of {false_alarms:g} false alarms per {kind} cannot be guaranteed with "
+            f"{len(scores)} of them: {conformal_sample_size(false_alarms)} with finite scores are "
+            "needed; record more, or allow a higher rate"
         )
     old = monitor.threshold
     return eqx.tree_at(lambda m: m.threshold, monitor, threshold.astype(old.dtype))
@@ -127,16 +128,16 @@ def operation_scores(
     """
     valid = np.ones(obs.shape[:2], bool) if mask is None else np.asarray(mask, bool)
     values = np.asarray(
-        _continued(monitor, jnp.asarray(obs), jnp.asarray(action), jnp.asarray(valid))
+        _scan_continuous(monitor, jnp.asarray(obs), jnp.asarray(action), jnp.asarray(valid))
     )
     values = values.reshape(valid.shape)
     if stretch is None:
         return jnp.asarray(np.max(np.where(valid, values, -np.inf), axis=1))
     scores = []
-    for row, counts in zip(values, valid, strict=True):
-        kept = row[counts]
-        whole = len(kept) // stretch * stretch
-        scores.append(kept[:whole].reshape(-1, stretch).max(axis=1))
+    for row, is_valid in zip(values, valid, strict=True):
+        usable = row[is_valid]
+        used = len(usable) // stretch * stretch
+        scores.append(usable[:used].reshape(-1, stretch).max(axis=1))
     return jnp.asarray(np.concatenate(scores))
 
 
@@ -151,37 +152,37 @@ def alarms_per_day(false_alarms: float, stretch_seconds: float) -> float:
 
 
 @jax.jit
-def _continued(monitor: Any, obs: Array, action: Array, valid: Array) -> Array:
+def _scan_continuous(monitor: Any, obs: Array, action: Array, valid: Array) -> Array:
     """Values of every step, in order, in the second of two passes."""
 
     def step(carry: Any, row: tuple[Array, Array, Array]) -> tuple[Any, Array]:
-        now, act, counts = row
-        after, score = monitor(carry, Seen(now, act, act))
-        after = jax.tree.map(lambda new, old: jnp.where(counts, new, old), after, carry)
-        return after, jnp.where(counts, score.value, -jnp.inf)
+        obs_now, action_now, is_valid = row
+        next_carry, score = monitor(carry, MonitorInput(obs_now, action_now, action_now))
+        next_carry = jax.tree.map(lambda new, old: jnp.where(is_valid, new, old), next_carry, carry)
+        return next_carry, jnp.where(is_valid, score.value, -jnp.inf)
 
     obs, action, valid = (part.reshape(-1, *part.shape[2:]) for part in (obs, action, valid))
     rows = obs, action, valid
-    seen, _ = jax.lax.scan(step, monitor.initial_carry(), rows)
-    return jax.lax.scan(step, seen, rows)[1]
+    warm_carry, _ = jax.lax.scan(step, monitor.initial_carry(), rows)
+    return jax.lax.scan(step, warm_carry, rows)[1]
 
 
-def _along(
+def _episode_scan(
     monitor: Monitor, obs: Array, action: Array, mask: Array | None
 ) -> tuple[Float[Array, "episode time"], Bool[Array, "episode time"]]:
     """Value and alarm of every step; minus infinity and no alarm where there is no step."""
     valid = jnp.ones(obs.shape[:2], jnp.bool_) if mask is None else jnp.asarray(mask)
-    return _scanned(monitor, jnp.asarray(obs), jnp.asarray(action), valid)
+    return _scan_episodes(monitor, jnp.asarray(obs), jnp.asarray(action), valid)
 
 
 @jax.jit
-def _scanned(monitor: Any, obs: Array, action: Array, valid: Array) -> tuple[Array, Array]:
+def _scan_episodes(monitor: Any, obs: Array, action: Array, valid: Array) -> tuple[Array, Array]:
     def step(carry: Any, row: tuple[Array, Array, Array]) -> tuple[Any, tuple[Array, Array]]:
-        now, act, counts = row
-        carry, score = monitor(carry, Seen(now, act, act))
-        return carry, (jnp.where(counts, score.value, -jnp.inf), counts & score.alarm)
+        obs_now, action_now, is_valid = row
+        carry, score = monitor(carry, MonitorInput(obs_now, action_now, action_now))
+        return carry, (jnp.where(is_valid, score.value, -jnp.inf), is_valid & score.alarm)
 
-    def episode(now: Array, act: Array, counts: Array) -> tuple[Array, Array]:
-        return jax.lax.scan(step, monitor.initial_carry(), (now, act, counts))[1]
+    def episode(obs_now: Array, action_now: Array, is_valid: Array) -> tuple[Array, Array]:
+        return jax.lax.scan(step, monitor.initial_carry(), (obs_now, action_now, is_valid))[1]
 
     return jax.vmap(episode)(obs, action, valid)

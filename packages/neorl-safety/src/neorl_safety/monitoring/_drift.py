@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core import InputError
-from neorl_safety.monitoring._monitor import Score, Seen, scored
+from neorl_safety.monitoring._monitor import MonitorInput, Score, scored
 from neorl_safety.monitoring._novelty import _array, _log_rows
 
 
@@ -30,14 +30,14 @@ class DriftMonitor(eqx.Module):
         return jnp.zeros_like(self.mean)
 
     def __call__(
-        self, carry: Float[Array, " obs"], seen: Seen
+        self, carry: Float[Array, " obs"], inputs: MonitorInput
     ) -> tuple[Float[Array, " obs"], Score]:
         """The largest ``|z|`` over its standard deviation; lost readings are ignored."""
-        standard = (seen.obs.astype(self.mean.dtype) - self.mean) / self.scale
-        moved = carry + self.weight * (standard - carry)
-        z = jnp.where(jnp.isfinite(standard), moved, carry)
-        spread = jnp.sqrt(self.weight / (2 - self.weight))
-        return z, scored(jnp.max(jnp.abs(z)) / spread, self.threshold)
+        standardised = (inputs.obs.astype(self.mean.dtype) - self.mean) / self.scale
+        average = carry + self.weight * (standardised - carry)
+        z = jnp.where(jnp.isfinite(standardised), average, carry)
+        stationary_std = jnp.sqrt(self.weight / (2 - self.weight))
+        return z, scored(jnp.max(jnp.abs(z)) / stationary_std, self.threshold)
 
 
 def drift_monitor(obs: Float[np.ndarray, "row obs"], *, weight: float = 0.05) -> DriftMonitor:
@@ -63,5 +63,5 @@ def drift_monitor(obs: Float[np.ndarray, "row obs"], *, weight: float = 0.05) ->
     rows = _log_rows(obs, 2)
     scale = rows.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    infinite = jnp.asarray(jnp.inf, jnp.float32)
-    return DriftMonitor(_array(rows.mean(axis=0)), _array(scale), jnp.float32(weight), infinite)
+    no_threshold = jnp.asarray(jnp.inf, jnp.float32)
+    return DriftMonitor(_array(rows.mean(axis=0)), _array(scale), jnp.float32(weight), no_threshold)

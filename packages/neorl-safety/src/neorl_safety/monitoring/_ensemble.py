@@ -47,27 +47,29 @@ def policy_ensemble(
     arrays = [as_arrays(policy) for policy in policies]
     if len(arrays) < 2:
         raise InputError(f"disagreement needs at least two policies, got {len(arrays)}")
-    kinds = {_kind(policy) for policy in arrays}
-    if len(kinds) > 1:
-        raise InputError("disagreement is of policies of one structure; give seeds of one learner")
+    structures = {_structure(policy) for policy in arrays}
+    if len(structures) > 1:
+        raise InputError(
+            "disagreement needs policies of the same structure; give seeds of one learner"
+        )
     if jax.tree.leaves(arrays[0].initial_carry()):
-        raise InputError("disagreement is of policies without memory; these have a carry")
+        raise InputError("disagreement needs policies without memory, but these have a carry")
     span = np.asarray(highs(spec.action), np.float32) - np.asarray(lows(spec.action), np.float32)
     members = [Proposer(policy, jnp.asarray(span)) for policy in arrays]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
-    limit = jnp.asarray(jnp.inf, jnp.float32) if threshold is None else threshold
-    return EnsembleMonitor(stacked, limit, proposed_share)
+    alarm_threshold = jnp.asarray(jnp.inf, jnp.float32) if threshold is None else threshold
+    return EnsembleMonitor(stacked, alarm_threshold, relative_proposal)
 
 
-def proposed_share(
+def relative_proposal(
     member: Proposer, obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> Float[Array, " act"]:
     """Proposal of a member, as a fraction of the actuator range."""
     del action
-    _, own = member.policy(member.policy.initial_carry(), obs, None)
-    return own / member.span
+    _, proposal = member.policy(member.policy.initial_carry(), obs, None)
+    return proposal / member.span
 
 
-def _kind(policy: Any) -> Any:
+def _structure(policy: Any) -> Any:
     leaves, structure = jax.tree.flatten(policy)
     return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)

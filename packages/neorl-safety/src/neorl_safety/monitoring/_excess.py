@@ -26,25 +26,25 @@ ROW_TOLERANCE = 1e-6
 """Rounding allowance of the guarantee, relative to the size of a row."""
 
 
-class Checked(NamedTuple):
+class CheckedConstraint(NamedTuple):
     """One condition that is checked for an action.
 
     Attributes:
         name: For example ``"feed: rate"``.
         unit: Unit of the excess; empty for a row, which has the unit of its terms.
         tier: How binding it is.
-        words: The requirement in words.
+        description: The requirement in words.
         scale: Typical size with which to compare an excess, in ``unit``.
     """
 
     name: str
     unit: str
     tier: Tier
-    words: str
+    description: str
     scale: float
 
 
-def checked_constraints(constraints: AnyConstraints) -> list[Checked]:
+def checked_constraints(constraints: AnyConstraints) -> list[CheckedConstraint]:
     """Describes the constraints of :func:`constraint_excess`, in the same order, in words.
 
     Args:
@@ -53,31 +53,39 @@ def checked_constraints(constraints: AnyConstraints) -> list[Checked]:
     Returns:
         Box and rate of every channel, then intervals by channel or rows of every other kind.
     """
-    every = as_constraints(constraints)
-    channels = channels_of(every)
+    full = as_constraints(constraints)
+    channels = channels_of(full)
     spans = [(channel, channel.high - channel.low) for channel in channels.action]
-    c = every.action
+    action_limits = full.action
     checked = [
-        Checked(f"{one.name}: range", one.unit, Tier.HARD, f"{low:g} to {high:g} {one.unit}", span)
-        for (one, span), low, high in zip(spans, c.low.tolist(), c.high.tolist(), strict=True)
-    ]
-    checked += [
-        Checked(f"{one.name}: rate", one.unit, Tier.HARD, _rate_words(up, down, one.unit), span)
-        for (one, span), up, down in zip(
-            spans, c.rate_up.tolist(), c.rate_down.tolist(), strict=True
+        CheckedConstraint(
+            f"{one.name}: range", one.unit, Tier.HARD, f"{low:g} to {high:g} {one.unit}", span
+        )
+        for (one, span), low, high in zip(
+            spans, action_limits.low.tolist(), action_limits.high.tolist(), strict=True
         )
     ]
-    for kind, constraint in every.further.items():
+    checked += [
+        CheckedConstraint(
+            f"{one.name}: rate", one.unit, Tier.HARD, _rate_text(up, down, one.unit), span
+        )
+        for (one, span), up, down in zip(
+            spans, action_limits.rate_up.tolist(), action_limits.rate_down.tolist(), strict=True
+        )
+    ]
+    for kind, constraint in full.further.items():
         tier = Tier.PREFERENCE if rank_of(kind) == Rank.WEAR else Tier.HARD
         sentences = list(KINDS.find(kind).describe(channels, constraint))
-        if _is_rows(every, kind):
+        if _is_rows(full, kind):
             checked += [
-                Checked(f"{kind} {i + 1}", "", tier, s, 1.0) for i, s in enumerate(sentences)
+                CheckedConstraint(f"{kind} {i + 1}", "", tier, s, 1.0)
+                for i, s in enumerate(sentences)
             ]
             continue
-        words = "; ".join(sentences)
+        description = "; ".join(sentences)
         checked += [
-            Checked(f"{one.name}: {kind}", one.unit, tier, words, span) for one, span in spans
+            CheckedConstraint(f"{one.name}: {kind}", one.unit, tier, description, span)
+            for one, span in spans
         ]
     return checked
 
@@ -89,7 +97,7 @@ def constraint_excess(
     action: Float[Array, " act"],
     dt: Float[Array, ""],
     held: Float[Array, " act"] | None = None,
-    spares: Bool[Array, ""] | bool = True,
+    apply_wear: Bool[Array, ""] | bool = True,
 ) -> Float[Array, " checked"]:
     """Excess of an action over each constraint, in the order of :func:`checked_constraints`.
 
@@ -107,42 +115,47 @@ def constraint_excess(
         dt: Length of one step in seconds.
         held: Seconds since each channel moved before this action (:func:`seconds_held`); ``None``
             if unknown, and then no resting time applies.
-        spares: Whether wear limits apply; they do not if the fallback acts.
+        apply_wear: Whether wear limits apply; they do not if the fallback acts.
 
     Returns:
         Positive where violated, minus infinity where no limit applies, infinite where the action is
         not finite.
     """
-    every = as_constraints(constraints)
-    c = every.action
+    full = as_constraints(constraints)
+    limits = full.action
     known = jnp.isfinite(previous)
     start = jnp.where(known, previous, action)
-    since = jnp.full_like(start, jnp.inf) if held is None else held.astype(start.dtype)
-    situation = Situation(obs, start, dt, action, since, start)
-    reach = RateKind().lower(Rate(c.rate_up, c.rate_down), situation)
-    low = jnp.where(known, reach.low, -jnp.inf)
-    high = jnp.where(known, reach.high, jnp.inf)
+    held_for = jnp.full_like(start, jnp.inf) if held is None else held.astype(start.dtype)
+    situation = Situation(obs, start, dt, action, held_for, start)
+    rate_limits = RateKind().lower(Rate(limits.rate_up, limits.rate_down), situation)
+    low = jnp.where(known, rate_limits.low, -jnp.inf)
+    high = jnp.where(known, rate_limits.high, jnp.inf)
     lowered = {
         kind: KINDS.find(kind).lower(constraint, situation)
-        for kind, constraint in every.further.items()
+        for kind, constraint in full.further.items()
     }
-    outside = jnp.zeros(start.shape, jnp.bool_)
-    for kind, admitted in lowered.items():
-        if rank_of(kind) == Rank.INTERLOCK and isinstance(admitted, Interval):
-            outside |= (admitted.low > c.high) | (admitted.high < c.low)
-    boxed = _beyond(action, jnp.minimum(c.low, high), jnp.maximum(c.high, low))
-    parts = [jnp.where(outside, -jnp.inf, boxed), _beyond(action, low, high)]
-    for kind, admitted in lowered.items():
-        if isinstance(admitted, Interval):
-            ends = jnp.minimum(admitted.low, high), jnp.maximum(admitted.high, low)
-            free = jnp.isneginf(admitted.low) & jnp.isposinf(admitted.high)
-            free |= (rank_of(kind) == Rank.WEAR) & ~jnp.asarray(spares)
-            parts.append(jnp.where(free, -jnp.inf, _beyond(action, *ends)))
+    interlock_replaces_box = jnp.zeros(start.shape, jnp.bool_)
+    for kind, allowed in lowered.items():
+        if rank_of(kind) == Rank.INTERLOCK and isinstance(allowed, Interval):
+            interlock_replaces_box |= (allowed.low > limits.high) | (allowed.high < limits.low)
+    box_excess = _interval_excess(
+        action, jnp.minimum(limits.low, high), jnp.maximum(limits.high, low)
+    )
+    excesses = [
+        jnp.where(interlock_replaces_box, -jnp.inf, box_excess),
+        _interval_excess(action, low, high),
+    ]
+    for kind, allowed in lowered.items():
+        if isinstance(allowed, Interval):
+            ends = jnp.minimum(allowed.low, high), jnp.maximum(allowed.high, low)
+            free = jnp.isneginf(allowed.low) & jnp.isposinf(allowed.high)
+            free |= (rank_of(kind) == Rank.WEAR) & ~jnp.asarray(apply_wear)
+            excesses.append(jnp.where(free, -jnp.inf, _interval_excess(action, *ends)))
         else:
-            size = jnp.sum(jnp.abs(admitted.rows * action[None]), axis=1)
-            room = admitted.bounds + ROW_TOLERANCE * (size + jnp.abs(admitted.bounds))
-            parts.append(jnp.sum(admitted.rows * action[None], axis=1) - room)
-    excess = jnp.concatenate(parts)
+            size = jnp.sum(jnp.abs(allowed.rows * action[None]), axis=1)
+            room = allowed.bounds + ROW_TOLERANCE * (size + jnp.abs(allowed.bounds))
+            excesses.append(jnp.sum(allowed.rows * action[None], axis=1) - room)
+    excess = jnp.concatenate(excesses)
     return jnp.where(jnp.isnan(excess) | ~jnp.all(jnp.isfinite(action)), jnp.inf, excess)
 
 
@@ -165,9 +178,9 @@ def seconds_held(applied: Float[Array, "time act"], dt: float) -> Float[Array, "
     return jax.lax.scan(step, start, moved)[1]
 
 
-def _beyond(action: Array, low: Array, high: Array) -> Float[Array, " act"]:
-    over = jnp.maximum(low - action, action - high)
-    return jnp.where(jnp.isneginf(low) & jnp.isposinf(high), -jnp.inf, over)
+def _interval_excess(action: Array, low: Array, high: Array) -> Float[Array, " act"]:
+    excess = jnp.maximum(low - action, action - high)
+    return jnp.where(jnp.isneginf(low) & jnp.isposinf(high), -jnp.inf, excess)
 
 
 def _is_rows(constraints: Constraints, kind: str) -> bool:
@@ -177,11 +190,11 @@ def _is_rows(constraints: Constraints, kind: str) -> bool:
     situation = Situation(
         jnp.zeros((n_obs,)), middle, jnp.ones(()), middle, jnp.full((n,), jnp.inf), middle
     )
-    admitted = KINDS.find(kind).lower(constraints.further[kind], situation)
-    return not isinstance(admitted, Interval)
+    lowered = KINDS.find(kind).lower(constraints.further[kind], situation)
+    return not isinstance(lowered, Interval)
 
 
-def _rate_words(up: float, down: float, unit: str) -> str:
+def _rate_text(up: float, down: float, unit: str) -> str:
     if np.isinf(up) and np.isinf(down):
         return "any rate"
     rises = "any rise" if np.isinf(up) else f"rises by at most {up:g}"

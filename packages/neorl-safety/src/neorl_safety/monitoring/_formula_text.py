@@ -35,7 +35,7 @@ MOST_STEPS = 10_000
 class _Token(NamedTuple):
     kind: str
     text: str
-    begin: int
+    start: int
     end: int
 
 
@@ -79,34 +79,34 @@ class _Reader:
     """Recursive-descent parser of one text."""
 
     def __init__(self, text: str, spec: Spec) -> None:
-        self.text, self.spec, self.place, self.depth = text, spec, 0, 0
+        self.text, self.spec, self.position, self.depth = text, spec, 0, 0
 
     def fail(self, fault: str) -> InputError:
         """An error that shows the place in the text."""
         return InputError(
-            f"formula {self.text!r:.300}, at {self.text[self.place :].strip()[:30]!r}: {fault}; "
+            f"formula {self.text!r:.300}, at {self.text[self.position :].strip()[:30]!r}: {fault}; "
             f"for example {EXAMPLE!r}"
         )
 
     def peek(self) -> _Token:
         """The next token, without consuming it."""
-        if self._behind_blanks() == len(self.text):
+        if self._after_blanks() == len(self.text):
             return _Token("end", "", len(self.text), len(self.text))
-        match = TOKEN.match(self.text, self.place)
+        match = TOKEN.match(self.text, self.position)
         if match is None or match.lastgroup is None:
             raise self.fail("this is not part of a formula")
         return _Token(match.lastgroup, match[match.lastgroup], match.start(), match.end())
 
-    def _behind_blanks(self) -> int:
+    def _after_blanks(self) -> int:
         """The position of the next character that is not a blank."""
-        match = BLANKS.match(self.text, self.place)
-        return self.place if match is None else match.end()
+        match = BLANKS.match(self.text, self.position)
+        return self.position if match is None else match.end()
 
     def take(self, *texts: str) -> bool:
         """Consumes the next token if it is one of these."""
         token = self.peek()
         if token.kind in ("name", "sign") and token.text in texts:
-            self.place = token.end
+            self.position = token.end
             return True
         return False
 
@@ -122,52 +122,52 @@ class _Reader:
 
     def implication(self) -> Formula:
         """``a implies b`` is ``not a or b``."""
-        parts = [self.either()]
+        parts = [self.or_expression()]
         while self.take("implies"):
-            parts.append(self.either())
+            parts.append(self.or_expression())
         formula = parts.pop()
         while parts:
             formula = disjunction(negation(parts.pop()), formula)
         return formula
 
-    def either(self) -> Formula:
+    def or_expression(self) -> Formula:
         """Formulas joined by ``or``."""
-        parts = [self.both()]
+        parts = [self.and_expression()]
         while self.take("or"):
-            parts.append(self.both())
+            parts.append(self.and_expression())
         return disjunction(*parts) if len(parts) > 1 else parts[0]
 
-    def both(self) -> Formula:
+    def and_expression(self) -> Formula:
         """Formulas joined by ``and``."""
-        parts = [self.lasting()]
+        parts = [self.until_expression()]
         while self.take("and"):
-            parts.append(self.lasting())
+            parts.append(self.until_expression())
         return conjunction(*parts) if len(parts) > 1 else parts[0]
 
-    def lasting(self) -> Formula:
+    def until_expression(self) -> Formula:
         """A formula that may be joined to another by ``until[first, last]``."""
-        first = self.single()
+        first = self.unary_expression()
         if not self.take("until"):
             return first
         window = self.window()
-        return until(first, self.single(), *window)
+        return until(first, self.unary_expression(), *window)
 
-    def single(self) -> Formula:
+    def unary_expression(self) -> Formula:
         """A negation, a temporal operator, a formula in parentheses or a comparison."""
         self.depth += 1
         if self.depth > MOST_DEPTH:
             raise self.fail(f"this is nested more than {MOST_DEPTH} deep")
-        formula = self._single()
+        formula = self._unary_expression()
         self.depth -= 1
         return formula
 
-    def _single(self) -> Formula:
+    def _unary_expression(self) -> Formula:
         if self.take("not"):
-            return negation(self.single())
+            return negation(self.unary_expression())
         for word, operator in TEMPORAL.items():
             if self.take(word):
                 window = self.window()
-                return operator(self.single(), *window)
+                return operator(self.unary_expression(), *window)
         if self.take("("):
             inner = self.implication()
             self.expect(")")
@@ -180,7 +180,7 @@ class _Reader:
         if token.kind not in ("name", "quoted") or token.text in WORDS:
             raise self.fail("expected a channel")
         channel = self.channel(token.text)
-        self.place = token.end
+        self.position = token.end
         sign = self.peek().text
         if not self.take("<", "<=", ">", ">="):
             raise self.fail("expected <= or >=")
@@ -201,23 +201,26 @@ class _Reader:
         token = self.peek()
         if token.kind != "number" or not math.isfinite(float(token.text)):
             raise self.fail("expected a number")
-        self.place = token.end
+        self.position = token.end
         return float(token.text)
 
     def unit(self, channel: Channel) -> None:
         """The required unit of a channel; a dimensionless channel has none."""
-        begin = self._behind_blanks()
-        end = begin + len(channel.unit)
-        follows = self.text.startswith(channel.unit, begin) and not WORD.match(self.text, end)
+        start = self._after_blanks()
+        end = start + len(channel.unit)
+        follows = self.text.startswith(channel.unit, start) and not WORD.match(self.text, end)
         if channel.unit == "?" and not follows:
             raise self.fail(
                 f'the unit of {channel.name} is still "?"; complete its unit in plant.toml and '
                 "convert the log again"
             )
         if channel.unit not in ("", "1") and not follows:
-            raise self.fail(f"{channel.name} is in {channel.unit!r}; write the unit, converted")
+            raise self.fail(
+                f"{channel.name} is in {channel.unit!r}; write the threshold in this unit, "
+                "followed by the unit"
+            )
         if follows:
-            self.place = end
+            self.position = end
 
     def window(self) -> tuple[int, int]:
         """``[first, last]`` in steps."""
@@ -238,10 +241,10 @@ class _Reader:
                 count = value * seconds / self.spec.dt
                 break
         else:
-            raise self.fail("write the unit of a time: s, min or h")
+            raise self.fail("write a time with its unit: s, min or h")
         if not (0 <= count <= MOST_STEPS and abs(count - round(count)) < 1e-6 * max(count, 1)):
             raise self.fail(
-                f"a time is a multiple of the control period of {self.spec.dt:g} s, from 0 to "
+                f"a time must be a multiple of the control period of {self.spec.dt:g} s, from 0 to "
                 f"{MOST_STEPS} periods"
             )
         return round(count)

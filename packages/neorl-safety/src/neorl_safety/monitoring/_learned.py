@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_safety.monitoring._monitor import Score, Seen, scored
+from neorl_safety.monitoring._monitor import MonitorInput, Score, scored
 
 Apply = Callable[[Any, Array, Array], Array]
 
@@ -30,9 +30,9 @@ class CriticMonitor(eqx.Module):
         """An empty carry: the monitor has no memory."""
         return ()
 
-    def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
+    def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The critic's value; infinite where it is NaN."""
-        return carry, scored(self.apply(self.critic, seen.obs, seen.action), self.threshold)
+        return carry, scored(self.apply(self.critic, inputs.obs, inputs.action), self.threshold)
 
 
 class EnsembleMonitor(eqx.Module):
@@ -52,9 +52,9 @@ class EnsembleMonitor(eqx.Module):
         """An empty carry: the monitor has no memory."""
         return ()
 
-    def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
+    def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The largest standard deviation over the members, among all outputs."""
         predictions = jax.vmap(self.apply, in_axes=(0, None, None))(
-            self.members, seen.obs, seen.action
+            self.members, inputs.obs, inputs.action
         )
         return carry, scored(jnp.max(jnp.std(predictions, axis=0)), self.threshold)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 
-class Seen(NamedTuple):
+class MonitorInput(NamedTuple):
     """Input of a monitor in one step.
 
     Attributes:
@@ -41,7 +41,7 @@ class Monitor(Protocol):
         """The carry before the first step."""
         ...
 
-    def __call__(self, carry: Any, seen: Seen) -> tuple[Any, Score]:
+    def __call__(self, carry: Any, inputs: MonitorInput) -> tuple[Any, Score]:
         """The new carry, and the score of this step."""
         ...
 

@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core import InputError
-from neorl_safety.monitoring._monitor import Score, Seen, scored
+from neorl_safety.monitoring._monitor import MonitorInput, Score, scored
 
-SMALLEST = 1e-6
+LEAST_VARIANCE = 1e-6
 """Smallest variance in any direction, as a fraction of the largest."""
 
 
@@ -30,11 +30,11 @@ class MahalanobisMonitor(eqx.Module):
         """An empty carry: the monitor has no memory."""
         return ()
 
-    def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
+    def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The squared distance from the mean, scaled by the covariance of the log."""
-        apart = seen.obs.astype(self.mean.dtype) - self.mean
-        white = jnp.sum(self.whitening * apart[None], axis=1)
-        return carry, scored(jnp.sum(white * white), self.threshold)
+        deviation = inputs.obs.astype(self.mean.dtype) - self.mean
+        whitened = jnp.sum(self.whitening * deviation[None], axis=1)
+        return carry, scored(jnp.sum(whitened * whitened), self.threshold)
 
 
 def mahalanobis_monitor(obs: Float[np.ndarray, "row obs"]) -> MahalanobisMonitor:
@@ -53,7 +53,7 @@ def mahalanobis_monitor(obs: Float[np.ndarray, "row obs"]) -> MahalanobisMonitor
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     correlation = np.cov((rows - mean) / scale, rowvar=False, bias=True).reshape(len(mean), -1)
-    correlation += SMALLEST * max(1.0, float(np.trace(correlation))) * np.eye(len(mean))
+    correlation += LEAST_VARIANCE * max(1.0, float(np.trace(correlation))) * np.eye(len(mean))
     whitening = np.linalg.inv(np.linalg.cholesky(correlation)) / scale
     return MahalanobisMonitor(_array(mean), _array(whitening), jnp.asarray(jnp.inf, jnp.float32))
 
@@ -79,9 +79,9 @@ class NeighbourMonitor(eqx.Module):
         """An empty carry: the monitor has no memory."""
         return ()
 
-    def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
+    def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The distance in standard deviations."""
-        point = (seen.obs.astype(self.mean.dtype) - self.mean) / self.scale
+        point = (inputs.obs.astype(self.mean.dtype) - self.mean) / self.scale
         squared = jnp.sum((self.rows - point[None]) ** 2, axis=1)
         nearest = -jax.lax.top_k(-squared, self.neighbours)[0][-1]
         return carry, scored(jnp.sqrt(nearest), self.threshold)
@@ -106,14 +106,14 @@ def neighbour_monitor(
     Source: Gonzalez, Clustering to minimize the maximum intercluster distance, 1985.
     """
     if not 1 <= neighbours <= keep:
-        raise InputError(f"neighbours must lie between 1 and keep: {neighbours}, {keep}")
+        raise InputError(f"neighbours must lie between 1 and keep, {keep}, got {neighbours}")
     rows = _log_rows(obs, neighbours)
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    standard = (rows - mean) / scale
-    kept = standard[_farthest_first(standard, min(keep, len(standard)))]
-    infinite = jnp.asarray(jnp.inf, jnp.float32)
-    return NeighbourMonitor(_array(kept), _array(mean), _array(scale), infinite, neighbours)
+    standardised = (rows - mean) / scale
+    stored = standardised[_farthest_first(standardised, min(keep, len(standardised)))]
+    no_threshold = jnp.asarray(jnp.inf, jnp.float32)
+    return NeighbourMonitor(_array(stored), _array(mean), _array(scale), no_threshold, neighbours)
 
 
 def _farthest_first(rows: np.ndarray, count: int) -> np.ndarray:

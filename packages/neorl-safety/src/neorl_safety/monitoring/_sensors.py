@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from neorl_core import InputError, Spec, highs, lows
-from neorl_safety.monitoring._monitor import Score, Seen, scored
+from neorl_safety.monitoring._monitor import MonitorInput, Score, scored
 
 TOLERANCE = 0.05
 """Fraction of the measuring range by which a reading may lie outside it."""
@@ -32,12 +32,12 @@ class RangeMonitor(eqx.Module):
         """An empty carry: the monitor has no memory."""
         return ()
 
-    def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
+    def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The largest distance outside a range, as a fraction of the range; NaN gives infinity."""
         span = self.high - self.low
-        beyond = jnp.maximum(self.low - seen.obs, seen.obs - self.high) / span
-        beyond = jnp.where(jnp.isnan(beyond), jnp.inf, beyond)
-        return carry, scored(jnp.maximum(jnp.max(beyond), 0), self.tolerance)
+        excess = jnp.maximum(self.low - inputs.obs, inputs.obs - self.high) / span
+        excess = jnp.where(jnp.isnan(excess), jnp.inf, excess)
+        return carry, scored(jnp.maximum(jnp.max(excess), 0), self.tolerance)
 
 
 def range_monitor(spec: Spec, *, tolerance: float = TOLERANCE) -> RangeMonitor:
@@ -56,10 +56,11 @@ def range_monitor(spec: Spec, *, tolerance: float = TOLERANCE) -> RangeMonitor:
     Example:
         >>> import jax.numpy as jnp
         >>> from neorl_core import Channel, Spec
-        >>> from neorl_safety.monitoring import Seen, range_monitor
+        >>> from neorl_safety.monitoring import MonitorInput, range_monitor
         >>> valve = Channel("valve", "%", 0.0, 100.0)
         >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), (valve,), (), dt=60.0, horizon=100)
-        >>> _, score = range_monitor(spec)((), Seen(jnp.array([3.0]), jnp.ones(1), jnp.ones(1)))
+        >>> inputs = MonitorInput(jnp.array([3.0]), jnp.ones(1), jnp.ones(1))
+        >>> _, score = range_monitor(spec)((), inputs)
         >>> float(score.value), bool(score.alarm)
         (0.5, True)
     """
@@ -85,25 +86,28 @@ class FrozenMonitor(eqx.Module):
     """Alarms while a channel has not moved for too long; see :func:`frozen_monitor`.
 
     Attributes:
-        least: Threshold for a change, shape ``(obs,)``; only a larger change counts as a movement.
-        most: Number of steps for which a channel may stand still, shape ``(obs,)``.
+        min_change: Threshold for a change, shape ``(obs,)``; only a larger change counts as a
+            movement.
+        max_steps: Number of steps for which a channel may stand still, shape ``(obs,)``.
     """
 
-    least: Float[Array, " obs"]
-    most: Int[Array, " obs"]
+    min_change: Float[Array, " obs"]
+    max_steps: Int[Array, " obs"]
 
     def initial_carry(self) -> FrozenCarry:
         """A carry before the first observation."""
-        return FrozenCarry(jnp.full_like(self.least, jnp.nan), jnp.zeros_like(self.most))
+        return FrozenCarry(jnp.full_like(self.min_change, jnp.nan), jnp.zeros_like(self.max_steps))
 
-    def __call__(self, carry: FrozenCarry, seen: Seen) -> tuple[FrozenCarry, Score]:
+    def __call__(self, carry: FrozenCarry, inputs: MonitorInput) -> tuple[FrozenCarry, Score]:
         """The longest standstill, as a multiple of the number of steps allowed for its channel."""
-        obs = seen.obs.astype(carry.last.dtype)
+        obs = inputs.obs.astype(carry.last.dtype)
         # A NaN on either side counts as a movement, since other flags report it.
-        still = jnp.abs(obs - carry.last) <= self.least
-        steps = jnp.where(still, jnp.minimum(carry.steps, 2**30) + 1, 0)
-        share = steps.astype(carry.last.dtype) / jnp.maximum(self.most, 1).astype(carry.last.dtype)
-        return FrozenCarry(obs, steps), scored(jnp.max(share), jnp.ones((), share.dtype))
+        unchanged = jnp.abs(obs - carry.last) <= self.min_change
+        steps = jnp.where(unchanged, jnp.minimum(carry.steps, 2**30) + 1, 0)
+        ratio = steps.astype(carry.last.dtype) / jnp.maximum(self.max_steps, 1).astype(
+            carry.last.dtype
+        )
+        return FrozenCarry(obs, steps), scored(jnp.max(ratio), jnp.ones((), ratio.dtype))
 
 
 def frozen_monitor(
@@ -111,7 +115,7 @@ def frozen_monitor(
     steps: int | Mapping[str, int],
     *,
     channels: tuple[str, ...] | None = None,
-    least: float = 0.0,
+    min_change: float = 0.0,
 ) -> FrozenMonitor:
     """Checks that measurements move: a noisy signal that stands still is dead.
 
@@ -121,28 +125,31 @@ def frozen_monitor(
             each channel, by name.
         channels: Names of the monitored channels; all by default. Leave out set points, valves and
             other signals that may stand still.
-        least: Threshold for a change, as a fraction of the measuring range.
+        min_change: Threshold for a change, as a fraction of the measuring range.
 
     Returns:
         The monitor.
 
     Raises:
-        InputError: If ``steps`` is below one, ``least`` is negative or a name is unknown.
+        InputError: If ``steps`` is below one, ``min_change`` is negative or a name is unknown.
     """
     names = [channel.name for channel in spec.obs]
-    watched = names if channels is None else list(channels)
-    allowed = dict(steps) if isinstance(steps, Mapping) else dict.fromkeys(watched, steps)
-    watched = list(allowed)
-    unknown = sorted(set(watched) - set(names))
+    monitored = names if channels is None else list(channels)
+    steps_by_name = dict(steps) if isinstance(steps, Mapping) else dict.fromkeys(monitored, steps)
+    unknown = sorted(set(steps_by_name) - set(names))
     if unknown:
         raise InputError(
             f"no observation is called {', '.join(unknown)}; known: {', '.join(names)}"
         )
-    if min(allowed.values(), default=0) < 1 or not least >= 0:
-        raise InputError(f"steps must be at least 1 and least at least 0, got {steps} and {least}")
+    if min(steps_by_name.values(), default=0) < 1 or not min_change >= 0:
+        raise InputError(
+            "steps must be at least 1 and min_change must not be negative, got steps "
+            f"{steps} and min_change {min_change}"
+        )
     span = np.asarray(highs(spec.obs)) - np.asarray(lows(spec.obs))
     never = np.iinfo(np.int32).max
-    most = [allowed.get(name, never) for name in names]
+    max_steps = [steps_by_name.get(name, never) for name in names]
     return FrozenMonitor(
-        jnp.asarray(np.asarray(least * span, np.float32)), jnp.asarray(np.asarray(most, np.int32))
+        jnp.asarray(np.asarray(min_change * span, np.float32)),
+        jnp.asarray(np.asarray(max_steps, np.int32)),
     )

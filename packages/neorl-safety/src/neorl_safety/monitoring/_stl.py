@@ -44,11 +44,14 @@ class Formula:
         depth = 1 + max((part.depth for part in self.parts), default=0)
         size = 1 + sum(part.size for part in self.parts)
         if depth > MOST_DEPTH:
-            raise InputError(f"a formula is nested at most {MOST_DEPTH} operators deep; split it")
+            raise InputError(
+                f"a formula may be nested at most {MOST_DEPTH} operators deep, got {depth}; split "
+                "it"
+            )
         if size > MOST_PARTS:
             raise InputError(
-                f"a formula has at most {MOST_PARTS} comparisons and operators; split it into "
-                "several, each with a monitor of its own"
+                f"a formula may have at most {MOST_PARTS} comparisons and operators, got {size}; "
+                "split it into several, each with a monitor of its own"
             )
         ahead = self.window[1] + max((part.horizon for part in self.parts), default=0)
         for name, value in (("horizon", ahead), ("depth", depth), ("size", size)):
@@ -72,12 +75,12 @@ def negation(part: Formula) -> Formula:
 
 def conjunction(*parts: Formula) -> Formula:
     """All of ``parts``: the smallest robustness."""
-    return Formula("and", _some(parts))
+    return Formula("and", _require_parts(parts))
 
 
 def disjunction(*parts: Formula) -> Formula:
     """At least one of ``parts``: the largest robustness."""
-    return Formula("or", _some(parts))
+    return Formula("or", _require_parts(parts))
 
 
 def always(part: Formula, first: int, last: int) -> Formula:
@@ -149,9 +152,9 @@ def _value(formula: Formula, obs: Array, names: list[str], *, positive: bool) ->
     if formula.operator in ("above", "below"):
         if formula.channel not in names:
             raise unknown_name("channel", formula.channel, names)
-        apart = obs[:, names.index(formula.channel)] - formula.threshold
-        apart = apart if formula.operator == "above" else -apart
-        return jnp.where(jnp.isnan(apart), -jnp.inf if positive else jnp.inf, apart)
+        margin = obs[:, names.index(formula.channel)] - formula.threshold
+        margin = margin if formula.operator == "above" else -margin
+        return jnp.where(jnp.isnan(margin), -jnp.inf if positive else jnp.inf, margin)
     if formula.operator == "not":
         return -_value(formula.parts[0], obs, names, positive=not positive)
     values = [_value(part, obs, names, positive=positive) for part in formula.parts]
@@ -212,15 +215,17 @@ OPERATORS: dict[str, Callable[[list[Array], int, int], Array]] = {
 }
 
 
-def _some(parts: tuple[Formula, ...]) -> tuple[Formula, ...]:
+def _require_parts(parts: tuple[Formula, ...]) -> tuple[Formula, ...]:
     if not parts:
         raise InputError("a conjunction or disjunction needs at least one formula")
     return parts
 
 
 def _window(first: int, last: int) -> tuple[int, int]:
-    whole = all(isinstance(step, int) and not isinstance(step, bool) for step in (first, last))
-    if not (whole and 0 <= first <= last):
+    are_integers = all(
+        isinstance(step, int) and not isinstance(step, bool) for step in (first, last)
+    )
+    if not (are_integers and 0 <= first <= last):
         raise InputError(
             "a window must be two integers of at least 0, the first not above the second, "
             f"got {first} and {last}"

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from neorl_core import InputError, Spec
-from neorl_safety.monitoring._monitor import Score, Seen
+from neorl_safety.monitoring._monitor import MonitorInput, Score
 from neorl_safety.monitoring._stl import Formula
 from neorl_safety.monitoring._stl_stream import LARGEST, Stream, worst
 
@@ -40,15 +40,19 @@ class FormulaMonitor(eqx.Module):
         """A carry before the first observation."""
         return FormulaCarry(_stream(self.formula, self.names).initial())
 
-    def __call__(self, carry: FormulaCarry, seen: Seen) -> tuple[FormulaCarry, Score]:
+    def __call__(self, carry: FormulaCarry, inputs: MonitorInput) -> tuple[FormulaCarry, Score]:
         """Minus the smallest robustness from any step within the horizon.
 
         Steps that are not decided yet count as satisfied. If no step is decided, the value is minus
         infinity, without an alarm.
         """
-        streams, least = _stream(self.formula, self.names)(carry.streams, seen.obs)
-        value = jnp.where(jnp.abs(least) < LARGEST, -least, jnp.where(least > 0, -jnp.inf, jnp.inf))
-        return FormulaCarry(streams), Score(value, least < 0)
+        streams, worst_margin = _stream(self.formula, self.names)(carry.streams, inputs.obs)
+        value = jnp.where(
+            jnp.abs(worst_margin) < LARGEST,
+            -worst_margin,
+            jnp.where(worst_margin > 0, -jnp.inf, jnp.inf),
+        )
+        return FormulaCarry(streams), Score(value, worst_margin < 0)
 
 
 def formula_monitor(formula: Formula, spec: Spec) -> FormulaMonitor:
@@ -72,7 +76,7 @@ def formula_monitor(formula: Formula, spec: Spec) -> FormulaMonitor:
     """
     if formula.horizon > MOST_HORIZON:
         raise InputError(
-            f"a formula looks at most {MOST_HORIZON} control periods ahead, this one "
+            f"a formula may look at most {MOST_HORIZON} control periods ahead, got "
             f"{formula.horizon}; shorten its windows"
         )
     names = tuple(channel.name for channel in spec.obs)

@@ -1,6 +1,6 @@
 """Formulas evaluated as readings arrive, at a constant amortised cost per step.
 
-A *stream* takes one observation per step and returns the robustness of one earlier step, ``late``
+A *stream* takes one observation per step and returns the robustness of one earlier step, ``delay``
 steps ago: the latest one for which all deciding readings have arrived. Every stream is a frozen
 object with separate state. Numbers stay finite, because a guard keeps infinities out of its carry
 and would change them.
@@ -27,7 +27,7 @@ class Stream(Protocol):
     """The values of a formula, step by step."""
 
     @property
-    def late(self) -> int:
+    def delay(self) -> int:
         """Number of steps by which the value of a step is delayed."""
         ...
 
@@ -36,7 +36,7 @@ class Stream(Protocol):
         ...
 
     def __call__(self, state: Any, obs: Float[Array, " obs"]) -> tuple[Any, Float[Array, ""]]:
-        """The next state, and the value ``late`` steps ago."""
+        """The next state, and the value ``delay`` steps ago."""
         ...
 
 
@@ -82,16 +82,16 @@ def slide(window: Window, element: Any, join: Join, neutral: Any) -> tuple[Windo
     Source: van Herk, A fast algorithm for local minimum and maximum filters on rectangular and
     octagonal kernels, Pattern Recognition Letters 13, 1992.
     """
-    width, at = len(jax.tree.leaves(window.buffer)[0]), window.position
+    width, index = len(jax.tree.leaves(window.buffer)[0]), window.position
     prefix = join(window.prefix, element)
-    last = at + 1 == width
+    last = index + 1 == width
     older = jax.tree.map(
-        lambda leaf, none: jnp.where(last, none, leaf[jnp.minimum(at + 1, width - 1)]),
+        lambda leaf, none: jnp.where(last, none, leaf[jnp.minimum(index + 1, width - 1)]),
         window.buffer,
         neutral,
     )
     joined = join(older, prefix)
-    buffer = jax.tree.map(lambda leaf, x: leaf.at[at].set(x), window.buffer, element)
+    buffer = jax.tree.map(lambda leaf, x: leaf.at[index].set(x), window.buffer, element)
     # A reverse scan passes the later element first.
     buffer = jax.lax.cond(
         last,
@@ -100,26 +100,26 @@ def slide(window: Window, element: Any, join: Join, neutral: Any) -> tuple[Windo
         buffer,
     )
     prefix = jax.tree.map(lambda x, none: jnp.where(last, none, x), prefix, neutral)
-    return Window(buffer, prefix, jnp.where(last, 0, at + 1)), joined
+    return Window(buffer, prefix, jnp.where(last, 0, index + 1)), joined
 
 
 @dataclasses.dataclass(frozen=True)
-class _Reading:
-    """``sign (x - threshold)``; ``lost`` if the reading is not a number."""
+class _Comparison:
+    """``sign (x - threshold)``; ``nan_value`` if the reading is not a number."""
 
     index: int
     threshold: float
     sign: float
-    lost: float
-    late: int = 0
+    nan_value: float
+    delay: int = 0
 
     def initial(self) -> Any:
         return ()
 
     def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
-        apart = self.sign * (obs[self.index].astype(jnp.float32) - jnp.float32(self.threshold))
-        apart = jnp.clip(apart, -LARGEST, LARGEST)
-        return state, jnp.where(jnp.isnan(apart), self.lost, apart)
+        margin = self.sign * (obs[self.index].astype(jnp.float32) - jnp.float32(self.threshold))
+        margin = jnp.clip(margin, -LARGEST, LARGEST)
+        return state, jnp.where(jnp.isnan(margin), self.nan_value, margin)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,8 +127,8 @@ class _Negated:
     part: Stream
 
     @property
-    def late(self) -> int:
-        return self.part.late
+    def delay(self) -> int:
+        return self.part.delay
 
     def initial(self) -> Any:
         return self.part.initial()
@@ -146,28 +146,28 @@ class _Delayed:
     steps: int
 
     @property
-    def late(self) -> int:
-        return self.part.late + self.steps
+    def delay(self) -> int:
+        return self.part.delay + self.steps
 
     def initial(self) -> Any:
         waiting = jnp.full((self.steps,), LARGEST, jnp.float32)
         return self.part.initial(), waiting, jnp.zeros((), jnp.int32)
 
     def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
-        inner, waiting, at = state
+        inner, waiting, index = state
         inner, value = self.part(inner, obs)
-        oldest = waiting[at]
-        following = jnp.where(at + 1 == self.steps, 0, at + 1)
-        return (inner, waiting.at[at].set(value), following), oldest
+        oldest = waiting[index]
+        following = jnp.where(index + 1 == self.steps, 0, index + 1)
+        return (inner, waiting.at[index].set(value), following), oldest
 
 
 @dataclasses.dataclass(frozen=True)
-class _Joined:
+class _Combined:
     """The smallest or largest of several values for the same step."""
 
     parts: tuple[Stream, ...]
     least: bool
-    late: int
+    delay: int
 
     def initial(self) -> Any:
         return tuple(part.initial() for part in self.parts)
@@ -179,13 +179,13 @@ class _Joined:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Swept:
+class _Sliding:
     """The smallest or largest of the last values of a stream."""
 
     part: Stream
     width: int
     least: bool
-    late: int
+    delay: int
 
     def initial(self) -> Any:
         return self.part.initial(), empty_window(self._neutral, self.width)
@@ -217,8 +217,8 @@ class _Until:
     last: int
 
     @property
-    def late(self) -> int:
-        return self.part.late + self.last
+    def delay(self) -> int:
+        return self.part.delay + self.last
 
     @property
     def _width(self) -> int:
@@ -238,11 +238,11 @@ class _Until:
         goal_state, reached = self.goal(goal_state, obs)
         window, (value, _) = slide(window, (reached, held), _until_join, (-LARGEST, LARGEST))
         if self.first:
-            swept, waiting, at = before
-            swept, least = slide(swept, waiting[at], jnp.minimum, LARGEST)
+            swept, waiting, index = before
+            swept, least = slide(swept, waiting[index], jnp.minimum, LARGEST)
             value = jnp.minimum(value, least)
-            following = jnp.where(at + 1 == self._width, 0, at + 1)
-            before = swept, waiting.at[at].set(held), following
+            following = jnp.where(index + 1 == self._width, 0, index + 1)
+            before = swept, waiting.at[index].set(held), following
         return (part_state, goal_state, window, before), value
 
 
@@ -252,15 +252,15 @@ def _until_join(earlier: tuple[Array, Array], later: tuple[Array, Array]) -> tup
 
 
 @dataclasses.dataclass(frozen=True)
-class _FromTheStart:
+class _Started:
     """The values of a stream; the largest number for steps before the first valid one."""
 
     part: Stream
-    begins: int
+    offset: int
 
     @property
-    def late(self) -> int:
-        return self.part.late
+    def delay(self) -> int:
+        return self.part.delay
 
     def initial(self) -> Any:
         return self.part.initial(), jnp.zeros((), jnp.int32)
@@ -268,7 +268,7 @@ class _FromTheStart:
     def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
         inner, count = state
         inner, value = self.part(inner, obs)
-        first = self.late + self.begins
+        first = self.delay + self.offset
         value = jnp.where(count >= first, value, LARGEST)
         return (inner, jnp.minimum(count + 1, first)), value
 
@@ -291,21 +291,21 @@ def exact(formula: Formula, names: Sequence[str], *, positive: bool = True) -> S
         if formula.channel not in names:
             raise unknown_name("channel", formula.channel, list(names))
         sign = 1.0 if formula.operator == "above" else -1.0
-        lost = -LARGEST if positive else LARGEST
-        return _Reading(list(names).index(formula.channel), formula.threshold, sign, lost)
+        nan_value = -LARGEST if positive else LARGEST
+        return _Comparison(list(names).index(formula.channel), formula.threshold, sign, nan_value)
     if formula.operator == "not":
         return _Negated(exact(formula.parts[0], names, positive=not positive))
     parts = [exact(part, names, positive=positive) for part in formula.parts]
     first, last = formula.window
-    late = max(part.late for part in parts)
+    delay = max(part.delay for part in parts)
     if formula.operator in ("always", "eventually"):
         least = formula.operator == "always"
-        return _swept(parts[0], last - first + 1, least=least, late=late + last)
-    aligned = tuple(_delayed(part, late - part.late) for part in parts)
+        return _sliding(parts[0], last - first + 1, least=least, delay=delay + last)
+    aligned = tuple(_delayed(part, delay - part.delay) for part in parts)
     if formula.operator == "until":
         part, goal = aligned
         return _Until(part, goal, first, last)
-    return _Joined(aligned, formula.operator == "and", late)
+    return _Combined(aligned, formula.operator == "and", delay)
 
 
 def worst(formula: Formula, names: Sequence[str], starts: int) -> Stream:
@@ -325,14 +325,14 @@ def worst(formula: Formula, names: Sequence[str], starts: int) -> Stream:
     return _worst(normal_form(formula), names, starts, 0)
 
 
-def _worst(formula: Formula, names: Sequence[str], starts: int, begins: int) -> Stream:
-    """Like :func:`worst`, from the step ``begins`` on, counted from the first reading."""
+def _worst(formula: Formula, names: Sequence[str], starts: int, offset: int) -> Stream:
+    """Like :func:`worst`, from the step ``offset`` on, counted from the first reading."""
     first, last = formula.window
     if formula.operator == "always":
-        return _worst(formula.parts[0], names, starts - first, begins + first)
+        return _worst(formula.parts[0], names, starts - first, offset + first)
     if formula.operator == "and":
-        parts = tuple(_worst(part, names, starts, begins) for part in formula.parts)
-        return _Joined(parts, True, 0)
+        parts = tuple(_worst(part, names, starts, offset) for part in formula.parts)
+        return _Combined(parts, True, 0)
     lasting = [part for part in formula.parts if part.operator == "always"]
     if formula.operator == "or" and len(lasting) == 1 < len(formula.parts):
         # `a or always[first, last] b` from every step t on means for every step s: `b`, or `a` at
@@ -340,16 +340,16 @@ def _worst(formula: Formula, names: Sequence[str], starts: int, begins: int) -> 
         (first, last), (goal,) = lasting[0].window, lasting[0].parts
         others = tuple(part for part in formula.parts if part is not lasting[0])
         other = exact(Formula("or", others), names)
-        all_of = _swept(
-            _FromTheStart(other, begins), last - first + 1, least=True, late=other.late - first
+        all_of = _sliding(
+            _Started(other, offset), last - first + 1, least=True, delay=other.delay - first
         )
         inner = exact(goal, names)
-        late = max(inner.late, all_of.late)
-        aligned = tuple(_delayed(one, late - one.late) for one in (inner, all_of))
-        either = _Joined(aligned, False, late)
-        return _swept(either, starts - first - late + 1, least=True, late=0)
+        delay = max(inner.delay, all_of.delay)
+        aligned = tuple(_delayed(one, delay - one.delay) for one in (inner, all_of))
+        either = _Combined(aligned, False, delay)
+        return _sliding(either, starts - first - delay + 1, least=True, delay=0)
     whole = exact(formula, names)
-    return _swept(_FromTheStart(whole, begins), starts - whole.late + 1, least=True, late=0)
+    return _sliding(_Started(whole, offset), starts - whole.delay + 1, least=True, delay=0)
 
 
 def normal_form(formula: Formula, *, negated: bool = False) -> Formula:
@@ -358,12 +358,12 @@ def normal_form(formula: Formula, *, negated: bool = False) -> Formula:
         return normal_form(formula.parts[0], negated=not negated)
     if formula.operator == "until":
         return negation(formula) if negated else formula
-    turned = TURNED[formula.operator] if negated else formula.operator
+    operator = DUAL[formula.operator] if negated else formula.operator
     parts = tuple(normal_form(part, negated=negated) for part in formula.parts)
-    return dataclasses.replace(formula, operator=turned, parts=parts)
+    return dataclasses.replace(formula, operator=operator, parts=parts)
 
 
-TURNED = {
+DUAL = {
     "above": "below",
     "below": "above",
     "and": "or",
@@ -377,5 +377,5 @@ def _delayed(part: Stream, steps: int) -> Stream:
     return _Delayed(part, steps) if steps else part
 
 
-def _swept(part: Stream, width: int, *, least: bool, late: int) -> Stream:
-    return _Swept(part, width, least, late)
+def _sliding(part: Stream, width: int, *, least: bool, delay: int) -> Stream:
+    return _Sliding(part, width, least, delay)

@@ -57,15 +57,15 @@ def violation_statistics(
         raise ValueError(f"mask has shape {mask.shape}; expected {violated.shape}")
     valid = jnp.ones_like(violated) if mask is None else mask
     violated = violated & valid
-    steps, of_steps = jnp.sum(violated), jnp.sum(valid)
+    steps, valid_steps = jnp.sum(violated), jnp.sum(valid)
     episodes = jnp.sum(jnp.any(violated, axis=1))
-    of_episodes = jnp.sum(jnp.any(valid, axis=1))
+    valid_episodes = jnp.sum(jnp.any(valid, axis=1))
     return ViolationStatistics(
         steps=steps,
-        step_fraction=steps.astype(jnp.float32) / jnp.maximum(of_steps, 1).astype(jnp.float32),
+        step_fraction=steps.astype(jnp.float32) / jnp.maximum(valid_steps, 1).astype(jnp.float32),
         longest=_longest_run(violated),
         episodes=episodes,
-        episode_fraction=clopper_pearson_interval(episodes, of_episodes, level=level),
+        episode_fraction=clopper_pearson_interval(episodes, valid_episodes, level=level),
     )
 
 
@@ -108,12 +108,12 @@ def violation_depth(
     if mask is not None and mask.shape != excess.shape:
         raise ValueError(f"mask has shape {mask.shape}; expected {excess.shape}")
     valid = jnp.ones(excess.shape, jnp.bool_) if mask is None else mask
-    over = jnp.maximum(jnp.where(jnp.isnan(excess), jnp.inf, excess), 0)
-    over = jnp.where(valid, over, 0)
-    violating = jnp.maximum(jnp.sum(over > 0), 1).astype(over.dtype)
-    episodes = jnp.maximum(jnp.sum(jnp.any(valid, axis=1)), 1).astype(over.dtype)
-    total = jnp.sum(over)
-    return Depth(jnp.max(over, initial=0), total / violating, total * dt / episodes)
+    excess_or_zero = jnp.maximum(jnp.where(jnp.isnan(excess), jnp.inf, excess), 0)
+    excess_or_zero = jnp.where(valid, excess_or_zero, 0)
+    violating_steps = jnp.maximum(jnp.sum(excess_or_zero > 0), 1).astype(excess_or_zero.dtype)
+    episodes = jnp.maximum(jnp.sum(jnp.any(valid, axis=1)), 1).astype(excess_or_zero.dtype)
+    total = jnp.sum(excess_or_zero)
+    return Depth(jnp.max(excess_or_zero, initial=0), total / violating_steps, total * dt / episodes)
 
 
 def _longest_run(violated: Bool[Array, "episode time"]) -> Int[Array, ""]:

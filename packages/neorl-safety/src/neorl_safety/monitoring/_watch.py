@@ -26,7 +26,7 @@ which then ran for twenty times as long (``tools/tables/drift_alarms.py``).
 
 
 @dataclasses.dataclass(frozen=True)
-class Watch:
+class NamedMonitor:
     """One monitor of a guard, with what people and documents need to know about it.
 
     Attributes:
@@ -57,66 +57,66 @@ class Watch:
         return alarms_per_day(self.false_alarms, self.stretch)
 
 
-def describe_watch(watch: Watch, spec: Spec) -> str:
+def describe_monitor(named: NamedMonitor, spec: Spec) -> str:
     """Describes in words when a monitor alarms, with units and its guarantee.
 
     Args:
-        watch: A monitor with concrete numbers.
+        named: A monitor with its name, with concrete numbers.
         spec: Specification that provides channels and units.
 
     Returns:
         A sentence without full stop.
     """
-    words = f"{watch.name}: {_words(watch, spec)}"
-    if not watch.calibrated:
-        return words
-    if math.isnan(watch.stretch):
+    text = f"{named.name}: {_condition(named, spec)}"
+    if not named.calibrated:
+        return text
+    if math.isnan(named.stretch):
         return (
-            f"{words}; promised: a false alarm in at most {100 * watch.false_alarms:.3g} % of "
-            f"episodes like the {watch.episodes} held-out ones that set it"
+            f"{text}; guaranteed: a false alarm in at most {100 * named.false_alarms:.3g} % of "
+            f"episodes like the {named.episodes} held-out ones that set its threshold"
         )
-    promise = (
-        f"{words}; promised: at most {watch.per_day:.3g} false alarms in a day of operation like "
-        f"the {watch.episodes} held-out stretches of {watch.stretch:g} s that set it (in "
-        f"{100 * watch.false_alarms:.3g} % of them)"
+    sentence = (
+        f"{text}; guaranteed: at most {named.per_day:.3g} false alarms in a day of operation like "
+        f"the {named.episodes} held-out stretches of {named.stretch:g} s that set its threshold "
+        f"(in {100 * named.false_alarms:.3g} % of them)"
     )
-    if isinstance(watch.monitor, DriftMonitor):
-        promise += (
-            "; a plant that runs on for much longer than a stretch may drift further: simulated "
-            f"ones alarmed up to {LONG_OPERATION:g} times as often"
+    if isinstance(named.monitor, DriftMonitor):
+        sentence += (
+            "; a plant that runs for much longer than one stretch may drift further: simulated "
+            f"plants raised up to {LONG_OPERATION:g} times as many alarms"
         )
-    return promise
+    return sentence
 
 
-def _words(watch: Watch, spec: Spec) -> str:
-    monitor: Any = watch.monitor
-    at = f"above {float(monitor.threshold):.4g}" if hasattr(monitor, "threshold") else ""
+def _condition(named: NamedMonitor, spec: Spec) -> str:
+    monitor: Any = named.monitor
+    limit = f"above {float(monitor.threshold):.4g}" if hasattr(monitor, "threshold") else ""
     if isinstance(monitor, RangeMonitor):
         return (
             "an observation beyond its measuring range by more than "
             f"{100 * float(monitor.tolerance):g} % of it"
         )
     if isinstance(monitor, FrozenMonitor):
-        still = [
-            f"{channel.name} for more than {float(most) * spec.dt:g} s"
-            for channel, most in zip(spec.obs, monitor.most.tolist(), strict=True)
-            if most < NEVER
+        frozen = [
+            f"{channel.name} for more than {float(steps) * spec.dt:g} s"
+            for channel, steps in zip(spec.obs, monitor.max_steps.tolist(), strict=True)
+            if steps < NEVER
         ]
-        return f"a measurement that does not move: {', '.join(still)}"
+        return f"a measurement that does not move: {', '.join(frozen)}"
     if isinstance(monitor, FormulaMonitor):
         return f"not {formula_text(monitor.formula, spec)}"
     if isinstance(monitor, MahalanobisMonitor):
-        return f"an observation far from the log, squared Mahalanobis distance {at}"
+        return f"an observation far from the log, squared Mahalanobis distance {limit}"
     if isinstance(monitor, NeighbourMonitor):
         return (
-            f"an observation far from the log, distance {at} standard deviations to the nearest "
-            f"{monitor.neighbours} of {len(monitor.rows)} rows that stand for it"
+            f"an observation far from the log, distance {limit} standard deviations to the nearest "
+            f"{monitor.neighbours} of {len(monitor.rows)} representative rows"
         )
     if isinstance(monitor, DriftMonitor):
-        return f"inputs that drift from the log, moving mean {at} of its standard deviations"
+        return f"inputs that drift from the log, moving mean {limit} of its standard deviations"
     if isinstance(monitor, EnsembleMonitor):
         return (
-            f"policies that disagree ({', '.join(watch.policies)}), standard deviation {at} of an "
-            "actuator's range"
+            f"policies that disagree ({', '.join(named.policies)}), standard deviation {limit} of "
+            "an actuator's range"
         )
-    return f"{type(monitor).__name__} {at}".strip()
+    return f"{type(monitor).__name__} {limit}".strip()

@@ -13,9 +13,9 @@ from neorl_envs import Dataset
 from neorl_safety.guards import GuardSettings, guard_with
 from neorl_safety.monitoring import (
     Monitor,
-    Watch,
+    NamedMonitor,
     calibrated,
-    describe_watch,
+    describe_monitor,
     drift_monitor,
     episode_alarms,
     mahalanobis_monitor,
@@ -39,7 +39,7 @@ LEAST_STRETCH = 100
 """In steps: five times as many as the moving mean of a drift monitor averages."""
 
 
-def fitted_watches(config: Config, experience: Experience | None, spec: Spec) -> list[Watch]:
+def fitted_watches(config: Config, experience: Experience | None, spec: Spec) -> list[NamedMonitor]:
     """All monitors except those that need trained policies.
 
     Args:
@@ -74,7 +74,7 @@ def fitted_watches(config: Config, experience: Experience | None, spec: Spec) ->
 
 def disagreement_watch(
     config: Config, experience: Experience | None, policies: Mapping[str, Policy]
-) -> list[Watch]:
+) -> list[NamedMonitor]:
     """The monitor of disagreement between the candidate's seeds, if configured.
 
     Args:
@@ -100,19 +100,19 @@ def disagreement_watch(
 
 
 def guard_settings(
-    config: Config, spec: Spec, watches: Sequence[Watch], fallbacks: Sequence[str]
+    config: Config, spec: Spec, watches: Sequence[NamedMonitor], fallbacks: Sequence[str]
 ) -> GuardSettings:
     """Combines supervisor, monitors, ages and fallbacks of a run."""
     return GuardSettings(
         supervision=supervision_of(config.supervisor, spec.dt),
-        watches=tuple(watches),
+        monitors=tuple(watches),
         fallbacks=tuple(fallbacks),
         max_age=dict(config.monitors.max_age),
     )
 
 
 def monitor_records(
-    watches: Sequence[Watch], held_out: Dataset | None, spec: Spec
+    watches: Sequence[NamedMonitor], held_out: Dataset | None, spec: Spec
 ) -> list[dict[str, Any]]:
     """The monitors' entries in the record: description, promise, alarms on held-out episodes.
 
@@ -133,7 +133,7 @@ def monitor_records(
         records.append(
             {
                 "name": watch.name,
-                "words": describe_watch(watch, spec),
+                "words": describe_monitor(watch, spec),
                 "promised": watch.false_alarms if watch.calibrated else None,
                 "log_alarms": int(alarmed.sum()),
                 "log_episodes": len(alarmed),
@@ -150,7 +150,9 @@ def _rows(config: Config, dataset: Dataset) -> np.ndarray:
     return obs[np.asarray(columns.mask) & np.isfinite(obs).all(axis=1)]
 
 
-def _calibrated(name: str, raw: Monitor, monitors: MonitorsConfig, held_out: Dataset) -> Watch:
+def _calibrated(
+    name: str, raw: Monitor, monitors: MonitorsConfig, held_out: Dataset
+) -> NamedMonitor:
     obs, action, mask = padded_episodes(held_out)
     lengths = held_out.episode_lengths
     steps = stretch_of(lengths, conformal_sample_size(monitors.share))
@@ -160,7 +162,7 @@ def _calibrated(name: str, raw: Monitor, monitors: MonitorsConfig, held_out: Dat
         raise InputError(f"monitor {name}: {error}") from error
     count = len(obs) if steps is None else int((lengths // steps).sum())
     seconds = held_out.spec.dt * float(lengths.mean() if steps is None else steps)
-    return Watch(name, set_, monitors.share, count, stretch=seconds)
+    return NamedMonitor(name, set_, monitors.share, count, stretch=seconds)
 
 
 def stretch_of(lengths: np.ndarray, needed: int) -> int | None:

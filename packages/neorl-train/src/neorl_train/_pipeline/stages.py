@@ -8,7 +8,7 @@ import numpy as np
 from neorl_agents import ALGORITHMS
 from neorl_core import Policy
 from neorl_safety.guards import describe_settings
-from neorl_safety.monitoring import Watch
+from neorl_safety.monitoring import NamedMonitor
 from neorl_train._pipeline.artefacts import (
     hard_constraints,
     parity_observations,
@@ -323,7 +323,7 @@ def _leave_guard(
     session: Session,
     experience: Experience | None,
     controllers: dict[str, Policy],
-    watches: list[Watch],
+    watches: list[NamedMonitor],
 ) -> dict[str, Any]:
     """Writes the guard of a run and returns it in the form that an evaluation takes."""
     config, spec = run.config, run.spec

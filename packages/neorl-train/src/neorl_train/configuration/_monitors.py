@@ -8,7 +8,7 @@ from neorl_core import InputError, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_safety.guards import Supervision, supervision, usable_ages
 from neorl_safety.monitoring import (
-    Watch,
+    NamedMonitor,
     formula_monitor,
     frozen_monitor,
     range_monitor,
@@ -140,7 +140,7 @@ def check_monitors(monitors: MonitorsConfig, *, algorithms: tuple[str, ...], see
     )
 
 
-def given_watches(monitors: MonitorsConfig, spec: Spec) -> list[Watch]:
+def given_watches(monitors: MonitorsConfig, spec: Spec) -> list[NamedMonitor]:
     """The monitors that need no log: ranges, standstill and formulas.
 
     Args:
@@ -157,17 +157,17 @@ def given_watches(monitors: MonitorsConfig, spec: Spec) -> list[Watch]:
     usable_ages(monitors.max_age, spec, "monitors.max_age")
     watches = []
     if not math.isinf(monitors.range):
-        watches.append(Watch(RANGE, range_monitor(spec, tolerance=monitors.range)))
+        watches.append(NamedMonitor(RANGE, range_monitor(spec, tolerance=monitors.range)))
     if monitors.frozen:
         still = usable_ages(monitors.frozen, spec, "monitors.frozen")
         steps = {name: max(round(seconds / spec.dt), 1) for name, seconds in still.items()}
-        watches.append(Watch(FROZEN, frozen_monitor(spec, steps)))
+        watches.append(NamedMonitor(FROZEN, frozen_monitor(spec, steps)))
     for name, text in monitors.formulas.items():
         try:
             formula = read_formula(text, spec)
         except InputError as error:
             raise InputError(f"monitors.formulas.{name}: {error}") from error
-        watches.append(Watch(name, formula_monitor(formula, spec)))
+        watches.append(NamedMonitor(name, formula_monitor(formula, spec)))
     return watches
 
 

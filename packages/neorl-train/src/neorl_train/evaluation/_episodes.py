@@ -15,7 +15,7 @@ from neorl_train.results._episodes import SMALLEST, Episodes
 
 ROWS_AT_ONCE = 2**20
 ACTED = int(
-    Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.FURTHER_ACTIVE | Flag.ROWS_ACTIVE | Flag.WEAR_ACTIVE
+    Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.INTERVAL_ACTIVE | Flag.ROWS_ACTIVE | Flag.WEAR_ACTIVE
 )
 
 

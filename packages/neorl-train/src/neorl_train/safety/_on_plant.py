@@ -19,7 +19,7 @@ from neorl_safety.constraints import (
 from neorl_safety.filters import Flag
 from neorl_safety.guards import GuardSettings, describe_settings
 from neorl_safety.monitoring import (
-    Checked,
+    CheckedConstraint,
     checked_constraints,
     constraint_excess,
     seconds_held,
@@ -125,7 +125,7 @@ def assess_on_plant(
 
 
 def assembled(
-    checked: Sequence[Checked],
+    checked: Sequence[CheckedConstraint],
     judged: Mapping[str, Judged],
     settings: GuardSettings,
     metrics: dict[str, Metrics],
@@ -151,9 +151,9 @@ def assembled(
 
 def all_checks(
     constraints: AnyConstraints, requirements: Sequence[Requirement], spec: Spec
-) -> list[Checked]:
+) -> list[CheckedConstraint]:
     """Everything that is checked: the action, the requirements and the costs."""
-    own = [Checked(r.name, r.unit, r.tier, "at most zero", 1.0) for r in requirements]
+    own = [CheckedConstraint(r.name, r.unit, r.tier, "at most zero", 1.0) for r in requirements]
     return [*checked_constraints(constraints), *own, *cost_checks(spec)]
 
 
@@ -193,7 +193,9 @@ def _excess(
     return jax.vmap(jax.vmap(one))(obs, previous, action, held, acts)
 
 
-def _cases(checked: Sequence[Checked], judged: Mapping[str, Judged], name: str) -> tuple[Case, ...]:
+def _cases(
+    checked: Sequence[CheckedConstraint], judged: Mapping[str, Judged], name: str
+) -> tuple[Case, ...]:
     starts = worst_starts(checked, judged, (WITHOUT, WITH))
     return tuple(
         Case(

@@ -12,8 +12,8 @@ from neorl_core.costs import limit_kind
 from neorl_safety.filters import Flag, Limit, flag_names
 from neorl_safety.guards import GuardSettings
 from neorl_safety.monitoring import (
-    Checked,
-    describe_watch,
+    CheckedConstraint,
+    describe_monitor,
     violation_depth,
     violation_statistics,
 )
@@ -48,8 +48,8 @@ FLAG_WORDS = {
     Flag.FALLBACK_USED: "the fallback acted",
     Flag.BOX_ACTIVE: "the range of an action was kept",
     Flag.RATE_ACTIVE: "the rate of change was kept",
-    Flag.FURTHER_ACTIVE: "an interlock or another interval was kept",
-    Flag.FURTHER_EMPTY: "an interlock left nothing of the range",
+    Flag.INTERVAL_ACTIVE: "an interlock or another interval was kept",
+    Flag.INTERVAL_EMPTY: "an interlock left nothing of the range",
     Flag.ROWS_ACTIVE: "a linear or barrier row was kept",
     Flag.ROWS_INFEASIBLE: "no action was found that keeps all rows",
     Flag.WEAR_ACTIVE: "a deadband or a rest held a channel",
@@ -78,12 +78,12 @@ class Judged(NamedTuple):
     excess: Float[np.ndarray, "start time constraint"]
 
 
-def cost_checks(spec: Spec) -> list[Checked]:
+def cost_checks(spec: Spec) -> list[CheckedConstraint]:
     """The limits of the costs: hard per step, soft per episode."""
     from neorl_safety.constraints import Tier
 
     return [
-        Checked(
+        CheckedConstraint(
             f"cost {channel.name}",
             channel.unit,
             Tier.HARD if limit_kind(channel).bounds_largest else Tier.SOFT,
@@ -132,7 +132,7 @@ def violations_of(
 
 
 def constraints_of(
-    checked: Sequence[Checked], judged: Mapping[str, Judged], spec: Spec, level: float
+    checked: Sequence[CheckedConstraint], judged: Mapping[str, Judged], spec: Spec, level: float
 ) -> tuple[tuple[Constraint, ...], tuple[str, ...]]:
     """Every constraint that was active in any step, and the names of the others."""
     constraints, quiet = [], []
@@ -150,12 +150,14 @@ def constraints_of(
             name: violations_of(column, judged[name].rows.mask, dt=spec.dt, level=level)
             for name, column in binding.items()
         }
-        constraints.append(Constraint(one.name, str(one.tier), one.unit, one.words, violations))
+        constraints.append(
+            Constraint(one.name, str(one.tier), one.unit, one.description, violations)
+        )
     return tuple(constraints), tuple(quiet)
 
 
 def metrics_of(
-    label: str, checked: Sequence[Checked], judged: Judged, spec: Spec, level: float
+    label: str, checked: Sequence[CheckedConstraint], judged: Judged, spec: Spec, level: float
 ) -> Metrics:
     """The row of an evaluation for one set of episodes, with columns for the constraints.
 
@@ -236,7 +238,11 @@ def acting_of(episodes: Episodes) -> tuple[float, float]:
 
 
 def alarms_of(
-    settings: GuardSettings, checked: Sequence[Checked], judged: Judged, spec: Spec, level: float
+    settings: GuardSettings,
+    checked: Sequence[CheckedConstraint],
+    judged: Judged,
+    spec: Spec,
+    level: float,
 ) -> tuple[Alarms, ...]:
     """Alarms of every monitor, and their lead time before a violation."""
     mask = np.asarray(judged.rows.mask)
@@ -244,7 +250,7 @@ def alarms_of(
     broken: Any = ((judged.excess > 0) & mask[..., None])[..., counts].any(axis=2)
     first_broken = np.where(broken.any(axis=1), broken.argmax(axis=1), broken.shape[1])
     alarms = []
-    for i, watch in enumerate(settings.watches):
+    for i, watch in enumerate(settings.monitors):
         alarm: Any = ((np.asarray(judged.rows.alarms) >> i & 1) != 0) & mask
         first = np.where(alarm.any(axis=1), alarm.argmax(axis=1), alarm.shape[1] + 1)
         early = broken.any(axis=1) & (first < first_broken)
@@ -253,7 +259,7 @@ def alarms_of(
         alarms.append(
             Alarms(
                 name=watch.name,
-                words=describe_watch(watch, spec),
+                words=describe_monitor(watch, spec),
                 promised=watch.false_alarms if watch.calibrated else None,
                 episodes=share,
                 before_violation=int(early.sum()),
@@ -265,7 +271,7 @@ def alarms_of(
 
 
 def worst_starts(
-    checked: Sequence[Checked], judged: Mapping[str, Judged], names: tuple[str, str]
+    checked: Sequence[CheckedConstraint], judged: Mapping[str, Judged], names: tuple[str, str]
 ) -> dict[int, str]:
     """Starts worth looking at: the worst without the filter, the worst with it, the most changed.
 

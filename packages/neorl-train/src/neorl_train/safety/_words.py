@@ -16,7 +16,7 @@ GUARANTEE = (
     "It lies in the declared box, and differs from what the plant received last by no more than "
     "the declared rate in one control period; from outside the box it returns at that rate.",
     "A tripped interlock and every linear or barrier row hold, or the step says that they could "
-    "not (further_empty, rows_infeasible) and the fallback acts.",
+    "not (interval_empty, rows_infeasible) and the fallback acts.",
     "A request that keeps all of it passes unchanged; every change has a reason in the report.",
 )
 CONDITIONS = (

@@ -25,7 +25,7 @@ from neorl_train.results._results import Band
 OURS, CHANGED = LEARNERS[0], LEARNERS[1]
 WORDS = ("fallback", "changes", "alarm")
 ACTED = int(
-    Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.FURTHER_ACTIVE | Flag.ROWS_ACTIVE | Flag.WEAR_ACTIVE
+    Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.INTERVAL_ACTIVE | Flag.ROWS_ACTIVE | Flag.WEAR_ACTIVE
 )
 PANEL = 1.3  # inches
 
