@@ -22,6 +22,8 @@ from neorl_safety.monitoring._learned import EnsembleMonitor as EnsembleMonitor
 from neorl_safety.monitoring._monitor import Monitor as Monitor
 from neorl_safety.monitoring._monitor import MonitorInput as MonitorInput
 from neorl_safety.monitoring._monitor import Score as Score
+from neorl_safety.monitoring._named_monitor import NamedMonitor as NamedMonitor
+from neorl_safety.monitoring._named_monitor import describe_monitor as describe_monitor
 from neorl_safety.monitoring._novelty import MahalanobisMonitor as MahalanobisMonitor
 from neorl_safety.monitoring._novelty import NeighbourMonitor as NeighbourMonitor
 from neorl_safety.monitoring._novelty import mahalanobis_monitor as mahalanobis_monitor
@@ -49,8 +51,6 @@ from neorl_safety.monitoring._violations import Depth as Depth
 from neorl_safety.monitoring._violations import ViolationStatistics as ViolationStatistics
 from neorl_safety.monitoring._violations import violation_depth as violation_depth
 from neorl_safety.monitoring._violations import violation_statistics as violation_statistics
-from neorl_safety.monitoring._watch import NamedMonitor as NamedMonitor
-from neorl_safety.monitoring._watch import describe_monitor as describe_monitor
 
 __all__ = [
     "CheckedConstraint",

@@ -13,10 +13,10 @@ from neorl_safety.monitoring._drift import DriftMonitor
 from neorl_safety.monitoring._ensemble import policy_ensemble
 from neorl_safety.monitoring._formula_text import formula_text, read_formula
 from neorl_safety.monitoring._learned import EnsembleMonitor
+from neorl_safety.monitoring._named_monitor import NamedMonitor
 from neorl_safety.monitoring._novelty import MahalanobisMonitor, NeighbourMonitor
 from neorl_safety.monitoring._sensors import FrozenMonitor, RangeMonitor
 from neorl_safety.monitoring._stl_monitor import FormulaMonitor, formula_monitor
-from neorl_safety.monitoring._watch import NamedMonitor
 
 VERSION = 1
 ARRAY_MONITORS: dict[str, tuple[type, tuple[str, ...], tuple[str, ...]]] = {
