@@ -235,13 +235,13 @@ BAD["sac_n"] = CRITIC_LEARNER | {
 }
 BAD["bc_safe"] = BAD["bc"] | {"margin": [0.0, -1.0]}
 PRICED = {name: [-0.1, float("inf")] for name in ("kp", "ki", "kd")}
-PRICED |= {"largest": [0.0], "chance": [0.0, float("nan")]}
+PRICED |= {"largest": [0.0], "allowed_violations": [0.0, float("nan")]}
 BAD["td3_bc_lag"], BAD["iql_lag"] = BAD["td3_bc"] | PRICED, BAD["iql"] | PRICED
 SHARED = ("optimiser", "reward_scale", "actor_learning_rate", "discount")
 OWN = {name: CRITIC_LEARNER[name] for name in SHARED}
 BAD["cpq"] = (
     CRITIC_LEARNER
-    | {key: [0.0] for key in ("model_learning_rate", "penalty_learning_rate", "chance")}
+    | {key: [0.0] for key in ("model_learning_rate", "penalty_learning_rate", "allowed_violations")}
     | {"kl_weight": [-1.0], "ood_quantile": [0.0, 1.0], "ood_level": [0.9], "n_samples": [0]}
 )
 BAD["bcq_lag"] = CRITIC_LEARNER | PRICED | {
@@ -256,7 +256,8 @@ BAD["fisor"] = (
     | {"value_learning_rate": [0.0]}
 )
 BAD["coptidice"] = OWN | {
-    key: [0.0] for key in ("alpha", "chance", "nu_learning_rate", "multiplier_learning_rate")
+    key: [0.0]
+    for key in ("alpha", "allowed_violations", "nu_learning_rate", "multiplier_learning_rate")
 }
 BAD["fql"] = CRITIC_LEARNER | {
     "alpha": [-1.0], "flow_steps": [0, 1.5], "aggregate": ["max"], "normalised": ["yes"],
@@ -279,7 +280,7 @@ BAD["dqn"] = {key: OWN[key] for key in ("optimiser", "reward_scale", "discount")
 }  # fmt: skip
 BAD["ppo_lag"], BAD["reinforce_lag"] = BAD["ppo"] | PRICED, BAD["reinforce"] | PRICED
 BAD["dt"] = {
-    "aim": [-0.1, float("nan")], "learning_rate": [0.0], "count_learning_rate": [-1.0],
+    "aim": [-0.1, float("nan")], "learning_rate": [0.0], "predictor_learning_rate": [-1.0],
     "warmup_updates": [-1, 0.5], "heads": [0, 3],
 }  # fmt: skip
 BAD["cdt"] = BAD["dt"] | {
@@ -287,8 +288,8 @@ BAD["cdt"] = BAD["dt"] | {
 }  # fmt: skip
 BAD["caps"] = CRITIC_LEARNER | {
     "expectile": [0.0, 1.0], "cost_expectile": [0.0, 1.0], "inverse_temperature": [-1.0],
-    "max_weight": [0.0], "value_learning_rate": [0.0], "chance": [0.0], "n_heads": [1, 2.5],
-    "count_learning_rate": [0.0],
+    "max_weight": [0.0], "value_learning_rate": [0.0], "allowed_violations": [0.0],
+    "n_heads": [1, 2.5], "predictor_learning_rate": [0.0],
 }  # fmt: skip
 BAD["edac"] = BAD["sac_n"] | {"diversity_weight": [-1.0]}
 SOFT = CRITIC_LEARNER | {

@@ -143,11 +143,13 @@ def test_the_limit_of_a_discounted_critic_is_that_of_the_published_codes(limit, 
     spec = replace(plant((float(limit), "episode"), (float(limit), "step")), horizon=horizon)
     statistics = statistics_of(make_problem(n_cost=2).log)
     preparation = prepare(spec, statistics)
-    actual = jax.jit(lambda p: critic_limits(p, discount=0.99, chance=limit))(preparation)
+    actual = jax.jit(lambda p: critic_limits(p, discount=0.99, allowed_violations=limit))(
+        preparation
+    )
     in_cost = np.asarray(actual) * [float(preparation.cost_unit[0]), 1]
     np.testing.assert_allclose(in_cost, expected, atol=6e-4)
     # At every step the same, undiscounted: the limit itself.
-    undiscounted = critic_limits(preparation, discount=1.0, chance=0.1)
+    undiscounted = critic_limits(preparation, discount=1.0, allowed_violations=0.1)
     np.testing.assert_allclose(undiscounted[0] * preparation.cost_unit[0], limit, rtol=1e-5)
     np.testing.assert_allclose(undiscounted[1], 0.1, rtol=1e-5)
 

@@ -20,7 +20,7 @@ from .test_equations import (
 )
 
 MASKED = 3
-GAINS = {"kp": 1.3, "ki": 0.6, "kd": 0.4, "largest": 0.9, "chance": 0.05}
+GAINS = {"kp": 1.3, "ki": 0.6, "kd": 0.4, "largest": 0.9, "allowed_violations": 0.05}
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,12 @@ def counted_in_units(state, rows):
 def of_a_step(done, horizon=32):
     """By hand: the limit of an episode, or so many steps above, spread evenly."""
     a = done.algorithm
-    chance = a.chance if hasattr(a, "chance") else a.multiplier.chance
-    return np.array([done.before.preparation.cost_limit[0], chance]) / horizon
+    allowed_violations = (
+        a.allowed_violations
+        if hasattr(a, "allowed_violations")
+        else a.multiplier.allowed_violations
+    )
+    return np.array([done.before.preparation.cost_limit[0], allowed_violations]) / horizon
 
 
 def limits(done, horizon=32):
@@ -218,7 +222,7 @@ def test_fisor(parity, two_limits):
 
 
 def test_coptidice(parity, two_limits):
-    settings = {"alpha": 0.4, "discount": 0.9, "chance": GAINS["chance"]}
+    settings = {"alpha": 0.4, "discount": 0.9, "allowed_violations": GAINS["allowed_violations"]}
     done = parity.update(COptiDICE, of=two_limits, masked=MASKED, **settings)
     a, s, rows = done.algorithm, done.before, counted(done.rows, MASKED)
     prices, cost = s.parameters["multipliers"], counted_in_units(s, rows)
@@ -256,7 +260,7 @@ def test_the_inverse_slope_is_that_of_the_soft_chi_square():
 
 
 def test_cpq(parity, two_limits):
-    settings = {"discount": 0.9, "chance": 1e-3, "n_samples": 4, "ood_level": 1.2}
+    settings = {"discount": 0.9, "allowed_violations": 1e-3, "n_samples": 4, "ood_level": 1.2}
     settings |= {"shifted": {"cost_critics": 0.02}, "masked": MASKED}
     done = parity.update(CPQ, of=two_limits, **settings)
     a, s, rows = done.algorithm, done.before, counted(done.rows, MASKED)
@@ -337,8 +341,8 @@ def test_cpq(parity, two_limits):
 @pytest.mark.nightly
 def test_caps(parity, two_limits):
     done = parity.update(
-        CAPS, of=two_limits, n_heads=3, inverse_temperature=0.7, max_weight=1.2, chance=0.05,
-        masked=MASKED,
+        CAPS, of=two_limits, n_heads=3, inverse_temperature=0.7, max_weight=1.2,
+        allowed_violations=0.05, masked=MASKED,
     )  # fmt: skip
     a, s, rows = done.algorithm, done.before, done.rows
     row = jax.tree.map(lambda x: x[0, :-MASKED] if x.ndim > 1 else x, rows._replace(mask=None))
@@ -385,11 +389,11 @@ def test_caps(parity, two_limits):
     actor = parity.descended(heads_loss, s.parameters["actor"])
     parity.agree(done.after.parameters["actor"], actor)
 
-    def count_loss(counts):
+    def predictor_loss(counts):
         steps = np.concatenate([row.obs, row.action, row.next_obs], -1)
         return ((parity.network(counts, steps) - counted_in_units(s, row)) ** 2).mean()
 
-    counts = parity.descended(count_loss, s.parameters["counts"])
-    parity.agree(done.after.parameters["counts"], counts)
+    counts = parity.descended(predictor_loss, s.parameters["predictor"])
+    parity.agree(done.after.parameters["predictor"], counts)
     for name, fast in (("critics", critics), ("cost_critics", cost_critics)):
         parity.agree(done.after.targets[name], parity.mixed(s.targets[name], fast, a.tau))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from neorl_agents import ALGORITHMS, BC, Algorithm, LearnerState, load_policy, save_policy
-from neorl_agents.learning import check_algorithm, require_number, single, unit_rows
+from neorl_agents.learning import check_algorithm, only_batch, require_number, unit_rows
 from neorl_agents.networks import init_mlp, tanh
 from neorl_agents.policies import network_policy, prepare
 from neorl_agents.sampling import Rows
@@ -57,7 +57,7 @@ class Nudge(eqx.Module):
         return LearnerState({"actor": actor}, {}, {}, counters, preparation, {})
 
     def update(self, state, batch, key):
-        rows = single(unit_rows(state.preparation, batch))
+        rows = only_batch(unit_rows(state.preparation, batch))
 
         def distance(actor):
             return jnp.mean(jnp.square(actor(rows.obs) - rows.action))

@@ -9,7 +9,7 @@ import pytest
 from neorl_agents import Algorithm, Learner
 from neorl_agents.critics import EnsembleLearner, SafetyCriticLearner, horizon_curve
 from neorl_agents.critics._columns import checked_columns, column_statistics
-from neorl_agents.critics._ensemble_fit import _standardised, members_say
+from neorl_agents.critics._ensemble_fit import _standardised, member_predictions
 from neorl_agents.critics._safety_critic_fit import _first_values
 from neorl_agents.critics._training import trained_in_memory
 from neorl_agents.testing import sized
@@ -51,7 +51,7 @@ def test_ensembles_are_those_of_their_private_loop(target):
     learner = sized(EnsembleLearner(members=3, target=target), hidden=(8,), batch_size=32)
     learner = _standardised(learner, SPEC, columns)
     state, _ = trained_in_memory(learner, SPEC, log, column_statistics(columns), 40, KEY)
-    mean, std = (x[:20] for x in members_say(learner.ensemble(state), columns))
+    mean, std = (x[:20] for x in member_predictions(learner.ensemble(state), columns))
     scale = np.asarray(learner.outcome_scale)
     for result, name in ((mean, "mean"), (std, "std")):
         apart = (result - STORED[f"{target}_{name}"]) / scale

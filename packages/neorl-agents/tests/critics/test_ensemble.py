@@ -18,7 +18,7 @@ from neorl_agents.critics import (
     predicted,
 )
 from neorl_agents.critics._columns import checked_columns, column_statistics
-from neorl_agents.critics._ensemble_fit import _calibrated, _width, members_say
+from neorl_agents.critics._ensemble_fit import _calibrated, _width, member_predictions
 from neorl_agents.critics._ensemble_learner import BootstrappedRows
 from neorl_agents.networks import q_values
 from neorl_agents.testing import sized
@@ -184,7 +184,7 @@ def test_noise_and_spread_make_the_mean_variance_that_of_the_residuals(fitted):
         wide = replace(members, biases=(*members.biases[:-1], members.biases[-1] + offset))
         result = _calibrated(replace(fitted.ensemble, members=wide), columns, 0.9)
         assert (result.spread[0] < 1) == (apart > 0)
-        mean, std = members_say(result, columns)
+        mean, std = member_predictions(result, columns)
         variance = np.asarray(result.noise) ** 2 + (np.asarray(result.spread) * std) ** 2
         residual = columns.next_obs - columns.obs - mean
         np.testing.assert_allclose(variance.mean(0)[0], (residual**2).mean(0)[0], rtol=1e-4)

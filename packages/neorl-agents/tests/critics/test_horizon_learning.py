@@ -9,7 +9,7 @@ import pytest
 from neorl_agents.critics import SafetyCriticLearner, horizon_targets
 from neorl_agents.critics._columns import checked_columns, split_columns
 from neorl_agents.critics._limit_facts import counted_steps
-from neorl_agents.critics._safety_critic_learner import AheadOfViolations, head_loss
+from neorl_agents.critics._safety_critic_learner import RowsBeforeViolations, head_loss
 from neorl_agents.critics._windows import fully_seen, window_sums
 from neorl_agents.models import actions_along
 from neorl_agents.networks import ensemble, init_mlp
@@ -88,13 +88,13 @@ def test_weights_undo_the_draws():
     counted = counted_steps(columns, chain.SPEC)
     tables = SafetyCriticLearner(horizon=3).log_tables(chain.SPEC, chain.episodes(6, seed=3))
     weight = tables.rows.weight
-    drawn = AheadOfViolations().numbers(jax.device_put(tables), 400_000, jax.random.key(0))
+    drawn = RowsBeforeViolations().numbers(jax.device_put(tables), 400_000, jax.random.key(0))
     share = np.bincount(np.asarray(drawn), minlength=len(weight)) / 400_000
     np.testing.assert_allclose(share * weight, 1 / len(weight), rtol=0.12)
     ahead = window_sums(columns, counted.astype(float), 3, 1.0)[:, 0] > 0
     assert share[ahead].sum() > 0.5 > ahead.mean()
     none = tables._replace(count=np.zeros(0, np.int32))
-    uniform = AheadOfViolations().numbers(none, 5_000, jax.random.key(0))
+    uniform = RowsBeforeViolations().numbers(none, 5_000, jax.random.key(0))
     assert len(np.unique(uniform)) == len(weight)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from neorl_agents import BC, BaseLearner
 from neorl_agents.algorithms._bc import _squared_error
-from neorl_agents.learning import for_run, single
+from neorl_agents.learning import for_run, only_batch
 from neorl_agents.networks import tanh
 from neorl_agents.testing import sized
 from neorl_core import as_arrays
@@ -27,13 +27,14 @@ class Phases(BaseLearner):
     def fresh(self, spec, key):
         names = zip(("first", "second"), jax.random.split(key), strict=True)
         return {
-            name: self.networks.of_obs(spec, spec.n_action, one, output=tanh) for name, one in names
+            name: self.networks.obs_network(spec, spec.n_action, one, output=tanh)
+            for name, one in names
         }, {}
 
     def learn(self, state, rows, key):
         def clone(name):
             def step(state):
-                state, loss, _ = self.descend(state, name, _squared_error, single(rows))
+                state, loss, _ = self.descend(state, name, _squared_error, only_batch(rows))
                 return state, {"loss": loss}
 
             return step

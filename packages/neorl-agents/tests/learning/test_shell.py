@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import ALGORITHMS, BC, IQL, TD3BC, BaseLearner, CalQL, ReBRAC
-from neorl_agents.learning import Fit, for_run, single
+from neorl_agents.learning import Fit, for_run, only_batch
 from neorl_agents.networks import tanh
 from neorl_agents.sampling import Batch, Histories, NSteps, Rows
 from neorl_agents.testing import sized
@@ -34,7 +34,7 @@ class Costly(BaseLearner):
         return {"price": jnp.zeros(spec.n_cost, jnp.float32)}, {}
 
     def learn(self, state, rows, key):
-        rows = single(rows)
+        rows = only_batch(rows)
 
         def loss(price):
             off = jnp.sum(jnp.square(price[None] - rows.cost), axis=-1)
@@ -52,7 +52,7 @@ def started(kind, problem, **settings):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_several_steps_are_refused_by_learners_of_single_ones(name, problem):
     learner = sized(ALGORITHMS[name](), n_step=3, **SMALL)
-    if learner.takes_several_steps:
+    if learner.supports_n_step:
         learner.init(problem.spec, problem.statistics, KEY)
         assert learner.sampler == NSteps(3, learner.discount)
         return
@@ -62,7 +62,7 @@ def test_several_steps_are_refused_by_learners_of_single_ones(name, problem):
 
 
 def test_those_that_take_several_steps():
-    assert {n for n, kind in ALGORITHMS.items() if kind.takes_several_steps} == {
+    assert {n for n, kind in ALGORITHMS.items() if kind.supports_n_step} == {
         "fql",
         "iql",
         "td3_bc",
@@ -168,7 +168,7 @@ class Unnamed(BaseLearner):
     rates: ClassVar[dict[str, str]] = {}
 
     def fresh(self, spec, key):
-        return {"actor": self.networks.of_obs(spec, spec.n_action, key, output=tanh)}, {}
+        return {"actor": self.networks.obs_network(spec, spec.n_action, key, output=tanh)}, {}
 
 
 class Stray(Unnamed):

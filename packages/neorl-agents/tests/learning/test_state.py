@@ -52,11 +52,11 @@ def test_a_change_of_one_name_leaves_all_others(part):
 
 def test_targets_go_a_fraction_of_the_way_to_their_parameters():
     before = state_of_numbers()
-    after = before.tracked("critics", tau=0.25)
+    after = before.with_averaged_targets("critics", tau=0.25)
     assert parts_that_differ(before, after) == ["targets"]
     assert float(after.targets["critics"]) == 0.5
     with pytest.raises(KeyError, match="actor"):
-        before.tracked("actor", tau=0.25)
+        before.with_averaged_targets("actor", tau=0.25)
 
 
 def test_a_restart_sets_every_counter_to_zero_and_nothing_else():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import IQL
-from neorl_agents.learning import merged, numbered, single, unit_rows
+from neorl_agents.learning import all_batches, nth_batch, only_batch, unit_rows
 from neorl_agents.policies import prepare
 from neorl_agents.sampling import Batch, NSteps, RowsWithReturns, as_batch
 from neorl_agents.testing import sized
@@ -130,10 +130,10 @@ def test_batches_of_an_update_are_taken_one_by_one_or_together(problem):
     learner = sized(IQL(), batch_size=8)
     rows = unit_rows(prepare(problem.spec, problem.statistics), problem.batch(learner))
     twice = jax.tree.map(lambda x: jnp.concatenate([x, x + x]), rows)
-    np.testing.assert_array_equal(single(twice).obs, rows.obs[0])
-    np.testing.assert_array_equal(numbered(twice, 1).obs, 2 * rows.obs[0])
+    np.testing.assert_array_equal(only_batch(twice).obs, rows.obs[0])
+    np.testing.assert_array_equal(nth_batch(twice, 1).obs, 2 * rows.obs[0])
     np.testing.assert_array_equal(
-        merged(twice).reward, np.tile(rows.reward[0], 2) * np.repeat([1, 2], 8)
+        all_batches(twice).reward, np.tile(rows.reward[0], 2) * np.repeat([1, 2], 8)
     )
 
 

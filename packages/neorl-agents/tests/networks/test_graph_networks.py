@@ -224,13 +224,13 @@ def test_another_topology_is_the_same_program():
 
 @pytest.mark.parametrize("kind", ["gcn", pytest.param("gat", marks=pytest.mark.nightly)])
 def test_a_network_is_written_down_and_read_back(kind):
-    net = Networks(hidden=(8, 8), kind=kind).of_obs(SPEC, 2 * N_ACT, KEY)
+    net = Networks(hidden=(8, 8), kind=kind).obs_network(SPEC, 2 * N_ACT, KEY)
     half = net.first_outputs(N_ACT, output=tanh)
     actual = network_template(network_static(half))
     assert jax.tree.structure(actual) == jax.tree.structure(half)
     chex.assert_trees_all_equal_shapes_and_dtypes(actual, half)
     np.testing.assert_array_equal(half(rows()), jnp.tanh(net(rows())[:, :N_ACT]))
-    critics = Networks(hidden=(8, 8), kind=kind).of_both(SPEC, 1, KEY)
+    critics = Networks(hidden=(8, 8), kind=kind).obs_action_networks(SPEC, 1, KEY)
     assert jax.vmap(lambda net: net(rows(width=N_OBS + N_ACT)))(critics).shape == (2, 4, 1)
 
 
@@ -267,7 +267,7 @@ def test_a_network_without_a_graph_is_refused():
     with pytest.raises(InputError, match="reads a graph, and nothing says"):
         NETWORKS["gcn"].init((3, 8, 1), KEY)
     with pytest.raises(InputError, match="reads a graph, and nothing says"):
-        Networks(hidden=(8,), kind="gat", encoder="history").of_obs(SPEC, 1, KEY)
+        Networks(hidden=(8,), kind="gat", encoder="history").obs_network(SPEC, 1, KEY)
     with pytest.raises(InputError, match="rows of 19 numbers, or 29 with the actions, got 7"):
         network(n_in=7)
 

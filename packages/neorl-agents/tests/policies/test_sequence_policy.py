@@ -12,9 +12,9 @@ import pytest
 
 from neorl_agents import CDT, DecisionTransformer
 from neorl_agents.algorithms._decision_transformer import logged_steps
-from neorl_agents.learning import log_tables, rows_for, single, unit_rows
+from neorl_agents.learning import log_tables, only_batch, rows_for, unit_rows
 from neorl_agents.networks import Steps
-from neorl_agents.sampling import Prospects, _rows
+from neorl_agents.sampling import HistoriesWithReturns, _rows
 from neorl_agents.testing import make_problem, sized, statistics_of
 from neorl_core import (
     Affine,
@@ -175,14 +175,14 @@ def test_the_policy_acts_on_the_windows_of_training_and_counts_for_itself(failed
     log = Transition(
         obs, action, np.asarray(problem.log.reward[:n]), terminated=ends & False, truncated=ends
     )
-    tables = jax.tree.map(jnp.asarray, Prospects(3).tables(log))
+    tables = jax.tree.map(jnp.asarray, HistoriesWithReturns(3).tables(log))
     before = stepped._cache_size()
     seen, given = followed(policy, obs, action)
     assert stepped._cache_size() - before <= 1
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_rows, "batch_indices", lambda *_, n, batch: jnp.arange(batch))
-        batch = Prospects(3).draw(tables, jnp.int32(0), jax.random.key(0), (1, n))
+        batch = HistoriesWithReturns(3).draw(tables, jnp.int32(0), jax.random.key(0), (1, n))
     window = np.asarray(unit_rows(state.preparation, batch).obs).reshape(n, 3, -1)
     np.testing.assert_allclose(seen.obs, window[..., :4], atol=1e-6)
     np.testing.assert_allclose(seen.action, window[..., 4:6], atol=1e-6)
@@ -194,7 +194,7 @@ def test_the_policy_acts_on_the_windows_of_training_and_counts_for_itself(failed
     maps, scaled = state.preparation, window[:, -1, :4]
     unit = np.asarray(maps.action.to_scaled(action))
     pairs = np.concatenate([scaled[:-1], unit[:-1], scaled[1:]], axis=-1)
-    counted = np.asarray(state.parameters["counts"](pairs))[:, 0] / horizon
+    counted = np.asarray(state.parameters["predictor"](pairs))[:, 0] / horizon
     left = [float((policy.target / horizon - maps.reward_offset) / maps.reward_unit)]
     for step, one in enumerate(counted, 1):
         unknown = {step, step - 1} & set(failed)
@@ -249,7 +249,7 @@ def test_what_lies_ahead_is_the_rest_of_the_episode_without_masked_rows():
         np.zeros((7, 1), np.float32), np.zeros((7, 1), np.float32), reward,
         cost=np.stack([reward, 2 * reward], 1), terminated=ends, truncated=ends & False, mask=mask,
     )  # fmt: skip
-    ahead = Prospects(2).tables(log).ahead
+    ahead = HistoriesWithReturns(2).tables(log).ahead
     np.testing.assert_array_equal(ahead.returns[mask], [7, 6, 4, 104, 96, 64])
     np.testing.assert_array_equal(ahead.costs[mask][:, 1], [14, 12, 8, 208, 192, 128])
     np.testing.assert_array_equal(ahead.left[mask], [3, 2, 1, 3, 2, 1])
@@ -309,7 +309,7 @@ def test_the_loss_of_cdt_is_that_of_the_paper_and_its_budget_is_the_limit():
     batch = of.batch(learner)
     _, metrics = jax.jit(CDT.update)(as_arrays(learner), state, batch, jax.random.key(0))
 
-    rows = single(unit_rows(state.preparation, batch))
+    rows = only_batch(unit_rows(state.preparation, batch))
     steps, action, known = logged_steps(rows, network.shape)
     outputs, forecast = (wide(x) for x in jax.jit(jax.vmap(network))(steps))
     action, known = wide(action), np.asarray(known)

@@ -57,10 +57,10 @@ def test_the_own_count_of_a_return_is_compared_with_the_logged_one(make_log, pri
         for row in range(start, start + length - 1):
             seen, after = (policy.obs.to_scaled(rows.obs[i]) for i in (row, row + 1))
             sent = policy.action.to_scaled(rows.action[row])
-            counted = policy.counts(np.concatenate([seen, sent, after]))[0]
+            counted = policy.predictor(np.concatenate([seen, sent, after]))[0]
             off += float(counted * policy.reward_unit + policy.reward_offset) - reward[row]
         errors.append(abs(off))
     judge = PolicyValidation(dataset, None, key=jax.random.key(0), starts=0, prices=prices)
-    metric = float(judge(policy)["held_out_return_miscounted"])
+    metric = float(judge(policy)["held_out_return_prediction_error"])
     assert metric == pytest.approx(np.mean(errors), rel=1e-3)
     assert metric > 0.01

@@ -39,8 +39,10 @@ class ActorCritic(BaseLearner):
 
     def fresh(self, spec, key):
         actor_key, value_key = jax.random.split(key)
-        mean = self.networks.of_obs(spec, spec.n_action, actor_key, output=tanh, last_bound=1e-2)
-        value = self.networks.of_obs(spec, 1, value_key)
+        mean = self.networks.obs_network(
+            spec, spec.n_action, actor_key, output=tanh, last_bound=1e-2
+        )
+        value = self.networks.obs_network(spec, 1, value_key)
         return {
             "actor": GaussianActor(mean, jnp.full(spec.n_action, -0.5, jnp.float32)),
             "value": value,

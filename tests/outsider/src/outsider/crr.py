@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from neorl_agents import BaseLearner
-from neorl_agents.learning import critic_loss, require_number, single
+from neorl_agents.learning import critic_loss, only_batch, require_number
 from neorl_agents.networks import q_values, tanh
 from neorl_agents.policies import network_policy
 from neorl_core.losses import advantage_weights, masked_mean, scaled_advantage
@@ -35,12 +35,12 @@ class CRR(BaseLearner):
 
     def fresh(self, spec, key):
         actor_key, critic_key = jax.random.split(key)
-        actor = self.networks.of_obs(spec, spec.n_action, actor_key, output=tanh)
-        critics = self.networks.of_both(spec, 1, critic_key)
+        actor = self.networks.obs_network(spec, spec.n_action, actor_key, output=tanh)
+        critics = self.networks.obs_action_networks(spec, 1, critic_key)
         return {"actor": actor, "critics": critics}, {"critics": critics}
 
     def learn(self, state, rows, key):
-        rows = single(rows)
+        rows = only_batch(rows)
         actor = state.parameters["actor"]
         after = q_values(state.targets["critics"], rows.next_obs, actor(rows.next_obs)).min(axis=0)
         target = td_target(rows.reward, after, rows.terminated, discount=self.discount)
@@ -52,7 +52,10 @@ class CRR(BaseLearner):
         better = scaled_advantage(logged - own, rows.mask)
         weights = advantage_weights(better, inverse_temperature=self.inverse_temperature)
         state, loss, _ = self.descend(state, "actor", _weighted_distance, rows, weights)
-        return state.tracked("critics", tau=0.005), {"actor_loss": loss, "critic_loss": q_loss}
+        return state.with_averaged_targets("critics", tau=0.005), {
+            "actor_loss": loss,
+            "critic_loss": q_loss,
+        }
 
     def policy(self, state):
         return network_policy(state.preparation, state.parameters["actor"])

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from neorl_agents import BaseLearner
-from neorl_agents.learning import critic_loss, single
+from neorl_agents.learning import critic_loss, only_batch
 from neorl_agents.networks import q_values, tanh
 from neorl_agents.policies import network_policy
 from neorl_core.losses import masked_mean
@@ -37,15 +37,15 @@ class Lagrangian(BaseLearner):
 
     def fresh(self, spec, key):
         actor_key, critic_key, cost_key = jax.random.split(key, 3)
-        actor = self.networks.of_obs(spec, spec.n_action, actor_key, output=tanh)
-        critics = self.networks.of_both(spec, 1, critic_key)
-        costs = self.networks.of_both(spec, 1, cost_key, members=spec.n_cost)
+        actor = self.networks.obs_network(spec, spec.n_action, actor_key, output=tanh)
+        critics = self.networks.obs_action_networks(spec, 1, critic_key)
+        costs = self.networks.obs_action_networks(spec, 1, cost_key, members=spec.n_cost)
         multipliers = jnp.zeros(spec.n_cost)
         followed = {"critics": critics, "cost_critic": costs}
         return {"actor": actor, "multipliers": multipliers, **followed}, followed
 
     def learn(self, state, rows, key):
-        rows, actor, targets = single(rows), state.parameters["actor"], state.targets
+        rows, actor, targets = only_batch(rows), state.parameters["actor"], state.targets
         then = actor(rows.next_obs)
         after = q_values(targets["critics"], rows.next_obs, then).min(axis=0)
         target = td_target(rows.reward, after, rows.terminated, discount=self.discount)
@@ -63,7 +63,7 @@ class Lagrangian(BaseLearner):
         state, _, _ = self.descend(state, "multipliers", lambda m: (-jnp.sum(m * excess), None))
         positive = jnp.maximum(state.parameters["multipliers"], 0.0)
         state = state.with_parameters(multipliers=positive)
-        state = state.tracked("critics", "cost_critic", tau=0.005)
+        state = state.with_averaged_targets("critics", "cost_critic", tau=0.005)
         return state, {"critic_loss": loss, "cost_loss": cost_loss, "multiplier": positive.max()}
 
     def policy(self, state):

@@ -16,10 +16,10 @@ from neorl_agents.learning import (
     Networks,
     UnitRows,
     critic_loss,
+    only_batch,
     regress_actor,
     require_choice,
     require_number,
-    single,
     value_metrics,
     weight_metrics,
 )
@@ -103,38 +103,38 @@ class AWAC(BaseLearner):
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """A Gaussian actor and two critics; the critics have targets."""
         actor_key, critic_key = jax.random.split(key)
-        last = identity if self.variant == "corl" else tanh
-        mean = self.networks.of_obs(spec, spec.n_action, actor_key, output=last)
+        output = identity if self.variant == "corl" else tanh
+        mean = self.networks.obs_network(spec, spec.n_action, actor_key, output=output)
         actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
-        critics = self.networks.of_both(spec, 1, critic_key)
+        critics = self.networks.obs_action_networks(spec, 1, critic_key)
         return {"actor": actor, "critics": critics}, {"critics": critics}
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of critics and actor, then one of the targets."""
-        rows = single(rows)
-        next_key, own_key = jax.random.split(key)
+        rows = only_batch(rows)
+        next_key, policy_key = jax.random.split(key)
         actor = state.parameters["actor"]
-        following = self._drawn(actor, rows.next_obs, next_key)
-        after = q_values(state.targets["critics"], rows.next_obs, following)
+        next_action = self._sample(actor, rows.next_obs, next_key)
+        next_q = q_values(state.targets["critics"], rows.next_obs, next_action)
         target = clipped_double_td_target(
-            rows.reward, after, rows.terminated, discount=self.discount
+            rows.reward, next_q, rows.terminated, discount=self.discount
         )
-        before = state.parameters["critics"]
+        old_critics = state.parameters["critics"]
         state, loss, mean_q = self.descend(state, "critics", critic_loss, rows, target)
 
-        critics = before if self.variant == "original" else state.parameters["critics"]
-        own = q_values(critics, rows.obs, self._drawn(actor, rows.obs, own_key))
-        logged = q_values(critics, rows.obs, rows.action)
-        advantage = jnp.min(logged, axis=0) - jnp.min(own, axis=0)
+        critics = old_critics if self.variant == "original" else state.parameters["critics"]
+        policy_q = q_values(critics, rows.obs, self._sample(actor, rows.obs, policy_key))
+        logged_q = q_values(critics, rows.obs, rows.action)
+        advantage = jnp.min(logged_q, axis=0) - jnp.min(policy_q, axis=0)
         if self.variant == "original":
-            state, regression = self._regressed(state, rows, advantage)
+            state, regression = self._actor_regression(state, rows, advantage)
         else:
             state, regression = regress_actor(
                 self, state, rows, advantage, log_std_range=LOG_STD_RANGE
             )
-        return state.tracked("critics", tau=self.tau), {
+        return state.with_averaged_targets("critics", tau=self.tau), {
             "critic_loss": loss,
             **regression,
             **value_metrics(mean_q, state.preparation, rows, discount=self.discount),
@@ -154,32 +154,32 @@ class AWAC(BaseLearner):
         low, high = ORIGINAL_LOG_STD_RANGE
         return low + (high - low) * jax.nn.sigmoid(actor.log_std)
 
-    def _drawn(
+    def _sample(
         self, actor: GaussianActor, obs: Float[Array, "batch obs"], key: PRNGKeyArray
     ) -> Float[Array, "batch act"]:
         mean = actor.mean(obs)
         noise = jax.random.normal(key, mean.shape, mean.dtype)
-        drawn = mean + jnp.exp(self._log_std(actor))[None] * noise
-        return drawn if self.variant == "original" else jnp.clip(drawn, -1, 1)
+        sampled = mean + jnp.exp(self._log_std(actor))[None] * noise
+        return sampled if self.variant == "original" else jnp.clip(sampled, -1, 1)
 
-    def _regressed(
+    def _actor_regression(
         self, state: LearnerState, rows: UnitRows, advantage: Float[Array, " batch"]
     ) -> tuple[LearnerState, Metrics]:
         """The authors' actor step: the weights sum to the number of unmasked rows."""
         if self.advantage_scale == "std":
             advantage = scaled_advantage(advantage, rows.mask)
-        counted = jnp.ones(advantage.shape, jnp.bool_) if rows.mask is None else rows.mask
-        score = jnp.where(counted, self.inverse_temperature * advantage, -jnp.inf)
+        valid = jnp.ones(advantage.shape, jnp.bool_) if rows.mask is None else rows.mask
+        score = jnp.where(valid, self.inverse_temperature * advantage, -jnp.inf)
         largest = jnp.max(score, initial=jnp.finfo(score.dtype).min)
         weights = jnp.exp(score - largest)
-        weights = weights * jnp.sum(counted) / jnp.maximum(jnp.sum(weights), 1e-30)
+        weights = weights * jnp.sum(valid) / jnp.maximum(jnp.sum(weights), 1e-30)
         weights = jax.lax.stop_gradient(weights)
 
         def loss(actor: GaussianActor) -> tuple[Float[Array, ""], None]:
             error = (rows.action - actor.mean(rows.obs)) / jnp.exp(self._log_std(actor))[None]
-            chance = -jnp.sum(jnp.square(error) / 2 + self._log_std(actor)[None], axis=-1)
-            chance = chance - rows.action.shape[-1] * math.log(2 * math.pi) / 2
-            return -masked_mean(weights * chance, rows.mask), None
+            log_prob = -jnp.sum(jnp.square(error) / 2 + self._log_std(actor)[None], axis=-1)
+            log_prob = log_prob - rows.action.shape[-1] * math.log(2 * math.pi) / 2
+            return -masked_mean(weights * log_prob, rows.mask), None
 
         state, value, _ = self.descend(state, "actor", loss)
         return state, {

@@ -13,10 +13,10 @@ from neorl_agents.learning import (
     Metrics,
     Steps,
     UnitRows,
+    only_batch,
     require_choice,
     require_count,
     require_number,
-    single,
 )
 from neorl_agents.networks import Network, identity, tanh
 from neorl_agents.networks._gaussian_heads import squashed_mean, squashed_parameters
@@ -74,11 +74,11 @@ class BC(BaseLearner):
     @property
     def reads(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Returns are read only if they decide which episodes are cloned."""
-        ranked = () if self.fraction == 1 else ("reward", "terminated", "truncated")
-        return ("obs", "action", "mask", *ranked)
+        return_columns = () if self.fraction == 1 else ("reward", "terminated", "truncated")
+        return ("obs", "action", "mask", *return_columns)
 
     @property
-    def rows_drawn(self) -> Sampler:
+    def row_sampler(self) -> Sampler:
         """A sampler of all rows, or of those of the best episodes."""
         return Rows() if self.fraction == 1 else BestEpisodes(self.fraction)
 
@@ -90,19 +90,19 @@ class BC(BaseLearner):
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """An actor with the outputs that its variant needs."""
-        act = spec.n_action
-        outputs, last = {
-            "deterministic": (act, tanh),
-            "gaussian": (2 * act, identity),
-            "mixture": (mixture_outputs(self.n_components, act), identity),
+        n_action = spec.n_action
+        outputs, output = {
+            "deterministic": (n_action, tanh),
+            "gaussian": (2 * n_action, identity),
+            "mixture": (mixture_outputs(self.n_components, n_action), identity),
         }[self.variant]
-        return {"actor": self.networks.of_obs(spec, outputs, key, output=last)}, {}
+        return {"actor": self.networks.obs_network(spec, outputs, key, output=output)}, {}
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step; the key is ignored."""
-        state, loss, _ = self.descend(state, "actor", LOSSES[self.variant], single(rows))
+        state, loss, _ = self.descend(state, "actor", LOSSES[self.variant], only_batch(rows))
         return state, {"actor_loss": loss}
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:

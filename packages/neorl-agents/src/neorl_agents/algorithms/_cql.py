@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._soft_actor import (
-    drawn,
-    most_entropy,
+    max_entropy,
+    sample_action,
     sampled_actions,
     soft_actor_loss,
     temperature_loss,
@@ -22,10 +22,10 @@ from neorl_agents.learning import (
     Metrics,
     Networks,
     UnitRows,
+    only_batch,
     require_count,
     require_flag,
     require_number,
-    single,
     value_metrics,
 )
 from neorl_agents.networks import Network, q_values, sampled_q_values
@@ -127,11 +127,11 @@ class CQL(BaseLearner):
     @property
     def reads(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Cal-QL also reads where the log was truncated, to compute its returns."""
-        cuts = ("truncated",) if self.calibrated else ()
-        return ("obs", "action", "reward", "next_obs", "terminated", "mask", *cuts)
+        episode_columns = ("truncated",) if self.calibrated else ()
+        return ("obs", "action", "reward", "next_obs", "terminated", "mask", *episode_columns)
 
     @property
-    def rows_drawn(self) -> Sampler:
+    def row_sampler(self) -> Sampler:
         """A sampler of rows; for Cal-QL each row carries the return that followed it."""
         return RowsWithReturns(self.discount) if self.calibrated else Rows()
 
@@ -147,9 +147,9 @@ class CQL(BaseLearner):
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """An actor, two critics, a temperature and a multiplier; the critics have targets."""
         actor_key, critic_key = jax.random.split(key)
-        critics = self.networks.of_both(spec, 1, critic_key)
+        critics = self.networks.obs_action_networks(spec, 1, critic_key)
         parameters = {
-            "actor": self.networks.of_obs(spec, 2 * spec.n_action, actor_key),
+            "actor": self.networks.obs_network(spec, 2 * spec.n_action, actor_key),
             "critics": critics,
             "log_temperature": jnp.zeros((), jnp.float32),
             "log_multiplier": jnp.ones((), jnp.float32),
@@ -160,7 +160,7 @@ class CQL(BaseLearner):
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one step of actor, temperature, critics and multiplier, then of the targets."""
-        rows = single(rows)
+        rows = only_batch(rows)
         actor_key, target_key, sample_key = jax.random.split(key, 3)
         actor, critics = state.parameters["actor"], state.parameters["critics"]
         temperature = jnp.exp(state.parameters["log_temperature"])
@@ -177,12 +177,19 @@ class CQL(BaseLearner):
         )
         state, critic_loss, (q, term) = self.critic_step(state, rows, target, samples)
 
-        bonus = most_entropy(temperature, rows.action.shape[-1]) if self.entropy_backup else 0.0
+        entropy_bonus = (
+            max_entropy(temperature, rows.action.shape[-1]) if self.entropy_backup else 0.0
+        )
         values = value_metrics(
-            q, state.preparation, rows, discount=self.discount, penalised=True, entropy=bonus
+            q,
+            state.preparation,
+            rows,
+            discount=self.discount,
+            penalised=True,
+            entropy=entropy_bonus,
         )
         multiplier = _multiplier(state.parameters["log_multiplier"])
-        return state.tracked("critics", tau=self.tau), {
+        return state.with_averaged_targets("critics", tau=self.tau), {
             "critic_loss": critic_loss,
             "conservative_term": term,
             **({"multiplier": multiplier} if self.lagrange else {}),
@@ -200,7 +207,9 @@ class CQL(BaseLearner):
         key: PRNGKeyArray,
     ) -> Float[Array, " batch"]:
         """Returns the regression target of the critics."""
-        action, log_prob = drawn(state.parameters["actor"], rows.next_obs, key, LOG_STD_RANGE)
+        action, log_prob = sample_action(
+            state.parameters["actor"], rows.next_obs, key, LOG_STD_RANGE
+        )
         return soft_td_target(
             rows.reward,
             q_values(state.targets["critics"], rows.next_obs, action),
@@ -272,8 +281,8 @@ class CQL(BaseLearner):
 
     def explore(self, state: LearnerState) -> SquashedGaussianPolicy:
         """The trained policy, which samples its actions, in physical units."""
-        drawn_from = network_policy(state.preparation, state.parameters["actor"])
-        return SquashedGaussianPolicy(drawn_from, LOG_STD_RANGE)
+        stochastic_policy = network_policy(state.preparation, state.parameters["actor"])
+        return SquashedGaussianPolicy(stochastic_policy, LOG_STD_RANGE)
 
 
 class CalQL(CQL):

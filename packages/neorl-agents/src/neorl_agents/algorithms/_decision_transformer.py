@@ -16,11 +16,11 @@ from neorl_agents.learning import (
     Metrics,
     Networks,
     UnitRows,
+    only_batch,
     require,
     require_count,
     require_moving_actions,
     require_number,
-    single,
 )
 from neorl_agents.learning import Steps as StepSettings
 from neorl_agents.networks import (
@@ -32,7 +32,7 @@ from neorl_agents.networks import (
     init_sequence_network,
 )
 from neorl_agents.policies import Preparation, SequencePolicy
-from neorl_agents.sampling import Prospects
+from neorl_agents.sampling import HistoriesWithReturns
 from neorl_agents.sampling._log_order import episode_ends
 from neorl_core import DataStatistics, InputError, Spec, Transition
 from neorl_core.losses import masked_mean
@@ -77,7 +77,7 @@ class DecisionTransformer(BaseLearner):
     Attributes:
         aim: The return to aim at: 0 is the smallest logged one, 1 the largest.
         learning_rate: Learning rate of the transformer after its warm-up.
-        count_learning_rate: Learning rate of the reward predictor.
+        predictor_learning_rate: Learning rate of the reward predictor.
         warmup_updates: Updates over which the transformer's rate rises from zero; 0 for none.
         heads: Number of attention heads; must divide the widths; static.
 
@@ -87,7 +87,7 @@ class DecisionTransformer(BaseLearner):
 
     aim: float = 1.0
     learning_rate: float = 1e-4
-    count_learning_rate: float = 1e-3
+    predictor_learning_rate: float = 1e-3
     warmup_updates: int = 500
     heads: int = eqx.field(static=True, default=1)
     networks: Networks = Networks(hidden=(128, 128, 128), encoder="history", history_steps=20)
@@ -98,9 +98,9 @@ class DecisionTransformer(BaseLearner):
     )  # fmt: skip
     rates: ClassVar[Mapping[str, str]] = {
         "network": "learning_rate",
-        "counts": "count_learning_rate",
+        "predictor": "predictor_learning_rate",
     }
-    own_optimisers: ClassVar[Mapping[str, str]] = {"counts": "adam"}
+    own_optimisers: ClassVar[Mapping[str, str]] = {"predictor": "adam"}
 
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
@@ -109,9 +109,9 @@ class DecisionTransformer(BaseLearner):
         require_sequence_settings(self)
 
     @property
-    def sampler(self) -> Prospects:
+    def sampler(self) -> HistoriesWithReturns:
         """A sampler of windows, with the return that followed each of their steps."""
-        return Prospects(self.networks.history_steps)
+        return HistoriesWithReturns(self.networks.history_steps)
 
     @property
     def centred(self) -> Array:
@@ -146,20 +146,20 @@ class DecisionTransformer(BaseLearner):
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of both networks; the key is ignored."""
-        rows = single(rows)
+        rows = only_batch(rows)
         shape = state.parameters["network"].shape
         rate = warmed_up(self.learning_rate, state, self.warmup_updates)
         steps, action, known = logged_steps(rows, shape)
         state, loss, _ = self.descend(
             state, "network", _action_loss, steps, action, known, rate=rate
         )
-        state, counted = counted_step(self, state, rows, steps)
-        return state, {"actor_loss": loss, **counted}
+        state, metrics = predictor_step(self, state, rows, steps)
+        return state, {"actor_loss": loss, **metrics}
 
     def policy(self, state: LearnerState) -> SequencePolicy:
         """The transformer with its target, in physical units."""
-        none = jnp.zeros(0, jnp.float32)
-        return sequence_policy(state, aim=self.aim, budget=none, cost_unit=none)
+        no_costs = jnp.zeros(0, jnp.float32)
+        return sequence_policy(state, aim=self.aim, budget=no_costs, cost_unit=no_costs)
 
 
 def require_sequence_settings(learner: Any) -> None:
@@ -173,8 +173,8 @@ def require_sequence_settings(learner: Any) -> None:
     require(learner, "networks.encoder", nets.encoder == "history", "history")
     require(learner, "networks.kind", nets.kind == "mlp", "mlp")
     width = nets.hidden[0]
-    alike = all(one == width for one in nets.hidden)
-    require(learner, "networks.hidden", alike, "equal widths, one for each block")
+    equal = all(one == width for one in nets.hidden)
+    require(learner, "networks.hidden", equal, "equal widths, one for each block")
     divides = width % learner.heads == 0
     require(learner, "heads", divides, f"a divisor of the widths in networks.hidden, {width}")
 
@@ -183,8 +183,8 @@ def sequence_preparation(maps: Preparation, statistics: DataStatistics) -> Seque
     """The maps of a training split, with the range of the returns of its episodes."""
     ends = statistics.episode_return.min, statistics.episode_return.max
     returns = jnp.stack([jnp.asarray(end, jnp.float32).reshape(()) for end in ends])
-    plain = {field.name: getattr(maps, field.name) for field in fields(maps)}
-    return SequencePreparation(**plain, returns=returns)
+    fields_of_maps = {field.name: getattr(maps, field.name) for field in fields(maps)}
+    return SequencePreparation(**fields_of_maps, returns=returns)
 
 
 def sequence_shape(learner: Any, spec: Spec, *, aims: int, n_out: int, n_forecast: int = 0):
@@ -199,12 +199,12 @@ def sequence_shape(learner: Any, spec: Spec, *, aims: int, n_out: int, n_forecas
 
 def fresh_networks(shape: SequenceShape, key: PRNGKeyArray) -> dict[str, Any]:
     """A transformer, and a perceptron that predicts the reward and the costs of a step."""
-    key, count_key = jax.random.split(key)
-    seen = 2 * shape.n_obs + shape.n_action
+    key, predictor_key = jax.random.split(key)
+    n_inputs = 2 * shape.n_obs + shape.n_action
     hidden = (shape.width,) * 2
     return {
         "network": init_sequence_network(shape, key),
-        "counts": init_mlp((seen, *hidden, shape.aims), count_key),
+        "predictor": init_mlp((n_inputs, *hidden, shape.aims), predictor_key),
     }
 
 
@@ -217,23 +217,23 @@ def logged_steps(
     rows: UnitRows, shape: SequenceShape
 ) -> tuple[Steps, Float[Array, "batch step act"], Bool[Array, "batch step"]]:
     """Windows as a transformer reads them, the action of every step, and a mask of known steps."""
-    ahead: Any = rows.ahead
+    to_go: Any = rows.to_go
     batch, act = len(rows.action), shape.n_action
     window = rows.obs.reshape(batch, shape.steps, -1)
     flags = window[..., -2:] > 0
-    aim = jnp.concatenate([ahead.returns[..., None], ahead.costs], axis=-1) / shape.horizon
+    aim = jnp.concatenate([to_go.returns[..., None], to_go.costs], axis=-1) / shape.horizon
     steps = Steps(
         aim=jnp.where(flags[..., :1], aim, 0),
         obs=window[..., : shape.n_obs],
         action=window[..., shape.n_obs : shape.n_obs + act],
         obs_known=flags[..., 0],
         action_known=flags[..., 1],
-        time=ahead.step,
+        time=to_go.step,
     )
     action = jnp.concatenate([steps.action[:, 1:], rows.action[:, None]], axis=1)
-    counts = jnp.ones(batch, bool) if rows.mask is None else rows.mask
-    counts_known = jnp.concatenate([steps.action_known[:, 1:], counts[:, None]], axis=1)
-    return steps, action, steps.obs_known & counts_known
+    valid = jnp.ones(batch, bool) if rows.mask is None else rows.mask
+    valid_action = jnp.concatenate([steps.action_known[:, 1:], valid[:, None]], axis=1)
+    return steps, action, steps.obs_known & valid_action
 
 
 def _action_loss(
@@ -244,27 +244,27 @@ def _action_loss(
     return masked_mean(errors.reshape(-1), known.reshape(-1)), None
 
 
-def counted_step(
+def predictor_step(
     learner: Any, state: LearnerState, rows: UnitRows, steps: Steps
 ) -> tuple[LearnerState, Metrics]:
     """Takes one gradient step of the reward predictor, on all consecutive steps of the windows."""
-    ahead: Any = rows.ahead
-    totals = jnp.concatenate([ahead.returns[..., None], ahead.costs], axis=-1)
-    spent = totals[:, :-1] - totals[:, 1:]
+    to_go: Any = rows.to_go
+    sums = jnp.concatenate([to_go.returns[..., None], to_go.costs], axis=-1)
+    target = sums[:, :-1] - sums[:, 1:]
     known = steps.obs_known[:, :-1] & steps.obs_known[:, 1:] & steps.action_known[:, 1:]
     inputs = jnp.concatenate([steps.obs[:, :-1], steps.action[:, 1:], steps.obs[:, 1:]], axis=-1)
-    state, loss, off = learner.descend(state, "counts", _count_loss, inputs, spent, known)
-    return state, {"count_loss": loss, "return_miscounted": off}
+    state, loss, error = learner.descend(state, "predictor", _predictor_loss, inputs, target, known)
+    return state, {"predictor_loss": loss, "return_prediction_error": error}
 
 
-def _count_loss(
-    counts: Network, inputs: Array, spent: Array, known: Array
+def _predictor_loss(
+    predictor: Network, inputs: Array, target: Array, known: Array
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The mean squared error, and the mean error of the return predicted over a window."""
-    off = jnp.where(known[..., None], counts(inputs) - spent, 0)
-    errors = jnp.mean(jnp.square(off), axis=-1)
+    error = jnp.where(known[..., None], predictor(inputs) - target, 0)
+    errors = jnp.mean(jnp.square(error), axis=-1)
     return masked_mean(errors.reshape(-1), known.reshape(-1)), jnp.mean(
-        jnp.abs(jnp.sum(off[..., 0], axis=1))
+        jnp.abs(jnp.sum(error[..., 0], axis=1))
     )
 
 
@@ -280,7 +280,7 @@ def sequence_policy(
     least, greatest = maps.returns[0], maps.returns[1]
     target = least + aim * (greatest - least)
     return SequencePolicy(
-        maps.obs, state.parameters["network"], state.parameters["counts"], maps.action, maps.low,
+        maps.obs, state.parameters["network"], state.parameters["predictor"], maps.action, maps.low,
         maps.high, jnp.asarray(target, jnp.float32), budget, maps.reward_unit, maps.reward_offset,
         cost_unit,
     )  # fmt: skip

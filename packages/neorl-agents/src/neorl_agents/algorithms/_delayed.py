@@ -11,7 +11,7 @@ from neorl_agents.learning import (
     Metrics,
     UnitRows,
     critic_loss,
-    numbered,
+    nth_batch,
     value_metrics,
 )
 from neorl_agents.networks import Network
@@ -55,7 +55,7 @@ def delayed_critic_steps(
     """
     steps = []
     for i in range(learner.policy_delay):
-        row = numbered(rows, i)
+        row = nth_batch(rows, i)
         state, loss, q = learner.descend(state, "critics", critic_loss, row, targets[i])
         values = value_metrics(
             q, state.preparation, row, discount=learner.discount, penalised=penalised

@@ -38,16 +38,19 @@ class EDAC(SACN):
         """The squared errors, summed over the critics, and the diversity term."""
         loss, q = critic_loss(critics, rows, target)
 
-        def slopes(critic: Network) -> Float[Array, "batch act"]:
+        def action_gradients(critic: Network) -> Float[Array, "batch act"]:
             return jax.grad(_sum_of_values)(rows.action, critic, rows.obs)
 
-        gradients = jnp.swapaxes(jax.vmap(slopes)(critics), 0, 1)
-        alike = masked_mean(jax.vmap(edac_diversity)(gradients), rows.mask)
-        return loss + self.diversity_weight * alike, (q, {"diversity_term": alike})
+        gradients = jnp.swapaxes(jax.vmap(action_gradients)(critics), 0, 1)
+        diversity_term = masked_mean(jax.vmap(edac_diversity)(gradients), rows.mask)
+        return loss + self.diversity_weight * diversity_term, (
+            q,
+            {"diversity_term": diversity_term},
+        )
 
 
 def _sum_of_values(
     action: Float[Array, "batch act"], critic: Network, obs: Float[Array, "batch obs"]
 ) -> Float[Array, ""]:
-    alone = jax.tree.map(lambda leaf: leaf[None], critic)
-    return jnp.sum(q_values(alone, obs, action))
+    one_critic = jax.tree.map(lambda leaf: leaf[None], critic)
+    return jnp.sum(q_values(one_critic, obs, action))

@@ -16,11 +16,11 @@ from neorl_agents.learning import (
     UnitRows,
     critic_loss,
     held_actions,
+    only_batch,
     require_choice,
     require_count,
     require_flag,
     require_number,
-    single,
     value_metrics,
 )
 from neorl_agents.networks import Network, ZeroInputs, gelu, q_values
@@ -83,7 +83,7 @@ class FQL(BaseLearner):
         "flow": "actor_learning_rate",
         "actor": "actor_learning_rate",
     }
-    takes_several_steps: ClassVar[bool] = True
+    supports_n_step: ClassVar[bool] = True
 
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
@@ -97,27 +97,27 @@ class FQL(BaseLearner):
         """Two normalised critics with targets, the flow, and the one-step actor."""
         critic_key, flow_key, actor_key = jax.random.split(key, 3)
         nets, act = self.networks, spec.n_action
-        critics = nets.of_both(spec, 1, critic_key, activation=gelu, normalised=True)
+        critics = nets.obs_action_networks(spec, 1, critic_key, activation=gelu, normalised=True)
         return {
             "critics": critics,
-            "flow": nets.of_obs(spec, act, flow_key, beside=act + 1, activation=gelu),
-            "actor": nets.of_obs(spec, act, actor_key, beside=act, activation=gelu),
+            "flow": nets.obs_network(spec, act, flow_key, extra_inputs=act + 1, activation=gelu),
+            "actor": nets.obs_network(spec, act, actor_key, extra_inputs=act, activation=gelu),
         }, {"critics": critics}
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of critics, flow and actor."""
-        rows, before, targets = single(rows), state.parameters, state.targets["critics"]
+        rows, before, targets = only_batch(rows), state.parameters, state.targets["critics"]
         next_key, start_key, time_key, noise_key = jax.random.split(key, 4)
         shape, dtype = rows.action.shape, rows.action.dtype
 
         noise = jax.random.normal(next_key, shape, dtype)
-        next_action = jnp.clip(_moved(before["actor"], rows.next_obs, noise), -1, 1)
+        next_action = jnp.clip(_apply(before["actor"], rows.next_obs, noise), -1, 1)
         next_q = q_values(targets, rows.next_obs, next_action)
-        following = jnp.mean(next_q, 0) if self.aggregate == "mean" else jnp.min(next_q, 0)
-        target = td_target(rows.reward, rows.discount * following, rows.terminated, discount=1.0)
-        state = state.tracked("critics", tau=self.tau)
+        next_value = jnp.mean(next_q, 0) if self.aggregate == "mean" else jnp.min(next_q, 0)
+        target = td_target(rows.reward, rows.discount * next_value, rows.terminated, discount=1.0)
+        state = state.with_averaged_targets("critics", tau=self.tau)
         state, loss, q = self.descend(state, "critics", _mean_critic_loss, rows, target)
 
         start = jax.random.normal(start_key, shape, dtype)
@@ -126,14 +126,14 @@ class FQL(BaseLearner):
 
         noise = jax.random.normal(noise_key, shape, dtype)
         end = self.flow_end(before["flow"], rows.obs, noise)
-        state, actor_loss, more = self.descend(
+        state, actor_loss, actor_metrics = self.descend(
             state, "actor", self.actor_loss, before["critics"], rows, noise, end
         )
         return state, {
             "critic_loss": loss,
             "flow_loss": flow_loss,
             "actor_loss": actor_loss,
-            **more,
+            **actor_metrics,
             **value_metrics(q, state.preparation, rows, discount=self.discount),
         }
 
@@ -144,7 +144,7 @@ class FQL(BaseLearner):
 
         def step(x: Float[Array, "batch act"], number: Array) -> tuple[Array, None]:
             time = jnp.full((len(x), 1), number / self.flow_steps, x.dtype)
-            return x + _moved(flow, obs, x, time) / self.flow_steps, None
+            return x + _apply(flow, obs, x, time) / self.flow_steps, None
 
         end, _ = jax.lax.scan(step, noise, jnp.arange(self.flow_steps))
         return jnp.clip(end, -1, 1)
@@ -158,13 +158,13 @@ class FQL(BaseLearner):
         end: Float[Array, "batch act"],
     ) -> tuple[Float[Array, ""], Metrics]:
         """The loss of step 3, and the distance to the flow."""
-        action = _moved(actor, rows.obs, noise)
+        action = _apply(actor, rows.obs, noise)
         distance = masked_mean(jnp.mean(jnp.square(action - end), axis=-1), rows.mask)
         action = jnp.clip(action, -1, 1)
         q = jnp.mean(q_values(critics, rows.obs, action), axis=0)
-        size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), rows.mask))
-        sized = size > jnp.finfo(q.dtype).tiny
-        divisor = jnp.where(sized, size, 1) if self.normalised else 1
+        mean_abs_q = jax.lax.stop_gradient(masked_mean(jnp.abs(q), rows.mask))
+        nonzero = mean_abs_q > jnp.finfo(q.dtype).tiny
+        divisor = jnp.where(nonzero, mean_abs_q, 1) if self.normalised else 1
         loss = self.alpha * distance - masked_mean(q, rows.mask) / divisor
         held = held_actions(action, rows.action, rows.mask)
         return loss, {"distance": distance, "held_at_bound": held}
@@ -175,8 +175,8 @@ class FQL(BaseLearner):
         return network_policy(state.preparation, ZeroInputs(state.parameters["actor"], act))
 
 
-def _moved(network: Network, obs: Float[Array, "batch obs"], *beside: Array) -> Array:
-    return network(jnp.concatenate([obs, *beside], axis=-1))
+def _apply(network: Network, obs: Float[Array, "batch obs"], *inputs: Array) -> Array:
+    return network(jnp.concatenate([obs, *inputs], axis=-1))
 
 
 def _mean_critic_loss(
@@ -189,6 +189,6 @@ def _mean_critic_loss(
 def _flow_loss(
     flow: Network, rows: UnitRows, start: Float[Array, "batch act"], time: Float[Array, "batch 1"]
 ) -> tuple[Float[Array, ""], None]:
-    between = (1 - time) * start + time * rows.action
-    off = _moved(flow, rows.obs, between, time) - (rows.action - start)
-    return masked_mean(jnp.mean(jnp.square(off), axis=-1), rows.mask), None
+    point = (1 - time) * start + time * rows.action
+    velocity_error = _apply(flow, rows.obs, point, time) - (rows.action - start)
+    return masked_mean(jnp.mean(jnp.square(velocity_error), axis=-1), rows.mask), None

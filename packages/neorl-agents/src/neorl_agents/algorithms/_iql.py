@@ -16,11 +16,11 @@ from neorl_agents.learning import (
     UnitRows,
     cosine,
     critic_loss,
+    only_batch,
     regress_actor,
     require_choice,
     require_count,
     require_number,
-    single,
     value_metrics,
 )
 from neorl_agents.networks import GaussianActor, Network, q_values, tanh
@@ -102,7 +102,7 @@ class IQL(BaseLearner):
     }
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
     fine_tuning: ClassVar[Mapping[str, Mapping[str, Any]]] = {"original": {"decay_updates": 0}}
-    takes_several_steps: ClassVar[bool] = True
+    supports_n_step: ClassVar[bool] = True
 
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
@@ -119,9 +119,9 @@ class IQL(BaseLearner):
         initialiser = "orthogonal" if self.variant == "original" else "uniform"
         value_key, critic_key, actor_key = jax.random.split(key, 3)
         nets, act = self.networks, spec.n_action
-        value = nets.of_obs(spec, 1, value_key, initialiser=initialiser)
-        critics = nets.of_both(spec, 1, critic_key, initialiser=initialiser)
-        mean = nets.of_obs(spec, act, actor_key, initialiser=initialiser, output=tanh)
+        value = nets.obs_network(spec, 1, value_key, initialiser=initialiser)
+        critics = nets.obs_action_networks(spec, 1, critic_key, initialiser=initialiser)
+        mean = nets.obs_network(spec, act, actor_key, initialiser=initialiser, output=tanh)
         actor = GaussianActor(mean, jnp.zeros(act, jnp.float32))
         return {"value": value, "critics": critics, "actor": actor}, {"critics": critics}
 
@@ -129,15 +129,15 @@ class IQL(BaseLearner):
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of value, actor and critics; the key is ignored."""
-        rows = single(rows)
+        rows = only_batch(rows)
         q = jnp.min(q_values(state.targets["critics"], rows.obs, rows.action), axis=0)
-        before = state.parameters["value"]
+        old_value = state.parameters["value"]
         state, value_loss, v = self.descend(state, "value", _value_loss, rows, q, self.expectile)
         if self.variant == "original":
             both = jnp.concatenate([rows.obs, rows.next_obs])
             v, next_v = jnp.split(_values(state.parameters["value"], both), 2)
         else:  # The values before the step are known from its loss.
-            next_v = _values(before, rows.next_obs)
+            next_v = _values(old_value, rows.next_obs)
 
         rate = self.actor_learning_rate * cosine(state.updates, self.decay_updates)
         log_std_range = LOG_STD_RANGE[self.variant]
@@ -149,7 +149,7 @@ class IQL(BaseLearner):
         factor = 1.0 if self.variant == "original" else 0.5
         scaled_loss = partial(_scaled_critic_loss, factor=factor)
         state, loss, mean_q = self.descend(state, "critics", scaled_loss, rows, target)
-        state = state.tracked("critics", tau=self.tau)
+        state = state.with_averaged_targets("critics", tau=self.tau)
         return state, {
             "value_loss": value_loss,
             **regression,

@@ -17,10 +17,10 @@ from neorl_agents.learning import (
     Networks,
     Steps,
     UnitRows,
+    all_batches,
     held_actions,
     linear,
-    merged,
-    numbered,
+    nth_batch,
     require_count,
     require_number,
 )
@@ -141,10 +141,10 @@ class ReBRAC(BaseLearner):
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """An actor and two normalised critics, all with targets."""
         actor_key, critic_key = jax.random.split(key)
-        actor = self.networks.of_obs(
+        actor = self.networks.obs_network(
             spec, spec.n_action, actor_key, output=tanh, hidden_bias=0.1, last_bound=1e-3
         )
-        critics = self.networks.of_both(
+        critics = self.networks.obs_action_networks(
             spec, 1, critic_key, hidden_bias=0.1, last_bound=3e-3, normalised=True
         )
         networks = {"actor": actor, "critics": critics}
@@ -156,24 +156,26 @@ class ReBRAC(BaseLearner):
         """Takes ``policy_delay`` critic steps, one actor step and one step of the targets."""
         targets = self.critic_targets(state, rows, key)
         state, metrics = delayed_critic_steps(self, state, rows, targets, penalised=True)
-        before = state.parameters["actor"]
-        state, actor_loss, more = self.descend(
+        old_actor = state.parameters["actor"]
+        state, actor_loss, actor_metrics = self.descend(
             state,
             "actor",
             _actor_loss,
             state.parameters["critics"],
-            numbered(rows, self.policy_delay - 1),
+            nth_batch(rows, self.policy_delay - 1),
             self.actor_weight * self.remaining(state),
         )
-        slow = polyak(state.targets["actor"], before, tau=self.tau)
-        state = state.tracked("critics", tau=self.tau).with_targets(actor=slow)
-        return state, {**metrics, "actor_loss": actor_loss, **more}
+        target_actor = polyak(state.targets["actor"], old_actor, tau=self.tau)
+        state = state.with_averaged_targets("critics", tau=self.tau).with_targets(
+            actor=target_actor
+        )
+        return state, {**metrics, "actor_loss": actor_loss, **actor_metrics}
 
     def critic_targets(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> Float[Array, "step batch"]:
         """Regression targets of the critics, for all critic steps of an update in one pass."""
-        flat = merged(rows)
+        flat = all_batches(rows)
         action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
         targets = regularised_td_target(
             flat.reward,
@@ -206,9 +208,9 @@ def _actor_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     action = actor(rows.obs)
     q = jnp.min(q_values(critics, rows.obs, action), axis=0)
-    size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), rows.mask))
-    sized = size > jnp.finfo(q.dtype).tiny
-    value = jnp.where(sized, masked_mean(q, rows.mask) / jnp.where(sized, size, 1), 0)
+    mean_abs_q = jax.lax.stop_gradient(masked_mean(jnp.abs(q), rows.mask))
+    nonzero = mean_abs_q > jnp.finfo(q.dtype).tiny
+    value = jnp.where(nonzero, masked_mean(q, rows.mask) / jnp.where(nonzero, mean_abs_q, 1), 0)
     distance = masked_mean(jnp.sum(jnp.square(action - rows.action), axis=-1), rows.mask)
     held = held_actions(action, rows.action, rows.mask)
     return weight * distance - value, {"distance": distance, "held_at_bound": held}

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._soft_actor import (
-    drawn,
-    most_entropy,
+    max_entropy,
+    sample_action,
     soft_actor_loss,
     temperature_loss,
 )
@@ -22,9 +22,9 @@ from neorl_agents.learning import (
     Networks,
     UnitRows,
     critic_loss,
+    only_batch,
     require_count,
     require_number,
-    single,
     value_metrics,
 )
 from neorl_agents.networks import Network, q_values
@@ -100,10 +100,10 @@ class SACN(BaseLearner):
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """An actor, ``n_critics`` critics and a temperature; the critics have targets."""
         actor_key, critic_key = jax.random.split(key)
-        actor = self.networks.of_obs(
+        actor = self.networks.obs_network(
             spec, 2 * spec.n_action, actor_key, hidden_bias=0.1, last_bound=1e-3
         )
-        critics = self.networks.of_both(
+        critics = self.networks.obs_action_networks(
             spec, 1, critic_key, members=self.n_critics, hidden_bias=0.1, last_bound=3e-3
         )
         log_temperature = jnp.zeros((), jnp.float32)
@@ -114,9 +114,9 @@ class SACN(BaseLearner):
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of temperature, actor and critics, then one of the targets."""
-        rows = single(rows)
+        rows = only_batch(rows)
         keys = jax.random.split(key, 3)
-        _, log_prob = drawn(state.parameters["actor"], rows.obs, keys[0], LOG_STD_RANGE)
+        _, log_prob = sample_action(state.parameters["actor"], rows.obs, keys[0], LOG_STD_RANGE)
         target_entropy = self.target_entropy * rows.action.shape[-1]
         state, _, _ = self.descend(
             state, "log_temperature", temperature_loss, log_prob, rows.mask, target_entropy
@@ -132,7 +132,7 @@ class SACN(BaseLearner):
             rows,
             keys[1],
         )
-        action, next_log_prob = drawn(
+        action, next_log_prob = sample_action(
             state.parameters["actor"], rows.next_obs, keys[2], LOG_STD_RANGE
         )
         target = soft_td_target(
@@ -143,17 +143,24 @@ class SACN(BaseLearner):
             discount=self.discount,
             temperature=temperature,
         )
-        state, loss, (q, more) = self.descend(state, "critics", self.critic_loss, rows, target)
-        bonus = most_entropy(temperature, rows.action.shape[-1])
-        values = value_metrics(
-            q, state.preparation, rows, discount=self.discount, penalised=True, entropy=bonus
+        state, loss, (q, critic_metrics) = self.descend(
+            state, "critics", self.critic_loss, rows, target
         )
-        return state.tracked("critics", tau=self.tau), {
+        entropy_bonus = max_entropy(temperature, rows.action.shape[-1])
+        values = value_metrics(
+            q,
+            state.preparation,
+            rows,
+            discount=self.discount,
+            penalised=True,
+            entropy=entropy_bonus,
+        )
+        return state.with_averaged_targets("critics", tau=self.tau), {
             "critic_loss": loss,
             "actor_loss": actor_loss,
             "entropy": -masked_mean(log_prob, rows.mask),
             "temperature": temperature,
-            **more,
+            **critic_metrics,
             **values,
         }
 

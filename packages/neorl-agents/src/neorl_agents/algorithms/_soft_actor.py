@@ -10,15 +10,15 @@ from neorl_agents.networks._gaussian_heads import squashed_parameters
 from neorl_core.distributions import tanh_gaussian_sample
 from neorl_core.losses import masked_mean, sac_policy_loss
 
-Draws = tuple[Float[Array, "batch act"], Float[Array, " batch"]]
+SampledAction = tuple[Float[Array, "batch act"], Float[Array, " batch"]]
 
 
-def drawn(
+def sample_action(
     actor: Network,
     obs: Float[Array, "batch obs"],
     key: PRNGKeyArray,
     log_std_range: tuple[float, float],
-) -> Draws:
+) -> SampledAction:
     """Samples one action per row, with its log-density; both are differentiable in the actor."""
     return tanh_gaussian_sample(*squashed_parameters(actor, obs, log_std_range), key)
 
@@ -34,15 +34,15 @@ def sampled_actions(
 
     Uniform actions first, then the policy's at the observation, then its actions at the next one.
     """
-    uniform_key, here_key, next_key = jax.random.split(key, 3)
+    uniform_key, obs_key, next_key = jax.random.split(key, 3)
     batch, act = rows.action.shape
     shape = (batch, number, act)
     uniform = jax.random.uniform(uniform_key, shape, rows.action.dtype, -1, 1)
     parts = [(uniform, jnp.full(shape[:2], -act * jnp.log(2.0), rows.action.dtype))]
-    for obs, one_key in ((rows.obs, here_key), (rows.next_obs, next_key)):
+    for obs, sample_key in ((rows.obs, obs_key), (rows.next_obs, next_key)):
         mean, log_std = squashed_parameters(actor, obs, log_std_range)
         mean, log_std = (jnp.broadcast_to(x[:, None, :], shape) for x in (mean, log_std))
-        parts.append(tanh_gaussian_sample(mean, log_std, one_key))
+        parts.append(tanh_gaussian_sample(mean, log_std, sample_key))
     actions, log_prob = zip(*parts, strict=True)
     return jnp.concatenate(actions, axis=1), jnp.concatenate(log_prob, axis=1)
 
@@ -60,7 +60,7 @@ def soft_actor_loss(
     Returns:
         The loss, and the log-density of every row's action.
     """
-    action, log_prob = drawn(actor, rows.obs, key, log_std_range)
+    action, log_prob = sample_action(actor, rows.obs, key, log_std_range)
     values = q_values(critics, rows.obs, action)
     loss = sac_policy_loss(log_prob, values, temperature=temperature)
     return masked_mean(loss, rows.mask), log_prob
@@ -81,6 +81,6 @@ def temperature_loss(
     return -log_temperature * masked_mean(excess, mask), None
 
 
-def most_entropy(temperature: Float[Array, ""], n_action: int) -> Float[Array, ""]:
+def max_entropy(temperature: Float[Array, ""], n_action: int) -> Float[Array, ""]:
     """The largest entropy bonus in a step: that of uniform actions in [-1, 1]."""
     return temperature * n_action * jnp.log(2.0).astype(temperature.dtype)

@@ -14,9 +14,9 @@ from neorl_agents.learning import (
     LearnerState,
     Metrics,
     UnitRows,
+    all_batches,
     held_actions,
-    merged,
-    numbered,
+    nth_batch,
     require_count,
     require_number,
 )
@@ -74,7 +74,7 @@ class TD3BC(BaseLearner):
         "actor": "actor_learning_rate",
         "critics": "critic_learning_rate",
     }
-    takes_several_steps: ClassVar[bool] = True
+    supports_n_step: ClassVar[bool] = True
 
     @property
     def batches_per_update(self) -> int:
@@ -91,8 +91,10 @@ class TD3BC(BaseLearner):
         """An actor and two critics, all with targets."""
         actor_key, critic_key = jax.random.split(key)
         networks = {
-            "actor": self.networks.of_obs(spec, spec.n_action, actor_key, output=tanh),
-            "critics": self.networks.of_both(spec, 1, critic_key, initialiser="uniform"),
+            "actor": self.networks.obs_network(spec, spec.n_action, actor_key, output=tanh),
+            "critics": self.networks.obs_action_networks(
+                spec, 1, critic_key, initialiser="uniform"
+            ),
         }
         return networks, networks
 
@@ -102,16 +104,16 @@ class TD3BC(BaseLearner):
         """Takes ``policy_delay`` critic steps, one actor step and one step of the targets."""
         targets = self.critic_targets(state, rows, key)
         state, metrics = delayed_critic_steps(self, state, rows, targets)
-        state, actor_loss, more = self.descend(
+        state, actor_loss, actor_metrics = self.descend(
             state,
             "actor",
             _actor_loss,
             state.parameters["critics"],
-            numbered(rows, self.policy_delay - 1),
+            nth_batch(rows, self.policy_delay - 1),
             self.alpha,
         )
-        state = state.tracked("actor", "critics", tau=self.tau)
-        return state, {**metrics, "actor_loss": actor_loss, **more}
+        state = state.with_averaged_targets("actor", "critics", tau=self.tau)
+        return state, {**metrics, "actor_loss": actor_loss, **actor_metrics}
 
     def critic_targets(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
@@ -128,7 +130,7 @@ class TD3BC(BaseLearner):
         Returns:
             The targets, in the scale of the critics.
         """
-        flat = merged(rows)
+        flat = all_batches(rows)
         next_action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
         next_q = q_values(state.targets["critics"], flat.next_obs, next_action)
         targets = clipped_double_td_target(

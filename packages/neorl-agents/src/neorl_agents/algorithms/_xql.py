@@ -15,11 +15,11 @@ from neorl_agents.learning import (
     UnitRows,
     cosine,
     critic_loss,
+    only_batch,
     regress_actor,
     require_choice,
     require_count,
     require_number,
-    single,
     value_metrics,
 )
 from neorl_agents.networks import GaussianActor, Network, q_values, tanh
@@ -110,9 +110,9 @@ class XQL(BaseLearner):
         """A value, two critics and a Gaussian actor; the critics have targets."""
         value_key, critic_key, actor_key = jax.random.split(key, 3)
         nets, act = self.networks, spec.n_action
-        value = nets.of_obs(spec, 1, value_key, initialiser="orthogonal")
-        critics = nets.of_both(spec, 1, critic_key, initialiser="orthogonal")
-        mean = nets.of_obs(spec, act, actor_key, initialiser="orthogonal", output=tanh)
+        value = nets.obs_network(spec, 1, value_key, initialiser="orthogonal")
+        critics = nets.obs_action_networks(spec, 1, critic_key, initialiser="orthogonal")
+        mean = nets.obs_network(spec, act, actor_key, initialiser="orthogonal", output=tanh)
         actor = GaussianActor(mean, jnp.zeros(act, jnp.float32))
         return {"value": value, "critics": critics, "actor": actor}, {"critics": critics}
 
@@ -120,7 +120,7 @@ class XQL(BaseLearner):
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of value, actor and critics, then one of the targets."""
-        rows = single(rows)
+        rows = only_batch(rows)
         q = jnp.min(q_values(state.targets["critics"], rows.obs, rows.action), axis=0)
         state, value_loss, _ = self.descend(state, "value", self.value_loss, rows, q)
         both = state.parameters["value"](jnp.concatenate([rows.obs, rows.next_obs]))[..., 0]
@@ -131,7 +131,7 @@ class XQL(BaseLearner):
         )
         target = td_target(rows.reward, next_v, rows.terminated, discount=self.discount)
         state, loss, mean_q = self.descend(state, "critics", critic_loss, rows, target)
-        return state.tracked("critics", tau=self.tau), {
+        return state.with_averaged_targets("critics", tau=self.tau), {
             "value_loss": value_loss,
             **regression,
             "critic_loss": loss,

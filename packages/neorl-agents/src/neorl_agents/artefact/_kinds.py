@@ -113,7 +113,7 @@ def _history_template(spec: Spec, static: dict[str, Any]) -> HistoryPolicy:
 
 
 def _sequence_static(policy: SequencePolicy) -> dict[str, Any]:
-    return {"shape": policy.network.shape._asdict(), "counts": network_static(policy.counts)}
+    return {"shape": policy.network.shape._asdict(), "predictor": network_static(policy.predictor)}
 
 
 def _sequence_template(spec: Spec, static: dict[str, Any]) -> SequencePolicy:
@@ -121,22 +121,22 @@ def _sequence_template(spec: Spec, static: dict[str, Any]) -> SequencePolicy:
     network = init_sequence_network(shape, jax.random.key(0))
     seen, _, *given = _between(shape.n_obs, network, shape.n_action)
     action, low, high = given
-    counts: Any = network_template(static["counts"])
+    predictor: Any = network_template(static["predictor"])
     one, costs = jnp.zeros(()), jnp.zeros(shape.aims - 1)
-    return SequencePolicy(seen, network, counts, action, low, high, one, costs, one, one, costs)
+    return SequencePolicy(seen, network, predictor, action, low, high, one, costs, one, one, costs)
 
 
 def _budgeted_static(policy: BudgetedPolicy) -> dict[str, Any]:
     kind = kind_of(policy.inner)
     inner = {"kind": kind, "static": POLICY_KINDS.find(kind).static(policy.inner)}
-    return {"inner": inner, "counts": network_static(policy.counts)}
+    return {"inner": inner, "predictor": network_static(policy.predictor)}
 
 
 def _budgeted_template(spec: Spec, static: dict[str, Any]) -> BudgetedPolicy:
-    kind, counts = static["inner"]["kind"], network_template(static["counts"])
+    kind, predictor = static["inner"]["kind"], network_template(static["predictor"])
     inner: Any = POLICY_KINDS.find(kind).template(spec, static["inner"]["static"])
     horizon = jnp.zeros((), jnp.int32)
-    return BudgetedPolicy(inner, counts, jnp.zeros(len(inner.network.budget)), horizon)
+    return BudgetedPolicy(inner, predictor, jnp.zeros(len(inner.network.budget)), horizon)
 
 
 def _residual_static(policy: ResidualPolicy) -> dict[str, Any]:

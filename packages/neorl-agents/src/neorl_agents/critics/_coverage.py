@@ -5,7 +5,7 @@ import numpy as np
 from neorl_agents.calibration import episode_interval
 from neorl_agents.critics._columns import checked_columns
 from neorl_agents.critics._ensemble import Ensemble
-from neorl_agents.critics._ensemble_fit import members_say
+from neorl_agents.critics._ensemble_fit import member_predictions
 from neorl_agents.critics._ensemble_learner import outcome
 from neorl_core import InputError, Spec, Transition
 
@@ -32,7 +32,7 @@ def assess_ensemble(
     if not np.isfinite(width).all():
         raise InputError("the ensemble has no intervals; fit it with calibrated=True")
     columns = checked_columns(log, spec, cost=False)
-    mean, std = members_say(ensemble, columns)
+    mean, std = member_predictions(ensemble, columns)
     noise, spread = (np.asarray(x, np.float64) for x in (ensemble.noise, ensemble.spread))
     half = width * np.sqrt(noise**2 + (spread * std) ** 2)
     inside = np.abs(outcome(columns, ensemble.target) - mean) <= half

@@ -143,14 +143,14 @@ def _require_enough(episodes: int, coverage: float) -> None:
 
 
 def _with_typical(fitted: Ensemble, columns: Columns) -> Ensemble:
-    _, std = members_say(fitted, columns)
+    _, std = member_predictions(fitted, columns)
     scale = np.asarray(fitted.outputs.scale, np.float64)
     typical = np.maximum(np.sqrt(((std / scale) ** 2).mean(0)), FINEST)
     return replace(fitted, typical=jnp.asarray(typical, jnp.float32))
 
 
 def _calibrated(fitted: Ensemble, held: Columns, coverage: float) -> Ensemble:
-    mean, std = members_say(fitted, held)
+    mean, std = member_predictions(fitted, held)
     residual = np.abs(outcome(held, fitted.target) - mean)
     error, agreed = (residual**2).mean(0), (std**2).mean(0)
     # Variance scaling: the mean variance is the mean squared residual.
@@ -174,7 +174,7 @@ def _width(score: np.ndarray, episode: np.ndarray, coverage: float) -> np.ndarra
     return width
 
 
-def members_say(fitted: Ensemble, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+def member_predictions(fitted: Ensemble, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation over the members, physical units, for every row."""
     obs, action = (jnp.asarray(x, jnp.float32) for x in (columns.obs, columns.action))
     mean, std = _ensemble_outputs(fitted, obs, action)

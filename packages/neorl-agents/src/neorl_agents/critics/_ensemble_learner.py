@@ -189,8 +189,8 @@ class EnsembleLearner(BaseLearner):
 
         def member(member_key: PRNGKeyArray) -> Any:
             if self.target == "behaviour":
-                return self.networks.of_obs(spec, spec.n_action, member_key)
-            return self.networks.of_obs(spec, spec.n_obs, member_key, beside=spec.n_action)
+                return self.networks.obs_network(spec, spec.n_action, member_key)
+            return self.networks.obs_network(spec, spec.n_obs, member_key, beside=spec.n_action)
 
         return {"members": ensemble(self.members, member, key)}, {}
 

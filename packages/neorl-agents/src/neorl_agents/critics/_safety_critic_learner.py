@@ -85,7 +85,7 @@ class HorizonTables(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class AheadOfViolations:
+class RowsBeforeViolations:
     """Samples rows uniformly or, with probability a half, ahead of a violation of some limit."""
 
     def tables(self, rows: Transition) -> Any:
@@ -172,7 +172,7 @@ class SafetyCriticLearner(BaseLearner):
     @property
     def sampler(self) -> Any:
         """A sampler that takes half of the rows from those ahead of a violation."""
-        return AheadOfViolations()
+        return RowsBeforeViolations()
 
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
@@ -228,7 +228,9 @@ class SafetyCriticLearner(BaseLearner):
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Members whose outputs are close to the first values, and their targets."""
         outputs = spec.n_cost * self.horizon
-        members = self.networks.of_both(spec, outputs, key, members=self.members, last_bound=1e-2)
+        members = self.networks.obs_action_networks(
+            spec, outputs, key, members=self.members, last_bound=1e-2
+        )
         return {"members": members}, {"members": members}
 
     def update(
@@ -252,7 +254,7 @@ class SafetyCriticLearner(BaseLearner):
         rate = self.learning_rate * cosine(state.updates, self.decay_updates)
         data = (inputs, targets, rows.known, rows.weight, shift)
         state, value, _ = self.descend(state, "members", loss, *data, rate=rate)
-        state = state.tracked("members", tau=self.tau)
+        state = state.with_averaged_targets("members", tau=self.tau)
         return state.with_counters(**{UPDATES: state.updates + 1}), {"loss": value}
 
     def critic(self, state: LearnerState) -> SafetyCritic:

@@ -51,16 +51,16 @@ from neorl_agents.learning._source import Site as Site
 from neorl_agents.learning._source import Source as Source
 from neorl_agents.learning._source import TrainingKeys as TrainingKeys
 from neorl_agents.learning._source import log_tables as log_tables
-from neorl_agents.learning._source import priced_reward as priced_reward
 from neorl_agents.learning._source import reads_costs as reads_costs
+from neorl_agents.learning._source import reward_minus_costs as reward_minus_costs
 from neorl_agents.learning._source import rows_for as rows_for
 from neorl_agents.learning._source import training_keys as training_keys
 from neorl_agents.learning._state import LearnerState as LearnerState
 from neorl_agents.learning._state import restarted as restarted
 from neorl_agents.learning._unit_rows import UnitRows as UnitRows
-from neorl_agents.learning._unit_rows import merged as merged
-from neorl_agents.learning._unit_rows import numbered as numbered
-from neorl_agents.learning._unit_rows import single as single
+from neorl_agents.learning._unit_rows import all_batches as all_batches
+from neorl_agents.learning._unit_rows import nth_batch as nth_batch
+from neorl_agents.learning._unit_rows import only_batch as only_batch
 from neorl_agents.learning._unit_rows import unit_rows as unit_rows
 
 __all__ = [
@@ -76,6 +76,7 @@ __all__ = [
     "Training",
     "TrainingKeys",
     "UnitRows",
+    "all_batches",
     "as_widths",
     "begin_training",
     "check_algorithm",
@@ -89,9 +90,8 @@ __all__ = [
     "held_actions",
     "linear",
     "log_tables",
-    "merged",
-    "numbered",
-    "priced_reward",
+    "nth_batch",
+    "only_batch",
     "reads_costs",
     "regress_actor",
     "regression_weights",
@@ -108,8 +108,8 @@ __all__ = [
     "require_settings",
     "require_widths",
     "restarted",
+    "reward_minus_costs",
     "rows_for",
-    "single",
     "step_limits",
     "train_chunk",
     "training_keys",

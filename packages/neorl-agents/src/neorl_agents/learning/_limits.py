@@ -157,27 +157,28 @@ def critic_limits(
     preparation: Preparation,
     *,
     discount: float | Float[Array, ""],
-    chance: float | Float[Array, ""],
+    allowed_violations: float | Float[Array, ""],
 ) -> Float[Array, " cost"]:
     """The values of critics of :func:`counted_costs` at which the run's limits are met.
 
     A limit per episode becomes the discounted sum of a cost spread evenly over the horizon,
     ``(limit / horizon) (1 - discount^horizon) / (1 - discount)``. A limit per step becomes
-    the same for ``chance`` steps above it in an episode. If episodes are truncated, as on most
-    plants, a critic also includes the costs that would have followed, so the limit is stricter than
-    necessary by a factor of ``1 / (1 - discount^horizon)``.
+    the same for ``allowed_violations`` steps above it in an episode. If episodes are truncated, as
+    on most plants, a critic also includes the costs that would have followed, so the limit is
+    stricter than necessary by a factor of ``1 / (1 - discount^horizon)``.
 
     Args:
         preparation: Maps of the learner's state.
         discount: Discount of the cost per step, in [0, 1].
-        chance: Mean number of steps per episode that may exceed a limit per step; positive.
+        allowed_violations: Mean number of steps per episode that may exceed a limit per step;
+            positive.
     """
-    allowed = _allowed(preparation, chance)
+    allowed = _allowed(preparation, allowed_violations)
     return discounted_cost_limit(allowed, horizon=preparation.horizon, discount=discount)
 
 
 def step_limits(
-    preparation: Preparation, *, chance: float | Float[Array, ""]
+    preparation: Preparation, *, allowed_violations: float | Float[Array, ""]
 ) -> Float[Array, " cost"]:
     """The means over steps of :func:`counted_costs` at which the run's limits are met.
 
@@ -186,13 +187,14 @@ def step_limits(
 
     Args:
         preparation: Maps of the learner's state.
-        chance: Mean number of steps per episode that may exceed a limit per step; positive.
+        allowed_violations: Mean number of steps per episode that may exceed a limit per step;
+            positive.
     """
-    return step_cost_limit(_allowed(preparation, chance), horizon=preparation.horizon)
+    return step_cost_limit(_allowed(preparation, allowed_violations), horizon=preparation.horizon)
 
 
-def _allowed(preparation: Preparation, chance: float | Array) -> Array:
-    return jnp.where(_per_step(preparation), chance, preparation.cost_limit)
+def _allowed(preparation: Preparation, allowed_violations: float | Array) -> Array:
+    return jnp.where(_per_step(preparation), allowed_violations, preparation.cost_limit)
 
 
 def _per_step(preparation: Preparation) -> Any:

@@ -53,7 +53,7 @@ class Networks(eqx.Module):
         """How observations of a plant are encoded for the networks."""
         return Encoding(self.encoder, self.history_steps, spec.n_obs, spec.n_action)
 
-    def of_obs(
+    def obs_network(
         self, spec: Spec, n_out: int, key: PRNGKeyArray, *, beside: int = 0, **options: Any
     ) -> Network:
         """A fresh network from observations to ``n_out`` numbers.
@@ -68,7 +68,7 @@ class Networks(eqx.Module):
         """
         return self._network(spec, beside, n_out, key, options)
 
-    def of_both(
+    def obs_action_networks(
         self, spec: Spec, n_out: int, key: PRNGKeyArray, *, members: int = 2, **options: Any
     ) -> Network:
         """Fresh networks from observations and actions to ``n_out`` numbers, stacked.

@@ -40,7 +40,7 @@ class BaseLearner(eqx.Module):
     - ``policy(state)``, if it has a policy;
     - ``check()``, which refuses bad hyperparameters by name, if it has any.
 
-    A subclass may replace the property ``sampler``; ``rows_drawn`` sets how rows are chosen.
+    A subclass may replace the property ``sampler``; ``row_sampler`` sets how rows are chosen.
 
     Every learner deviates from its published code in three ways. A channel is scaled by at least a
     thousandth of its measuring range. Logged actions are clipped to ``1 - 1e-5`` of their range,
@@ -65,7 +65,7 @@ class BaseLearner(eqx.Module):
     """Optimisers of parameters that do not use ``steps.optimiser``, by the parameter's name."""
     schedules: ClassVar[tuple[str, ...]] = ()
     fine_tuning: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    takes_several_steps: ClassVar[bool] = False
+    supports_n_step: ClassVar[bool] = False
     """Whether ``learn`` multiplies next values by ``rows.discount``, which ``n_step`` needs."""
     keeps_limits: ClassVar[bool] = False
     """Whether it learns to keep the cost limits of the run; a log without costs is then refused."""
@@ -88,7 +88,7 @@ class BaseLearner(eqx.Module):
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
 
     @property
-    def rows_drawn(self) -> Sampler:
+    def row_sampler(self) -> Sampler:
         """The sampler of rows: single rows, or steps over ``steps.n_step``."""
         return NSteps(self.steps.n_step, self.discount) if self.steps.n_step > 1 else Rows()
 
@@ -122,15 +122,15 @@ class BaseLearner(eqx.Module):
 
     @property
     def sampler(self) -> Sampler:
-        """The rows of :attr:`rows_drawn`; windows, if networks have memory."""
+        """The rows of :attr:`row_sampler`; windows, if networks have memory."""
         if self.networks.encoder == "none":
-            return self.rows_drawn
-        return Histories(self.rows_drawn, self.networks.history_steps)
+            return self.row_sampler
+        return Histories(self.row_sampler, self.networks.history_steps)
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
         require_settings(self)
-        if self.steps.n_step > 1 and not self.takes_several_steps:
+        if self.steps.n_step > 1 and not self.supports_n_step:
             raise ValueError(
                 f"{type(self).__name__} learns from single steps: steps.n_step must be 1, got "
                 f"{self.steps.n_step}"

@@ -241,12 +241,12 @@ def rows_for(learner: Learner, rows: Transition, prices: Sequence[float]) -> Tra
         Rows for the learner's sampler.
     """
     if any(prices) and "reward" in learner.fields and not reads_costs(learner):
-        rows = rows._replace(reward=priced_reward(rows.reward, rows.cost, prices))
+        rows = rows._replace(reward=reward_minus_costs(rows.reward, rows.cost, prices))
     listed = {name: getattr(rows, name) for name in learner.fields}
     return Transition(*(listed.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
 
 
-def priced_reward(reward: Any, cost: Any, prices: Sequence[float]) -> Any:
+def reward_minus_costs(reward: Any, cost: Any, prices: Sequence[float]) -> Any:
     """The reward of logged rows minus the priced costs, on the host.
 
     A cost whose price is zero is not read, so it may be unknown.

@@ -59,7 +59,7 @@ class LearnerState(eqx.Module):
         """The state with some counters replaced."""
         return replace(self, counters={**self.counters, **counters})
 
-    def tracked(self, *names: str, tau: float | Float[Array, ""]) -> "LearnerState":
+    def with_averaged_targets(self, *names: str, tau: float | Float[Array, ""]) -> "LearnerState":
         """The state with targets moved towards their parameters by ``tau``.
 
         Args:

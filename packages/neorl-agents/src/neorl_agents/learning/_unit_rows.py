@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from neorl_agents.learning._limits import counted_cost_unit
 from neorl_agents.networks import Window, step_features
 from neorl_agents.policies import Preparation
-from neorl_agents.sampling import Batch, Prospect, as_batch
+from neorl_agents.sampling import Batch, ReturnsToGo, as_batch
 from neorl_core import Transition
 
 MARGIN = 1e-5
@@ -55,7 +55,7 @@ class UnitRows(NamedTuple):
     discount: Float[Array, " *batch"]
     mc_return: Float[Array, " *batch"]
     weight: Float[Array, " *batch"] | None = None
-    ahead: Prospect | None = None
+    to_go: ReturnsToGo | None = None
 
 
 def unit_rows(
@@ -81,49 +81,51 @@ def unit_rows(
             windows although networks see none; if a field does not have the channels of the
             learner's specification, or one number or flag per row. The message names the field.
     """
-    drawn = as_batch(batch)
-    _require_form(preparation, drawn.rows.obs)
-    _require_shapes(preparation, drawn.rows)
-    rows: Any = _blank(drawn.rows)
-    own = jnp.asarray(discount, rows.action.dtype)
-    following = own if drawn.discount is None else drawn.discount
+    drawn_batch = as_batch(batch)
+    _require_form(preparation, drawn_batch.rows.obs)
+    _require_shapes(preparation, drawn_batch.rows)
+    rows: Any = _without_masked(drawn_batch.rows)
+    step_discount = jnp.asarray(discount, rows.action.dtype)
+    row_discount = step_discount if drawn_batch.discount is None else drawn_batch.discount
 
-    def of(column: Any, in_units: Callable[[Preparation, Any], Any]) -> Any:
+    def converted(column: Any, in_units: Callable[[Preparation, Any], Any]) -> Any:
         return None if column is None else in_units(preparation, column)
 
     return UnitRows(
-        obs=seen_by_networks(preparation, rows.obs),
-        action=_inside(preparation, rows.action),
-        reward=of(rows.reward, partial(_reward_in_units, own, following, rows.terminated)),
-        cost=of(rows.cost, _cost_in_units),
-        next_obs=of(rows.next_obs, seen_by_networks),
+        obs=network_inputs(preparation, rows.obs),
+        action=_clipped_action(preparation, rows.action),
+        reward=converted(
+            rows.reward, partial(_reward_in_units, step_discount, row_discount, rows.terminated)
+        ),
+        cost=converted(rows.cost, _cost_in_units),
+        next_obs=converted(rows.next_obs, network_inputs),
         next_action=_next_action(preparation, rows),
         terminated=rows.terminated,
         truncated=rows.truncated,
         mask=rows.mask,
-        discount=jnp.broadcast_to(following, rows.action.shape[:-1]),
-        mc_return=of(drawn.mc_return, partial(_return_in_units, own)),
-        weight=drawn.weight,
-        ahead=of(drawn.ahead, _ahead_in_units),
+        discount=jnp.broadcast_to(row_discount, rows.action.shape[:-1]),
+        mc_return=converted(drawn_batch.mc_return, partial(_return_in_units, step_discount)),
+        weight=drawn_batch.weight,
+        to_go=converted(drawn_batch.to_go, _to_go_in_units),
     )
 
 
-def single(rows: UnitRows) -> UnitRows:
+def only_batch(rows: UnitRows) -> UnitRows:
     """The only batch of an update that takes one."""
-    return numbered(rows, 0)
+    return nth_batch(rows, 0)
 
 
-def numbered(rows: UnitRows, number: int) -> UnitRows:
+def nth_batch(rows: UnitRows, number: int) -> UnitRows:
     """One of the batches of an update."""
     return jax.tree.map(lambda x: x[number], rows)
 
 
-def merged(rows: UnitRows) -> UnitRows:
+def all_batches(rows: UnitRows) -> UnitRows:
     """All rows of an update as one batch."""
     return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), rows)
 
 
-def seen_by_networks(preparation: Preparation, obs: Any) -> Array:
+def network_inputs(preparation: Preparation, obs: Any) -> Array:
     """An observation as networks see it: scaled, and flattened if it is a window."""
     if not isinstance(obs, Window):
         return preparation.obs.to_scaled(obs)
@@ -168,7 +170,11 @@ def _require_shapes(preparation: Preparation, batch: Transition) -> None:
 
 
 def _reward_in_units(
-    own: Array, following: Array, terminated: Any, preparation: Preparation, reward: Array
+    step_discount: Array,
+    row_discount: Array,
+    terminated: Any,
+    preparation: Preparation,
+    reward: Array,
 ) -> Array:
     """The reward, or the discounted sum of several, with the mean subtracted from each.
 
@@ -177,44 +183,47 @@ def _reward_in_units(
     learner is fine-tuned may still end an episode. Every value is then ``offset / (1 - discount)``
     below the value without centring and, as without centring, an ended episode earns nothing more.
     """
-    taken = _summed(own, 1 - following)
+    discount_sum = _discount_sum(step_discount, 1 - row_discount)
     if terminated is not None:
-        taken = jnp.where(terminated, _summed(own, 1.0), taken)
-    return (reward - preparation.reward_offset * taken) / preparation.reward_unit
+        discount_sum = jnp.where(terminated, _discount_sum(step_discount, 1.0), discount_sum)
+    return (reward - preparation.reward_offset * discount_sum) / preparation.reward_unit
 
 
-def _summed(own: Array, part: Array | float) -> Array:
+def _discount_sum(step_discount: Array, part: Array | float) -> Array:
     """The sum of discounts that multiplies a constant, if ``1 - part`` of the last value is left.
 
     ``1 + own + ... + own^(k - 1) = (1 - own^k) / (1 - own)``; 1 if nothing is discounted, in which
     case no reward is centred.
     """
-    return jnp.where(own < 1, part / jnp.where(own < 1, 1 - own, 1), 1)
+    return jnp.where(
+        step_discount < 1, part / jnp.where(step_discount < 1, 1 - step_discount, 1), 1
+    )
 
 
 def _cost_in_units(preparation: Preparation, cost: Array) -> Array:
     return cost / jnp.broadcast_to(preparation.cost_unit, cost.shape)
 
 
-def _return_in_units(own: Array, preparation: Preparation, returns: Array) -> Array:
+def _return_in_units(step_discount: Array, preparation: Preparation, returns: Array) -> Array:
     # A truncated episode continues for ever with the log's mean reward, and an episode that the
     # plant ended lacks the mean of every later step, so both are shifted by the same amount.
-    offset = preparation.reward_offset * _summed(own, 1.0)
+    offset = preparation.reward_offset * _discount_sum(step_discount, 1.0)
     # The return is not known before the episode ends; a masked row may hold anything.
     scaled = (returns - offset) / preparation.reward_unit
     return jnp.where(jnp.isfinite(scaled), scaled, -jnp.inf)
 
 
-def _ahead_in_units(preparation: Preparation, ahead: Prospect) -> Prospect:
+def _to_go_in_units(preparation: Preparation, to_go: ReturnsToGo) -> ReturnsToGo:
     # A learner that reads no costs has no costs ahead.
-    unit = counted_cost_unit(preparation)[: ahead.costs.shape[-1]]
-    return ahead._replace(
-        returns=(ahead.returns - preparation.reward_offset * ahead.left) / preparation.reward_unit,
-        costs=ahead.costs / jnp.broadcast_to(unit, ahead.costs.shape),
+    unit = counted_cost_unit(preparation)[: to_go.costs.shape[-1]]
+    return to_go._replace(
+        returns=(to_go.returns - preparation.reward_offset * to_go.steps_left)
+        / preparation.reward_unit,
+        costs=to_go.costs / jnp.broadcast_to(unit, to_go.costs.shape),
     )
 
 
-def _inside(preparation: Preparation, action: Array) -> Array:
+def _clipped_action(preparation: Preparation, action: Array) -> Array:
     limit = 1 - MARGIN
     return jnp.clip(preparation.action.to_scaled(action), -limit, limit)
 
@@ -222,21 +231,21 @@ def _inside(preparation: Preparation, action: Array) -> Array:
 def _next_action(preparation: Preparation, batch: Transition) -> Any:
     if batch.next_action is None:
         return None
-    action = _inside(preparation, batch.next_action)
+    action = _clipped_action(preparation, batch.next_action)
     for ends in (batch.terminated, batch.truncated):
         if ends is not None:
             action = jnp.where(ends[..., None], 0, action)
     return action
 
 
-def _blank(batch: Transition) -> Transition:
+def _without_masked(batch: Transition) -> Transition:
     mask = batch.mask
     if mask is None:
         return batch
 
     def zero(x: Array) -> Array:
-        beside = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
-        return jnp.where(beside, x, jnp.zeros((), x.dtype))
+        mask_like = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+        return jnp.where(mask_like, x, jnp.zeros((), x.dtype))
 
     def zeroed(x: Any) -> Any:
         return jax.tree.map(zero, x)

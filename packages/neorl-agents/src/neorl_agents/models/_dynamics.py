@@ -18,14 +18,14 @@ from neorl_agents.learning import (
     Networks,
     UnitRows,
     cosine,
+    only_batch,
     require,
     require_choice,
     require_count,
     require_flag,
     require_number,
-    single,
 )
-from neorl_agents.learning._unit_rows import seen_by_networks
+from neorl_agents.learning._unit_rows import network_inputs
 from neorl_agents.models._least_squares import LeastSquares, no_rows, with_rows
 from neorl_agents.models._model_log import exogenous_mask, held_out_rows, require_model_log
 from neorl_agents.models._predictions import (
@@ -188,11 +188,11 @@ class DynamicsModel(BaseLearner):
         options = {"last_bound": 1e-2, "activation": jax.nn.silu}
 
         def outcome_network(member_key: PRNGKeyArray) -> Network:
-            return self.networks.of_obs(spec, 2 + costs, member_key, beside=beside, **options)
+            return self.networks.obs_network(spec, 2 + costs, member_key, beside=beside, **options)
 
         bounded, none = spec.n_obs * (moments - 1), jnp.zeros(0, jnp.float32)
         low, high = (jnp.full(bounded, bound, jnp.float32) for bound in LOG_VARIANCES)
-        change = self.networks.of_both(
+        change = self.networks.obs_action_networks(
             spec, spec.n_obs * moments, change_key, members=self.members, **options
         )
         outcome = ensemble(self.members, outcome_network, outcome_key)
@@ -212,7 +212,7 @@ class DynamicsModel(BaseLearner):
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Adds the batch to the linear parts, then takes one gradient step of all members."""
-        rows, maps = single(rows), state.preparation
+        rows, maps = only_batch(rows), state.preparation
         structure: ModelStructure = state.parameters["structure"]
         change, outcome = self.targets(structure, maps, rows)
         after = newest(maps, rows.next_obs)
@@ -339,7 +339,7 @@ class DynamicsModel(BaseLearner):
         """
         maps, parameters = state.preparation, state.parameters
         member_key, noise_key, end_key = jax.random.split(key, 3)
-        seen = seen_by_networks(maps, obs)
+        seen = network_inputs(maps, obs)
         unit = jnp.clip(maps.action.to_scaled(action), -1, 1)
         chosen = jnp.arange(self.members) if calibration is None else calibration.elites
         member = jax.random.choice(member_key, chosen)

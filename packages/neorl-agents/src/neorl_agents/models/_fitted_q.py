@@ -14,10 +14,10 @@ from neorl_agents.learning import (
     LearnerState,
     Metrics,
     UnitRows,
+    only_batch,
     require,
     require_flag,
     require_number,
-    single,
 )
 from neorl_agents.models._next_actions import actions_along
 from neorl_agents.networks import Network
@@ -83,14 +83,14 @@ class FittedQEvaluation(BaseLearner):
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """One network with an output for the reward and for every cost, and its target."""
         outputs = 1 + spec.n_cost * self.evaluates_costs
-        values = self.networks.of_both(spec, outputs, key, members=1, last_bound=1e-2)
+        values = self.networks.obs_action_networks(spec, outputs, key, members=1, last_bound=1e-2)
         return {"values": values}, {"values": values}
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step; the key is ignored."""
-        rows, maps = single(rows), state.preparation
+        rows, maps = only_batch(rows), state.preparation
         # This adds the offset that learners of policies subtract: a value refers to the log's
         # rewards.
         left = jnp.where(self.discount < 1, 1 - self.discount, 1)
@@ -100,7 +100,10 @@ class FittedQEvaluation(BaseLearner):
         after = _values(state.targets["values"], rows.next_obs, rows.next_action)
         target = paid + self.discount * jnp.where(rows.terminated[:, None], 0, after)
         state, loss, value = self.descend(state, "values", _loss, rows, target)
-        return state.tracked("values", tau=self.tau), {"loss": loss, "q": value * maps.reward_unit}
+        return state.with_averaged_targets("values", tau=self.tau), {
+            "loss": loss,
+            "q": value * maps.reward_unit,
+        }
 
     def value(
         self, state: LearnerState, obs: Float[Array, " obs"], action: Float[Array, " act"]

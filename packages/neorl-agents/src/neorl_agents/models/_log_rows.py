@@ -59,9 +59,11 @@ def log_rows(log: Transition, spec: Spec) -> LogRows:
     if last.sum() < 2:
         raise InputError("a plant model is checked on episodes that it was not fitted to; the log "
                          "has one, so split it or record more")  # fmt: skip
-    single = {name: column.astype(np.float32) for name, column in columns.items()}
-    return LogRows(**single, outcome=outcome.astype(np.float32), terminated=terminated[keep],
-                   start=start, ends=last)  # fmt: skip
+    float32_columns = {name: column.astype(np.float32) for name, column in columns.items()}
+    return LogRows(
+        **float32_columns, outcome=outcome.astype(np.float32), terminated=terminated[keep],
+        start=start, ends=last,
+    )  # fmt: skip
 
 
 def histories(rows: LogRows, places: Any, history: int) -> tuple[Any, Any]:

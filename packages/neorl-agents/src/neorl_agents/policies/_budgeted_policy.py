@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from neorl_agents.networks import BudgetedChoice, Network
 from neorl_agents.policies._history_policy import HistoryPolicy, require_one
 from neorl_agents.policies._network_policy import NetworkPolicy
-from neorl_agents.policies._sequence_policy import received, taken_off
+from neorl_agents.policies._sequence_policy import amount_spent, received
 
 
 class BudgetedCarry(NamedTuple):
@@ -35,7 +35,7 @@ class BudgetedPolicy(eqx.Module):
     """A :class:`~neorl_agents.networks.BudgetedChoice` with budgets that shrink as they are spent.
 
     A policy does not observe its costs at run time. When an observation arrives, the network
-    ``counts`` therefore predicts the costs of the step from the previous observation, the action
+    ``predictor`` therefore predicts the costs of the step from the previous observation, the action
     sent since and the new observation, and they are subtracted from the budgets. If one of the
     three is unknown, an even share of the remainder over the rest of the horizon is subtracted. The
     remainder is kept between zero and the budget.
@@ -49,14 +49,14 @@ class BudgetedPolicy(eqx.Module):
 
     Attributes:
         inner: The policy that chooses, with the whole budgets in ``inner.network.budget``.
-        counts: Network from ``[obs, action, next obs]`` in scaled units to the costs of the step,
-            in their units; for a cost with a limit per step, the steps above it.
+        predictor: Network from ``[obs, action, next obs]`` in scaled units to the costs of the
+            step, in their units; for a cost with a limit per step, the steps above it.
         cost_unit: Divisor of each cost, shape ``(cost,)``.
         horizon: Number of steps of an episode.
     """
 
     inner: NetworkPolicy | HistoryPolicy
-    counts: Network
+    predictor: Network
     cost_unit: Float[Array, " cost"]
     horizon: Int[Array, ""]
 
@@ -91,8 +91,8 @@ class BudgetedPolicy(eqx.Module):
         dtype = carry.obs.dtype
         seen = jnp.where(known, self.inner.obs.to_scaled(obs), 0).astype(dtype)
         left, step = self._left(carry, seen, known)
-        rest = (self.horizon - step).astype(dtype)
-        rate = left * self.horizon.astype(dtype) / jnp.maximum(rest, 1)
+        remaining_steps = (self.horizon - step).astype(dtype)
+        rate = left * self.horizon.astype(dtype) / jnp.maximum(remaining_steps, 1)
         acting = replace(self.inner, network=replace(self.choice, budget=rate))
         inner, action = acting(carry.inner, obs, key)
         return BudgetedCarry(
@@ -112,11 +112,13 @@ class BudgetedPolicy(eqx.Module):
         self, carry: BudgetedCarry, seen: Float[Array, " obs"], known: Array
     ) -> tuple[Float[Array, " cost"], Int[Array, ""]]:
         """The remainder of the budgets for the new step, and its index."""
-        whole = self.initial_carry().left
+        full_budget = self.initial_carry().left
         steps = jnp.concatenate([carry.obs[:-1], carry.sent[:-1], seen])
-        counted = self.counts(steps) * self.cost_unit
+        predicted = self.predictor(steps) * self.cost_unit
         all_known = (carry.obs[-1] > 0) & (carry.sent[-1] > 0) & known
-        spent = taken_off(counted, carry.left, carry.step, self.horizon, all_known)
-        left = jnp.clip(carry.left - spent, 0, whole)
-        over = carry.step >= self.horizon
-        return jnp.where(over, whole, left).astype(seen.dtype), jnp.where(over, 0, carry.step)
+        spent = amount_spent(predicted, carry.left, carry.step, self.horizon, all_known)
+        left = jnp.clip(carry.left - spent, 0, full_budget)
+        finished = carry.step >= self.horizon
+        return jnp.where(finished, full_budget, left).astype(seen.dtype), jnp.where(
+            finished, 0, carry.step
+        )

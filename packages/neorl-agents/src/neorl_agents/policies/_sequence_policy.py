@@ -51,8 +51,8 @@ def received(
     return jnp.concatenate([unit, known[None].astype(unit.dtype)])
 
 
-def taken_off(
-    counted: Float[Array, " budget"],
+def amount_spent(
+    predicted: Float[Array, " budget"],
     left: Float[Array, " budget"],
     step: Int[Array, ""],
     horizon: Int[Array, ""] | int,
@@ -61,7 +61,7 @@ def taken_off(
     """Amount that the previous step uses up; zero before the first step.
 
     Args:
-        counted: Reward or cost that the network predicts for that step.
+        predicted: Reward or cost that the network predicts for that step.
         left: Remainder before it.
         step: Index of the new step.
         horizon: Number of steps of an episode.
@@ -69,14 +69,14 @@ def taken_off(
             share of the remainder over the rest of the horizon is used up.
     """
     share = left / jnp.maximum(horizon - step + 1, 1).astype(left.dtype)
-    return jnp.where(step > 0, jnp.where(known, counted, share), 0)
+    return jnp.where(step > 0, jnp.where(known, predicted, share), 0)
 
 
 class SequencePolicy(eqx.Module):
     """A transformer that acts on the remainder of a target return and of a budget for each cost.
 
     A policy does not observe its reward at run time. When an observation arrives, the network
-    ``counts`` therefore predicts the reward and the costs of the step from the previous
+    ``predictor`` therefore predicts the reward and the costs of the step from the previous
     observation, the action sent since and the new observation, and they are subtracted. If one of
     the three is unknown, an even share of the remainder over the rest of the horizon is subtracted.
     A budget never falls below zero.
@@ -88,8 +88,8 @@ class SequencePolicy(eqx.Module):
     Attributes:
         obs: Map from physical observations to scaled ones.
         network: The transformer; the first outputs of the newest step are the action before a tanh.
-        counts: Network from ``[obs, action, next obs]`` in scaled units to the reward and the costs
-            of the step, in their units.
+        predictor: Network from ``[obs, action, next obs]`` in scaled units to the reward and the
+            costs of the step, in their units.
         action: Map from physical actions to [-1, 1].
         low: Lower ends of the action channels in physical units, shape ``(act,)``.
         high: Upper ends, shape ``(act,)``.
@@ -103,7 +103,7 @@ class SequencePolicy(eqx.Module):
 
     obs: Affine
     network: SequenceNetwork
-    counts: Network
+    predictor: Network
     action: Affine
     low: Float[Array, " act"]
     high: Float[Array, " act"]
@@ -116,8 +116,8 @@ class SequencePolicy(eqx.Module):
     def initial_carry(self) -> SequenceCarry:
         """An empty memory, with the whole target and budgets."""
         shape, dtype = self.network.shape, self.low.dtype
-        earned = (self.target / shape.horizon - self.reward_offset) / self.reward_unit
-        spent = self.budget / self.cost_unit / shape.horizon
+        target_return = (self.target / shape.horizon - self.reward_offset) / self.reward_unit
+        cost_budget = self.budget / self.cost_unit / shape.horizon
         return SequenceCarry(
             aim=jnp.zeros((shape.steps, shape.aims), dtype),
             obs=jnp.zeros((shape.steps, shape.n_obs), dtype),
@@ -125,7 +125,7 @@ class SequencePolicy(eqx.Module):
             known=jnp.zeros((shape.steps, 2), dtype),
             time=jnp.zeros(shape.steps, jnp.int32),
             sent=jnp.zeros(shape.n_action + 1, dtype),
-            left=jnp.concatenate([earned[None], spent]).astype(dtype),
+            left=jnp.concatenate([target_return[None], cost_budget]).astype(dtype),
             step=jnp.zeros((), jnp.int32),
         )
 
@@ -139,7 +139,7 @@ class SequencePolicy(eqx.Module):
         """
         require_one(obs, self.obs)
         known = jnp.all(jnp.isfinite(obs))
-        carry = self._seen(self._begun_anew(carry), obs, known)
+        carry = self._observed(self._restarted(carry), obs, known)
         outputs, _ = self.network(
             Steps(
                 carry.aim, carry.obs, carry.action, carry.known[:, 0] > 0, carry.known[:, 1] > 0,
@@ -158,22 +158,28 @@ class SequencePolicy(eqx.Module):
         """Remaining target return and budgets, in the units of the log."""
         scaled, horizon = carry.left, self.network.shape.horizon
         # The current step remains too, hence + 1; before the first observation there is none.
-        rest = jnp.clip(horizon - carry.step + 1, 0, horizon)
-        earned = scaled[0] * horizon * self.reward_unit + rest * self.reward_offset
-        return earned, scaled[1:] * horizon * self.cost_unit
+        remaining_steps = jnp.clip(horizon - carry.step + 1, 0, horizon)
+        target_return = (
+            scaled[0] * horizon * self.reward_unit + remaining_steps * self.reward_offset
+        )
+        return target_return, scaled[1:] * horizon * self.cost_unit
 
-    def _begun_anew(self, carry: SequenceCarry) -> SequenceCarry:
-        over = carry.step >= self.network.shape.horizon
-        return jax.tree.map(lambda new, old: jnp.where(over, new, old), self.initial_carry(), carry)
+    def _restarted(self, carry: SequenceCarry) -> SequenceCarry:
+        finished = carry.step >= self.network.shape.horizon
+        return jax.tree.map(
+            lambda new, old: jnp.where(finished, new, old), self.initial_carry(), carry
+        )
 
-    def _seen(self, carry: SequenceCarry, obs: Any, known: Array) -> SequenceCarry:
+    def _observed(self, carry: SequenceCarry, obs: Any, known: Array) -> SequenceCarry:
         """The memory with the newest observation in it, and the remainder now."""
         horizon, dtype = self.network.shape.horizon, carry.obs.dtype
         seen = jnp.where(known, self.obs.to_scaled(obs), 0).astype(dtype)
         action_known = carry.sent[-1] > 0
-        counted = self.counts(jnp.concatenate([carry.obs[-1], carry.sent[:-1], seen])) / horizon
-        whole = (carry.known[-1, 0] > 0) & action_known & known
-        left = carry.left - taken_off(counted, carry.left, carry.step, horizon, whole)
+        predicted = (
+            self.predictor(jnp.concatenate([carry.obs[-1], carry.sent[:-1], seen])) / horizon
+        )
+        all_known = (carry.known[-1, 0] > 0) & action_known & known
+        left = carry.left - amount_spent(predicted, carry.left, carry.step, horizon, all_known)
         left = jnp.concatenate([left[:1], jnp.maximum(left[1:], 0)]).astype(dtype)
         flags = jnp.stack([known, action_known]).astype(dtype)
 

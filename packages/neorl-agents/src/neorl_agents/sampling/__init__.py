@@ -5,11 +5,13 @@ from neorl_agents.sampling._goals import GoalRows as GoalRows
 from neorl_agents.sampling._goals import Goals as Goals
 from neorl_agents.sampling._histories import Histories as Histories
 from neorl_agents.sampling._histories import HistoryTables as HistoryTables
+from neorl_agents.sampling._histories_with_returns import (
+    HistoriesWithReturns as HistoriesWithReturns,
+)
+from neorl_agents.sampling._histories_with_returns import ToGoTables as ToGoTables
 from neorl_agents.sampling._n_step import NSteps as NSteps
-from neorl_agents.sampling._prospects import Prospects as Prospects
-from neorl_agents.sampling._prospects import ProspectTables as ProspectTables
 from neorl_agents.sampling._protocol import Batch as Batch
-from neorl_agents.sampling._protocol import Prospect as Prospect
+from neorl_agents.sampling._protocol import ReturnsToGo as ReturnsToGo
 from neorl_agents.sampling._protocol import Sampler as Sampler
 from neorl_agents.sampling._protocol import as_batch as as_batch
 from neorl_agents.sampling._returns import RowsWithReturns as RowsWithReturns
@@ -24,15 +26,15 @@ __all__ = [
     "GoalRows",
     "Goals",
     "Histories",
+    "HistoriesWithReturns",
     "HistoryTables",
     "NSteps",
-    "Prospect",
-    "ProspectTables",
-    "Prospects",
+    "ReturnsToGo",
     "Rows",
     "RowsWithReturns",
     "Sampler",
     "Sequences",
+    "ToGoTables",
     "WeightedRows",
     "as_batch",
     "returns_to_go",

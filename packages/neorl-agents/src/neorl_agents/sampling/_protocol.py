@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from neorl_core import Transition
 
 
-class Prospect(NamedTuple):
+class ReturnsToGo(NamedTuple):
     """Return and costs that followed steps in their logged episode, the steps themselves included.
 
     Attributes:
@@ -19,7 +19,7 @@ class Prospect(NamedTuple):
 
     returns: Float[Array, "*row"]
     costs: Float[Array, "*row cost"]
-    left: Int[Array, "*row"]
+    steps_left: Int[Array, "*row"]
     step: Int[Array, "*row"]
 
 
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
             ``(row,)``; ``None`` if it was not requested.
         weight: Weight of each row in the loss, in [0, 1], if rows are not sampled uniformly, shape
             ``(row,)``; else ``None``.
-        ahead: Prospect of every step of a row's window, with an axis of steps after those of the
+        ahead: ReturnsToGo of every step of a row's window, with an axis of steps after those of the
             rows; ``None`` if it was not requested.
     """
 
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
     discount: Float[Array, "*row"] | None = None
     mc_return: Float[Array, "*row"] | None = None
     weight: Float[Array, "*row"] | None = None
-    ahead: Prospect | None = None
+    to_go: ReturnsToGo | None = None
 
 
 def as_batch(batch: Transition | Batch) -> Batch:

@@ -50,10 +50,10 @@ class PolicyValidation:
         Returns:
             ``held_out_distance``, the mean squared distance to the logged action in units of half
             the range of each channel; for a policy that counts its own return also
-            ``held_out_return_miscounted``, the mean absolute error of that count over a held-out
-            episode, in the unit of the reward; with a plant also ``plant_return``, the mean
-            undiscounted return with the plant's own reward, and ``plant_cost_<name>``, the mean
-            sums.
+            ``held_out_return_prediction_error``, the mean absolute error of that prediction over a
+            held-out episode, in the unit of the reward; with a plant also ``plant_return``, the
+            mean undiscounted return with the plant's own reward, and ``plant_cost_<name>``, the
+            mean sums.
         """
         policy = as_arrays(policy)
         metrics = {} if self._held_out is None else self._held_out(policy)
@@ -89,7 +89,9 @@ class _HeldOut:
             # A policy with budgets learns from the reward and the costs apart.
             log = self._log if policy.budget.size else self._priced
             episodes = int(log.starts.sum())
-            metrics["held_out_return_miscounted"] = miscounted(policy, log, episodes)
+            metrics["held_out_return_prediction_error"] = return_prediction_error(
+                policy, log, episodes
+            )
         return metrics
 
 
@@ -151,7 +153,9 @@ def distance_along(
 
 
 @partial(jax.jit, static_argnames="episodes")
-def miscounted(policy: SequencePolicy, log: LogRows, episodes: int) -> Float[Array, ""]:
+def return_prediction_error(
+    policy: SequencePolicy, log: LogRows, episodes: int
+) -> Float[Array, ""]:
     """Mean over episodes of the absolute error of the policy's own count of its return.
 
     The policy runs along the log as it would beside the plant, with the logged actions. Its count

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from neorl_agents import Learner
-from neorl_agents.learning import priced_reward, reads_costs, rows_for
+from neorl_agents.learning import reads_costs, reward_minus_costs, rows_for
 from neorl_core import DataStatistics, InputError, Spec, Transition
 from neorl_envs import Dataset
 from neorl_envs.datasets import data_statistics
@@ -56,7 +56,7 @@ class TrainingData:
         """Mean of the reward that a learner receives."""
         reward = self.rows.reward
         if any(self.prices) and not reads_costs(learner):
-            reward = priced_reward(reward, self.rows.cost, self.prices)
+            reward = reward_minus_costs(reward, self.rows.cost, self.prices)
         return float(np.asarray(reward, np.float64).mean())
 
     def actions(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -103,7 +103,7 @@ def both_statistics(
         return own, own
 
     def priced(reward: np.ndarray, cost: np.ndarray) -> np.ndarray:
-        return priced_reward(reward, cost, prices)
+        return reward_minus_costs(reward, cost, prices)
 
     return own, data_statistics(dataset, episodes=episodes, reward=priced)
 

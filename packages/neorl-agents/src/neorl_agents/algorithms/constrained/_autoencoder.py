@@ -24,8 +24,8 @@ def fresh_autoencoder(
     """Encoder and decoder; the latent has twice as many numbers as there are action channels."""
     act = spec.n_action
     return {
-        "encoder": networks.of_obs(spec, 4 * act, encoder_key, beside=act),
-        "decoder": networks.of_obs(spec, act, decoder_key, beside=2 * act, output=tanh),
+        "encoder": networks.obs_network(spec, 4 * act, encoder_key, extra_inputs=act),
+        "decoder": networks.obs_network(spec, act, decoder_key, extra_inputs=2 * act, output=tanh),
     }
 
 
@@ -80,5 +80,5 @@ def _loss(
     mean, log_std = latent(encoder, rows.obs, rows.action)
     z = mean + jnp.exp(log_std) * noise
     decoded = decoder(jnp.concatenate([rows.obs, z], axis=-1))
-    off = jnp.mean(jnp.square(decoded - rows.action), axis=-1)
-    return masked_mean(off + kl_weight * divergence(mean, log_std), rows.mask)
+    reconstruction_error = jnp.mean(jnp.square(decoded - rows.action), axis=-1)
+    return masked_mean(reconstruction_error + kl_weight * divergence(mean, log_std), rows.mask)

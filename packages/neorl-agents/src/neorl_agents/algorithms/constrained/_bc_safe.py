@@ -41,7 +41,7 @@ class BCSafe(BC):
         return ("obs", "action", "reward", "cost", "terminated", "truncated", "mask")
 
     @property
-    def rows_drawn(self) -> Sampler:
+    def row_sampler(self) -> Sampler:
         """A sampler of the best of the episodes that :meth:`log_tables` keeps."""
         return BestEpisodes(self.fraction)
 
@@ -59,11 +59,13 @@ class BCSafe(BC):
         require_limits_in_log("BCSafe", spec, rows)
         episode, quantities = episode_costs(spec, rows)
         limits = np.asarray([self.margin * channel.limit for channel in spec.cost], np.float32)
-        kept = np.all(quantities <= limits[None], axis=1)
-        if not kept.any():
+        within_limits = np.all(quantities <= limits[None], axis=1)
+        if not within_limits.any():
             names = ", ".join(channel.name for channel in spec.cost)
             raise InputError(
                 f"no logged episode keeps {self.margin:g} times the limits of {names} at once, so "
                 "BCSafe has nothing to clone; raise a limit or BCSafe.margin, or log such episodes"
             )
-        return self.sampler.tables(jax.tree.map(lambda column: column[kept[episode]], rows))
+        return self.sampler.tables(
+            jax.tree.map(lambda column: column[within_limits[episode]], rows)
+        )

@@ -14,10 +14,10 @@ from neorl_agents.algorithms.constrained._autoencoder import autoencoder_step, f
 from neorl_agents.algorithms.constrained._lagrangian import (
     MEMBERS,
     MultiplierSettings,
-    controlled,
     cost_critic_loss,
     cost_values,
     fresh_multipliers,
+    multiplier_step,
     require_multiplier,
 )
 from neorl_agents.algorithms.constrained._lagrangian import RATES as PRICE_RATES
@@ -29,10 +29,10 @@ from neorl_agents.learning import (
     counted_costs,
     critic_loss,
     held_actions,
+    only_batch,
     require_choice,
     require_count,
     require_number,
-    single,
     value_metrics,
 )
 from neorl_agents.networks import (
@@ -139,66 +139,76 @@ class BCQLag(BaseLearner):
         """The autoencoder; actor, critics and cost critics with targets; multipliers of zero."""
         keys, nets, act = jax.random.split(key, 5), self.networks, spec.n_action
         members = MEMBERS * spec.n_cost
-        followed = {
-            "critics": nets.of_both(spec, 1, keys[0], initialiser="uniform"),
-            "cost_critics": nets.of_both(spec, 1, keys[1], members=members, initialiser="uniform"),
-            "actor": nets.of_obs(spec, act, keys[4], beside=act, output=tanh),
+        with_targets = {
+            "critics": nets.obs_action_networks(spec, 1, keys[0], initialiser="uniform"),
+            "cost_critics": nets.obs_action_networks(
+                spec, 1, keys[1], members=members, initialiser="uniform"
+            ),
+            "actor": nets.obs_network(spec, act, keys[4], extra_inputs=act, output=tanh),
         }
-        return followed | {
+        return with_targets | {
             **fresh_autoencoder(nets, spec, keys[2], keys[3]),
             "multipliers": fresh_multipliers(spec.n_cost),
-        }, followed
+        }, with_targets
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of all networks, and one step of the multipliers."""
-        rows = single(rows)
+        rows = only_batch(rows)
         model_key, reward_key, cost_key, actor_key = jax.random.split(key, 4)
         state, model_loss = autoencoder_step(self, state, rows, model_key)
 
         least = self.least_weight
-        q_next = self._best(state, state.targets["critics"], rows, reward_key, least)[0]
+        q_next = self._best_next_value(state, state.targets["critics"], rows, reward_key, least)[0]
         target = td_target(rows.reward, q_next, rows.terminated, discount=self.discount)
         state, loss, q = self.descend(state, "critics", critic_loss, rows, target)
 
         least = least if self.costly == "smaller" else 1 - least
-        following = self._best(state, state.targets["cost_critics"], rows, cost_key, least)
+        next_cost_value = self._best_next_value(
+            state, state.targets["cost_critics"], rows, cost_key, least
+        )
         cost = counted_costs(state.preparation, rows.cost).T
-        ended = jnp.broadcast_to(rows.terminated, cost.shape)
-        target = discounted_cost_target(cost, following[None], ended, discount=self.discount)
+        terminated = jnp.broadcast_to(rows.terminated, cost.shape)
+        target = discounted_cost_target(
+            cost, next_cost_value[None], terminated, discount=self.discount
+        )
         state, cost_loss, _ = self.descend(state, "cost_critics", cost_critic_loss, rows, target)
 
-        now = state.parameters
-        decoded = _decoded(now["decoder"], rows.obs, _latents(actor_key, rows.action))
-        action = _moved(now["actor"], rows.obs, decoded, self.phi)
-        state, control = controlled(self, state, rows, action, least=self.costly == "smaller")
-        now = state.parameters
+        parameters = state.parameters
+        decoded = _decoded(parameters["decoder"], rows.obs, _latents(actor_key, rows.action))
+        action = _perturbed(parameters["actor"], rows.obs, decoded, self.phi)
+        state, control = multiplier_step(self, state, rows, action, least=self.costly == "smaller")
+        parameters = state.parameters
         loss_of = partial(_actor_loss, least=self.costly == "smaller")
-        judges = (now["critics"], now["cost_critics"], now["multipliers"].value)
-        state, actor_loss, acted = self.descend(
-            state, "actor", loss_of, judges, rows, decoded, self.phi
+        critics_and_multipliers = (
+            parameters["critics"],
+            parameters["cost_critics"],
+            parameters["multipliers"].value,
         )
-        state = state.tracked("actor", "critics", "cost_critics", tau=self.tau)
+        state, actor_loss, actor_action = self.descend(
+            state, "actor", loss_of, critics_and_multipliers, rows, decoded, self.phi
+        )
+        state = state.with_averaged_targets("actor", "critics", "cost_critics", tau=self.tau)
         return state, {
             "model_loss": model_loss,
             "critic_loss": loss,
             "cost_loss": cost_loss,
             **control,
             "actor_loss": actor_loss,
-            "held_at_bound": held_actions(acted, rows.action, rows.mask),
+            "held_at_bound": held_actions(actor_action, rows.action, rows.mask),
             **value_metrics(q, state.preparation, rows, discount=self.discount),
         }
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
         """The action decoded from ``z = 0`` and moved by the actor, in physical units."""
-        now = state.parameters
+        parameters = state.parameters
         phi = jnp.asarray(self.phi, jnp.float32)
         return network_policy(
-            state.preparation, PerturbedDecoder(now["decoder"], now["actor"], phi)
+            state.preparation, PerturbedDecoder(parameters["decoder"], parameters["actor"], phi)
         )
 
-    def _best(
+    def _best_next_value(
         self,
         state: LearnerState,
         critics: Network,
@@ -212,11 +222,11 @@ class BCQLag(BaseLearner):
         z = _clipped(jax.random.normal(key, shape, rows.action.dtype)).reshape(-1, 2 * act)
         obs = jnp.repeat(rows.next_obs, self.n_samples, axis=0)
         decoded = _decoded(state.parameters["decoder"], obs, z)
-        actions = _moved(state.targets["actor"], obs, decoded, self.phi)
+        actions = _perturbed(state.targets["actor"], obs, decoded, self.phi)
         values = sampled_q_values(critics, rows.next_obs, actions.reshape(batch, -1, act))
         values = values.reshape(MEMBERS, -1, batch, self.n_samples)
-        mixed = least * jnp.min(values, axis=0) + (1 - least) * jnp.max(values, axis=0)
-        return jnp.max(mixed, axis=-1)
+        weighted_q = least * jnp.min(values, axis=0) + (1 - least) * jnp.max(values, axis=0)
+        return jnp.max(weighted_q, axis=-1)
 
 
 def _clipped(z: Float[Array, "*batch latent"]) -> Float[Array, "*batch latent"]:
@@ -233,7 +243,7 @@ def _decoded(
     return decoder(jnp.concatenate([obs, z], axis=-1))
 
 
-def _moved(
+def _perturbed(
     actor: Network,
     obs: Float[Array, "batch obs"],
     decoded: Float[Array, "batch act"],
@@ -244,7 +254,7 @@ def _moved(
 
 def _actor_loss(
     actor: Network,
-    judges: tuple[Network, Network, Float[Array, " cost"]],
+    critics_and_multipliers: tuple[Network, Network, Float[Array, " cost"]],
     rows: UnitRows,
     decoded: Float[Array, "batch act"],
     phi: float | Float[Array, ""],
@@ -252,8 +262,8 @@ def _actor_loss(
     least: bool,
 ) -> tuple[Float[Array, ""], Float[Array, "batch act"]]:
     """The priced cost of the moved actions minus their value; and the actions."""
-    critics, cost_critics, prices = judges
-    action = _moved(actor, rows.obs, decoded, phi)
+    critics, cost_critics, multipliers = critics_and_multipliers
+    action = _perturbed(actor, rows.obs, decoded, phi)
     q = jnp.min(q_values(critics, rows.obs, action), axis=0)
-    paid = prices @ cost_values(cost_critics, rows.obs, action, least=least)
-    return -masked_mean(q - paid, rows.mask), action
+    cost_value = multipliers @ cost_values(cost_critics, rows.obs, action, least=least)
+    return -masked_mean(q - cost_value, rows.mask), action

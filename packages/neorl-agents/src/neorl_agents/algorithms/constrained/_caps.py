@@ -21,9 +21,9 @@ from neorl_agents.learning import (
     counted_costs,
     critic_limits,
     critic_loss,
+    only_batch,
     require_count,
     require_number,
-    single,
     value_metrics,
 )
 from neorl_agents.networks import BudgetedChoice, Network, init_mlp, q_values, tanh
@@ -89,8 +89,9 @@ class CAPS(BaseLearner):
         value_learning_rate: Learning rate of the values.
         critic_learning_rate: Learning rate of all critics.
         actor_learning_rate: Learning rate of the heads.
-        count_learning_rate: Learning rate of the cost predictor.
-        chance: Mean number of steps per episode that may exceed a limit per step; positive.
+        predictor_learning_rate: Learning rate of the cost predictor.
+        allowed_violations: Mean number of steps per episode that may exceed a limit per step;
+            positive.
         n_heads: Number of policies, at least two; static.
 
     Source: Chemingui et al., Constraint-adaptive policy switching for offline safe reinforcement
@@ -106,8 +107,8 @@ class CAPS(BaseLearner):
     value_learning_rate: float = 3e-4
     critic_learning_rate: float = 3e-4
     actor_learning_rate: float = 3e-4
-    count_learning_rate: float = 1e-3
-    chance: float = 0.1
+    predictor_learning_rate: float = 1e-3
+    allowed_violations: float = 0.1
     n_heads: int = eqx.field(static=True, default=2)
     networks: Networks = Networks(hidden=(512, 512))
 
@@ -116,7 +117,7 @@ class CAPS(BaseLearner):
         **IQL.rates,
         "cost_value": "value_learning_rate",
         "cost_critics": "critic_learning_rate",
-        "counts": "count_learning_rate",
+        "predictor": "predictor_learning_rate",
     }
     keeps_limits: ClassVar[bool] = True
 
@@ -125,34 +126,34 @@ class CAPS(BaseLearner):
         open_ends = {"open_low": True, "open_high": True}
         require_number(self, "expectile", "cost_expectile", low=0, high=1, **open_ends)
         require_number(self, "inverse_temperature", low=0)
-        require_number(self, "max_weight", "chance", low=0, open_low=True)
+        require_number(self, "max_weight", "allowed_violations", low=0, open_low=True)
         require_number(self, "tau", low=0, high=1, open_low=True)
         require_count(self, "n_heads", least=2)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Values and critics of the reward and of every cost, the heads, and the cost predictor."""
         keys, nets, members = jax.random.split(key, 6), self.networks, MEMBERS * spec.n_cost
-        followed = {
-            "critics": nets.of_both(spec, 1, keys[0], initialiser="orthogonal"),
-            "cost_critics": nets.of_both(
+        with_targets = {
+            "critics": nets.obs_action_networks(spec, 1, keys[0], initialiser="orthogonal"),
+            "cost_critics": nets.obs_action_networks(
                 spec, 1, keys[1], members=members, initialiser="orthogonal"
             ),
         }
         width = self.n_heads * spec.n_action
-        mean = nets.of_obs(spec, width, keys[4], initialiser="orthogonal", output=tanh)
-        seen = 2 * spec.n_obs + spec.n_action
-        return followed | {
-            "counts": init_mlp((seen, *nets.hidden, spec.n_cost), keys[5]),
-            "value": nets.of_obs(spec, 1, keys[2], initialiser="orthogonal"),
-            "cost_value": nets.of_obs(spec, spec.n_cost, keys[3], initialiser="orthogonal"),
+        mean = nets.obs_network(spec, width, keys[4], initialiser="orthogonal", output=tanh)
+        n_inputs = 2 * spec.n_obs + spec.n_action
+        return with_targets | {
+            "predictor": init_mlp((n_inputs, *nets.hidden, spec.n_cost), keys[5]),
+            "value": nets.obs_network(spec, 1, keys[2], initialiser="orthogonal"),
+            "cost_value": nets.obs_network(spec, spec.n_cost, keys[3], initialiser="orthogonal"),
             "actor": Heads(mean, jnp.zeros(width, jnp.float32)),
-        }, followed
+        }, with_targets
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of values, critics, heads and cost predictor."""
-        rows, targets = single(rows), state.targets
+        rows, targets = only_batch(rows), state.targets
         n_cost = len(state.preparation.cost_limit)
         q = jnp.min(q_values(targets["critics"], rows.obs, rows.action), axis=0)[:, None]
         qc = q_values(targets["cost_critics"], rows.obs, rows.action)
@@ -161,65 +162,82 @@ class CAPS(BaseLearner):
         both = jnp.concatenate([rows.obs, rows.next_obs])
         v, next_v = jnp.split(before["value"](both), 2)
         vc, next_vc = jnp.split(before["cost_value"](both), 2)
-        lower = 1 - self.cost_expectile
+        lower_expectile = 1 - self.cost_expectile
         state, value_loss, _ = self.descend(state, "value", _expectile, rows, q, self.expectile)
-        state, cost_value_loss, _ = self.descend(state, "cost_value", _expectile, rows, qc, lower)
+        state, cost_value_loss, _ = self.descend(
+            state, "cost_value", _expectile, rows, qc, lower_expectile
+        )
 
         target = td_target(rows.reward, next_v[:, 0], rows.terminated, discount=self.discount)
         state, loss, mean_q = self.descend(state, "critics", critic_loss, rows, target)
         cost = counted_costs(state.preparation, rows.cost).T
-        ended = jnp.broadcast_to(rows.terminated, cost.shape)
-        cost_target = discounted_cost_target(cost, next_vc.T[None], ended, discount=self.discount)
+        terminated = jnp.broadcast_to(rows.terminated, cost.shape)
+        cost_target = discounted_cost_target(
+            cost, next_vc.T[None], terminated, discount=self.discount
+        )
         state, cost_loss, _ = self.descend(
             state, "cost_critics", cost_critic_loss, rows, cost_target
         )
 
-        advantage, saved = (q - v)[:, 0], jnp.sum(vc - qc, axis=-1)
-        weights = self._weights(advantage, saved)
+        advantage, cost_advantage = (q - v)[:, 0], jnp.sum(vc - qc, axis=-1)
+        weights = self._weights(advantage, cost_advantage)
         state, actor_loss, _ = self.descend(state, "actor", _heads_loss, rows, weights)
-        state = state.tracked("critics", "cost_critics", tau=self.tau)
-        steps = counted_steps(state.preparation, rows)
-        state, count_loss, off = self.descend(state, "counts", _count_loss, rows, *steps, cost.T)
+        state = state.with_averaged_targets("critics", "cost_critics", tau=self.tau)
+        steps = predictor_inputs(state.preparation, rows)
+        state, predictor_loss, error = self.descend(
+            state, "predictor", _predictor_loss, rows, *steps, cost.T
+        )
         return state, {
             "value_loss": value_loss,
             "cost_value_loss": cost_value_loss,
             "critic_loss": loss,
             "cost_loss": cost_loss,
             "actor_loss": actor_loss,
-            "count_loss": count_loss,
-            "cost_miscounted": off,
+            "predictor_loss": predictor_loss,
+            "cost_prediction_error": error,
             **value_metrics(mean_q, state.preparation, rows, discount=self.discount),
         }
 
     def policy(self, state: LearnerState) -> BudgetedPolicy:
         """The choice among the heads under the run's limits, in physical units."""
-        maps, now = state.preparation, state.parameters
+        maps, parameters = state.preparation, state.parameters
         per_step = np.asarray([per == "step" for per in maps.cost_per], bool)
-        budget = jnp.where(per_step, self.chance, maps.cost_limit * maps.cost_unit)
+        budget = jnp.where(per_step, self.allowed_violations, maps.cost_limit * maps.cost_unit)
         unit = jnp.where(per_step, 1, maps.cost_unit)
         # The critics' values are proportional to the limit, even if the limit is zero.
         ones = eqx.tree_at(lambda m: m.cost_limit, maps, jnp.ones_like(maps.cost_limit))
-        one = critic_limits(ones, discount=self.discount, chance=1.0)
+        unit_value = critic_limits(ones, discount=self.discount, allowed_violations=1.0)
         choice = BudgetedChoice(
-            now["actor"].mean, now["critics"], now["cost_critics"], budget.astype(jnp.float32),
-            (one / unit).astype(jnp.float32), maps.low.shape[0],
+            parameters["actor"].mean, parameters["critics"], parameters["cost_critics"],
+            budget.astype(jnp.float32), (unit_value / unit).astype(jnp.float32), maps.low.shape[0],
         )  # fmt: skip
         inner = network_policy(maps, choice)
         return BudgetedPolicy(
-            inner, now["counts"], counted_cost_unit(maps).astype(jnp.float32), maps.horizon
+            inner,
+            parameters["predictor"],
+            counted_cost_unit(maps).astype(jnp.float32),
+            maps.horizon,
         )
 
     def _weights(
-        self, better: Float[Array, " batch"], cheaper: Float[Array, " batch"]
+        self, reward_advantage: Float[Array, " batch"], cost_advantage: Float[Array, " batch"]
     ) -> Float[Array, "head batch"]:
         """The weights of every row for every head, from its advantages in reward and cost."""
         limits = {
             "inverse_temperature": self.inverse_temperature, "max_weight": self.max_weight,
         }  # fmt: skip
-        earns, spares = (advantage_weights(x, **limits) for x in (better, cheaper))
-        between = np.arange(1, self.n_heads - 1)[:, None]
-        shares = jnp.asarray(2 * between / (self.n_heads - 1), earns.dtype)
-        return jnp.concatenate([earns[None], earns[None] + shares * spares[None], spares[None]])
+        reward_weights, cost_weights = (
+            advantage_weights(x, **limits) for x in (reward_advantage, cost_advantage)
+        )
+        indices = np.arange(1, self.n_heads - 1)[:, None]
+        fractions = jnp.asarray(2 * indices / (self.n_heads - 1), reward_weights.dtype)
+        return jnp.concatenate(
+            [
+                reward_weights[None],
+                reward_weights[None] + fractions * cost_weights[None],
+                cost_weights[None],
+            ]
+        )
 
 
 def _expectile(
@@ -240,7 +258,7 @@ def _heads_loss(
     return -masked_mean(jnp.mean(weights.T * density, axis=1), rows.mask), None
 
 
-def counted_steps(
+def predictor_inputs(
     maps: Preparation, rows: UnitRows
 ) -> tuple[Float[Array, "batch step"], Bool[Array, " batch"]]:
     """Inputs ``[obs, action, next obs]`` of a cost predictor, and whether all of them are known.
@@ -257,14 +275,14 @@ def counted_steps(
     return jnp.concatenate([obs[:, :n_obs], rows.action, following[:, :n_obs]], axis=-1), known
 
 
-def _count_loss(
-    counts: Network,
+def _predictor_loss(
+    predictor: Network,
     rows: UnitRows,
     steps: Float[Array, "batch step"],
     known: Bool[Array, " batch"],
     cost: Float[Array, "batch cost"],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The squared error, and the mean error of the worst predicted cost over the rows."""
-    off = jnp.where(known[:, None], counts(steps) - cost, 0)
-    means = jax.vmap(masked_mean, in_axes=(1, None))(off, known)
-    return masked_mean(jnp.mean(jnp.square(off), axis=-1), known), jnp.max(jnp.abs(means))
+    error = jnp.where(known[:, None], predictor(steps) - cost, 0)
+    means = jax.vmap(masked_mean, in_axes=(1, None))(error, known)
+    return masked_mean(jnp.mean(jnp.square(error), axis=-1), known), jnp.max(jnp.abs(means))

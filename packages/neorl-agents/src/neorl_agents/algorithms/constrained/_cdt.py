@@ -11,9 +11,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._decision_transformer import (
     SequencePreparation,
-    counted_step,
     fresh_networks,
     logged_steps,
+    predictor_step,
     require_sequence_settings,
     sequence_policy,
     sequence_preparation,
@@ -27,15 +27,15 @@ from neorl_agents.learning import (
     Networks,
     UnitRows,
     counted_cost_unit,
+    only_batch,
     require_count,
     require_limits_in_log,
     require_number,
-    single,
 )
 from neorl_agents.learning import Steps as StepSettings
 from neorl_agents.networks import SequenceNetwork, Steps
 from neorl_agents.policies import SequencePolicy
-from neorl_agents.sampling import Prospects
+from neorl_agents.sampling import HistoriesWithReturns
 from neorl_core import DataStatistics, Spec, Transition
 from neorl_core.distributions import diagonal_gaussian_log_prob
 from neorl_core.losses import masked_mean
@@ -75,7 +75,7 @@ class CDT(BaseLearner):
         cost_weight: Weight of the prediction of costs, not negative.
         target_entropy: Target of the temperature for the entropy of a channel, in nats.
         learning_rate: Learning rate of the transformer after its warm-up.
-        count_learning_rate: Learning rate of the predictor of reward and costs.
+        predictor_learning_rate: Learning rate of the predictor of reward and costs.
         temperature_learning_rate: Learning rate of the temperature's logarithm.
         warmup_updates: Updates over which the transformer's rate rises from zero; 0 for none.
         heads: Number of attention heads; must divide the widths; static.
@@ -88,7 +88,7 @@ class CDT(BaseLearner):
     cost_weight: float = 0.02
     target_entropy: float = -1.0
     learning_rate: float = 1e-4
-    count_learning_rate: float = 1e-3
+    predictor_learning_rate: float = 1e-3
     temperature_learning_rate: float = 1e-4
     warmup_updates: int = 500
     heads: int = eqx.field(static=True, default=8)
@@ -100,10 +100,10 @@ class CDT(BaseLearner):
     )  # fmt: skip
     rates: ClassVar[Mapping[str, str]] = {
         "network": "learning_rate",
-        "counts": "count_learning_rate",
+        "predictor": "predictor_learning_rate",
         "log_temperature": "temperature_learning_rate",
     }
-    own_optimisers: ClassVar[Mapping[str, str]] = {"counts": "adam", "log_temperature": "adam"}
+    own_optimisers: ClassVar[Mapping[str, str]] = {"predictor": "adam", "log_temperature": "adam"}
     keeps_limits: ClassVar[bool] = True
 
     def check(self) -> None:
@@ -114,9 +114,9 @@ class CDT(BaseLearner):
         require_sequence_settings(self)
 
     @property
-    def sampler(self) -> Prospects:
+    def sampler(self) -> HistoriesWithReturns:
         """A sampler of windows, with the return and costs that followed each of their steps."""
-        return Prospects(self.networks.history_steps)
+        return HistoriesWithReturns(self.networks.history_steps)
 
     @property
     def centred(self) -> Array:
@@ -134,8 +134,8 @@ class CDT(BaseLearner):
         cost = np.asarray(rows.cost)
         above = (cost > np.asarray([c.limit for c in spec.cost], cost.dtype)).astype(cost.dtype)
         per_step = np.asarray([c.per == "step" for c in spec.cost])
-        counted: Any = np.where(per_step, above, cost)
-        return self.sampler.tables(rows._replace(cost=counted))
+        limited_cost: Any = np.where(per_step, above, cost)
+        return self.sampler.tables(rows._replace(cost=limited_cost))
 
     def prepare(self, spec: Spec, statistics: DataStatistics) -> SequencePreparation:
         """The maps of a training split, and the range of its returns."""
@@ -152,19 +152,19 @@ class CDT(BaseLearner):
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of both networks and of the temperature; the key is ignored."""
-        rows = single(rows)
+        rows = only_batch(rows)
         shape = state.parameters["network"].shape
         steps, action, known = logged_steps(rows, shape)
         temperature = jnp.exp(state.parameters["log_temperature"])
         weights = (temperature, self.cost_weight)
         rate = warmed_up(self.learning_rate, state, self.warmup_updates)
-        state, loss, more = self.descend(
+        state, loss, loss_metrics = self.descend(
             state, "network", _loss, steps, action, known, weights, rate=rate
         )
-        state, counted = counted_step(self, state, rows, steps)
-        off = jnp.where(jnp.any(known), more["entropy"] - self.target_entropy, 0)
-        state, _, _ = self.descend(state, "log_temperature", _temperature_loss, off)
-        return state, {"actor_loss": loss, **more, **counted, "temperature": temperature}
+        state, metrics = predictor_step(self, state, rows, steps)
+        entropy_error = jnp.where(jnp.any(known), loss_metrics["entropy"] - self.target_entropy, 0)
+        state, _, _ = self.descend(state, "log_temperature", _temperature_loss, entropy_error)
+        return state, {"actor_loss": loss, **loss_metrics, **metrics, "temperature": temperature}
 
     def policy(self, state: LearnerState) -> SequencePolicy:
         """The mean of the transformer with its target and the run's limits, in physical units."""
@@ -198,13 +198,13 @@ def _loss(
     costly = (costs > COSTLY).astype(costs.dtype)
     logits = forecast[:, :-1]
     errors = jnp.mean(jax.nn.softplus(logits) - costly * logits, axis=-1)
-    followed = steps.obs_known[:, :-1] & steps.obs_known[:, 1:] & steps.action_known[:, 1:]
-    forecast_loss = masked_mean(errors.reshape(-1), followed.reshape(-1))
+    consecutive = steps.obs_known[:, :-1] & steps.obs_known[:, 1:] & steps.action_known[:, 1:]
+    forecast_loss = masked_mean(errors.reshape(-1), consecutive.reshape(-1))
     loss = -(likelihood + temperature * entropy) + cost_weight * forecast_loss
     return loss, {"entropy": entropy, "forecast_loss": forecast_loss}
 
 
 def _temperature_loss(
-    log_temperature: Float[Array, ""], off: Float[Array, ""]
+    log_temperature: Float[Array, ""], entropy_error: Float[Array, ""]
 ) -> tuple[Float[Array, ""], None]:
-    return jnp.exp(log_temperature) * off, None
+    return jnp.exp(log_temperature) * entropy_error, None

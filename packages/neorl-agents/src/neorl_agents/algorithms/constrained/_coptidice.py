@@ -13,8 +13,8 @@ from neorl_agents.learning import (
     Metrics,
     UnitRows,
     counted_costs,
+    only_batch,
     require_number,
-    single,
     step_limits,
     weight_metrics,
     weighted_regression_loss,
@@ -58,7 +58,8 @@ class COptiDICE(BaseLearner):
     Attributes:
         alpha: Weight of the distance to the log's distribution, positive.
         discount: Discount of rewards and costs per step, in [0, 1).
-        chance: Mean number of steps per episode that may exceed a limit per step; positive.
+        allowed_violations: Mean number of steps per episode that may exceed a limit per step;
+            positive.
         nu_learning_rate: Learning rate of ``nu``.
         multiplier_learning_rate: Learning rate of the multipliers.
         actor_learning_rate: Learning rate of the actor.
@@ -70,7 +71,7 @@ class COptiDICE(BaseLearner):
 
     alpha: float = 0.5
     discount: float = 0.99
-    chance: float = 0.1
+    allowed_violations: float = 0.1
     nu_learning_rate: float = 3e-4
     multiplier_learning_rate: float = 3e-4
     actor_learning_rate: float = 3e-4
@@ -88,14 +89,14 @@ class COptiDICE(BaseLearner):
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
         require_number(self, "discount", low=0, high=1, open_high=True)
-        require_number(self, "alpha", "chance", low=0, open_low=True)
+        require_number(self, "alpha", "allowed_violations", low=0, open_low=True)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """``nu``, multipliers of zero and a Gaussian actor."""
         nu_key, actor_key = jax.random.split(key)
-        mean = self.networks.of_obs(spec, spec.n_action, actor_key, output=tanh)
+        mean = self.networks.obs_network(spec, spec.n_action, actor_key, output=tanh)
         return {
-            "nu": self.networks.of_obs(spec, 1, nu_key),
+            "nu": self.networks.obs_network(spec, 1, nu_key),
             "multipliers": jnp.zeros(spec.n_cost, jnp.float32),
             "actor": GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32)),
         }, {}
@@ -104,15 +105,15 @@ class COptiDICE(BaseLearner):
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of ``nu``, the multipliers and the actor; the key is ignored."""
-        rows = single(rows)
+        rows = only_batch(rows)
         cost = counted_costs(state.preparation, rows.cost)
-        limits = step_limits(state.preparation, chance=self.chance)
-        priced = rows.reward - cost @ state.parameters["multipliers"]
+        limits = step_limits(state.preparation, allowed_violations=self.allowed_violations)
+        penalised_reward = rows.reward - cost @ state.parameters["multipliers"]
         state, nu_loss, weights = self.descend(
-            state, "nu", _nu_loss, rows, priced, self.alpha, self.discount
+            state, "nu", _nu_loss, rows, penalised_reward, self.alpha, self.discount
         )
-        spent = jax.vmap(masked_mean, in_axes=(1, None))(weights[:, None] * cost, rows.mask)
-        state, _, _ = self.descend(state, "multipliers", _multiplier_loss, limits - spent)
+        expected_cost = jax.vmap(masked_mean, in_axes=(1, None))(weights[:, None] * cost, rows.mask)
+        state, _, _ = self.descend(state, "multipliers", _multiplier_loss, limits - expected_cost)
         multipliers = jnp.maximum(state.parameters["multipliers"], 0)
         state = state.with_parameters(multipliers=multipliers)
         state, actor_loss, _ = self.descend(state, "actor", _actor_loss, rows, weights)
@@ -120,7 +121,7 @@ class COptiDICE(BaseLearner):
             "nu_loss": nu_loss,
             "actor_loss": actor_loss,
             "multiplier": jnp.max(multipliers),
-            "cost_excess": jnp.max(spent - limits),
+            "cost_excess": jnp.max(expected_cost - limits),
             "effective_sample": weight_metrics(weights, rows.mask, jnp.inf)["effective_sample"],
         }
 
@@ -129,10 +130,12 @@ class COptiDICE(BaseLearner):
         return network_policy(state.preparation, state.parameters["actor"].mean)
 
 
-def soft_chi_square(w: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+def soft_chi_square(weight: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     """``w log w - w + 1`` below one and ``(w - 1)^2 / 2`` above; 1 at zero, 0 at one."""
-    below = jnp.clip(w, jnp.finfo(w.dtype).tiny, 1)
-    return jnp.where(w < 1, below * jnp.log(below) - below + 1, jnp.square(w - 1) / 2)
+    clipped = jnp.clip(weight, jnp.finfo(weight.dtype).tiny, 1)
+    return jnp.where(
+        weight < 1, clipped * jnp.log(clipped) - clipped + 1, jnp.square(weight - 1) / 2
+    )
 
 
 def inverse_slope(y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
@@ -143,17 +146,17 @@ def inverse_slope(y: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
 def _nu_loss(
     nu: Network,
     rows: UnitRows,
-    priced: Float[Array, " batch"],
+    penalised_reward: Float[Array, " batch"],
     alpha: Float[Array, ""],
     discount: Float[Array, ""],
 ) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
     """The loss and the weights of the rows, which carry no gradient."""
-    here, following = jnp.split(nu(jnp.concatenate([rows.obs, rows.next_obs]))[..., 0], 2)
-    e = priced + discount * jnp.where(rows.terminated, 0, following) - here
-    w = jax.lax.stop_gradient(inverse_slope(e / alpha))
+    value, next_value = jnp.split(nu(jnp.concatenate([rows.obs, rows.next_obs]))[..., 0], 2)
+    residual = penalised_reward + discount * jnp.where(rows.terminated, 0, next_value) - value
+    weight = jax.lax.stop_gradient(inverse_slope(residual / alpha))
     # At the maximising w, the derivative with respect to e of the second term is w itself.
-    gain = w * e - alpha * soft_chi_square(w)
-    return masked_mean((1 - discount) * here + gain, rows.mask), w
+    advantage_term = weight * residual - alpha * soft_chi_square(weight)
+    return masked_mean((1 - discount) * value + advantage_term, rows.mask), weight
 
 
 def _multiplier_loss(

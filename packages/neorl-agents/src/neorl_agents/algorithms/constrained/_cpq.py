@@ -29,9 +29,9 @@ from neorl_agents.learning import (
     UnitRows,
     critic_limits,
     critic_loss,
+    only_batch,
     require_count,
     require_number,
-    single,
 )
 from neorl_agents.networks import Network, identity, q_values
 from neorl_agents.networks._gaussian_heads import squashed_mean, squashed_parameters
@@ -85,7 +85,8 @@ class CPQ(BaseLearner):
         kl_weight: Weight of the divergence in the autoencoder.
         ood_quantile: Fraction of the sampled actions that is taken as in distribution, in (0, 1).
         ood_level: Cost of actions out of distribution to aim at, in thresholds; above one.
-        chance: Mean number of steps per episode that may exceed a limit per step; positive.
+        allowed_violations: Mean number of steps per episode that may exceed a limit per step;
+            positive.
         n_samples: Actions of the policy in every state of step 2; static.
 
     Source: Xu, Zhan and Zhu, Constraints penalized Q-learning for safe offline reinforcement
@@ -101,7 +102,7 @@ class CPQ(BaseLearner):
     kl_weight: float = 0.5
     ood_quantile: float = 0.75
     ood_level: float = 1.5
-    chance: float = 0.1
+    allowed_violations: float = 0.1
     n_samples: int = eqx.field(static=True, default=10)
 
     reads: ClassVar[tuple[str, ...]] = (
@@ -122,58 +123,66 @@ class CPQ(BaseLearner):
         require_number(self, "kl_weight", low=0)
         require_number(self, "ood_quantile", low=0, high=1, open_low=True, open_high=True)
         require_number(self, "ood_level", low=1)
-        require_number(self, "chance", low=0, open_low=True)
+        require_number(self, "allowed_violations", low=0, open_low=True)
         require_count(self, "n_samples")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Encoder and decoder, cost critics, critics, an actor, and penalties of one."""
         keys, nets, act = jax.random.split(key, 5), self.networks, spec.n_action
         members = MEMBERS * spec.n_cost
-        followed = {
-            "critics": nets.of_both(spec, 1, keys[0], initialiser="uniform"),
-            "cost_critics": nets.of_both(spec, 1, keys[1], members=members, initialiser="uniform"),
+        with_targets = {
+            "critics": nets.obs_action_networks(spec, 1, keys[0], initialiser="uniform"),
+            "cost_critics": nets.obs_action_networks(
+                spec, 1, keys[1], members=members, initialiser="uniform"
+            ),
         }
-        return followed | {
+        return with_targets | {
             **fresh_autoencoder(nets, spec, keys[2], keys[3]),
-            "actor": nets.of_obs(spec, 2 * act, keys[4], output=identity),
+            "actor": nets.obs_network(spec, 2 * act, keys[4], output=identity),
             "log_penalty": jnp.zeros(spec.n_cost, jnp.float32),
-        }, followed
+        }, with_targets
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of all networks and of the penalties."""
-        rows = single(rows)
+        rows = only_batch(rows)
         model_key, ood_key, cost_key, reward_key, actor_key = jax.random.split(key, 5)
-        limits = critic_limits(state.preparation, discount=self.discount, chance=self.chance)
+        limits = critic_limits(
+            state.preparation, discount=self.discount, allowed_violations=self.allowed_violations
+        )
         state, model_loss = autoencoder_step(self, state, rows, model_key)
 
         actor = state.parameters["actor"]
         ood_actions, ood = self._out_of_distribution(state, rows, ood_key)
-        target = cost_targets(state, rows, _drawn(actor, rows.next_obs, cost_key), self.discount)
+        target = cost_targets(state, rows, _sample(actor, rows.next_obs, cost_key), self.discount)
         penalty = jnp.exp(state.parameters["log_penalty"])
         loss = partial(_penalised_cost_loss, level=self.ood_level * limits)
-        state, cost_loss, far = self.descend(
+        state, cost_loss, ood_value = self.descend(
             state, "cost_critics", loss, rows, target, ood_actions, ood, penalty
         )
-        risen = self.penalty_learning_rate * penalty * (self.ood_level * limits - far)
-        log_penalty = jnp.clip(state.parameters["log_penalty"] + risen, -LOG_PENALTY, LOG_PENALTY)
+        penalty_step = self.penalty_learning_rate * penalty * (self.ood_level * limits - ood_value)
+        log_penalty = jnp.clip(
+            state.parameters["log_penalty"] + penalty_step, -LOG_PENALTY, LOG_PENALTY
+        )
         state = state.with_parameters(log_penalty=log_penalty)
 
-        next_action = _drawn(actor, rows.next_obs, reward_key)
-        following = jnp.min(q_values(state.targets["critics"], rows.next_obs, next_action), axis=0)
+        next_action = _sample(actor, rows.next_obs, reward_key)
+        next_value = jnp.min(q_values(state.targets["critics"], rows.next_obs, next_action), axis=0)
         next_cost = cost_values(state.targets["cost_critics"], rows.next_obs, next_action)
-        least = jnp.minimum(state.preparation.reward_range[0], 0) / jnp.maximum(
-            1 - self.discount, jnp.finfo(following.dtype).eps
+        least_value = jnp.minimum(state.preparation.reward_range[0], 0) / jnp.maximum(
+            1 - self.discount, jnp.finfo(next_value.dtype).eps
         )
-        following = jnp.where(_safe(next_cost, limits), following, least)
-        target = td_target(rows.reward, following, rows.terminated, discount=self.discount)
+        next_value = jnp.where(_safe(next_cost, limits), next_value, least_value)
+        target = td_target(rows.reward, next_value, rows.terminated, discount=self.discount)
         state, loss, q = self.descend(state, "critics", critic_loss, rows, target)
 
-        now = state.parameters
-        judges = (now["critics"], now["cost_critics"], limits)
-        state, actor_loss, safe = self.descend(state, "actor", _actor_loss, judges, rows, actor_key)
-        state = state.tracked("critics", "cost_critics", tau=self.tau)
+        parameters = state.parameters
+        critics_and_limits = (parameters["critics"], parameters["cost_critics"], limits)
+        state, actor_loss, safe = self.descend(
+            state, "actor", _actor_loss, critics_and_limits, rows, actor_key
+        )
+        state = state.with_averaged_targets("critics", "cost_critics", tau=self.tau)
         return state, {
             "model_loss": model_loss,
             "cost_loss": cost_loss,
@@ -193,17 +202,17 @@ class CPQ(BaseLearner):
     ) -> tuple[Float[Array, "sample batch act"], Bool[Array, "sample batch"]]:
         """Actions of the policy, and which of them are out of the autoencoder's distribution."""
         keys = jax.random.split(key, self.n_samples)
-        draw = partial(_drawn, state.parameters["actor"], rows.obs)
-        actions = jax.vmap(draw)(keys)
-        far = jax.vmap(
+        sample = partial(_sample, state.parameters["actor"], rows.obs)
+        actions = jax.vmap(sample)(keys)
+        kl = jax.vmap(
             lambda action: divergence(*latent(state.parameters["encoder"], rows.obs, action))
         )(actions)
         if rows.mask is not None:
-            far = jnp.where(rows.mask[None], far, jnp.nan)
-        return actions, far >= jnp.nanquantile(far, self.ood_quantile)
+            kl = jnp.where(rows.mask[None], kl, jnp.nan)
+        return actions, kl >= jnp.nanquantile(kl, self.ood_quantile)
 
 
-def _drawn(
+def _sample(
     actor: Network, obs: Float[Array, "batch obs"], key: PRNGKeyArray
 ) -> Float[Array, "batch act"]:
     return tanh_gaussian_sample(*squashed_parameters(actor, obs, LOG_STD_RANGE), key)[0]
@@ -223,8 +232,8 @@ def _penalised_cost_loss(
     loss, _ = cost_critic_loss(critics, rows, target)
     values = jax.vmap(lambda action: cost_values(critics, rows.obs, action), out_axes=1)(actions)
     flat = values.reshape(values.shape[0], -1)
-    far = jax.vmap(masked_mean, in_axes=(0, None))(flat, ood.reshape(-1))
-    return loss - jnp.sum(penalty * (far - level)), far
+    ood_value = jax.vmap(masked_mean, in_axes=(0, None))(flat, ood.reshape(-1))
+    return loss - jnp.sum(penalty * (ood_value - level)), ood_value
 
 
 def _safe(cost: Float[Array, "cost batch"], limits: Float[Array, " cost"]) -> Bool[Array, " batch"]:
@@ -233,13 +242,13 @@ def _safe(cost: Float[Array, "cost batch"], limits: Float[Array, " cost"]) -> Bo
 
 def _actor_loss(
     actor: Network,
-    judges: tuple[Network, Network, Float[Array, " cost"]],
+    critics_and_limits: tuple[Network, Network, Float[Array, " cost"]],
     rows: UnitRows,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The negated value of safe actions; the fraction of safe ones."""
-    critics, cost_critics, limits = judges
-    action = _drawn(actor, rows.obs, key)
+    critics, cost_critics, limits = critics_and_limits
+    action = _sample(actor, rows.obs, key)
     q = jnp.min(q_values(critics, rows.obs, action), axis=0)
     safe = _safe(cost_values(cost_critics, rows.obs, action), limits).astype(q.dtype)
     return -masked_mean(safe * q, rows.mask), masked_mean(safe, rows.mask)

@@ -13,8 +13,8 @@ from neorl_agents.learning import (
     Metrics,
     UnitRows,
     critic_loss,
+    only_batch,
     require_number,
-    single,
     value_metrics,
     weighted_regression_loss,
 )
@@ -111,49 +111,51 @@ class FISOR(BaseLearner):
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Two values, two pairs of critics and a Gaussian actor; the critics have targets."""
         keys, nets, act = jax.random.split(key, 5), self.networks, spec.n_action
-        followed = {
-            "critics": nets.of_both(spec, 1, keys[0], initialiser="orthogonal"),
-            "cost_critics": nets.of_both(spec, 1, keys[1], initialiser="orthogonal"),
+        with_targets = {
+            "critics": nets.obs_action_networks(spec, 1, keys[0], initialiser="orthogonal"),
+            "cost_critics": nets.obs_action_networks(spec, 1, keys[1], initialiser="orthogonal"),
         }
-        mean = nets.of_obs(spec, act, keys[4], initialiser="orthogonal", output=tanh)
-        return followed | {
-            "value": nets.of_obs(spec, 1, keys[2], initialiser="orthogonal"),
-            "cost_value": nets.of_obs(spec, 1, keys[3], initialiser="orthogonal"),
+        mean = nets.obs_network(spec, act, keys[4], initialiser="orthogonal", output=tanh)
+        return with_targets | {
+            "value": nets.obs_network(spec, 1, keys[2], initialiser="orthogonal"),
+            "cost_value": nets.obs_network(spec, 1, keys[3], initialiser="orthogonal"),
             "actor": GaussianActor(mean, jnp.zeros(act, jnp.float32)),
-        }, followed
+        }, with_targets
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of values, critics and actor; the key is ignored."""
-        rows, targets = single(rows), state.targets
+        rows, targets = only_batch(rows), state.targets
         qc = jnp.max(q_values(targets["cost_critics"], rows.obs, rows.action), axis=0)
         q = jnp.min(q_values(targets["critics"], rows.obs, rows.action), axis=0)
 
-        lower = 1 - self.cost_expectile
-        state, cost_value_loss, _ = self.descend(state, "cost_value", _expectile, rows, qc, lower)
-        vc, next_vc = _both(state.parameters["cost_value"], rows)
+        lower_expectile = 1 - self.cost_expectile
+        state, cost_value_loss, _ = self.descend(
+            state, "cost_value", _expectile, rows, qc, lower_expectile
+        )
+        vc, next_vc = _values_of_both(state.parameters["cost_value"], rows)
         h = constraint(state.preparation, rows.cost, self.violation)
         target = reachability_target(h, next_vc, rows.terminated, discount=self.discount)
         state, cost_loss, _ = self.descend(state, "cost_critics", critic_loss, rows, target)
 
         state, value_loss, _ = self.descend(state, "value", _expectile, rows, q, self.expectile)
-        v, next_v = _both(state.parameters["value"], rows)
+        v, next_v = _values_of_both(state.parameters["value"], rows)
         target = td_target(rows.reward, next_v, rows.terminated, discount=self.discount)
         state, loss, mean_q = self.descend(state, "critics", critic_loss, rows, target)
 
         feasible = vc <= 0
-        earns = advantage_weights(
+        reward_weights = advantage_weights(
             q - v, inverse_temperature=self.inverse_temperature, max_weight=self.max_weight
         )
-        spares = advantage_weights(
+        cost_weights = advantage_weights(
             vc - qc,
             inverse_temperature=self.cost_inverse_temperature,
             max_weight=self.max_cost_weight,
         )
-        weights = jnp.where(feasible, jnp.where(qc <= 0, earns, 0), spares)
+        weights = jnp.where(feasible, jnp.where(qc <= 0, reward_weights, 0), cost_weights)
         state, actor_loss, _ = self.descend(state, "actor", _actor_loss, rows, weights)
-        state = state.tracked("critics", "cost_critics", tau=self.tau)
+        state = state.with_averaged_targets("critics", "cost_critics", tau=self.tau)
         return state, {
             "cost_value_loss": cost_value_loss,
             "cost_loss": cost_loss,
@@ -180,9 +182,11 @@ def constraint(
     return jnp.where(above, violation, -1).astype(cost.dtype)
 
 
-def _both(value: Network, rows: UnitRows) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:
-    here, following = jnp.split(value(jnp.concatenate([rows.obs, rows.next_obs]))[..., 0], 2)
-    return here, following
+def _values_of_both(
+    value: Network, rows: UnitRows
+) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:
+    value_now, next_value = jnp.split(value(jnp.concatenate([rows.obs, rows.next_obs]))[..., 0], 2)
+    return value_now, next_value
 
 
 def _expectile(

@@ -10,13 +10,13 @@ from neorl_agents.algorithms._iql import IQL
 from neorl_agents.algorithms.constrained._lagrangian import (
     RATES,
     MultiplierSettings,
-    controlled,
     cost_critic_loss,
     cost_targets,
-    priced,
+    multiplier_step,
     require_multiplier,
+    with_cost_critics,
 )
-from neorl_agents.learning import LearnerState, Metrics, UnitRows, counted_costs, single
+from neorl_agents.learning import LearnerState, Metrics, UnitRows, counted_costs, only_batch
 from neorl_core import Spec
 
 
@@ -47,7 +47,7 @@ class IQLLag(IQL):
     multiplier: MultiplierSettings = MultiplierSettings()
 
     keeps_limits: ClassVar[bool] = True
-    takes_several_steps: ClassVar[bool] = False
+    supports_n_step: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = (*IQL.reads, "cost")
     rates: ClassVar[Mapping[str, str]] = {**IQL.rates, **RATES}
 
@@ -58,22 +58,24 @@ class IQLLag(IQL):
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """The networks of IQL, two critics for every cost, and multipliers of zero."""
-        return priced(self, spec, key, super().fresh(spec, key))
+        return with_cost_critics(self, spec, key, super().fresh(spec, key))
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one update of IQL, one step of the cost critics and one of the multipliers."""
-        prices = state.parameters["multipliers"].value
-        paid = counted_costs(state.preparation, rows.cost) @ prices
-        paying = rows._replace(reward=(rows.reward - paid) / (1 + jnp.sum(prices)))
-        state, metrics = super().learn(state, paying, key)
+        multipliers = state.parameters["multipliers"].value
+        cost_penalty = counted_costs(state.preparation, rows.cost) @ multipliers
+        penalised_rows = rows._replace(
+            reward=(rows.reward - cost_penalty) / (1 + jnp.sum(multipliers))
+        )
+        state, metrics = super().learn(state, penalised_rows, key)
         # These bounds are those of the reward without the priced costs.
         metrics = {name: x for name, x in metrics.items() if name != "q_beyond_rewards"}
 
-        row, mean = single(rows), state.parameters["actor"].mean
+        row, mean = only_batch(rows), state.parameters["actor"].mean
         target = cost_targets(state, row, mean(row.next_obs), self.discount)
         state, loss, _ = self.descend(state, "cost_critics", cost_critic_loss, row, target)
-        state, control = controlled(self, state, row, mean(row.obs))
-        state = state.tracked("cost_critics", tau=self.tau)
+        state, control = multiplier_step(self, state, row, mean(row.obs))
+        state = state.with_averaged_targets("cost_critics", tau=self.tau)
         return state, {**metrics, "cost_loss": loss, **control}

@@ -44,15 +44,15 @@ class MultiplierSettings(eqx.Module):
         ki: Integral gain, per update.
         kd: Derivative gain, on a rising cost only.
         largest: Largest multiplier, and largest integral part of it; positive.
-        chance: Mean number of steps per episode that may exceed a limit per step, which bounds the
-            fraction of episodes that break it; positive.
+        allowed_violations: Mean number of steps per episode that may exceed a limit per step, which
+            bounds the fraction of episodes that break it; positive.
     """
 
     kp: float = 0.1
     ki: float = 0.003
     kd: float = 0.001
     largest: float = 10.0
-    chance: float = 0.1
+    allowed_violations: float = 0.1
 
 
 class Multipliers(eqx.Module):
@@ -68,25 +68,27 @@ class Multipliers(eqx.Module):
 def require_multiplier(learner: Any) -> None:
     """Refuses bad values of the nested settings ``multiplier``, naming learner and field."""
     require_number(learner, *(f"multiplier.{name}" for name in ("kp", "ki", "kd")), low=0)
-    require_number(learner, "multiplier.largest", "multiplier.chance", low=0, open_low=True)
+    require_number(
+        learner, "multiplier.largest", "multiplier.allowed_violations", low=0, open_low=True
+    )
 
 
 def fresh_multipliers(n_cost: int) -> Multipliers:
     """Multipliers of zero: the learner begins as if it had no costs."""
-    none = jnp.zeros(n_cost, jnp.float32)
-    return Multipliers(none, jax.vmap(partial(pid_multiplier_init, delay=1))(none))
+    zeros = jnp.zeros(n_cost, jnp.float32)
+    return Multipliers(zeros, jax.vmap(partial(pid_multiplier_init, delay=1))(zeros))
 
 
-def priced(learner: Any, spec: Spec, key: PRNGKeyArray, fresh: Fresh) -> Fresh:
+def with_cost_critics(learner: Any, spec: Spec, key: PRNGKeyArray, fresh: Fresh) -> Fresh:
     """Adds cost critics and multipliers to the parameters that ``fresh`` of a learner returned."""
     parameters, targets = fresh
     members = MEMBERS * spec.n_cost
-    critics = learner.networks.of_both(
+    critics = learner.networks.obs_action_networks(
         spec, 1, jax.random.fold_in(key, 1), members=members, initialiser="uniform"
     )
-    followed = {"cost_critics": critics}
+    cost_critics = {"cost_critics": critics}
     multipliers = {"multipliers": fresh_multipliers(spec.n_cost)}
-    return parameters | followed | multipliers, targets | followed
+    return parameters | cost_critics | multipliers, targets | cost_critics
 
 
 def cost_values(
@@ -108,21 +110,21 @@ def cost_targets(
     discount: float | Float[Array, ""],
 ) -> Float[Array, "cost batch"]:
     """``c + discount (1 - terminated) max_i Qc'_i(s', a')`` for every cost."""
-    following = q_values(state.targets["cost_critics"], rows.next_obs, next_action)
+    next_q = q_values(state.targets["cost_critics"], rows.next_obs, next_action)
     cost = counted_costs(state.preparation, rows.cost).T
-    ended = jnp.broadcast_to(rows.terminated, cost.shape)
-    return discounted_cost_target(cost, _by_member(following), ended, discount=discount)
+    terminated = jnp.broadcast_to(rows.terminated, cost.shape)
+    return discounted_cost_target(cost, _by_member(next_q), terminated, discount=discount)
 
 
 def cost_critic_loss(
     critics: Network, rows: UnitRows, target: Float[Array, "cost batch"]
 ) -> tuple[Float[Array, ""], None]:
     """The squared errors, averaged over rows and summed over critics and costs."""
-    off = _by_member(q_values(critics, rows.obs, rows.action)) - target[None]
-    return masked_mean(jnp.sum(jnp.square(off), axis=(0, 1)), rows.mask), None
+    error = _by_member(q_values(critics, rows.obs, rows.action)) - target[None]
+    return masked_mean(jnp.sum(jnp.square(error), axis=(0, 1)), rows.mask), None
 
 
-def controlled(
+def multiplier_step(
     learner: Any,
     state: LearnerState,
     rows: UnitRows,
@@ -144,9 +146,11 @@ def controlled(
         unit of its critic.
     """
     settings = learner.multiplier
-    limits = critic_limits(state.preparation, discount=learner.discount, chance=settings.chance)
+    limits = critic_limits(
+        state.preparation, discount=learner.discount, allowed_violations=settings.allowed_violations
+    )
     values = cost_values(state.parameters["cost_critics"], rows.obs, action, least=least)
-    measured = jax.vmap(masked_mean, in_axes=(0, None))(values, rows.mask)
+    mean_value = jax.vmap(masked_mean, in_axes=(0, None))(values, rows.mask)
     step = partial(
         pid_multiplier_step,
         kp=settings.kp,
@@ -155,9 +159,9 @@ def controlled(
         max_integral=settings.largest,
         max_multiplier=settings.largest,
     )
-    control, value = jax.vmap(step)(state.parameters["multipliers"].control, measured, limits)
+    control, value = jax.vmap(step)(state.parameters["multipliers"].control, mean_value, limits)
     state = state.with_parameters(multipliers=Multipliers(value, control))
-    return state, {"multiplier": jnp.max(value), "cost_excess": jnp.max(measured - limits)}
+    return state, {"multiplier": jnp.max(value), "cost_excess": jnp.max(mean_value - limits)}
 
 
 def _by_member(values: Float[Array, "all batch"]) -> Float[Array, "ens cost batch"]:

@@ -10,7 +10,7 @@ from neorl_agents.algorithms.constrained._lagrangian import (
     fresh_multipliers,
     require_multiplier,
 )
-from neorl_agents.algorithms.constrained._rollout_prices import GAINS, priced_advantage
+from neorl_agents.algorithms.constrained._rollout_multipliers import GAINS, lagrangian_advantage
 from neorl_agents.algorithms.online._on_policy import Estimates, ScaledValue
 from neorl_agents.algorithms.online._ppo import PPO
 from neorl_agents.learning import LearnerState, Metrics, UnitRows
@@ -30,7 +30,7 @@ class PPOLag(PPO):
     PID controller (:func:`neorl_core.costs.pid_multiplier_step`). Its error is the excess of the
     rollout's costs over the limit, as a fraction of the limit and at most one. For a limit per
     episode, the cost is the mean per step times the horizon. For a limit per step, the steps above
-    it are counted, and ``multiplier.chance`` of them are allowed per episode.
+    it are counted, and ``multiplier.allowed_violations`` of them are allowed per episode.
 
     The limits are approached from above, so the learner breaks them during training.
 
@@ -58,8 +58,8 @@ class PPOLag(PPO):
         parameters, targets = super().fresh(spec, key)
         return parameters | {"multipliers": fresh_multipliers(spec.n_cost)}, targets
 
-    def priced(
-        self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
+    def penalised_advantage(
+        self, state: LearnerState, rows: UnitRows, estimates: Estimates, value: ScaledValue
     ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
         """Takes one step of the multipliers; returns the advantage minus the priced costs."""
-        return priced_advantage(self, state, rows, about, value)
+        return lagrangian_advantage(self, state, rows, estimates, value)

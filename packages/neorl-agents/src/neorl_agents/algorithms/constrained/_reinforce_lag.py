@@ -10,7 +10,7 @@ from neorl_agents.algorithms.constrained._lagrangian import (
     fresh_multipliers,
     require_multiplier,
 )
-from neorl_agents.algorithms.constrained._rollout_prices import GAINS, priced_advantage
+from neorl_agents.algorithms.constrained._rollout_multipliers import GAINS, lagrangian_advantage
 from neorl_agents.algorithms.online._on_policy import Estimates, ScaledValue
 from neorl_agents.algorithms.online._reinforce import Reinforce
 from neorl_agents.learning import LearnerState, Metrics, UnitRows
@@ -49,8 +49,8 @@ class ReinforceLag(Reinforce):
         parameters, targets = super().fresh(spec, key)
         return parameters | {"multipliers": fresh_multipliers(spec.n_cost)}, targets
 
-    def priced(
-        self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
+    def penalised_advantage(
+        self, state: LearnerState, rows: UnitRows, estimates: Estimates, value: ScaledValue
     ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
         """Takes one step of the multipliers; returns the advantage minus the priced costs."""
-        return priced_advantage(self, state, rows, about, value)
+        return lagrangian_advantage(self, state, rows, estimates, value)

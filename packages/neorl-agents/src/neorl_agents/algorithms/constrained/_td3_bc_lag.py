@@ -13,14 +13,14 @@ from neorl_agents.algorithms._td3_bc import _actor_loss as actor_loss_without_co
 from neorl_agents.algorithms.constrained._lagrangian import (
     RATES,
     MultiplierSettings,
-    controlled,
     cost_critic_loss,
     cost_targets,
     cost_values,
-    priced,
+    multiplier_step,
     require_multiplier,
+    with_cost_critics,
 )
-from neorl_agents.learning import LearnerState, Metrics, UnitRows, merged, numbered
+from neorl_agents.learning import LearnerState, Metrics, UnitRows, all_batches, nth_batch
 from neorl_agents.networks import Network, first_q_value
 from neorl_core import Spec
 from neorl_core.losses import masked_mean
@@ -45,8 +45,8 @@ class TD3BCLag(TD3BC):
     could not.)
 
     A limit per episode becomes ``d_j`` by :func:`neorl_agents.learning.critic_limits`; for a limit
-    per step, the steps above it are counted, and ``multiplier.chance`` of them are allowed per
-    episode. With multipliers of zero this is TD3+BC.
+    per step, the steps above it are counted, and ``multiplier.allowed_violations`` of them are
+    allowed per episode. With multipliers of zero this is TD3+BC.
 
     Attributes:
         multiplier: The controller of the multipliers.
@@ -60,7 +60,7 @@ class TD3BCLag(TD3BC):
 
     reads: ClassVar[tuple[str, ...]] = (*TD3BC.reads, "cost")
     rates: ClassVar[Mapping[str, str]] = {**TD3BC.rates, **RATES}
-    takes_several_steps: ClassVar[bool] = False
+    supports_n_step: ClassVar[bool] = False
     keeps_limits: ClassVar[bool] = True
 
     def check(self) -> None:
@@ -70,13 +70,13 @@ class TD3BCLag(TD3BC):
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """The networks of TD3+BC, two critics for every cost, and multipliers of zero."""
-        return priced(self, spec, key, super().fresh(spec, key))
+        return with_cost_critics(self, spec, key, super().fresh(spec, key))
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes the critic steps, then one step each of multipliers, actor and targets."""
-        targets, flat = self.critic_targets(state, rows, key), merged(rows)
+        targets, flat = self.critic_targets(state, rows, key), all_batches(rows)
         next_action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
         costs = cost_targets(state, flat, next_action, self.discount)
         costs = costs.reshape(-1, *rows.reward.shape)
@@ -84,41 +84,41 @@ class TD3BCLag(TD3BC):
         cost_loss = jnp.zeros((), costs.dtype)
         for i in range(self.policy_delay):
             state, loss, _ = self.descend(
-                state, "cost_critics", cost_critic_loss, numbered(rows, i), costs[:, i]
+                state, "cost_critics", cost_critic_loss, nth_batch(rows, i), costs[:, i]
             )
             cost_loss = cost_loss + loss / self.policy_delay
-        last = numbered(rows, self.policy_delay - 1)
-        state, control = controlled(self, state, last, state.parameters["actor"](last.obs))
-        now = state.parameters
-        state, actor_loss, more = self.descend(
+        last = nth_batch(rows, self.policy_delay - 1)
+        state, control = multiplier_step(self, state, last, state.parameters["actor"](last.obs))
+        parameters = state.parameters
+        state, actor_loss, actor_metrics = self.descend(
             state,
             "actor",
             _actor_loss,
-            (now["critics"], now["cost_critics"], now["multipliers"].value),
+            (parameters["critics"], parameters["cost_critics"], parameters["multipliers"].value),
             last,
             self.alpha,
         )
-        state = state.tracked("actor", "critics", "cost_critics", tau=self.tau)
+        state = state.with_averaged_targets("actor", "critics", "cost_critics", tau=self.tau)
         return state, {
             **metrics,
             "cost_loss": cost_loss,
             **control,
             "actor_loss": actor_loss,
-            **more,
+            **actor_metrics,
         }
 
 
 def _actor_loss(
     actor: Network,
-    judges: tuple[Network, Network, Float[Array, " cost"]],
+    critics_and_multipliers: tuple[Network, Network, Float[Array, " cost"]],
     rows: UnitRows,
     alpha: Float[Array, ""],
 ) -> tuple[Float[Array, ""], Metrics]:
-    critics, cost_critics, prices = judges
+    critics, cost_critics, multipliers = critics_and_multipliers
     action = actor(rows.obs)
-    loss, more = actor_loss_without_costs(actor, critics, rows, alpha)
+    loss, actor_metrics = actor_loss_without_costs(actor, critics, rows, alpha)
     q = jax.lax.stop_gradient(first_q_value(critics, rows.obs, action))
-    size = masked_mean(jnp.abs(q), rows.mask)
-    weight = alpha / jnp.maximum(size, jnp.finfo(size.dtype).tiny)
-    paid = prices @ cost_values(cost_critics, rows.obs, action)
-    return loss + weight * masked_mean(paid, rows.mask), more
+    mean_abs_q = masked_mean(jnp.abs(q), rows.mask)
+    weight = alpha / jnp.maximum(mean_abs_q, jnp.finfo(mean_abs_q.dtype).tiny)
+    cost_value = multipliers @ cost_values(cost_critics, rows.obs, action)
+    return loss + weight * masked_mean(cost_value, rows.mask), actor_metrics

@@ -74,12 +74,12 @@ class COMBO(SoftRollouts):
         """Takes one gradient step on squared errors and conservative terms, summed over critics."""
         actor = state.parameters["actor"]
         samples = sampled_actions(actor, rows, key, self.n_samples, LOG_STD_RANGE)
-        place = jnp.arange(rows.reward.shape[0])
-        everywhere = jnp.ones_like(place, bool) if rows.mask is None else rows.mask
-        logged = everywhere & (place < self.logged_rows)
-        led = everywhere if self.states == "mix" else everywhere & (place >= self.logged_rows)
+        index = jnp.arange(rows.reward.shape[0])
+        valid = jnp.ones_like(index, bool) if rows.mask is None else rows.mask
+        logged = valid & (index < self.logged_rows)
+        model_states = valid if self.states == "mix" else valid & (index >= self.logged_rows)
         loss = partial(conservative_loss, weight=self.conservative_weight)
-        return self.descend(state, "critics", loss, rows, target, samples, logged, led)
+        return self.descend(state, "critics", loss, rows, target, samples, logged, model_states)
 
 
 def conservative_loss(
@@ -88,7 +88,7 @@ def conservative_loss(
     target: Float[Array, " batch"],
     samples: tuple[Float[Array, "batch sample act"], Float[Array, "batch sample"]],
     logged: Array,
-    led: Array,
+    model_states: Array,
     *,
     weight: float | Float[Array, ""],
 ) -> tuple[Float[Array, ""], tuple[Float[Array, " batch"], Metrics]]:
@@ -100,7 +100,7 @@ def conservative_loss(
         target: Regression targets of the critics.
         samples: Actions in every state, and their log-densities.
         logged: Rows of the log, whose values are raised.
-        led: Rows in whose states values are lowered.
+        model_states: Rows in whose states values are lowered.
         weight: Weight of the conservative term.
 
     Returns:
@@ -108,10 +108,12 @@ def conservative_loss(
     """
     actions, log_prob = samples
     q = q_values(critics, rows.obs, rows.action)
-    of_samples = sampled_q_values(critics, rows.obs, actions)
-    densities = jnp.broadcast_to(log_prob[None], of_samples.shape)
-    soft = cql_regulariser(jnp.zeros_like(q), of_samples, densities)
-    terms = jax.vmap(combo_regulariser, in_axes=(0, 0, None, None))(q, soft, logged, led)
+    q_samples = sampled_q_values(critics, rows.obs, actions)
+    densities = jnp.broadcast_to(log_prob[None], q_samples.shape)
+    soft_values = cql_regulariser(jnp.zeros_like(q), q_samples, densities)
+    terms = jax.vmap(combo_regulariser, in_axes=(0, 0, None, None))(
+        q, soft_values, logged, model_states
+    )
     errors = jnp.sum(jnp.square(q - target[None, :]), axis=0)
     loss = masked_mean(errors, rows.mask) + weight * jnp.sum(terms)
     return loss, (jnp.mean(q, axis=0), {"conservative_term": jnp.mean(terms)})

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._soft_actor import drawn
+from neorl_agents.algorithms._soft_actor import sample_action
 from neorl_agents.algorithms.model_based._soft_rollouts import LOG_STD_RANGE, SoftRollouts
 from neorl_agents.learning import LearnerState, Metrics, UnitRows, require_count, require_number
 from neorl_agents.models import newest, next_seen
@@ -51,11 +51,11 @@ class MOBILE(SoftRollouts):
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[Float[Array, " batch"], Metrics]:
         """The reward minus the penalty on the inconsistency, in predicted rows."""
-        differ = inconsistency(self.next_values(state, rows, key))
-        predicted = jnp.arange(differ.shape[0]) >= self.logged_rows
-        counted = predicted if rows.mask is None else predicted & rows.mask
-        measured = {"inconsistency": masked_mean(differ, counted)}
-        return rows.reward - self.penalty_weight * jnp.where(predicted, differ, 0), measured
+        disagreement = inconsistency(self.next_values(state, rows, key))
+        predicted = jnp.arange(disagreement.shape[0]) >= self.logged_rows
+        predicted_valid = predicted if rows.mask is None else predicted & rows.mask
+        metrics = {"inconsistency": masked_mean(disagreement, predicted_valid)}
+        return rows.reward - self.penalty_weight * jnp.where(predicted, disagreement, 0), metrics
 
     def next_values(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
@@ -66,16 +66,16 @@ class MOBILE(SoftRollouts):
         change = self.fitted_model().change(parameters, rows.obs, rows.action)
         shape = (self.n_samples, *change.mean.shape)
         noise = jax.random.normal(noise_key, shape, change.mean.dtype)
-        here = newest(maps, rows.obs)[None, None]
-        following = here + change.mean[None] + change.std[None] * noise
-        seen, action = (
+        obs_now = newest(maps, rows.obs)[None, None]
+        next_obs = obs_now + change.mean[None] + change.std[None] * noise
+        inputs, action = (
             jnp.broadcast_to(x[None, None], (*shape[:-1], x.shape[-1]))
             for x in (rows.obs, rows.action)
         )
-        seen = next_seen(maps, seen, action, following)
-        flat = seen.reshape(-1, seen.shape[-1])
-        acted, _ = drawn(state.parameters["actor"], flat, action_key, LOG_STD_RANGE)
-        q = jnp.min(q_values(state.targets["critics"], flat, acted), axis=0)
+        inputs = next_seen(maps, inputs, action, next_obs)
+        flat = inputs.reshape(-1, inputs.shape[-1])
+        next_action, _ = sample_action(state.parameters["actor"], flat, action_key, LOG_STD_RANGE)
+        q = jnp.min(q_values(state.targets["critics"], flat, next_action), axis=0)
         return q.reshape(shape[:-1])
 
 
@@ -85,5 +85,5 @@ def inconsistency(values: Float[Array, "draw ens *batch"]) -> Float[Array, "*bat
     Args:
         values: Values of next states, several sampled from every member.
     """
-    several = values.shape[1] > 1  # A single member disagrees with none.
-    return jnp.std(jnp.mean(values, axis=0), axis=0, ddof=int(several))
+    has_ensemble = values.shape[1] > 1  # A single member disagrees with none.
+    return jnp.std(jnp.mean(values, axis=0), axis=0, ddof=int(has_ensemble))

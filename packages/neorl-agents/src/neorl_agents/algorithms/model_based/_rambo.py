@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._soft_actor import drawn
+from neorl_agents.algorithms._soft_actor import sample_action
 from neorl_agents.algorithms.model_based._soft_rollouts import (
     LOG_STD_RANGE,
     Rollouts,
@@ -18,8 +18,8 @@ from neorl_agents.learning import (
     LearnerState,
     Metrics,
     UnitRows,
+    only_batch,
     require_number,
-    single,
 )
 from neorl_agents.models import Moments, newest, next_seen
 from neorl_agents.networks import q_values
@@ -75,8 +75,8 @@ class RAMBO(SoftRollouts):
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """The parameters of a soft actor-critic, and members of a model that is not yet fitted."""
-        own_key, model_key = jax.random.split(key)
-        parameters, targets = super().fresh(spec, own_key)
+        learner_key, model_key = jax.random.split(key)
+        parameters, targets = super().fresh(spec, learner_key)
         members = self.fitted_model().fresh(spec, model_key)[0]
         return {**parameters, **{name: members[name] for name in ("change", "outcome")}}, targets
 
@@ -99,38 +99,38 @@ class RAMBO(SoftRollouts):
 
     def model_state(self, state: LearnerState) -> LearnerState:
         """The model as trained so far, in which rollouts are made."""
-        now = {name: state.parameters[name] for name in ("change", "outcome")}
-        return state.context["model"].with_parameters(**now)
+        members = {name: state.parameters[name] for name in ("change", "outcome")}
+        return state.context["model"].with_parameters(**members)
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes the steps of the soft actor-critic, then one of the model."""
-        own_key, model_key = jax.random.split(key)
-        state, metrics = super().learn(state, rows, own_key)
-        rows, fitted = single(rows), self.model_state(state)
+        learner_key, model_key = jax.random.split(key)
+        state, metrics = super().learn(state, rows, learner_key)
+        rows, fitted = only_batch(rows), self.model_state(state)
         model = self.fitted_model()
-        logged, predicted = self._parts(rows)
-        known = _in_units_of(state.preparation, fitted.preparation, logged)
+        logged, predicted = self._logged_and_predicted(rows)
+        logged_rows = _convert_reward(state.preparation, fitted.preparation, logged)
         structure = fitted.parameters["structure"]
-        drawn_step = self.drawn_step(state, fitted, predicted, model_key)
+        sampled_step = self.sampled_step(state, fitted, predicted, model_key)
 
         def change_loss(members: Any) -> tuple[Float[Array, ""], Array]:
             parameters = {**fitted.parameters, "change": members}
             moments = model.change(parameters, predicted.obs, predicted.action)
-            density = mixture_log_density(moments, drawn_step[0], structure.predicted)
-            against = masked_mean(drawn_step[1] * density, predicted.mask)
-            fit, _ = model.change_loss(members, structure, fitted.preparation, known)
-            return self.adversarial_weight * against + fit, against
+            density = mixture_log_density(moments, sampled_step[0], structure.predicted)
+            adversarial_term = masked_mean(sampled_step[1] * density, predicted.mask)
+            model_loss, _ = model.change_loss(members, structure, fitted.preparation, logged_rows)
+            return self.adversarial_weight * adversarial_term + model_loss, adversarial_term
 
         def outcome_loss(members: Any) -> tuple[Float[Array, ""], None]:
-            return model.outcome_loss(members, structure, fitted.preparation, known)
+            return model.outcome_loss(members, structure, fitted.preparation, logged_rows)
 
-        state, loss, against = self.descend(state, "change", change_loss)
+        state, loss, adversarial_term = self.descend(state, "change", change_loss)
         state, _, _ = self.descend(state, "outcome", outcome_loss)
-        return state, {**metrics, "model_loss": loss, "adversarial_term": against}
+        return state, {**metrics, "model_loss": loss, "adversarial_term": adversarial_term}
 
-    def drawn_step(
+    def sampled_step(
         self, state: LearnerState, fitted: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[Float[Array, "batch obs"], Float[Array, " batch"]]:
         """Observation changes sampled from randomly chosen members, and their advantages."""
@@ -144,22 +144,22 @@ class RAMBO(SoftRollouts):
         following = newest(maps, rows.obs) + change
         outcome, odds = model.outcome(fitted.parameters, rows.obs, rows.action, following)
         predicted_rows = rows._replace(reward=outcome.mean[chosen][:, 0])
-        reward = _in_units_of(fitted.preparation, maps, predicted_rows).reward
-        seen = next_seen(maps, rows.obs, rows.action, following)
-        action, _ = drawn(state.parameters["actor"], seen, action_key, LOG_STD_RANGE)
-        value = jnp.min(q_values(state.targets["critics"], seen, action), axis=0)
-        here = jnp.min(q_values(state.parameters["critics"], rows.obs, rows.action), axis=0)
-        goes_on = jnp.where(odds[chosen] > 0, 0.0, 1.0)
-        advantage = reward + self.discount * goes_on * value - here
+        reward = _convert_reward(fitted.preparation, maps, predicted_rows).reward
+        next_inputs = next_seen(maps, rows.obs, rows.action, following)
+        action, _ = sample_action(state.parameters["actor"], next_inputs, action_key, LOG_STD_RANGE)
+        value = jnp.min(q_values(state.targets["critics"], next_inputs, action), axis=0)
+        value_now = jnp.min(q_values(state.parameters["critics"], rows.obs, rows.action), axis=0)
+        continues = jnp.where(odds[chosen] > 0, 0.0, 1.0)
+        advantage = reward + self.discount * continues * value - value_now
         return change, standardised(advantage, rows.mask)
 
-    def _parts(self, rows: UnitRows) -> tuple[UnitRows, UnitRows]:
+    def _logged_and_predicted(self, rows: UnitRows) -> tuple[UnitRows, UnitRows]:
         """The rows of the log and the predicted ones; at least one of each."""
         size = rows.reward.shape[0]
-        known = min(max(self.logged_rows, 1), size - 1)
+        n_logged = min(max(self.logged_rows, 1), size - 1)
         return tuple(  # pyright: ignore[reportReturnType]
             jax.tree.map(lambda x, part=part: x[part], rows)
-            for part in (slice(0, known), slice(known, size))
+            for part in (slice(0, n_logged), slice(n_logged, size))
         )
 
 
@@ -173,21 +173,21 @@ def mixture_log_density(
         change: Changes of the observation, in units.
         counted: 1 for observations that are predicted, 0 for others.
     """
-    plays = counted[None, None] > 0
-    std = jnp.where(plays, moments.std, 1)
-    off = jnp.where(plays, (change[None] - moments.mean) / std, 0)
-    each = jnp.sum(-jnp.square(off) / 2 - jnp.log(std), axis=-1)
-    return jax.nn.logsumexp(each, axis=0) - jnp.log(jnp.float32(each.shape[0]))
+    is_predicted = counted[None, None] > 0
+    std = jnp.where(is_predicted, moments.std, 1)
+    error = jnp.where(is_predicted, (change[None] - moments.mean) / std, 0)
+    log_density = jnp.sum(-jnp.square(error) / 2 - jnp.log(std), axis=-1)
+    return jax.nn.logsumexp(log_density, axis=0) - jnp.log(jnp.float32(log_density.shape[0]))
 
 
 def standardised(x: Float[Array, " batch"], mask: Any) -> Float[Array, " batch"]:
     """``(x - mean) / std`` over the unmasked rows; no gradient."""
     x = jax.lax.stop_gradient(x)
-    off = x - masked_mean(x, mask)
-    return off / (jnp.sqrt(masked_mean(jnp.square(off), mask)) + 1e-6)
+    error = x - masked_mean(x, mask)
+    return error / (jnp.sqrt(masked_mean(jnp.square(error), mask)) + 1e-6)
 
 
-def _in_units_of(own: Preparation, other: Preparation, rows: UnitRows) -> UnitRows:
+def _convert_reward(source: Preparation, target: Preparation, rows: UnitRows) -> UnitRows:
     """Rows with the reward in the unit of another preparation of the same log."""
-    reward = rows.reward * own.reward_unit + own.reward_offset - other.reward_offset
-    return rows._replace(reward=reward / other.reward_unit)
+    reward = rows.reward * source.reward_unit + source.reward_offset - target.reward_offset
+    return rows._replace(reward=reward / target.reward_unit)

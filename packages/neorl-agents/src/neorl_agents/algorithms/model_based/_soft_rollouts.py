@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._soft_actor import (
-    drawn,
-    most_entropy,
+    max_entropy,
+    sample_action,
     soft_actor_loss,
     temperature_loss,
 )
@@ -27,9 +27,9 @@ from neorl_agents.learning import (
     Steps,
     UnitRows,
     critic_loss,
+    only_batch,
     require_count,
     require_number,
-    single,
     value_metrics,
 )
 from neorl_agents.models import DynamicsModel, ModelRollouts
@@ -145,8 +145,10 @@ class SoftRollouts(BaseLearner):
 
     def fitted_model(self) -> DynamicsModel:
         """The model to fit: with the learner's window, and its schedule resolved."""
-        seen = {name: getattr(self.networks, name) for name in ("encoder", "history_steps")}
-        networks = replace(self.model.networks, **seen)
+        encoder_settings = {
+            name: getattr(self.networks, name) for name in ("encoder", "history_steps")
+        }
+        networks = replace(self.model.networks, **encoder_settings)
         length = self.model.decay_updates
         length = self.model_updates if isinstance(length, int) and length == WHOLE_RUN else length
         return replace(self.model, networks=networks, decay_updates=length)
@@ -172,9 +174,9 @@ class SoftRollouts(BaseLearner):
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """An actor, two critics and a temperature; the critics have targets."""
         actor_key, critic_key = jax.random.split(key)
-        critics = self.networks.of_both(spec, 1, critic_key)
+        critics = self.networks.obs_action_networks(spec, 1, critic_key)
         parameters = {
-            "actor": self.networks.of_obs(spec, 2 * spec.n_action, actor_key),
+            "actor": self.networks.obs_network(spec, 2 * spec.n_action, actor_key),
             "critics": critics,
             "log_temperature": jnp.zeros((), jnp.float32),
         }
@@ -184,12 +186,12 @@ class SoftRollouts(BaseLearner):
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of critics, actor and temperature, then one of the targets."""
-        rows = single(rows)
-        target_key, actor_key, own_key = jax.random.split(key, 3)
-        reward_key, critic_key = jax.random.split(own_key)
+        rows = only_batch(rows)
+        target_key, actor_key, step_key = jax.random.split(key, 3)
+        reward_key, critic_key = jax.random.split(step_key)
         temperature = jnp.exp(state.parameters["log_temperature"])
-        reward, of_reward = self.reward(state, rows, reward_key)
-        action, log_prob = drawn(
+        reward, reward_metrics = self.reward(state, rows, reward_key)
+        action, log_prob = sample_action(
             state.parameters["actor"], rows.next_obs, target_key, LOG_STD_RANGE
         )
         target = soft_td_target(
@@ -200,7 +202,7 @@ class SoftRollouts(BaseLearner):
             discount=self.discount,
             temperature=temperature * self.entropy_backup,
         )
-        state, loss, (q, more) = self.critic_step(state, rows, target, critic_key)
+        state, loss, (q, critic_metrics) = self.critic_step(state, rows, target, critic_key)
         state, actor_loss, log_prob = self.descend(
             state,
             "actor",
@@ -214,17 +216,22 @@ class SoftRollouts(BaseLearner):
         state, _, _ = self.descend(
             state, "log_temperature", temperature_loss, log_prob, rows.mask, target_entropy
         )
-        bonus = most_entropy(temperature * self.entropy_backup, rows.action.shape[-1])
+        entropy_bonus = max_entropy(temperature * self.entropy_backup, rows.action.shape[-1])
         values = value_metrics(
-            q, state.preparation, rows, discount=self.discount, penalised=True, entropy=bonus
+            q,
+            state.preparation,
+            rows,
+            discount=self.discount,
+            penalised=True,
+            entropy=entropy_bonus,
         )
-        return state.tracked("critics", tau=self.tau), {
+        return state.with_averaged_targets("critics", tau=self.tau), {
             "critic_loss": loss,
             "actor_loss": actor_loss,
             "entropy": -masked_mean(log_prob, rows.mask),
             "temperature": temperature,
-            **of_reward,
-            **more,
+            **reward_metrics,
+            **critic_metrics,
             **values,
         }
 
@@ -238,7 +245,7 @@ class SoftRollouts(BaseLearner):
         self, state: LearnerState, rows: UnitRows, target: Float[Array, " batch"], key: PRNGKeyArray
     ) -> tuple[LearnerState, Float[Array, ""], tuple[Float[Array, " batch"], Metrics]]:
         """Takes one step of the critics; also returns loss, mean value of every row, metrics."""
-        return self.descend(state, "critics", _squared, rows, target)
+        return self.descend(state, "critics", _squared_critic_loss, rows, target)
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
         """The deterministic policy, in physical units."""
@@ -246,11 +253,11 @@ class SoftRollouts(BaseLearner):
 
     def explore(self, state: LearnerState) -> SquashedGaussianPolicy:
         """The sampling policy, which also acts in the model, in physical units."""
-        drawn_from = network_policy(state.preparation, state.parameters["actor"])
-        return SquashedGaussianPolicy(drawn_from, LOG_STD_RANGE)
+        stochastic_policy = network_policy(state.preparation, state.parameters["actor"])
+        return SquashedGaussianPolicy(stochastic_policy, LOG_STD_RANGE)
 
 
-def _squared(
+def _squared_critic_loss(
     critics: Network, rows: UnitRows, target: Float[Array, " batch"]
 ) -> tuple[Float[Array, ""], tuple[Float[Array, " batch"], Metrics]]:
     loss, q = critic_loss(critics, rows, target)

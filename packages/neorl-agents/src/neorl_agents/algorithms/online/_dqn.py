@@ -16,10 +16,10 @@ from neorl_agents.learning import (
     Steps,
     UnitRows,
     linear,
+    only_batch,
     require_count,
     require_flag,
     require_number,
-    single,
 )
 from neorl_agents.networks import Network, largest
 from neorl_agents.policies import (
@@ -132,24 +132,24 @@ class DQN(BaseLearner):
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """A Q-network and its target."""
-        count = spec.n_action + (1 if self.dueling else 0)
-        values = self.networks.of_obs(spec, count, key)
+        n_outputs = spec.n_action + (1 if self.dueling else 0)
+        values = self.networks.obs_network(spec, n_outputs, key)
         return {"values": values}, {"values": values}
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step and stores the errors of its rows; the key is ignored."""
-        rows = single(rows)
+        rows = only_batch(rows)
         target = self.values(state.targets["values"], rows.next_obs)
         online = self.values(state.parameters["values"], rows.next_obs) if self.double else target
         target = double_td_target(
             rows.reward, online, target, rows.terminated, discount=self.discount
         )
         state, loss, q = self.descend(state, "values", self.loss, rows, target)
-        copies = (state.updates + 1) % self.copy_every == 0
+        is_copied = (state.updates + 1) % self.copy_every == 0
         values = jax.tree.map(
-            lambda new, old: jnp.where(copies, new, old),
+            lambda new, old: jnp.where(is_copied, new, old),
             state.parameters["values"],
             state.targets["values"],
         )
@@ -186,21 +186,21 @@ class DQN(BaseLearner):
     def weight_exponent(self, state: LearnerState) -> Float[Array, ""]:
         """The exponent ``beta`` of the weights: from ``importance`` to 1 along the run."""
         weight = linear(state.updates, self.decay_updates, 0.0)
-        planned = jnp.asarray(self.decay_updates) > 0
-        return jnp.where(planned, 1 - (1 - self.importance) * weight, self.importance)
+        has_length = jnp.asarray(self.decay_updates) > 0
+        return jnp.where(has_length, 1 - (1 - self.importance) * weight, self.importance)
 
     def epsilon(self, state: LearnerState) -> Float[Array, ""]:
         """The probability of a random choice."""
         length = jnp.asarray(self.decay_updates, jnp.float32)
-        done = state.updates / jnp.maximum(length * self.exploration, 1)
-        done = jnp.where(length > 0, jnp.minimum(done, 1), 1)
-        return 1 - (1 - self.final_epsilon) * done
+        progress = state.updates / jnp.maximum(length * self.exploration, 1)
+        progress = jnp.where(length > 0, jnp.minimum(progress, 1), 1)
+        return 1 - (1 - self.final_epsilon) * progress
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
         """The policy that takes the choice with the largest value, in physical units."""
         values = state.parameters["values"]
-        count = values.n_outputs - (1 if self.dueling else 0)
-        return network_policy(state.preparation, values.first_outputs(count, output=largest))
+        n_outputs = values.n_outputs - (1 if self.dueling else 0)
+        return network_policy(state.preparation, values.first_outputs(n_outputs, output=largest))
 
     def explore(self, state: LearnerState) -> EpsilonGreedyPolicy:
         """The epsilon-greedy policy: the greedy choice, or a random one."""

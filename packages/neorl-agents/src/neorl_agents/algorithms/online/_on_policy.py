@@ -65,16 +65,16 @@ class ScaledValue(eqx.Module):
     ) -> Float[Array, ""]:
         """Half the mean squared distance from the returns, in units of the scales."""
         mean, scale = jax.lax.stop_gradient((self.mean, self.scale))
-        off = self.network(obs) - (returns - mean[None]) / scale[None]
-        return jnp.sum(jnp.mean(jnp.square(off), axis=0)) / 2
+        error = self.network(obs) - (returns - mean[None]) / scale[None]
+        return jnp.sum(jnp.mean(jnp.square(error), axis=0)) / 2
 
-    def following(
-        self, returns: Float[Array, "row signal"], part: Float[Array, ""]
+    def with_statistics(
+        self, returns: Float[Array, "row signal"], rate: Float[Array, ""]
     ) -> "ScaledValue":
         """The value with means and scales moved towards those of a rollout by ``part``."""
-        mean = self.mean + part * (jnp.mean(returns, axis=0) - self.mean)
+        mean = self.mean + rate * (jnp.mean(returns, axis=0) - self.mean)
         square = jnp.square(self.scale)
-        square = square + part * (jnp.mean(jnp.square(returns - mean[None]), axis=0) - square)
+        square = square + rate * (jnp.mean(jnp.square(returns - mean[None]), axis=0) - square)
         return ScaledValue(self.network, mean, jnp.sqrt(jnp.maximum(square, 1e-8)))
 
 
@@ -95,17 +95,17 @@ class Estimates(NamedTuple):
 def fresh_actor(networks: Networks, spec: Spec, key: PRNGKeyArray, kind: ActionKind) -> Network:
     """A network with a small initial last layer, so that all actions are about equally likely."""
     count = spec.n_action * (2 if kind == "squashed" else 1)
-    return networks.of_obs(spec, count, key, initialiser="orthogonal", last_bound=1e-2)
+    return networks.obs_network(spec, count, key, initialiser="orthogonal", last_bound=1e-2)
 
 
 def fresh_value(learner: Any, spec: Spec, key: PRNGKeyArray) -> ScaledValue:
     """Values of :func:`signals_of`, whose scales are one until the first rollout."""
     signals = 1 + (spec.n_cost if learner.keeps_limits else 0)
-    network = learner.networks.of_obs(spec, signals, key, initialiser="orthogonal")
+    network = learner.networks.obs_network(spec, signals, key, initialiser="orthogonal")
     return ScaledValue(network, jnp.zeros(signals, jnp.float32), jnp.ones(signals, jnp.float32))
 
 
-def require_present_rows(learner: Any) -> None:
+def require_no_encoder(learner: Any) -> None:
     """Refuses networks with memory: a rollout holds rows without the windows before them."""
     if learner.networks.encoder != "none":
         raise ValueError(
@@ -126,7 +126,9 @@ def log_prob_and_entropy(
     return tanh_gaussian_log_prob(rows.action, mean, log_std), diagonal_gaussian_entropy(log_std)
 
 
-def signals_of(learner: Any, state: LearnerState, rows: UnitRows) -> Float[Array, "*batch signal"]:
+def reward_and_costs(
+    learner: Any, state: LearnerState, rows: UnitRows
+) -> Float[Array, "*batch signal"]:
     """Signals with a value function: the reward, and each cost if the learner keeps limits."""
     reward = rows.reward[..., None]
     if not learner.keeps_limits:
@@ -134,7 +136,7 @@ def signals_of(learner: Any, state: LearnerState, rows: UnitRows) -> Float[Array
     return jnp.concatenate([reward, counted_costs(state.preparation, rows.cost)], axis=-1)
 
 
-def estimates(
+def estimate(
     actor: Network,
     value: ScaledValue,
     rows: UnitRows,
@@ -158,29 +160,29 @@ def estimates(
         kind: How actions are sampled.
     """
     flat, shape = as_rows(rows), signals.shape
-    now, after = value(flat.obs), value(flat.next_obs)
+    values, next_values = value(flat.obs), value(flat.next_obs)
 
-    def of_one(*series: Array) -> Array:
+    def advantages_of(*series: Array) -> Array:
         return segment_generalised_advantages(*series, discount=discount, lam=lam)
 
-    of_signals = jax.vmap(of_one, in_axes=(1, 1, 1, None, None), out_axes=1)
+    over_signals = jax.vmap(advantages_of, in_axes=(1, 1, 1, None, None), out_axes=1)
     series = (
-        signals, now.reshape(shape), after.reshape(shape), rows.terminated, rows.truncated,
+        signals, values.reshape(shape), next_values.reshape(shape), rows.terminated, rows.truncated,
     )  # fmt: skip
-    advantage = jax.vmap(of_signals, in_axes=1, out_axes=1)(*series).reshape(now.shape)
+    advantage = jax.vmap(over_signals, in_axes=1, out_axes=1)(*series).reshape(values.shape)
     log_prob, _ = log_prob_and_entropy(actor, flat, kind)
-    return jax.tree.map(jax.lax.stop_gradient, Estimates(advantage, now + advantage, log_prob))
+    return jax.tree.map(jax.lax.stop_gradient, Estimates(advantage, values + advantage, log_prob))
 
 
 def standardised(advantage: Float[Array, " row"]) -> Float[Array, " row"]:
     """The advantage scaled to mean 0 and standard deviation 1."""
-    away = advantage - jnp.mean(advantage)
-    return away / (jnp.std(advantage) + 1e-8)
+    centred = advantage - jnp.mean(advantage)
+    return centred / (jnp.std(advantage) + 1e-8)
 
 
-def following_part(state: LearnerState, part: Any) -> Float[Array, ""]:
+def statistics_rate(state: LearnerState, rate: Any) -> Float[Array, ""]:
     """The part by which mean and scale follow a rollout: 1 for the first one, then ``part``."""
-    return jnp.where(state.updates == 0, 1.0, part)
+    return jnp.where(state.updates == 0, 1.0, rate)
 
 
 def as_rows(rows: UnitRows) -> UnitRows:
@@ -188,7 +190,7 @@ def as_rows(rows: UnitRows) -> UnitRows:
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
 
 
-def best_policy(
+def greedy_policy(
     state: LearnerState, actor: Network, kind: ActionKind
 ) -> NetworkPolicy | HistoryPolicy:
     """The deterministic policy: the mean, or the likeliest choice."""
@@ -198,11 +200,11 @@ def best_policy(
     return network_policy(state.preparation, squashed_mean(actor))
 
 
-def drawing_policy(
+def exploring_policy(
     state: LearnerState, actor: Network, kind: ActionKind
 ) -> SquashedGaussianPolicy | CategoricalPolicy:
     """The trained policy, which samples its actions."""
-    drawn_from = network_policy(state.preparation, actor)
+    stochastic_policy = network_policy(state.preparation, actor)
     if kind == "choice":
-        return CategoricalPolicy(drawn_from)
-    return SquashedGaussianPolicy(drawn_from, LOG_STD_RANGE)
+        return CategoricalPolicy(stochastic_policy)
+    return SquashedGaussianPolicy(stochastic_policy, LOG_STD_RANGE)

@@ -14,16 +14,16 @@ from neorl_agents.algorithms.online._on_policy import (
     Estimates,
     ScaledValue,
     as_rows,
-    best_policy,
-    drawing_policy,
-    estimates,
-    following_part,
+    estimate,
+    exploring_policy,
     fresh_actor,
     fresh_value,
+    greedy_policy,
     log_prob_and_entropy,
-    require_present_rows,
-    signals_of,
+    require_no_encoder,
+    reward_and_costs,
     standardised,
+    statistics_rate,
 )
 from neorl_agents.learning import (
     BaseLearner,
@@ -47,7 +47,7 @@ from neorl_agents.policies import (
 from neorl_core import Spec
 from neorl_core.losses import ppo_clipped_loss
 
-MOST_MOVED = 20.0
+MAX_LOG_RATIO = 20.0
 """Bound on the logarithm of the ratio of probabilities."""
 
 
@@ -135,7 +135,7 @@ class PPO(BaseLearner):
         require_choice(self, "actions", ACTION_KINDS)
         require_count(self, "decay_updates", least=-1)
         require_count(self, "rollout", "epochs", "minibatches")
-        require_present_rows(self)
+        require_no_encoder(self)
 
     def source(self, given: Any) -> Any:
         """A source of fresh rollouts."""
@@ -156,11 +156,11 @@ class PPO(BaseLearner):
             ValueError: If the rows of a rollout cannot be cut into equal minibatches.
         """
         networks, flat = state.parameters["networks"], as_rows(rows)
-        about = estimates(
+        estimates = estimate(
             networks.actor,
             networks.value,
             rows,
-            signals_of(self, state, rows),
+            reward_and_costs(self, state, rows),
             discount=self.discount,
             lam=self.trace,
             kind=self.actions,
@@ -171,59 +171,68 @@ class PPO(BaseLearner):
                 f"a rollout of {count} rows cannot be cut into {self.minibatches} equal "
                 "minibatches; change PPO.rollout, the number of episodes or PPO.minibatches"
             )
-        value = networks.value.following(about.returns, following_part(state, self.follow))
+        value = networks.value.with_statistics(
+            estimates.returns, statistics_rate(state, self.follow)
+        )
         state = state.with_parameters(networks=ActorValue(networks.actor, value))
-        state, advantage, prices = self.priced(state, rows, about, value)
+        state, advantage, multiplier_metrics = self.penalised_advantage(
+            state, rows, estimates, value
+        )
         rate = self.learning_rate * linear(state.updates, self.decay_updates, 0.0)
 
-        def step(state: LearnerState, chosen: Array) -> tuple[LearnerState, Metrics]:
-            part = jax.tree.map(lambda x: x[chosen], (flat, about, advantage))
-            state, loss, more = self.descend(state, "networks", self.loss, *part, rate=rate)
-            return state, {"loss": loss, **more}
+        def step(state: LearnerState, indices: Array) -> tuple[LearnerState, Metrics]:
+            minibatch = jax.tree.map(lambda x: x[indices], (flat, estimates, advantage))
+            state, loss, loss_metrics = self.descend(
+                state, "networks", self.loss, *minibatch, rate=rate
+            )
+            return state, {"loss": loss, **loss_metrics}
 
         def shuffled(epoch_key: PRNGKeyArray) -> Array:
             return jax.random.permutation(epoch_key, count).reshape(self.minibatches, -1)
 
         order = jax.vmap(shuffled)(jax.random.split(key, self.epochs))
-        chosen = order.reshape(self.epochs * self.minibatches, -1)
-        state, metrics = jax.lax.scan(step, state, chosen)
+        indices = order.reshape(self.epochs * self.minibatches, -1)
+        state, metrics = jax.lax.scan(step, state, indices)
         return state, {
             **jax.tree.map(jnp.mean, metrics),
-            **prices,
+            **multiplier_metrics,
             "return_mean": value.mean[0],
             "return_scale": value.scale[0],
         }
 
-    def priced(
-        self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
+    def penalised_advantage(
+        self, state: LearnerState, rows: UnitRows, estimates: Estimates, value: ScaledValue
     ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
         """The advantage that the actor maximises: that of the reward."""
-        return state, about.advantages[:, 0], {}
+        return state, estimates.advantages[:, 0], {}
 
     def loss(
         self,
         networks: ActorValue,
         rows: UnitRows,
-        about: Estimates,
+        estimates: Estimates,
         advantage: Float[Array, " row"],
     ) -> tuple[Float[Array, ""], Metrics]:
         """The loss of one minibatch."""
         log_prob, entropy = log_prob_and_entropy(networks.actor, rows, self.actions)
         # An infinite ratio would make the gradient NaN; beyond this bound the gradient is zero.
-        moved = jnp.clip(log_prob - about.log_prob, -MOST_MOVED, MOST_MOVED)
-        log_prob, weight = about.log_prob + moved, standardised(advantage)
-        surrogate = jnp.mean(ppo_clipped_loss(log_prob, about.log_prob, weight, epsilon=self.clip))
-        value_loss, entropy = networks.value.loss(rows.obs, about.returns), jnp.mean(entropy)
+        log_ratio = jnp.clip(log_prob - estimates.log_prob, -MAX_LOG_RATIO, MAX_LOG_RATIO)
+        log_prob, weight = estimates.log_prob + log_ratio, standardised(advantage)
+        surrogate = jnp.mean(
+            ppo_clipped_loss(log_prob, estimates.log_prob, weight, epsilon=self.clip)
+        )
+        value_loss, entropy = networks.value.loss(rows.obs, estimates.returns), jnp.mean(entropy)
         loss = surrogate + self.value_weight * value_loss - self.entropy_weight * entropy
-        moved = -jnp.mean(moved)
+        approximate_kl = -jnp.mean(log_ratio)
         return loss, {
-            "actor_loss": surrogate, "value_loss": value_loss, "entropy": entropy, "moved": moved,
+            "actor_loss": surrogate, "value_loss": value_loss, "entropy": entropy,
+            "approximate_kl": approximate_kl,
         }  # fmt: skip
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
         """The mean of the trained policy, or its likeliest choice, in physical units."""
-        return best_policy(state, state.parameters["networks"].actor, self.actions)
+        return greedy_policy(state, state.parameters["networks"].actor, self.actions)
 
     def explore(self, state: LearnerState) -> SquashedGaussianPolicy | CategoricalPolicy:
         """The trained policy, which samples its actions, in physical units."""
-        return drawing_policy(state, state.parameters["networks"].actor, self.actions)
+        return exploring_policy(state, state.parameters["networks"].actor, self.actions)

@@ -14,16 +14,16 @@ from neorl_agents.algorithms.online._on_policy import (
     Estimates,
     ScaledValue,
     as_rows,
-    best_policy,
-    drawing_policy,
-    estimates,
-    following_part,
+    estimate,
+    exploring_policy,
     fresh_actor,
     fresh_value,
+    greedy_policy,
     log_prob_and_entropy,
-    require_present_rows,
-    signals_of,
+    require_no_encoder,
+    reward_and_costs,
     standardised,
+    statistics_rate,
 )
 from neorl_agents.learning import (
     BaseLearner,
@@ -96,7 +96,7 @@ class Reinforce(BaseLearner):
         require_number(self, "follow", low=0, high=1, open_low=True)
         require_choice(self, "actions", ACTION_KINDS)
         require_count(self, "rollout")
-        require_present_rows(self)
+        require_no_encoder(self)
 
     def source(self, given: Any) -> Any:
         """A source of fresh rollouts."""
@@ -113,23 +113,30 @@ class Reinforce(BaseLearner):
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of the baseline, and one of the actor with the old baseline."""
         actor, value = state.parameters["actor"], state.parameters["value"]
-        signals = signals_of(self, state, rows)
-        about = estimates(
+        signals = reward_and_costs(self, state, rows)
+        estimates = estimate(
             actor, value, rows, signals, discount=self.discount, lam=1.0, kind=self.actions
         )
         flat = as_rows(rows)
-        value = value.following(about.returns, following_part(state, self.follow))
+        value = value.with_statistics(estimates.returns, statistics_rate(state, self.follow))
         state = state.with_parameters(value=value)
-        state, value_loss, _ = self.descend(state, "value", _value_loss, flat, about.returns)
-        state, advantage, prices = self.priced(state, rows, about, value)
+        state, value_loss, _ = self.descend(state, "value", _value_loss, flat, estimates.returns)
+        state, advantage, multiplier_metrics = self.penalised_advantage(
+            state, rows, estimates, value
+        )
         state, loss, entropy = self.descend(state, "actor", self.actor_loss, flat, advantage)
-        return state, {"actor_loss": loss, "value_loss": value_loss, "entropy": entropy, **prices}
+        return state, {
+            "actor_loss": loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            **multiplier_metrics,
+        }
 
-    def priced(
-        self, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
+    def penalised_advantage(
+        self, state: LearnerState, rows: UnitRows, estimates: Estimates, value: ScaledValue
     ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
         """The advantage that the actor maximises: that of the reward."""
-        return state, about.advantages[:, 0], {}
+        return state, estimates.advantages[:, 0], {}
 
     def actor_loss(
         self, actor: Network, rows: UnitRows, advantage: Float[Array, " row"]
@@ -142,11 +149,11 @@ class Reinforce(BaseLearner):
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
         """The mean of the trained policy, or its likeliest choice, in physical units."""
-        return best_policy(state, state.parameters["actor"], self.actions)
+        return greedy_policy(state, state.parameters["actor"], self.actions)
 
     def explore(self, state: LearnerState) -> SquashedGaussianPolicy | CategoricalPolicy:
         """The trained policy, which samples its actions, in physical units."""
-        return drawing_policy(state, state.parameters["actor"], self.actions)
+        return exploring_policy(state, state.parameters["actor"], self.actions)
 
 
 def _value_loss(

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from neorl_agents.algorithms._soft_actor import (
-    drawn,
-    most_entropy,
+    max_entropy,
+    sample_action,
     soft_actor_loss,
     temperature_loss,
 )
@@ -21,8 +21,8 @@ from neorl_agents.learning import (
     Steps,
     UnitRows,
     critic_loss,
+    only_batch,
     require_number,
-    single,
     value_metrics,
 )
 from neorl_agents.networks import q_values
@@ -91,8 +91,8 @@ class SAC(BaseLearner):
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """An actor, two critics and a temperature of one; the critics have targets."""
         actor_key, critic_key = jax.random.split(key)
-        actor = self.networks.of_obs(spec, 2 * spec.n_action, actor_key, last_bound=1e-3)
-        critics = self.networks.of_both(spec, 1, critic_key)
+        actor = self.networks.obs_network(spec, 2 * spec.n_action, actor_key, last_bound=1e-3)
+        critics = self.networks.obs_action_networks(spec, 1, critic_key)
         parameters = {
             "actor": actor, "critics": critics, "log_temperature": jnp.zeros((), jnp.float32),
         }  # fmt: skip
@@ -102,11 +102,11 @@ class SAC(BaseLearner):
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of critics, actor and temperature, then one of the targets."""
-        rows = single(rows)
-        for_target, for_actor = jax.random.split(key)
+        rows = only_batch(rows)
+        target_key, actor_key = jax.random.split(key)
         temperature = jnp.exp(state.parameters["log_temperature"])
-        action, log_prob = drawn(
-            state.parameters["actor"], rows.next_obs, for_target, LOG_STD_RANGE
+        action, log_prob = sample_action(
+            state.parameters["actor"], rows.next_obs, target_key, LOG_STD_RANGE
         )
         next_q = q_values(state.targets["critics"], rows.next_obs, action)
         target = soft_td_target(
@@ -114,18 +114,20 @@ class SAC(BaseLearner):
             discount=self.discount, temperature=temperature,
         )  # fmt: skip
         state, loss, q = self.descend(state, "critics", critic_loss, rows, target)
-        of_actor = partial(soft_actor_loss, log_std_range=LOG_STD_RANGE)
+        actor_loss_fn = partial(soft_actor_loss, log_std_range=LOG_STD_RANGE)
         critics = state.parameters["critics"]
         state, actor_loss, log_prob = self.descend(
-            state, "actor", of_actor, critics, temperature, rows, for_actor
+            state, "actor", actor_loss_fn, critics, temperature, rows, actor_key
         )
-        entropy_target = self.target_entropy * rows.action.shape[-1]
+        target_entropy = self.target_entropy * rows.action.shape[-1]
         state, _, _ = self.descend(
-            state, "log_temperature", temperature_loss, log_prob, rows.mask, entropy_target
+            state, "log_temperature", temperature_loss, log_prob, rows.mask, target_entropy
         )
-        bonus = most_entropy(temperature, rows.action.shape[-1])
-        values = value_metrics(q, state.preparation, rows, discount=self.discount, entropy=bonus)
-        return state.tracked("critics", tau=self.tau), {
+        entropy_bonus = max_entropy(temperature, rows.action.shape[-1])
+        values = value_metrics(
+            q, state.preparation, rows, discount=self.discount, entropy=entropy_bonus
+        )
+        return state.with_averaged_targets("critics", tau=self.tau), {
             "critic_loss": loss,
             "actor_loss": actor_loss,
             "entropy": -masked_mean(log_prob, rows.mask),
@@ -139,5 +141,5 @@ class SAC(BaseLearner):
 
     def explore(self, state: LearnerState) -> SquashedGaussianPolicy:
         """The trained policy, which samples its actions, in physical units."""
-        drawn_from = network_policy(state.preparation, state.parameters["actor"])
-        return SquashedGaussianPolicy(drawn_from, LOG_STD_RANGE)
+        stochastic_policy = network_policy(state.preparation, state.parameters["actor"])
+        return SquashedGaussianPolicy(stochastic_policy, LOG_STD_RANGE)

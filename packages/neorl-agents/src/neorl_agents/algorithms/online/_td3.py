@@ -15,8 +15,8 @@ from neorl_agents.learning import (
     Metrics,
     Steps,
     UnitRows,
-    merged,
-    numbered,
+    all_batches,
+    nth_batch,
     require_count,
     require_number,
 )
@@ -87,8 +87,8 @@ class TD3(BaseLearner):
         """An actor and two critics, all with targets."""
         actor_key, critic_key = jax.random.split(key)
         networks = {
-            "actor": self.networks.of_obs(spec, spec.n_action, actor_key, output=tanh),
-            "critics": self.networks.of_both(spec, 1, critic_key),
+            "actor": self.networks.obs_network(spec, spec.n_action, actor_key, output=tanh),
+            "critics": self.networks.obs_action_networks(spec, 1, critic_key),
         }
         return networks, networks
 
@@ -96,16 +96,19 @@ class TD3(BaseLearner):
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes ``policy_delay`` critic steps, one actor step and one step of the targets."""
-        flat = merged(rows)
+        flat = all_batches(rows)
         next_action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
         next_q = q_values(state.targets["critics"], flat.next_obs, next_action)
         targets = clipped_double_td_target(
             flat.reward, next_q, flat.terminated, discount=self.discount
         )
         state, metrics = delayed_critic_steps(self, state, rows, targets.reshape(rows.reward.shape))
-        last, critics = numbered(rows, self.policy_delay - 1), state.parameters["critics"]
+        last, critics = nth_batch(rows, self.policy_delay - 1), state.parameters["critics"]
         state, loss, _ = self.descend(state, "actor", _actor_loss, critics, last)
-        return state.tracked("actor", "critics", tau=self.tau), {**metrics, "actor_loss": loss}
+        return state.with_averaged_targets("actor", "critics", tau=self.tau), {
+            **metrics,
+            "actor_loss": loss,
+        }
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
         """The trained policy, in physical units."""

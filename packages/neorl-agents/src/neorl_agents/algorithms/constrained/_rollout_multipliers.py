@@ -20,10 +20,10 @@ GAINS = MultiplierSettings(kp=0.5, ki=0.02, kd=0.1)
 """Gains per rollout and per fraction of the limit, not per gradient step and unit of cost."""
 
 
-def priced_advantage(
-    learner: Any, state: LearnerState, rows: UnitRows, about: Estimates, value: ScaledValue
+def lagrangian_advantage(
+    learner: Any, state: LearnerState, rows: UnitRows, estimates: Estimates, value: ScaledValue
 ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
-    """Takes one step of every multiplier; returns the advantage minus the priced costs.
+    """Takes one step of every multiplier; returns the advantage minus the weighted costs.
 
     Let ``J_j`` be the cost of an episode, estimated as the rollout's mean per step times the
     horizon, and ``d_j`` its limit. The multiplier takes one step of its PID controller on
@@ -39,7 +39,7 @@ def priced_advantage(
         learner: A learner with the field ``multiplier``.
         state: State with the parameter ``multipliers``.
         rows: The rollout.
-        about: Its advantages, the reward's first.
+        estimates: Its advantages, the reward's first.
         value: The value function, which holds the scales.
 
     Returns:
@@ -48,10 +48,10 @@ def priced_advantage(
     """
     settings, preparation = learner.multiplier, state.preparation
     costs = counted_costs(preparation, rows.cost)
-    spent = jnp.mean(costs.reshape(-1, costs.shape[-1]), axis=0)
-    allowed = step_limits(preparation, chance=settings.chance)
+    mean_cost = jnp.mean(costs.reshape(-1, costs.shape[-1]), axis=0)
+    allowed = step_limits(preparation, allowed_violations=settings.allowed_violations)
     unit = jnp.where(allowed > 0, allowed, 1 / preparation.horizon)
-    excess = (spent - allowed) / unit
+    excess = (mean_cost - allowed) / unit
     step = partial(
         pid_multiplier_step,
         kp=settings.kp,
@@ -60,12 +60,12 @@ def priced_advantage(
         max_integral=settings.largest,
         max_multiplier=settings.largest,
     )
-    control, prices = jax.vmap(step)(
+    control, multipliers = jax.vmap(step)(
         state.parameters["multipliers"].control,
         jnp.minimum(excess, MOST_EXCESS),
         jnp.zeros_like(excess),
     )
-    state = state.with_parameters(multipliers=Multipliers(prices, control))
-    gained = about.advantages / value.scale[None]
-    advantage = gained[:, 0] - gained[:, 1:] @ prices
-    return state, advantage, {"multiplier": jnp.max(prices), "cost_excess": jnp.max(excess)}
+    state = state.with_parameters(multipliers=Multipliers(multipliers, control))
+    scaled_advantages = estimates.advantages / value.scale[None]
+    advantage = scaled_advantages[:, 0] - scaled_advantages[:, 1:] @ multipliers
+    return state, advantage, {"multiplier": jnp.max(multipliers), "cost_excess": jnp.max(excess)}

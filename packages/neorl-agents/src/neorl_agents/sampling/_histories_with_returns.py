@@ -9,13 +9,13 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from neorl_agents.sampling._histories import Histories, HistoryTables
 from neorl_agents.sampling._log_order import episode_ends, last_rows, on_host, unmasked_rows
-from neorl_agents.sampling._protocol import Batch, Prospect
+from neorl_agents.sampling._protocol import Batch, ReturnsToGo
 from neorl_agents.sampling._rows import Rows
 from neorl_core import Transition
 from neorl_core.replay import window_rows
 
 
-class ProspectTables(NamedTuple):
+class ToGoTables(NamedTuple):
     """A log, and the return and costs that followed every row.
 
     Attributes:
@@ -24,12 +24,12 @@ class ProspectTables(NamedTuple):
     """
 
     history: HistoryTables
-    ahead: Prospect
+    to_go: ReturnsToGo
 
 
 @dataclasses.dataclass(frozen=True)
-class Prospects:
-    """Samples rows uniformly, with windows as observations and a :class:`Prospect` of each step.
+class HistoriesWithReturns:
+    """Samples rows uniformly, with windows as observations and a :class:`ReturnsToGo` of each step.
 
     ``G_t = sum_{k >= t} r_k`` up to the end of the episode, undiscounted, and the same for every
     cost. Nothing is added after a truncation, so a truncated episode has only the return up to the
@@ -44,30 +44,30 @@ class Prospects:
 
     steps: int
 
-    def tables(self, rows: Transition) -> ProspectTables:
+    def tables(self, rows: Transition) -> ToGoTables:
         """The log, stored once, and the return and costs that followed its rows.
 
         Raises:
             ValueError: If the log does not mark where episodes end, or every row is masked.
         """
         history = Histories(Rows(), self.steps).tables(rows)
-        log, counts = on_host(rows), unmasked_rows(rows)
-        number = np.arange(len(counts), dtype=np.int32)
+        log, is_valid = on_host(rows), unmasked_rows(rows)
+        number = np.arange(len(is_valid), dtype=np.int32)
         last = last_rows(episode_ends(log))
-        reward = np.where(counts, log.reward, 0)
-        cost = np.zeros((len(counts), 0)) if log.cost is None else log.cost
-        cost = np.where(counts[:, None], cost, 0)
+        reward = np.where(is_valid, log.reward, 0)
+        cost = np.zeros((len(is_valid), 0)) if log.cost is None else log.cost
+        cost = np.where(is_valid[:, None], cost, 0)
         columns: Any = dict(  # Host arrays, like the rows.
-            returns=_from_here_on(reward[:, None], last)[:, 0].astype(np.float32),
-            costs=_from_here_on(cost, last).astype(np.float32),
-            left=_from_here_on(counts[:, None], last)[:, 0].astype(np.int32),
+            returns=_sum_to_end(reward[:, None], last)[:, 0].astype(np.float32),
+            costs=_sum_to_end(cost, last).astype(np.float32),
+            steps_left=_sum_to_end(is_valid[:, None], last)[:, 0].astype(np.int32),
             step=number - history.first,
         )
-        return ProspectTables(history, Prospect(**columns))
+        return ToGoTables(history, ReturnsToGo(**columns))
 
     def draw(
         self,
-        tables: ProspectTables,
+        tables: ToGoTables,
         number: Int[Array, ""],
         key: PRNGKeyArray,
         shape: tuple[int, int],
@@ -76,14 +76,14 @@ class Prospects:
         history = tables.history
         rows = Histories(Rows(), self.steps).draw(history, number, key, shape)
         chosen = Rows().draw(history.choice, number, key, shape).obs
-        places, _ = jax.vmap(lambda row, first: window_rows(row, first, length=self.steps))(
+        indices, _ = jax.vmap(lambda row, first: window_rows(row, first, length=self.steps))(
             chosen.reshape(-1), history.first[chosen.reshape(-1)]
         )
-        places = places.reshape(*shape, self.steps)
-        return Batch(rows, ahead=jax.tree.map(lambda column: column[places], tables.ahead))
+        indices = indices.reshape(*shape, self.steps)
+        return Batch(rows, to_go=jax.tree.map(lambda column: column[indices], tables.to_go))
 
 
-def _from_here_on(column: np.ndarray, last: np.ndarray) -> np.ndarray:
+def _sum_to_end(column: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Sums from each row up to ``last``; float64."""
     total = np.concatenate([np.zeros((1, column.shape[1])), np.cumsum(column, 0, np.float64)])
     return total[last + 1] - total[:-1]
