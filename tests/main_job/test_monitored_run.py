@@ -220,7 +220,11 @@ def test_the_safety_report_of_a_bundle_exits_0_where_every_hard_constraint_is_ke
         ),
         ("(level <= 6 m)", "(T <= 4 K)", "monitors.formulas.low: formula 'always[0 min, 1 min] (T"),
         ("formulas = { low", "formulas = { range", "'range', the name of another monitor"),
-        ("flow = 90.0", "flow = -1.0", "monitors.max_age.flow is a positive number of seconds"),
+        (
+            "flow = 90.0",
+            "flow = -1.0",
+            "monitors.max_age.flow must be a positive number of seconds",
+        ),
         (
             "false_alarms = 0.2",
             "false_alarms = 0.0",

@@ -99,7 +99,9 @@ def measured(name: str, seed: int, *, alone: bool) -> list[dict[str, Any]]:
             for name in acting
             if name != base
         )
-        known = plants._replace(own=own_episodes(log, plants, base)).against(tunings[base], others)
+        known = plants._replace(by_incumbent=own_episodes(log, plants, base)).with_model_error(
+            tunings[base], others
+        )
         started_at = time.time()
         ways = candidates(known, tunings[base], seed)
         searched = time.time() - started_at
@@ -124,7 +126,7 @@ def own_episodes(log: Any, plants: LearnedPlants, name: str) -> np.ndarray:
     """Whether a controller filled each of the episodes that judge."""
     starts = np.unique(plants.rows.start)
     number = log.attributes["behaviours"].index(name)
-    return (np.asarray(log.behaviour) == number)[np.searchsorted(starts, plants.judges)]
+    return (np.asarray(log.behaviour) == number)[np.searchsorted(starts, plants.evaluation_starts)]
 
 
 def candidates(

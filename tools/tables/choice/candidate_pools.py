@@ -73,9 +73,9 @@ def measured(name: str, seed: int) -> dict[str, Any]:
     log = collect_log(env, {ordinary: tunings[ordinary]}, n_steps=STEPS, key=jax.random.key(seed))
     facts = PlantFacts(env.action_rates(), env.exogenous, env.interlock, env.objective)
     own = np.ones(log.n_episodes, bool)
-    plants = learned_plants(log.transitions, env.spec, seed, facts, own=own)
+    plants = learned_plants(log.transitions, env.spec, seed, facts, by_incumbent=own)
     pool = pool_of(tunings[ordinary], env, np.std(log.transitions.obs, axis=0), seed)
-    plants = plants.against(pool["today"])
+    plants = plants.with_model_error(pool["today"])
     chosen, table = select(plants, pool, "today")
     tables = ResultTables(
         environment="", reason="", spec=env.spec, reward_unit=env.reward_unit, level=0.95,

@@ -203,7 +203,7 @@ def test_one_episode_is_refused(name, problem, kept):
     never = np.zeros(len(kept.reward), bool)
     message = refused(name, problem, kept._replace(terminated=never, truncated=never))
     assert "one episode" in message
-    assert "log more, or split" in message or "record or split into more" in message
+    assert "log more, or split" in message or "record more episodes, split this one" in message
 
 
 @pytest.mark.parametrize("name", NAMES)

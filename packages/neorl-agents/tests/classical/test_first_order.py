@@ -174,7 +174,7 @@ def test_the_predictor_reckons_with_what_was_sent(lag):
     for updated in (policy.sent(carry, proposed - 0.5), policy.follow(carry, proposed - 0.5)):
         later, _ = policy(updated, seen)
         moved = policy.gain * (proposed - 0.5 - policy.rest)
-        np.testing.assert_allclose(later.moved[-1], moved, rtol=1e-5)
+        np.testing.assert_allclose(later.model_outputs[-1], moved, rtol=1e-5)
 
 
 def test_the_predictor_of_an_integrating_loop_is_proportional(lag, integrator):

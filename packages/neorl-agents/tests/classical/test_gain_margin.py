@@ -18,8 +18,8 @@ from neorl_agents.classical import (
     lambda_tuning,
     simc,
 )
-from neorl_agents.classical._doubts import imitation_doubts, tuned_doubts
 from neorl_agents.classical._first_order import identify_first_order
+from neorl_agents.classical._fit_warnings import imitation_warnings, tuning_warnings
 from neorl_agents.classical._gain_margin import gain_margin
 from neorl_agents.classical._log import checked_log
 from neorl_core import Channel, InputError, Spec, Transition
@@ -146,7 +146,7 @@ def test_a_plant_under_feedback_and_a_drifting_load_is_found(feedback):
     np.testing.assert_allclose(loop["time_constant"], 60, rtol=0.3)
     assert 0.02 < loop["gain_error"] < 0.1
     assert true_margin(PIDGains(loop["kp"], loop["ki"], 0.0, 0.0)) > 3
-    assert loop["doubts"] == []
+    assert loop["warnings"] == []
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_regulator_of_such_a_log_has_the_dead_time_and_holds_the_plant(feedbac
 def test_a_log_whose_set_point_stood_still_is_doubted(manual):
     """The input is then what the old controller made of the output, and tells next to nothing."""
     log = under_feedback(moves=False, manual=manual)
-    assert TunedPID().fit(log, SPEC, TASK).report["loops"][0]["doubts"]
+    assert TunedPID().fit(log, SPEC, TASK).report["loops"][0]["warnings"]
 
 
 @pytest.mark.parametrize("delay", [0, 3, 7])
@@ -181,9 +181,9 @@ def test_the_margin_under_feedback_is_near_that_of_the_plant(feedback, delay, ru
     margin = gain_margin(log, 0, 0, gains, model, longest=30)
     assert margin is not None
     np.testing.assert_allclose(margin, true_margin(gains), rtol=0.25, atol=0.03)
-    doubts = tuned_doubts(model, margin, 30)
-    assert bool(doubts) == (margin < 1.5)
-    assert all("raise closed_loop" in doubt for doubt in doubts)
+    warnings = tuning_warnings(model, margin, 30)
+    assert bool(warnings) == (margin < 1.5)
+    assert all("raise closed_loop" in warning for warning in warnings)
 
 
 def test_a_gain_that_the_log_does_not_tell_is_doubted(lag):
@@ -191,16 +191,16 @@ def test_a_gain_that_the_log_does_not_tell_is_doubted(lag):
     other = log._replace(action=np.roll(log.action, 50, axis=0))
     loop = TunedPID(longest_delay=8).fit(other, lag.spec, lag.task).report["loops"][0]
     assert loop["gain_error"] > 0.2
-    assert any("too little movement" in doubt for doubt in loop["doubts"])
+    assert any("too little movement" in warning for warning in loop["warnings"])
 
 
 def test_a_sound_fit_has_no_doubts(lag):
     for controller in (TunedPID(longest_delay=8), SmithPID(longest_delay=8)):
         assert (
-            controller.fit(lag.log(4, 120), lag.spec, lag.task).report["loops"][0]["doubts"] == []
+            controller.fit(lag.log(4, 120), lag.spec, lag.task).report["loops"][0]["warnings"] == []
         )
     short = TunedPID(longest_delay=4).fit(lag.log(4, 120), lag.spec, lag.task).report["loops"][0]
-    assert "longest that was tried, 4 periods" in short["doubts"][0]
+    assert "longest that was tried, 4 periods" in short["warnings"][0]
     assert short["gain_margin"] is None
 
 
@@ -213,20 +213,22 @@ def test_logged_gains_are_found_beside_manual_and_a_stop_of_the_valve():
     # With the rows that stand still they come out as 0.43 and 0.0031.
     np.testing.assert_allclose([loop["kp"], loop["ki"]], [KP, KI], rtol=0.15)
     assert loop["share"] > 0.8
-    assert loop["doubts"] == []
+    assert loop["warnings"] == []
     held = log._replace(action=np.full_like(log.action, 40.0))
     with pytest.raises(InputError, match="held actions; tune it from a model"):
         ImitatedPID().fit(held, SPEC, TASK)
 
 
 def test_actions_that_no_such_loop_made_are_doubted(lag):
-    (doubt,) = ImitatedPID().fit(lag.log(4, 120), lag.spec, lag.task).report["loops"][0]["doubts"]
-    assert "do not take it for the logged controller" in doubt
+    (warning,) = (
+        ImitatedPID().fit(lag.log(4, 120), lag.spec, lag.task).report["loops"][0]["warnings"]
+    )
+    assert "do not take it for the logged controller" in warning
 
 
 def test_an_integral_that_works_against_the_proportional_part_is_doubted():
-    (doubt,) = imitation_doubts(0.9, PIDGains(0.4, -0.03, 0.0, 0.0))
-    assert "an integral time of -13.3 s" in doubt
+    (warning,) = imitation_warnings(0.9, PIDGains(0.4, -0.03, 0.0, 0.0))
+    assert "an integral time of -13.3 s" in warning
     for kp, ki in ((0.4, 0.03), (-0.4, -0.03), (0.4, 0.0)):
-        assert imitation_doubts(0.9, PIDGains(kp, ki, 0.0, 0.0)) == []
-    assert len(imitation_doubts(0.1, PIDGains(0.4, -0.03, 0.0, 0.0))) == 2
+        assert imitation_warnings(0.9, PIDGains(kp, ki, 0.0, 0.0)) == []
+    assert len(imitation_warnings(0.1, PIDGains(0.4, -0.03, 0.0, 0.0))) == 2

@@ -10,7 +10,7 @@ from neorl_agents.critics import SafetyCriticLearner, horizon_targets
 from neorl_agents.critics._columns import checked_columns, split_columns
 from neorl_agents.critics._limit_facts import counted_steps
 from neorl_agents.critics._safety_critic_learner import RowsBeforeViolations, head_loss
-from neorl_agents.critics._windows import fully_seen, window_sums
+from neorl_agents.critics._windows import fully_observed, window_sums
 from neorl_agents.models import actions_along
 from neorl_agents.networks import ensemble, init_mlp
 
@@ -152,7 +152,7 @@ def test_both_sides_of_a_split_have_whole_episodes(share):
 def test_windows_end_with_their_piece_and_are_kept_by_time_alone():
     log = chain.episodes(40, seed=1)
     columns = checked_columns(log, chain.SPEC, cost=True)
-    sums, seen = window_sums(columns, columns.cost, 5, 0.5), fully_seen(columns, 5, 40)
+    sums, seen = window_sums(columns, columns.cost, 5, 0.5), fully_observed(columns, 5, 40)
     ends = np.flatnonzero(columns.last)
     for row in range(len(columns.last)):
         end = ends[ends >= row][0]

@@ -346,15 +346,18 @@ def test_what_cannot_teach_a_model_is_refused_in_one_line():
     still = {"action": np.full((64, 1), 40.0, np.float32)}
     one = {"truncated": np.arange(64) == 63, "terminated": np.zeros(64, bool)}
     for changes, words in (
-        (still, "the action valve never moves in the log, so that a model cannot learn what it d"),
-        ({"next_obs": log.obs}, "no observation that is to be predicted ever changes in the log"),
-        (one, "the log has one episode, and DynamicsModel holds out whole episodes to compare"),
+        (
+            still,
+            "the action valve is constant in the log, so a model cannot learn its effect; give a",
+        ),
+        ({"next_obs": log.obs}, "the observations that the model predicts never change in the log"),
+        (one, "the log has one episode, but DynamicsModel holds out whole episodes to compare"),
     ):
         with pytest.raises(InputError, match=words) as refused:
             model.log_tables(SPEC, log._replace(**changes))
         assert "\n" not in str(refused.value)
     sized(model, held_out=0.0).log_tables(SPEC, log._replace(**one))
-    with pytest.raises(InputError, match="needs 4 rows at least, and the log leaves 3 beside"):
+    with pytest.raises(InputError, match="needs at least 4 rows, but the log has 3 outside the"):
         model.log_tables(SPEC, jax.tree.map(lambda x: x[:4], log))
     with pytest.raises(InputError, match="'flo'"):
         sized(model, exogenous=("flo",)).log_tables(SPEC, log)

@@ -71,7 +71,9 @@ def walked(rows, capacity):
 
 
 def pushed(rows, capacity, *, returns=True):
-    replay = BEGIN(rows[0], capacity=capacity, discount=DISCOUNT, beyond=BEYOND, returns=returns)
+    replay = BEGIN(
+        rows[0], capacity=capacity, discount=DISCOUNT, bootstrap_value=BEYOND, returns=returns
+    )
     for row in rows:
         replay = PUSH(replay, row, horizon=HORIZON)
     return replay

@@ -70,7 +70,7 @@ def behind(policy, window):
     """The action in the newest observation of each window, with the carry of the steps before."""
 
     def one(window):
-        return policy(policy.carry_behind(window), window.obs[-1], None)[1]
+        return policy(policy.carry_of_window(window), window.obs[-1], None)[1]
 
     return jax.vmap(one)(window)
 

@@ -249,11 +249,11 @@ def test_what_lies_ahead_is_the_rest_of_the_episode_without_masked_rows():
         np.zeros((7, 1), np.float32), np.zeros((7, 1), np.float32), reward,
         cost=np.stack([reward, 2 * reward], 1), terminated=ends, truncated=ends & False, mask=mask,
     )  # fmt: skip
-    ahead = HistoriesWithReturns(2).tables(log).ahead
-    np.testing.assert_array_equal(ahead.returns[mask], [7, 6, 4, 104, 96, 64])
-    np.testing.assert_array_equal(ahead.costs[mask][:, 1], [14, 12, 8, 208, 192, 128])
-    np.testing.assert_array_equal(ahead.left[mask], [3, 2, 1, 3, 2, 1])
-    np.testing.assert_array_equal(ahead.step, [0, 1, 2, 0, 1, 2, 3])
+    to_go = HistoriesWithReturns(2).tables(log).to_go
+    np.testing.assert_array_equal(to_go.returns[mask], [7, 6, 4, 104, 96, 64])
+    np.testing.assert_array_equal(to_go.costs[mask][:, 1], [14, 12, 8, 208, 192, 128])
+    np.testing.assert_array_equal(to_go.steps_left[mask], [3, 2, 1, 3, 2, 1])
+    np.testing.assert_array_equal(to_go.step, [0, 1, 2, 0, 1, 2, 3])
 
 
 @pytest.mark.nightly

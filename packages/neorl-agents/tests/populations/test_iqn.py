@@ -197,7 +197,7 @@ def test_first_weights_lie_in_their_ranges(noisy, dueling) -> None:
     ("learner", "turns", "words"),
     [
         (IQN(batch_size=64, capacity=63), 10, "capacity must be at least batch_size = 64, got 63"),
-        (IQN(batch_size=64, capacity=100), 101, "gives 0 of episodes of 101, and a batch has 64"),
+        (IQN(batch_size=64, capacity=100), 101, "offers 0 of them to sample from, fewer than"),
         (IQN(), 0, "give the world a limit on its episodes"),
         (IQN(), float("inf"), "give the world a limit on its episodes"),
         (IQN(epsilon=1.5), 10, "IQN.epsilon must be in [0, 1], got 1.5"),
@@ -233,7 +233,7 @@ def test_turns_are_drawn_by_their_last_loss_and_new_ones_as_the_largest() -> Non
         assert agent.priorities is not None
         return np.asarray(agent.priorities.sums[16:26])
 
-    keep = jax.jit(lambda agent, length: learner.remembered(shape, agent, episode(length)))
+    keep = jax.jit(lambda agent, length: learner.with_episode(shape, agent, episode(length)))
     agent = keep(keep(agent, 5), 3)
     np.testing.assert_array_equal(leaves(agent), [1, 1, 1, 1, 1, 1, 1, 1, 0, 0])
     after, _ = jax.jit(lambda agent: learner.update(shape, agent, jax.random.key(1)))(agent)

@@ -54,7 +54,7 @@ def test_an_action_with_a_test_signal_shows_what_it_does():
     spread = 0.6 * 0.3 / np.sqrt(1 - 0.6**2)
     moved = recorded(lambda x, target, rng: -0.6 * x + spread * rng.normal(), signal)
     assert moved.suffices
-    assert moved.doubts == ()
+    assert moved.warnings == ()
     assert 0.3 < moved.free[0] < 0.5
     assert moved.free[1] == pytest.approx(1.0, abs=0.02)
 
@@ -64,8 +64,8 @@ def test_one_mode_without_a_signal_does_not_whether_set_points_move_or_not(moves
     """The set point is measured, so that its steps are no cause of their own either."""
     moved = recorded(feedback, signal, moves=moves)
     assert not moved.suffices
-    (doubt,) = moved.doubts
-    assert doubt.startswith("valve follows from the measurements and the other actions")
+    (warning,) = moved.warnings
+    assert warning.startswith("valve follows from the measurements and the other actions")
 
 
 @pytest.mark.parametrize(
@@ -82,5 +82,5 @@ def test_one_mode_without_a_signal_does_not_whether_set_points_move_or_not(moves
 def test_an_actuator_that_stands_or_is_saturated_is_named(pump, words):
     moved = recorded(lambda x, target, rng: -0.6 * x + rng.normal(), pump)
     assert moved.least == 0
-    (doubt,) = moved.doubts
-    assert doubt.startswith(words)
+    (warning,) = moved.warnings
+    assert warning.startswith(words)

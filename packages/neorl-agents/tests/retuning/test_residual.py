@@ -23,7 +23,7 @@ from neorl_agents.retuning import (
     refine,
     with_authority,
 )
-from neorl_agents.retuning._residual import _trained
+from neorl_agents.retuning._residual import _train
 from neorl_core import Affine, Channel, Spec, Transition, unit_interval
 from neorl_core.control import PID, StateFeedback
 
@@ -33,7 +33,7 @@ SPEC = Spec(
 QUICK = RetuneSettings(
     model=HistoryModelSettings(history=(1,), members=2, updates=300, width=16),
     residual=ResidualSettings(updates=80, hidden=(16,), authority=0.5),
-    judges=16,
+    evaluation_episodes=16,
 )
 
 
@@ -95,9 +95,9 @@ def test_the_network_brings_a_good_part_of_what_the_regulator_would(refined):
 
 def test_another_controller_of_the_same_kind_compiles_nothing(refined):
     plants, _ = refined
-    size = _trained._cache_size()
+    size = _train._cache_size()
     refine(plants, law(0.4), 3, QUICK)
-    assert _trained._cache_size() == size
+    assert _train._cache_size() == size
 
 
 def test_a_part_of_the_authority_is_a_part_of_what_is_added(refined):
@@ -134,7 +134,7 @@ def test_the_action_never_differs_by_more_than_the_authority(weights, obs, autho
         return
     assert np.all(np.abs(np.asarray(action) - base) <= authority * (1 + 1e-5) + 1e-5)
     assert np.all(np.abs(np.asarray(action)) <= 50.0)
-    np.testing.assert_allclose(np.asarray(carry.added), np.asarray(action) - base, atol=1e-4)
+    np.testing.assert_allclose(np.asarray(carry.correction), np.asarray(action) - base, atol=1e-4)
 
 
 def loops():
@@ -179,9 +179,9 @@ def test_a_network_must_promise_as_much_as_the_model_is_wrong(refined):
     promised = {one.name: one for one in done.table}[done.chosen].gain
     own = np.ones(len(plants.logged), bool)
     today = done.table[0].returns
-    doubtful = plants._replace(own=own, logged=np.full(len(own), today - 3 * promised))
-    doubtful = doubtful.against(law(0.3))
+    doubtful = plants._replace(by_incumbent=own, logged=np.full(len(own), today - 3 * promised))
+    doubtful = doubtful.with_model_error(law(0.3))
     assert refine(doubtful, law(0.3), 0, QUICK).chosen == TODAY
-    sure = plants._replace(own=own, logged=np.full(len(own), today - 0.1 * promised))
-    sure = sure.against(law(0.3))
+    sure = plants._replace(by_incumbent=own, logged=np.full(len(own), today - 0.1 * promised))
+    sure = sure.with_model_error(law(0.3))
     assert refine(sure, law(0.3), 0, QUICK).chosen == done.chosen

@@ -13,8 +13,8 @@ from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
     TODAY,
     ChoiceRule,
+    IncumbentEpisodes,
     OtherController,
-    OwnEpisodes,
     PlantFacts,
     Prediction,
     RetuneSettings,
@@ -48,7 +48,7 @@ BEST = BEST * GROWTH * EFFECT / (PRICE + EFFECT**2 * BEST)  # the regulator's ga
 QUICK = RetuneSettings(
     model=HistoryModelSettings(history=(1,), members=2, updates=300, width=16),
     search=SearchSettings(population=10, generations=8, episodes=8),
-    judges=16,
+    evaluation_episodes=16,
 )
 
 
@@ -134,7 +134,7 @@ def test_a_pool_is_ranked_as_on_the_plant(plants):
 
 def test_what_was_searched_is_not_what_judges(log):
     plants = learned_plants(log, SPEC, 1, settings=QUICK)
-    firsts = [np.asarray(p.episodes.obs) for p in (plants.searched, plants.judging)]
+    firsts = [np.asarray(p.episodes.obs) for p in (plants.search_plant, plants.evaluation_plant)]
     assert not set(map(float, firsts[0].ravel())) & set(map(float, firsts[1].ravel()))
 
 
@@ -162,7 +162,10 @@ def test_the_largest_lower_bound_without_a_refusal_is_chosen():
     ("rule", "message"),
     [
         ({"least_gain": 1e6}, "the lower bound of its predicted gain"),
-        ({"outside": 0.0, "slack": -1.0, "price": math.inf}, "it leaves what the log has seen"),
+        (
+            {"outside": 0.0, "slack": -1.0, "extrapolation_penalty": math.inf},
+            "it leaves the data of the log",
+        ),
         ({"over": -1.1}, "of its episodes are over 80% of the limit of moved"),
         ({"rise": -9.0}, "its mean moved rises from"),
         ({"contradiction": -1e6}, "the linear part of the model predicts a loss"),
@@ -170,34 +173,36 @@ def test_the_largest_lower_bound_without_a_refusal_is_chosen():
 )
 def test_every_clause_of_the_rule_refuses(plants, rule, message):
     pool = {"timid": law(0.3), "good": law(0.6)}
-    table = predictions(plants.judging, pool, "timid", plants.scale, ChoiceRule(**rule))
+    table = predictions(plants.evaluation_plant, pool, "timid", plants.scale, ChoiceRule(**rule))
     assert [message in " ".join(one.refusals) for one in table] == [False, True]
 
 
 def test_leaving_the_log_costs_a_part_of_the_predicted_gain(plants):
     """By hand: 0.03 outside beside 0.01 of the incumbent is 0.0174 too far, at 20 times 50."""
-    rule = ChoiceRule(outside=1.25, slack=1e-4, price=20.0)
-    assert rule.charge(0.03, 0.01, 50.0) == pytest.approx(17.4)
-    assert rule.charge(0.0125, 0.01, 50.0) == 0.0
+    rule = ChoiceRule(outside=1.25, slack=1e-4, extrapolation_penalty=20.0)
+    assert rule.penalty(0.03, 0.01, 50.0) == pytest.approx(17.4)
+    assert rule.penalty(0.0125, 0.01, 50.0) == 0.0
     assert rule.farthest(0.01) == pytest.approx(0.0626)
-    strict = dataclasses.replace(rule, price=math.inf)
-    assert strict.charge(0.03, 0.01, 50.0) == 0.0, "it is refused, and its bound stays a number"
+    strict = dataclasses.replace(rule, extrapolation_penalty=math.inf)
+    assert strict.penalty(0.03, 0.01, 50.0) == 0.0, "it is refused, and its bound stays a number"
     assert strict.farthest(0.01) == pytest.approx(0.0126)
 
     pool = {"timid": law(0.3), "good": law(0.6)}
-    dear = ChoiceRule(outside=0.0, slack=-0.01, price=30.0)
+    dear = ChoiceRule(outside=0.0, slack=-0.01, extrapolation_penalty=30.0)
     lows = [
-        predictions(plants.judging, pool, "timid", plants.scale, rule, logged=logged)[1].low
+        predictions(plants.evaluation_plant, pool, "timid", plants.scale, rule, logged=logged)[
+            1
+        ].low
         for rule, logged in ((dear, ()), (dear, ("good",)), (ChoiceRule(outside=1e9), ()))
     ]
-    outside = predictions(plants.judging, pool, "timid", plants.scale, dear)[1].outside
+    outside = predictions(plants.evaluation_plant, pool, "timid", plants.scale, dear)[1].outside
     assert lows[1] == lows[2], "where a logged controller goes, the log has been"
     assert lows[1] - lows[0] == pytest.approx(30 * plants.scale * (outside + 0.01), rel=1e-4)
     (searched,) = predictions(
-        plants.judging, pool, "timid", plants.scale, dear, searched=("good",)
+        plants.evaluation_plant, pool, "timid", plants.scale, dear, searched=("good",)
     )[1:]
     assert searched.low == lows[1]
-    assert any("leaves what the log has seen" in reason for reason in searched.refusals)
+    assert any("leaves the data of the log" in reason for reason in searched.refusals)
 
 
 def test_a_policy_that_diverges_is_refused(plants):
@@ -206,7 +211,7 @@ def test_a_policy_that_diverges_is_refused(plants):
             return carry, obs * jnp.inf
 
     pool = {"timid": law(0.3), "nan": law(float("nan"))}
-    table = predictions(plants.judging, pool, "timid", plants.scale)
+    table = predictions(plants.evaluation_plant, pool, "timid", plants.scale)
     assert table[1].refusals
 
 
@@ -240,19 +245,21 @@ def test_a_gain_that_is_small_beside_the_error_of_the_model_is_refused(plants):
     """The same pool, once with a log that the model repeats and once with one that it does not."""
     pool = {"timid": law(0.3), "good": law(BEST)}
     own = np.ones(len(plants.logged), bool)
-    repeated = plants._replace(own=own).against(law(0.3))
+    repeated = plants._replace(by_incumbent=own).with_model_error(law(0.3))
     assert select(repeated, pool, "timid")[0] == "good"
-    elsewhere = repeated._replace(logged=plants.logged - 50 * plants.scale).against(law(0.3))
+    elsewhere = repeated._replace(logged=plants.logged - 50 * plants.scale).with_model_error(
+        law(0.3)
+    )
     chosen, (_, good) = select(elsewhere, pool, "timid")
     assert chosen == "timid"
-    assert any("of the error of the model" in reason for reason in good.refusals)
-    others = elsewhere._replace(own=~own).against(law(0.3))
+    assert any("of the model's error" in reason for reason in good.refusals)
+    others = elsewhere._replace(by_incumbent=~own).with_model_error(law(0.3))
     assert select(others, pool, "timid")[0] == "good"
 
 
 def test_who_filled_the_episodes_must_fit_the_log(log):
-    with pytest.raises(InputError, match="own has 3 entries, the log 60 episodes"):
-        learned_plants(log, SPEC, 0, settings=QUICK, own=np.ones(3, bool))
+    with pytest.raises(InputError, match="by_incumbent has 3 entries, but the log has 60 episodes"):
+        learned_plants(log, SPEC, 0, settings=QUICK, by_incumbent=np.ones(3, bool))
 
 
 def test_the_error_of_a_model_is_that_between_the_episodes_of_two_controllers():
@@ -262,10 +269,10 @@ def test_the_error_of_a_model_is_that_between_the_episodes_of_two_controllers():
     theirs[-1] = 99  # the linear part is not asked
     own = np.arange(8) < 4
     nobody = OtherController(law(0.0), ~own)
-    log = OwnEpisodes(np.where(own, 0.5, 7.0), own, (nobody,))
+    log = IncumbentEpisodes(np.where(own, 0.5, 7.0), own, (nobody,))
     assert model_error(returns, [theirs], log) == pytest.approx(3.0)
     assert model_error(returns, [], log._replace(others=())) == pytest.approx(0.5)
-    assert model_error(returns, [theirs], log._replace(own=own & False)) == 0.0
+    assert model_error(returns, [theirs], log._replace(by_incumbent=own & False)) == 0.0
     # What chance alone explains is taken off: 1 +- 2 and 4 +- 2 over four episodes each.
     noisy = theirs + np.tile([2.0, -2.0], 4)
     chance = np.sqrt(2 * (16 / 3) / 4)
@@ -274,7 +281,7 @@ def test_the_error_of_a_model_is_that_between_the_episodes_of_two_controllers():
 
 def test_the_error_across_controllers_of_a_model_of_the_right_class_is_small(plants):
     halves = np.arange(len(plants.logged)) % 2 == 0
-    mean = float(replayed(plants.judging, law(0.3)).returns[:-1, halves].mean())
-    known = plants._replace(own=halves, logged=np.full(len(halves), mean))
-    sure = known.against(law(0.3), [OtherController(law(0.6), ~halves)])
-    assert known.against(law(0.3)).error < 1e-3 <= sure.error + 1e-3 < 0.1 * plants.scale
+    mean = float(replayed(plants.evaluation_plant, law(0.3)).returns[:-1, halves].mean())
+    known = plants._replace(by_incumbent=halves, logged=np.full(len(halves), mean))
+    sure = known.with_model_error(law(0.3), [OtherController(law(0.6), ~halves)])
+    assert known.with_model_error(law(0.3)).error < 1e-3 <= sure.error + 1e-3 < 0.1 * plants.scale

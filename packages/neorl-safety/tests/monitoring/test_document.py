@@ -151,10 +151,10 @@ def test_a_bad_document_is_refused_by_the_name_of_the_monitor(document, which, c
 
 def test_a_document_of_another_plant_and_kinds_without_a_record_are_refused(document, watches):
     other = {**document, "observations": ["level", "p"]}
-    with pytest.raises(InputError, match="the observations are"):
+    with pytest.raises(InputError, match="the observations of this plant are"):
         monitors_from_dict(other, SPEC, POLICIES)
     critic = CriticMonitor(jnp.ones(2), jnp.float32(1.0), lambda p, obs, action: jnp.sum(p * obs))
-    with pytest.raises(InputError, match="'mine' is a CriticMonitor, which has no record"):
+    with pytest.raises(InputError, match="'mine' is a CriticMonitor, which cannot be written"):
         monitors_to_dict([NamedMonitor("mine", critic)], SPEC)
     with pytest.raises(InputError, match="calibrate it first"):
         monitors_to_dict([NamedMonitor("raw", drift_monitor(LOG))], SPEC)

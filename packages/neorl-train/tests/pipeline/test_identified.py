@@ -21,21 +21,21 @@ def words(name, report):
 
 
 def test_a_loop_is_told_as_a_step_shows_it_and_its_doubts_as_warnings():
-    report = {"loops": [{**LOOP, **GAINS, "gain_margin": 0.6, "doubts": ["it swings"]}]}
+    report = {"loops": [{**LOOP, **GAINS, "gain_margin": 0.6, "warnings": ["it swings"]}]}
     assert words("pid", report) == [
         "pid: outlet by steam: gain 1.2 degF per %, time constant 60 s, dead time 14 s, explains "
         "99.3% of the moves, kp 1.9 % per degF, ki 0.03 % per degF and s, gain margin 0.6",
         "warning: pid: outlet by steam: it swings",
     ]
     integrating = {**LOOP, "pole": 1.0, "static_gain": None, "time_constant": None, **GAINS}
-    (line,) = words("pid", {"loops": [{**integrating, "gain_margin": None, "doubts": []}]})
+    (line,) = words("pid", {"loops": [{**integrating, "gain_margin": None, "warnings": []}]})
     assert line.startswith("pid: outlet by steam: integrating, 0.02 degF per % and s, dead time")
     assert "margin" not in line
 
 
 def test_a_plant_is_told_channel_by_channel():
     report = {"order": 3, "delay": [7], "gain": [[1.2], [0.1]], "residual": [0.45, 0.28]}
-    report |= {"plant_radius": 1.0, "loop_radius": 0.9, "doubts": ["too long"]}
+    report |= {"plant_radius": 1.0, "loop_radius": 0.9, "warnings": ["too long"]}
     assert words("lqg", report) == [
         "lqg: order 3, dead time 14 s, gain of outlet by steam 1.2 degF per %, feed by steam 0.1 "
         "degF per %, error one period ahead outlet 0.45 degF, feed 0.28 degF, slowest mode of the "

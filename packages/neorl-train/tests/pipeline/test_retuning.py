@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy
-from neorl_agents.retuning import Prediction, Refined
+from neorl_agents.retuning import Prediction, RefineResult
 from neorl_core import Channel, InputError, Spec
 from neorl_core.control import PID
 from neorl_envs import collect_log, make, write_dataset
@@ -96,7 +96,7 @@ def test_what_a_network_may_do_is_said_in_units():
     usual = dict.fromkeys(Prediction.__dataclass_fields__, ())
     today = Prediction(**{**usual, "name": "today"})
     best = Prediction(**{**usual, "name": "0.5", "gain": 2.0, "low": 1.5, "by_member": (2.0, 1.0)})
-    done = Refined(None, "0.5", np.asarray([3.25]), (), (today, best))
+    done = RefineResult(None, "0.5", np.asarray([3.25]), (), (today, best))
     first, second = residual_words(done, spec)
     assert (
         first
@@ -104,7 +104,7 @@ def test_what_a_network_may_do_is_said_in_units():
     )
     assert "2 [1.5, 2.5]; the linear part of the model alone predicts 1" in second
     refused = dataclasses.replace(best, refusals=("it diverges",))
-    (line,) = residual_words(Refined(None, "today", np.zeros(1), (), (today, refused)), spec)
+    (line,) = residual_words(RefineResult(None, "today", np.zeros(1), (), (today, refused)), spec)
     assert line == "no network is put on top of it: of the nearest, it diverges"
 
 

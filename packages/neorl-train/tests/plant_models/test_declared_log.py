@@ -72,11 +72,11 @@ def test_expressions_and_roles_are_facts_of_the_plant(log, tmp_path):
     quick = RetuneSettings(model=HistoryModelSettings(updates=20))
     plants = learned_plants(log.transitions, SPEC, 0, known.facts, quick)
     assert plants.model.predicted == (0,)
-    start = plants.judging.sample_params(jnp.asarray([0, 1], jnp.uint32))
-    state, _ = plants.judging.reset(start)
+    start = plants.evaluation_plant.sample_params(jnp.asarray([0, 1], jnp.uint32))
+    state, _ = plants.evaluation_plant.reset(start)
     done = []
     for action in (0.7, -0.4):
-        state, step = plants.judging.step(start, state, jnp.asarray([action]))
+        state, step = plants.evaluation_plant.step(start, state, jnp.asarray([action]))
         done.append((float(step.obs[0]), float(step.reward), float(step.cost[0])))
     # The second step knows the first action; what the log left of the first is its own beginning.
     level, reward, cost = done[1]

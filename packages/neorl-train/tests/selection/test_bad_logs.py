@@ -91,7 +91,9 @@ def test_actions_without_a_cause_of_their_own_leave_what_runs(action, words):
     assert selection.chosen == "today"
     assert selection.sentence.startswith("Keep today")
     refusals = selection.candidates[1].prediction.refusals
-    assert any(f"does not show what it would do: {words}" in one for one in refusals), refusals
+    assert any(f"does not show what the candidate would do: {words}" in one for one in refusals), (
+        refusals
+    )
 
 
 def test_a_mode_that_lies_is_an_error_of_the_model_that_small_gains_do_not_outweigh():

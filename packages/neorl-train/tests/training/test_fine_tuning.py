@@ -129,7 +129,7 @@ def test_what_is_stored_is_what_the_plant_did(iql, plant):
 def test_what_happened_is_counted(iql):
     """Episodes, returns, broken limits and trips, by a loop over the rows of whole episodes."""
     stored, state = rows_in_order(iql)
-    waiting = jax.tree.map(lambda x: np.asarray(x)[None], state.memory.rows.waiting)
+    waiting = jax.tree.map(lambda x: np.asarray(x)[None], state.memory.rows.pending)
     rows = jax.tree.map(
         lambda a, b: np.concatenate([a, b]),
         stored.rows._replace(next_action=None),

@@ -44,7 +44,7 @@ def test_what_cannot_be_rolled_out_is_refused_before_anything_is_compiled(tmp_pa
     rows = log.transitions._asdict()
     columns = {name: rows[name][:100] for name in rows if name not in ("mask", "next_action")}
     one = dataset_from_columns(log.spec, **columns | {"truncated": np.arange(100) == 99})
-    with pytest.raises(InputError, match="the log has one episode, and DynamicsModel holds out"):
+    with pytest.raises(InputError, match="the log has one episode, but DynamicsModel holds out"):
         train(small(), one, plan=Plan(20, 10, 20))
     with pytest.raises(InputError, match="must be a positive multiple of 10, got 25"):
         Agent(small()).train(log, updates=25)

@@ -72,9 +72,9 @@ def save_policy(
     """
     kind = kind_of(policy)
     policy = as_arrays(policy)
-    checked_obs = _checked_observations(np.asarray(parity_obs, np.float32), spec)
-    actions = np.asarray(policy_actions(policy, checked_obs))
-    if actions.shape != (len(checked_obs), spec.n_action) or not np.all(np.isfinite(actions)):
+    parity_rows = _checked_observations(np.asarray(parity_obs, np.float32), spec)
+    actions = np.asarray(policy_actions(policy, parity_rows))
+    if actions.shape != (len(parity_rows), spec.n_action) or not np.all(np.isfinite(actions)):
         raise ValueError(
             f"the policy must give {spec.n_action} finite numbers for each observation, got shape "
             f"{actions.shape}{'' if np.all(np.isfinite(actions)) else ' with values that are not'}"
@@ -87,7 +87,7 @@ def save_policy(
         kind=kind,
         static=POLICY_KINDS[kind].static(policy),
         spec=spec,
-        parity={"obs": checked_obs, "actions": actions},
+        parity={"obs": parity_rows, "actions": actions},
         metadata=metadata,
     )
 
@@ -108,7 +108,7 @@ def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
             version or kind, or its arrays do not fit its kind.
         OSError: If it cannot be opened.
     """
-    held = load_tree(
+    loaded = load_tree(
         Path(path),
         what="policy",
         version=VERSION,
@@ -118,13 +118,13 @@ def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
         max_bytes=max_bytes,
     )
     return PolicyArtefact(
-        policy=held.tree,
-        spec=held.spec,
-        parity_obs=held.parity["obs"],
-        parity_actions=held.parity["actions"],
-        metadata=held.metadata,
-        kind=held.kind,
-        digest=held.digest,
+        policy=loaded.tree,
+        spec=loaded.spec,
+        parity_obs=loaded.parity["obs"],
+        parity_actions=loaded.parity["actions"],
+        metadata=loaded.metadata,
+        kind=loaded.kind,
+        digest=loaded.digest,
     )
 
 
@@ -134,8 +134,8 @@ def policy_actions(
 ) -> Float[Array, "row act"]:
     """The action of a fresh episode's first step for each observation, physical units."""
 
-    def act(one: Float[Array, " obs"]) -> Float[Array, " act"]:
-        return policy(policy.initial_carry(), one, None)[1]
+    def act(row: Float[Array, " obs"]) -> Float[Array, " act"]:
+        return policy(policy.initial_carry(), row, None)[1]
 
     return jax.vmap(act)(jnp.asarray(obs))
 

@@ -76,19 +76,19 @@ def _network_static(policy: NetworkPolicy) -> dict[str, Any]:
 def _network_template(spec: Spec, static: dict[str, Any]) -> NetworkPolicy:
     if "choice" in static:
         choice = _choice_template(static["choice"], None)
-        return NetworkPolicy(*_between(spec.n_obs, choice, choice.n_action))
+        return NetworkPolicy(*_identity_maps(spec.n_obs, choice, choice.n_action))
     if "perturbation" in static:
-        moved = _moved_template(static, None)
-        return NetworkPolicy(*_between(spec.n_obs, moved, spec.n_action))
+        perturbed = _perturbed_template(static, None)
+        return NetworkPolicy(*_identity_maps(spec.n_obs, perturbed, spec.n_action))
     network = network_template(static)
     zeros = int(static.get("zeros", 0))
     obs, act = int(static["widths"][0]) - zeros, network.n_outputs
     if zeros:
-        return NetworkPolicy(*_between(obs, ZeroInputs(network, zeros), act))
+        return NetworkPolicy(*_identity_maps(obs, ZeroInputs(network, zeros), act))
     if static["mixture"]:
         act = spec.n_action
-        return NetworkPolicy(*_between(obs, HeaviestComponent(network, act), act))
-    return NetworkPolicy(*_between(obs, network, act))
+        return NetworkPolicy(*_identity_maps(obs, HeaviestComponent(network, act), act))
+    return NetworkPolicy(*_identity_maps(obs, network, act))
 
 
 def _history_static(policy: HistoryPolicy) -> dict[str, Any]:
@@ -101,15 +101,17 @@ def _history_template(spec: Spec, static: dict[str, Any]) -> HistoryPolicy:
     encoding = Encoding("gru", steps, obs, act)
     if "choice" in static:
         choice = _choice_template(static["choice"], encoding)
-        return HistoryPolicy(*_between(obs, choice, act), steps=steps)
+        return HistoryPolicy(*_identity_maps(obs, choice, act), steps=steps)
     if "perturbation" in static:
-        return HistoryPolicy(*_between(obs, _moved_template(static, encoding), act), steps=steps)
+        return HistoryPolicy(
+            *_identity_maps(obs, _perturbed_template(static, encoding), act), steps=steps
+        )
     network: Any = _body_template(static, encoding)
     if static["mixture"]:
         network = HeaviestComponent(network, act)
     if static.get("zeros", 0):
         network = ZeroInputs(network, int(static["zeros"]))
-    return HistoryPolicy(*_between(obs, network, act), steps=steps)
+    return HistoryPolicy(*_identity_maps(obs, network, act), steps=steps)
 
 
 def _sequence_static(policy: SequencePolicy) -> dict[str, Any]:
@@ -119,11 +121,13 @@ def _sequence_static(policy: SequencePolicy) -> dict[str, Any]:
 def _sequence_template(spec: Spec, static: dict[str, Any]) -> SequencePolicy:
     shape = SequenceShape(**{name: int(n) for name, n in static["shape"].items()})
     network = init_sequence_network(shape, jax.random.key(0))
-    seen, _, *given = _between(shape.n_obs, network, shape.n_action)
-    action, low, high = given
+    obs_scale, _, *action_scale = _identity_maps(shape.n_obs, network, shape.n_action)
+    action, low, high = action_scale
     predictor: Any = network_template(static["predictor"])
-    one, costs = jnp.zeros(()), jnp.zeros(shape.aims - 1)
-    return SequencePolicy(seen, network, predictor, action, low, high, one, costs, one, one, costs)
+    zero, costs = jnp.zeros(()), jnp.zeros(shape.aims - 1)
+    return SequencePolicy(
+        obs_scale, network, predictor, action, low, high, zero, costs, zero, zero, costs
+    )
 
 
 def _budgeted_static(policy: BudgetedPolicy) -> dict[str, Any]:
@@ -149,9 +153,9 @@ def _residual_template(spec: Spec, static: dict[str, Any]) -> ResidualPolicy:
     inner = static["base"]
     base = POLICY_KINDS.find(inner["kind"]).template(spec, inner["static"])
     network: Any = network_template(static)
-    seen, given = jnp.zeros(spec.n_obs), jnp.zeros(spec.n_action)
-    maps = Affine(seen, seen), Affine(given, given)
-    return ResidualPolicy(base, *maps, network, given, given, given)
+    obs_scale, action_scale = jnp.zeros(spec.n_obs), jnp.zeros(spec.n_action)
+    maps = Affine(obs_scale, obs_scale), Affine(action_scale, action_scale)
+    return ResidualPolicy(base, *maps, network, action_scale, action_scale, action_scale)
 
 
 def _average_static(policy: AveragePolicy) -> dict[str, Any]:
@@ -216,16 +220,22 @@ def _choice_template(static: dict[str, Any], encoding: Encoding | None) -> Budge
     return BudgetedChoice(heads, critics, cost_critics, costs, costs, int(static["act"]))
 
 
-def _moved_template(static: dict[str, Any], encoding: Encoding | None) -> PerturbedDecoder:
-    decoder, moved = (
+def _perturbed_template(static: dict[str, Any], encoding: Encoding | None) -> PerturbedDecoder:
+    decoder, perturbed = (
         _body_template(static[part], encoding) for part in ("decoder", "perturbation")
     )
-    return PerturbedDecoder(decoder, moved, jnp.zeros(()))
+    return PerturbedDecoder(decoder, perturbed, jnp.zeros(()))
 
 
-def _between(obs: int, network: Any, act: int) -> tuple[Any, ...]:
-    seen, given = jnp.zeros(obs), jnp.zeros(act)
-    return Affine(seen, seen), network, Affine(given, given), given, given
+def _identity_maps(obs: int, network: Any, act: int) -> tuple[Any, ...]:
+    obs_scale, action_scale = jnp.zeros(obs), jnp.zeros(act)
+    return (
+        Affine(obs_scale, obs_scale),
+        network,
+        Affine(action_scale, action_scale),
+        action_scale,
+        action_scale,
+    )
 
 
 def _check_kind(name: str, kind: Any) -> None:

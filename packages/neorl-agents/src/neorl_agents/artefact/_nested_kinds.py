@@ -42,42 +42,44 @@ PARTS: dict[str, type] = {
 
 def nested_static(tree: Any) -> dict[str, Any]:
     """Shapes, dtypes and static fields of a dataclass, and of the dataclasses in it."""
-    return {field.name: _described(getattr(tree, field.name)) for field in dataclasses.fields(tree)}
+    return {field.name: _describe(getattr(tree, field.name)) for field in dataclasses.fields(tree)}
 
 
 def nested_template(kind: type) -> Callable[[Spec, dict[str, Any]], Any]:
     """The function that makes a template of this class from its static part."""
 
     def template(spec: Spec, static: dict[str, Any]) -> Any:
-        return _made(kind, static)
+        return _build(kind, static)
 
     return template
 
 
-def _described(value: Any) -> dict[str, Any]:
+def _describe(value: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(value):
         return {"part": type(value).__name__, "fields": nested_static(value)}
     if hasattr(value, "dtype"):
         return {"shape": list(np.shape(value)), "dtype": value.dtype.name}
-    if isinstance(value, tuple) and any(hasattr(one, "dtype") for one in value):
-        return {"tuple": [_described(one) for one in value]}
+    if isinstance(value, tuple) and any(hasattr(item, "dtype") for item in value):
+        return {"tuple": [_describe(item) for item in value]}
     if callable(value):
         return {"activation": activation_name(value)}
     return {"value": list(value) if isinstance(value, tuple) else value}
 
 
-def _made(kind: type, static: dict[str, Any]) -> Any:
-    return kind(**{field.name: _part(static[field.name]) for field in dataclasses.fields(kind)})
+def _build(kind: type, static: dict[str, Any]) -> Any:
+    return kind(
+        **{field.name: _build_part(static[field.name]) for field in dataclasses.fields(kind)}
+    )
 
 
-def _part(described: dict[str, Any]) -> Any:
-    if "part" in described:
-        return _made(PARTS[described["part"]], described["fields"])
-    if "shape" in described:
-        return jnp.zeros(tuple(int(n) for n in described["shape"]), described["dtype"])
-    if "tuple" in described:
-        return tuple(_part(one) for one in described["tuple"])
-    if "activation" in described:
-        return ACTIVATIONS.find(described["activation"])
-    value = described["value"]
+def _build_part(description: dict[str, Any]) -> Any:
+    if "part" in description:
+        return _build(PARTS[description["part"]], description["fields"])
+    if "shape" in description:
+        return jnp.zeros(tuple(int(n) for n in description["shape"]), description["dtype"])
+    if "tuple" in description:
+        return tuple(_build_part(item) for item in description["tuple"])
+    if "activation" in description:
+        return ACTIVATIONS.find(description["activation"])
+    value = description["value"]
     return tuple(value) if isinstance(value, list) else value

@@ -121,21 +121,21 @@ def load_tree(
     try:
         spec = spec_from_dict(header["spec"])
         shapes = template(kind, spec, header["static"])
-        described, metadata = dict(header["arrays"]), dict(header["metadata"])
+        descriptions, metadata = dict(header["arrays"]), dict(header["metadata"])
     except (KeyError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ArtefactError(f"{path} has a malformed header: {reason}") from error
-    for name in (*(f"parity/{one}" for one in parity), *described):
+    for name in (*(f"parity/{row_name}" for row_name in parity), *descriptions):
         if name not in arrays:
             raise ArtefactError(f"{path}: array {name} is missing")
     for name, array in arrays.items():
-        if described.get(name) != _fingerprint(array):
+        if descriptions.get(name) != _fingerprint(array):
             raise ArtefactError(f"{path}: array {name} is not what its header describes")
-    rows = {one: arrays[f"parity/{one}"] for one in parity}
-    return SealedTree(_filled(path, what, shapes, arrays), spec, rows, metadata, kind, digest)
+    rows = {row_name: arrays[f"parity/{row_name}"] for row_name in parity}
+    return SealedTree(_fill(path, what, shapes, arrays), spec, rows, metadata, kind, digest)
 
 
-def _filled(path: Path, what: str, template: Any, arrays: dict[str, np.ndarray]) -> Any:
+def _fill(path: Path, what: str, template: Any, arrays: dict[str, np.ndarray]) -> Any:
     leaves = []
     for name, expected in named_leaves(template):
         array = arrays.get(f"{what}/{name}")
@@ -147,9 +147,9 @@ def _filled(path: Path, what: str, template: Any, arrays: dict[str, np.ndarray])
                 f"got {array.dtype} of shape {array.shape}"
             )
         leaves.append(jnp.asarray(array))
-    stored = sum(name.startswith(f"{what}/") for name in arrays)
-    if stored != len(leaves):
-        raise ArtefactError(f"{path} has {stored} arrays for a {what} of {len(leaves)}")
+    n_stored = sum(name.startswith(f"{what}/") for name in arrays)
+    if n_stored != len(leaves):
+        raise ArtefactError(f"{path} has {n_stored} arrays for a {what} of {len(leaves)}")
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 

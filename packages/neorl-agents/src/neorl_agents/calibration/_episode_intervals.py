@@ -47,13 +47,15 @@ def episode_interval(
 
     Source: Field and Welsh, Bootstrapping clustered data, 2007.
     """
-    _, place = np.unique(np.asarray(episode), return_inverse=True)
-    count = int(place.max(initial=-1)) + 1
+    _, index = np.unique(np.asarray(episode), return_inverse=True)
+    count = int(index.max(initial=-1)) + 1
     if count < 2:
         raise InputError(f"an interval needs two episodes or more, got {count}; record more")
     rng = np.random.default_rng(seed)
-    drawn = rng.multinomial(count, np.full(count, 1 / count), size=replicates).astype(np.float64)
-    values = np.array([statistic(*columns, weight[place]) for weight in drawn])
+    resamples = rng.multinomial(count, np.full(count, 1 / count), size=replicates).astype(
+        np.float64
+    )
+    values = np.array([statistic(*columns, weight[index]) for weight in resamples])
     values = values[~np.isnan(values)]
     if not len(values):
         return float("nan"), float("nan")

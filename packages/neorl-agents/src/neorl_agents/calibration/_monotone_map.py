@@ -34,8 +34,8 @@ class MonotoneMap(eqx.Module):
         """The mapped outputs; beyond the knots only the term ``1e-3 x`` varies."""
         if self.x.shape[1] == 0:
             return x
-        inside = jax.vmap(jnp.interp)(x, self.x, self.y)
-        return (1 - TIE_BREAK) * inside + TIE_BREAK * x
+        mapped = jax.vmap(jnp.interp)(x, self.x, self.y)
+        return (1 - TIE_BREAK) * mapped + TIE_BREAK * x
 
 
 def identity_map(outputs: int) -> MonotoneMap:
@@ -44,8 +44,8 @@ def identity_map(outputs: int) -> MonotoneMap:
     Args:
         outputs: Number of outputs.
     """
-    none = jnp.zeros((outputs, 0), jnp.float32)
-    return MonotoneMap(none, none)
+    empty = jnp.zeros((outputs, 0), jnp.float32)
+    return MonotoneMap(empty, empty)
 
 
 def isotonic_map(
@@ -85,10 +85,10 @@ def isotonic_map(
         )
     if not (np.isfinite(predicted).all() and np.isfinite(observed).all()):
         raise InputError("predictions and observations must be finite; leave the other rows out")
-    knots = [_thinned(*_pools(p, o)) for p, o in zip(predicted.T, observed.T, strict=True)]
+    knots = [_thin(*_pools(p, o)) for p, o in zip(predicted.T, observed.T, strict=True)]
     longest = max(len(x) for x, _ in knots)
-    x = np.stack([_padded(x, longest, np.maximum(1.0, np.abs(x[-1]))) for x, _ in knots])
-    y = np.stack([_padded(y, longest, 0.0) for _, y in knots])
+    x = np.stack([_pad(x, longest, np.maximum(1.0, np.abs(x[-1]))) for x, _ in knots])
+    y = np.stack([_pad(y, longest, 0.0) for _, y in knots])
     return MonotoneMap(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32))
 
 
@@ -96,19 +96,19 @@ def _pools(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean argument and mean value of every pool, both strictly increasing."""
     from scipy.optimize import isotonic_regression  # Imported here: slow, only needed for fits.
 
-    values, place = np.unique(x, return_inverse=True)
-    sizes = np.bincount(place).astype(np.float64)
-    fitted = isotonic_regression(np.bincount(place, y) / sizes, weights=sizes).x
+    values, index = np.unique(x, return_inverse=True)
+    sizes = np.bincount(index).astype(np.float64)
+    fitted = isotonic_regression(np.bincount(index, y) / sizes, weights=sizes).x
     starts = np.append(0, np.flatnonzero(np.diff(fitted)) + 1)
     arguments = np.add.reduceat(values * sizes, starts) / np.add.reduceat(sizes, starts)
     return arguments, fitted[starts]
 
 
-def _thinned(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    kept = np.unique(np.linspace(0, len(x) - 1, KNOTS).round().astype(int))
-    return x[kept], y[kept]
+def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    indices = np.unique(np.linspace(0, len(x) - 1, KNOTS).round().astype(int))
+    return x[indices], y[indices]
 
 
-def _padded(values: np.ndarray, length: int, step: float) -> np.ndarray:
-    beyond = values[-1] + step * np.arange(1, length - len(values) + 1)
-    return np.concatenate([values, beyond])
+def _pad(values: np.ndarray, length: int, step: float) -> np.ndarray:
+    extension = values[-1] + step * np.arange(1, length - len(values) + 1)
+    return np.concatenate([values, extension])

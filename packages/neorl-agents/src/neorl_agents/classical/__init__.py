@@ -9,7 +9,7 @@ from neorl_agents.classical._pid_controllers import ImitatedPID as ImitatedPID
 from neorl_agents.classical._pid_controllers import SmithPID as SmithPID
 from neorl_agents.classical._pid_controllers import TunedPID as TunedPID
 from neorl_agents.classical._protocol import ClassicalController as ClassicalController
-from neorl_agents.classical._protocol import Fitted as Fitted
+from neorl_agents.classical._protocol import FittedController as FittedController
 from neorl_agents.classical._table import CLASSICAL as CLASSICAL
 from neorl_agents.classical._task import Loop as Loop
 from neorl_agents.classical._task import Task as Task
@@ -24,7 +24,7 @@ __all__ = [
     "BaseStockLevels",
     "ClassicalController",
     "FirstOrderModel",
-    "Fitted",
+    "FittedController",
     "ImitatedPID",
     "Item",
     "Loop",

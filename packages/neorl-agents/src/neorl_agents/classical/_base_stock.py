@@ -7,7 +7,7 @@ import numpy as np
 
 from neorl_agents.classical._design import f32
 from neorl_agents.classical._log import Log, checked_log, leading
-from neorl_agents.classical._protocol import Fitted
+from neorl_agents.classical._protocol import FittedController
 from neorl_agents.classical._settings import require_whole
 from neorl_agents.classical._task import Task
 from neorl_core import InputError, Spec, Transition, highs, lows
@@ -57,7 +57,7 @@ class BaseStockLevels:
     longest_lead: int = 30
     rows: int = 100_000
 
-    def fit(self, log: Transition, spec: Spec, task: "Task | tuple[Item, ...]") -> Fitted:
+    def fit(self, log: Transition, spec: Spec, task: "Task | tuple[Item, ...]") -> FittedController:
         """Fits a level for each item; ``task`` holds an :class:`Item` for every action.
 
         Raises:
@@ -71,14 +71,14 @@ class BaseStockLevels:
                 f"BaseStockLevels.service must be in (0, 1), got {self.service!r}; give a share, "
                 "not per cent"
             )
-        items = _in_order(task, spec)
+        items = _by_action(task, spec)
         rows = leading(checked_log(log, spec), self.rows)
         position = np.stack([_weights(item.position, spec) for item in items])
         levels, report = [], []
         for i, item in enumerate(items):
             demand = _demand(rows, position[i], rows.action[:, i])
             lead = item.lead_time if item.lead_time >= 0 else self._lead(rows, item, i, spec)
-            total = _over(demand, rows, lead + 1)
+            total = _window_sums(demand, rows, lead + 1)
             if len(total) < LEAST_WINDOWS:
                 raise InputError(
                     f"the log has {len(total)} windows of {lead + 1} periods for {item.order!r}, "
@@ -90,29 +90,30 @@ class BaseStockLevels:
             )
         low, high = np.asarray(lows(spec.action)), np.asarray(highs(spec.action))
         policy = BaseStock(f32(np.asarray(levels)), f32(position), f32(low), f32(high))
-        return Fitted(policy, {"items": report})
+        return FittedController(policy, {"items": report})
 
     def _lead(self, rows: Log, item: Item, act: int, spec: Spec) -> int:
         """The lag at which orders best explain the increase of the stock on hand."""
         stock = _weights({item.on_hand: 1.0}, spec)
-        gained = (rows.next_obs - rows.obs) @ stock
-        keep = rows.age >= self.longest_lead
-        if keep.sum() < LEAST_WINDOWS:
+        stock_change = (rows.next_obs - rows.obs) @ stock
+        usable = rows.age >= self.longest_lead
+        if usable.sum() < LEAST_WINDOWS:
             raise InputError(
                 f"pieces of the log must be longer than {self.longest_lead} rows to find a lead "
                 f"time of up to {self.longest_lead} periods; shorten longest_lead, or give "
                 f"lead_time of {item.order!r}"
             )
         orders = rows.action[:, act]
-        if np.ptp(orders[keep]) <= 1e-9 * np.max(np.abs(orders)):
+        if np.ptp(orders[usable]) <= 1e-9 * np.max(np.abs(orders)):
             raise InputError(f"orders of {item.order!r} never changed; give its lead_time")
-        rest = [
-            np.var((gained - np.roll(orders, lead))[keep]) for lead in range(self.longest_lead + 1)
+        variances = [
+            np.var((stock_change - np.roll(orders, lead))[usable])
+            for lead in range(self.longest_lead + 1)
         ]
-        return int(np.argmin(rest))
+        return int(np.argmin(variances))
 
 
-def _in_order(task: "Task | tuple[Item, ...]", spec: Spec) -> list[Item]:
+def _by_action(task: "Task | tuple[Item, ...]", spec: Spec) -> list[Item]:
     """The items in the order of the action channels."""
     if isinstance(task, Task):
         raise InputError("base stock needs an Item for every action in place of a Task of loops")
@@ -144,7 +145,7 @@ def _demand(rows: Log, weights: np.ndarray, orders: np.ndarray) -> np.ndarray:
     return orders + (rows.obs - rows.next_obs) @ weights
 
 
-def _over(values: np.ndarray, rows: Log, periods: int) -> np.ndarray:
+def _window_sums(values: np.ndarray, rows: Log, periods: int) -> np.ndarray:
     """Sums over all windows of that many periods within a piece."""
     total = np.concatenate([[0.0], np.cumsum(values)])
     end = np.flatnonzero(rows.age >= periods - 1) + 1

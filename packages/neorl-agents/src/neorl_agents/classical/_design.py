@@ -8,7 +8,7 @@ import numpy as np
 
 from neorl_agents.classical._observer import observer_gain, start_maps
 from neorl_agents.classical._plant_model import PlantModel
-from neorl_agents.classical._task import Resolved, spans
+from neorl_agents.classical._task import ResolvedTask, spans
 from neorl_agents.controllers._estimator import Estimator, SteadyTarget
 from neorl_core import Affine, InputError, Spec, highs, lows
 from neorl_core.linear_systems import lq_regulator
@@ -63,18 +63,18 @@ def delayed(model: PlantModel, loops: int) -> DelayedPlant:
     chain = tuple(max(delay, 1) for delay in model.delay)
     total = states + sum(chain)
     a, b = np.zeros((total, total)), np.zeros((total, inputs))
-    previous, place = np.zeros((inputs, total)), states
+    previous, row = np.zeros((inputs, total)), states
     a[:states, :states] = model.a
     for i, (delay, length) in enumerate(zip(model.delay, chain, strict=True)):
         if delay == 0:
             b[:states, i] = model.b[:, i]
         else:
-            a[:states, place + delay - 1] = model.b[:, i]
-        b[place, i] = 1
-        previous[i, place] = 1
+            a[:states, row + delay - 1] = model.b[:, i]
+        b[row, i] = 1
+        previous[i, row] = 1
         for k in range(1, length):
-            a[place + k, place + k - 1] = 1
-        place += length
+            a[row + k, row + k - 1] = 1
+        row += length
     controlled = np.zeros((loops, total))
     controlled[:, :states] = model.c[:loops]
     return DelayedPlant(a, b, previous, controlled, chain)
@@ -105,7 +105,7 @@ def regulator(plant: DelayedPlant, weights: Weights) -> RegulatorDesign:
 def estimator(
     model: PlantModel,
     plant: DelayedPlant,
-    resolved: Resolved,
+    resolved: ResolvedTask,
     spec: Spec,
     *,
     disturbance: float,
@@ -147,7 +147,7 @@ def estimator(
 
 
 def steady_target(
-    model: PlantModel, plant: DelayedPlant, resolved: Resolved, spec: Spec
+    model: PlantModel, plant: DelayedPlant, resolved: ResolvedTask, spec: Spec
 ) -> SteadyTarget:
     """The maps from set-points and disturbances to the steady state that holds them.
 
@@ -156,26 +156,31 @@ def steady_target(
     """
     states, inputs = model.b.shape
     loops, outputs = len(resolved.controlled), len(model.c)
-    stands = np.concatenate([np.eye(states) - model.a, -model.b], axis=1)
-    shown = np.concatenate([model.c[:loops], np.zeros((loops, inputs))], axis=1)
-    spread = np.zeros((states + inputs, states + inputs))
-    spread[states:, states:] = TINY * np.eye(inputs)
-    matrix = np.block([[shown.T @ shown + spread, stands.T], [stands, np.zeros((states, states))]])
+    steady_state = np.concatenate([np.eye(states) - model.a, -model.b], axis=1)
+    loop_outputs = np.concatenate([model.c[:loops], np.zeros((loops, inputs))], axis=1)
+    regularisation = np.zeros((states + inputs, states + inputs))
+    regularisation[states:, states:] = TINY * np.eye(inputs)
+    matrix = np.block(
+        [
+            [loop_outputs.T @ loop_outputs + regularisation, steady_state.T],
+            [steady_state, np.zeros((states, states))],
+        ]
+    )
     right_side = np.zeros((len(matrix), loops + outputs + 1))
-    right_side[: states + inputs, :loops] = shown.T
-    right_side[: states + inputs, loops:-1] = -shown.T @ model.shift[:loops]
+    right_side[: states + inputs, :loops] = loop_outputs.T
+    right_side[: states + inputs, loops:-1] = -loop_outputs.T @ model.shift[:loops]
     right_side[states + inputs :, loops:-1] = model.disturbance
-    right_side[: states + inputs, -1] = -shown.T @ model.bias[:loops]
+    right_side[: states + inputs, -1] = -loop_outputs.T @ model.bias[:loops]
     right_side[states + inputs :, -1] = model.drift
     solution = np.linalg.lstsq(matrix, right_side, rcond=1e-13)[0][: states + inputs]
     state, action = solution[:states], solution[states:]
     state = np.concatenate([state, np.repeat(action, plant.chain, axis=0)])
     low = (np.asarray(lows(spec.action)) - model.inputs.offset) / model.inputs.scale
     high = (np.asarray(highs(spec.action)) - model.inputs.offset) / model.inputs.scale
-    fixed = np.where(np.isnan(resolved.setpoint), 0.0, resolved.setpoint)
+    setpoint = np.where(np.isnan(resolved.setpoint), 0.0, resolved.setpoint)
     return SteadyTarget(
         controlled=_affine(model.outputs.offset[:loops], spans(spec.obs, resolved.controlled)),
-        setpoint=f32(fixed),
+        setpoint=f32(setpoint),
         state_setpoint=f32(state[:, :loops]),
         state_disturbance=f32(state[:, loops:-1]),
         state=f32(state[:, -1]),

@@ -90,10 +90,10 @@ def identify_first_order(
     Source: Wahlberg, Model reductions of high-order estimated models: the asymptotic ML approach,
     International Journal of Control 49, 1989.
     """
-    room = int(log.age.max()) - longest - LEAST_ROWS
-    ahead, order = max(1, min(2 * longest + 10, room)), filter_order(log, longest)
+    available = int(log.age.max()) - longest - LEAST_ROWS
+    steps, order = max(1, min(2 * longest + 10, available)), filter_order(log, longest)
     y, u = log.next_obs[:, output], log.action[:, act]
-    rows = np.flatnonzero(log.age >= max(ahead, order) + longest)
+    rows = np.flatnonzero(log.age >= max(steps, order) + longest)
     if len(rows) < LEAST_ROWS:
         raise InputError(
             f"pieces of the log must be longer than {longest + LEAST_ROWS} rows to find a dead "
@@ -105,8 +105,8 @@ def identify_first_order(
     whitening = whitening_filter(log, output, act, order=order, longest=longest)
     pole, delay, gain, error = lag_search(log, output, act, whitening, longest=longest).best()
     offset = float(np.mean(y[rows] - pole * y[rows - 1] - gain * u[rows - delay]))
-    model = FirstOrderModel(pole, gain, offset, delay, 0.0, ahead, dt, error)
-    return model._replace(share=_share(model, y, u, rows))
+    model = FirstOrderModel(pole, gain, offset, delay, 0.0, steps, dt, error)
+    return model._replace(share=_explained_share(model, y, u, rows))
 
 
 def filter_order(log: Log, longest: int) -> int:
@@ -114,10 +114,12 @@ def filter_order(log: Log, longest: int) -> int:
     return max(1, min(MOST_LAGS, int(log.age.max()) - longest - LEAST_ROWS))
 
 
-def _share(model: FirstOrderModel, y: np.ndarray, u: np.ndarray, rows: np.ndarray) -> float:
+def _explained_share(
+    model: FirstOrderModel, y: np.ndarray, u: np.ndarray, rows: np.ndarray
+) -> float:
     """Fraction of the variance of the changes over ``model.steps`` periods that is predicted."""
     weights = model.pole ** np.arange(model.steps)
-    moved = np.convolve(u, weights)[rows - model.delay]
+    input_effect = np.convolve(u, weights)[rows - model.delay]
     start = y[rows - model.steps]
-    residual = y[rows] - model.pole**model.steps * start - model.gain * moved
+    residual = y[rows] - model.pole**model.steps * start - model.gain * input_effect
     return float(1 - np.var(residual) / np.var(y[rows] - start))

@@ -8,7 +8,7 @@ from neorl_agents.classical._tuning import PIDGains
 from neorl_agents.classical.lags import LagModel, regress_on_lags
 
 OUTPUT_LAGS = 20
-FURTHER_INPUT_LAGS = 4
+EXTRA_INPUT_LAGS = 4
 ROUGHNESS = 0.1
 """Expected second difference of the impulse response per period, relative to the plant's gain."""
 ROWS_PER_NUMBER = 10
@@ -51,7 +51,7 @@ def gain_margin(
     Source: Ljung, System identification: theory for the user, 1999, section 13.4 (the direct
     method, which needs a model of the noise under feedback).
     """
-    inputs = longest + FURTHER_INPUT_LAGS
+    inputs = longest + EXTRA_INPUT_LAGS
     rows = np.sum(log.age >= max(inputs, OUTPUT_LAGS) - 1)
     if rows < ROWS_PER_NUMBER * (OUTPUT_LAGS + inputs) or model.gain == 0:
         return None
@@ -61,20 +61,20 @@ def gain_margin(
     )
     predictor = model if compensated else None
 
-    def steady(factor: float) -> bool:
-        matrix = _loop(plant, gains, model.dt, factor, predictor)
+    def is_stable(factor: float) -> bool:
+        matrix = _loop_matrix(plant, gains, model.dt, factor, predictor)
         return bool(np.max(np.abs(np.linalg.eigvals(matrix))) < 1)
 
-    low, high = (1.0, LARGEST) if steady(1.0) else (0.0, 1.0)
-    if steady(high):
+    low, high = (1.0, LARGEST) if is_stable(1.0) else (0.0, 1.0)
+    if is_stable(high):
         return high
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if steady(middle) else (low, middle)
+        low, high = (middle, high) if is_stable(middle) else (low, middle)
     return low
 
 
-def _loop(
+def _loop_matrix(
     plant: LagModel,
     gains: PIDGains,
     dt: float,
@@ -83,18 +83,26 @@ def _loop(
 ) -> np.ndarray:
     """Matrix of one period of the closed loop about its rest, without limits."""
     n, m = len(plant.a), len(plant.b)
-    past = 0 if predictor is None else predictor.delay + 1
-    state = np.eye(n + m + 3 + past)
-    y, u, moved = state[:n], state[n : n + m], state[n + m + 3 :]
-    integral, slope, before = state[n + m : n + m + 3]
-    seen = y[0]
+    n_model_outputs = 0 if predictor is None else predictor.delay + 1
+    state = np.eye(n + m + 3 + n_model_outputs)
+    y, u, model_output = state[:n], state[n : n + m], state[n + m + 3 :]
+    integral, slope, last_measurement = state[n + m : n + m + 3]
+    measurement = y[0]
     if predictor is not None:
-        newest = predictor.pole * moved[0] + predictor.gain * u[0]
-        moved = np.concatenate([newest[None], moved[:-1]])
-        seen = seen + moved[0] - moved[-1]
-    slope = slope + dt / (gains.tau + dt) * ((seen - before) / dt - slope)
-    integral = integral - gains.ki * dt * seen
-    sent = np.concatenate([(integral - gains.kp * seen - gains.kd * slope)[None], u[:-1]])
-    following = plant.a @ y + factor * (plant.b @ sent)
-    rows = (following[None], y[:-1], sent, integral[None], slope[None], seen[None], moved)
+        newest = predictor.pole * model_output[0] + predictor.gain * u[0]
+        model_output = np.concatenate([newest[None], model_output[:-1]])
+        measurement = measurement + model_output[0] - model_output[-1]
+    slope = slope + dt / (gains.tau + dt) * ((measurement - last_measurement) / dt - slope)
+    integral = integral - gains.ki * dt * measurement
+    action = np.concatenate([(integral - gains.kp * measurement - gains.kd * slope)[None], u[:-1]])
+    next_output = plant.a @ y + factor * (plant.b @ action)
+    rows = (
+        next_output[None],
+        y[:-1],
+        action,
+        integral[None],
+        slope[None],
+        measurement[None],
+        model_output,
+    )
     return np.concatenate(rows)

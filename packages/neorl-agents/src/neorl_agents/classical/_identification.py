@@ -61,21 +61,23 @@ def identify_plant(
     Breiman et al., Classification and regression trees, 1984, for the rule of one standard error.
     """
     train, held_out = split(rows)
-    before = orders - 1 + longest_delay
-    delays = {order: _delays(train, held_out, order, longest_delay) for order in _upto(orders)}
+    lags = orders - 1 + longest_delay
+    delays = {order: _delays(train, held_out, order, longest_delay) for order in _orders(orders)}
 
     def errors(order: int) -> np.ndarray:
         delay = delays[order]
-        return arx_errors(held_out, fit_arx(train, order, delay), delay, before)
+        return arx_errors(held_out, fit_arx(train, order, delay), delay, lags)
 
-    order, residual = _smallest(_upto(orders), errors)
+    order, residual = _smallest_order(_orders(orders), errors)
     delay = delays[order]
     if method == "subspace":
         return _subspace_plant(rows, train, held_out, outputs, inputs, orders, delay)
     model = fit_arx(rows, order, delay)
     states = arx_states(model)
-    loads, none = states.c.T, np.zeros((len(states.c), len(states.c)))
-    plant = PlantModel(*states, loads, none, delay, residual, order, outputs, inputs)
+    state_disturbance, no_shift = states.c.T, np.zeros((len(states.c), len(states.c)))
+    plant = PlantModel(
+        *states, state_disturbance, no_shift, delay, residual, order, outputs, inputs
+    )
     return _first_order_if_as_good(plant, rows, train, held_out, longest_delay)
 
 
@@ -90,31 +92,31 @@ def _first_order_if_as_good(
     exact = float(plant.residual[0]) <= FLOOR
     if rows.y.shape[1] != 1 or rows.u.shape[1] != 1 or exact:
         return plant
-    early, late = _as_log(train), _as_log(held_out)
+    early, delayed_input = _as_log(train), _as_log(held_out)
     order = filter_order(early, longest)
-    if np.sum(late.age >= order + longest) < LEAST_ROWS:
+    if np.sum(delayed_input.age >= order + longest) < LEAST_ROWS:
         return plant
     try:
         first_order = identify_first_order(early, 0, 0, dt=1.0, longest=longest)
-        whole = identify_first_order(_as_log(rows), 0, 0, dt=1.0, longest=longest)
+        full_model = identify_first_order(_as_log(rows), 0, 0, dt=1.0, longest=longest)
     except InputError:  # The pieces are too short for it, although not for an ARX model.
         return plant
     whitening = whitening_filter(early, 0, 0, order=order, longest=longest)
-    error = lag_search(late, 0, 0, whitening, longest=longest).error(
+    error = lag_search(delayed_input, 0, 0, whitening, longest=longest).error(
         first_order.pole, first_order.delay, first_order.gain
     )
     if error > (1 + 1 / np.sqrt(len(held_out.y))) * float(plant.residual[0]):
         return plant
     one = np.ones((1, 1))
     return plant._replace(
-        a=whole.pole * one,
-        b=whole.gain * one,
+        a=full_model.pole * one,
+        b=full_model.gain * one,
         c=one,
-        drift=np.array([whole.offset]),
+        drift=np.array([full_model.offset]),
         bias=np.zeros(1),
         disturbance=one,
         shift=0 * one,
-        delay=(whole.delay,),
+        delay=(full_model.delay,),
         residual=np.array([error]),
         order=1,
     )
@@ -124,24 +126,25 @@ def _as_log(rows: Rows) -> Log:
     return Log(rows.y, rows.u, rows.next_y, rows.start, rows.last)
 
 
-def _upto(orders: int) -> range:
+def _orders(orders: int) -> range:
     return range(1, orders + 1)
 
 
 def _delays(train: Rows, held_out: Rows, order: int, longest: int) -> tuple[int, ...]:
-    inputs, before = train.u.shape[1], order - 1 + longest
+    inputs, lags = train.u.shape[1], order - 1 + longest
 
-    def left(delay: tuple[int, ...]) -> float:
-        errors = arx_errors(held_out, fit_arx(train, order, delay), delay, before)
-        _require_rows(errors, before + 1)
+    def held_out_error(delay: tuple[int, ...]) -> float:
+        errors = arx_errors(held_out, fit_arx(train, order, delay), delay, lags)
+        _require_rows(errors, lags + 1)
         return float(np.mean(errors**2))
 
-    best = min(range(longest + 1), key=lambda d: left((d,) * inputs))
+    best = min(range(longest + 1), key=lambda d: held_out_error((d,) * inputs))
     delay = [best] * inputs
     if inputs > 1:
         for i in range(inputs):
             delay[i] = min(
-                range(longest + 1), key=lambda d, i=i: left((*delay[:i], d, *delay[i + 1 :]))
+                range(longest + 1),
+                key=lambda d, i=i: held_out_error((*delay[:i], d, *delay[i + 1 :])),
             )
     return tuple(delay)
 
@@ -155,18 +158,18 @@ def _require_rows(errors: np.ndarray, length: int) -> None:
         )
 
 
-def _smallest(orders: range, errors: Callable[[int], np.ndarray]) -> tuple[int, np.ndarray]:
+def _smallest_order(orders: range, errors: Callable[[int], np.ndarray]) -> tuple[int, np.ndarray]:
     """The smallest order whose squared error is within one standard error of the smallest."""
-    squares = {order: errors(order) ** 2 for order in orders}
-    _require_rows(squares[orders[0]], len(orders))
-    best = min(squares, key=lambda order: float(np.mean(squares[order])))
+    squared_errors = {order: errors(order) ** 2 for order in orders}
+    _require_rows(squared_errors[orders[0]], len(orders))
+    best = min(squared_errors, key=lambda order: float(np.mean(squared_errors[order])))
     for order in orders:
-        more = np.mean(squares[order] - squares[best], axis=1)
-        spread = float(np.std(more)) / np.sqrt(len(more))
-        if float(np.mean(more)) <= spread + FLOOR**2:
+        excess = np.mean(squared_errors[order] - squared_errors[best], axis=1)
+        spread = float(np.std(excess)) / np.sqrt(len(excess))
+        if float(np.mean(excess)) <= spread + FLOOR**2:
             best = order
             break
-    return best, np.sqrt(np.mean(squares[best], axis=0))
+    return best, np.sqrt(np.mean(squared_errors[best], axis=0))
 
 
 def _subspace_plant(
@@ -182,7 +185,7 @@ def _subspace_plant(
         model = _subspace_model(train, order, delay, outputs, inputs)
         return _filtered_errors(held_out, model, settle=orders + 1)
 
-    order, residual = _smallest(_upto(orders), errors)
+    order, residual = _smallest_order(_orders(orders), errors)
     model = _subspace_model(rows, order, delay, outputs, inputs)
     return model._replace(residual=residual)
 
@@ -194,11 +197,11 @@ def _subspace_model(
     size = len(c)
     # Loads act on states, and a disturbance of an integrator can only be modelled there. Each
     # output needs its own, for which a model of few states has no room.
-    ways = np.linalg.pinv(c)
-    rest = np.block([[a - np.eye(order), ways], [c, np.zeros((size, size))]])
-    loads = np.linalg.svd(rest, compute_uv=False)[-1] > LEAST_RANK
-    disturbance = ways if loads else np.zeros((order, size))
-    shift = np.zeros((size, size)) if loads else np.eye(size)
+    output_inverse = np.linalg.pinv(c)
+    observability = np.block([[a - np.eye(order), output_inverse], [c, np.zeros((size, size))]])
+    distinguishable = np.linalg.svd(observability, compute_uv=False)[-1] > LEAST_RANK
+    disturbance = output_inverse if distinguishable else np.zeros((order, size))
+    shift = np.zeros((size, size)) if distinguishable else np.eye(size)
     residual = np.full(size, FLOOR)
     return PlantModel(
         a, b, c, drift, bias, disturbance, shift, delay, residual, order, outputs, inputs
@@ -209,10 +212,10 @@ def _filtered_errors(rows: Rows, model: PlantModel, settle: int) -> np.ndarray:
     """One-step errors of an observer that runs through every piece."""
     gain = observer_gain(model, disturbance=0.0, noise=1.0)
     from_y, from_u, constant = start_maps(model)
-    late = np.stack([np.roll(rows.u[:, i], d) for i, d in enumerate(model.delay)], axis=1)
+    delayed_input = np.stack([np.roll(rows.u[:, i], d) for i, d in enumerate(model.delay)], axis=1)
     first = rows.start + max(model.delay)
     state, errors = constant, []
-    for t, (y, u) in enumerate(zip(rows.y, late, strict=True)):
+    for t, (y, u) in enumerate(zip(rows.y, delayed_input, strict=True)):
         if t < first[t]:
             continue
         if t == first[t]:

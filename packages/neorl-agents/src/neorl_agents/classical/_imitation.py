@@ -9,7 +9,7 @@ from neorl_agents.classical._tuning import PIDGains
 from neorl_core import InputError
 
 LEAST_ROWS = 16
-STANDING_ROWS = 30
+LONGEST_HOLD = 30
 """An action that is constant for more rows than this was not set by a loop."""
 
 
@@ -71,8 +71,8 @@ def imitate_loop(
         columns.append(-(measurement - before) / dt)
     low, high = limits
     slack = 1e-4 * (high - low)
-    standing = _standing(action, log, 1e-6 * (high - low))
-    keep = (action > low + slack) & (action < high - slack) & ~standing
+    is_held = _is_held(action, log, 1e-6 * (high - low))
+    keep = (action > low + slack) & (action < high - slack) & ~is_held
     if keep.sum() < LEAST_ROWS:
         raise InputError(
             f"the action moves inside its range in {int(keep.sum())} rows of the log, and a PID "
@@ -80,14 +80,14 @@ def imitate_loop(
             "from a model instead"
         )
     # After a stretch in which it did not act, the loop continues from an unknown integral.
-    again = np.append(False, standing[:-1] & ~standing[1:])
-    piece = np.cumsum((log.age == 0) | again)[keep] - 1
+    resumes = np.append(False, is_held[:-1] & ~is_held[1:])
+    piece = np.cumsum((log.age == 0) | resumes)[keep] - 1
     design, target = np.stack(columns, axis=1)[keep], action[keep]
-    within, u = _without_means(design, piece), _without_means(target[:, None], piece)[:, 0]
-    size = np.sqrt(np.mean(within**2, axis=0))
-    if not (np.all(size > 0) and np.any(u)):
+    centred, u = _without_means(design, piece), _without_means(target[:, None], piece)[:, 0]
+    scales = np.sqrt(np.mean(centred**2, axis=0))
+    if not (np.all(scales > 0) and np.any(u)):
         raise InputError("action or error never moved within an episode; nothing can be imitated")
-    solution, _, rank, _ = np.linalg.lstsq(within / size, u, rcond=1e-10)
+    solution, _, rank, _ = np.linalg.lstsq(centred / scales, u, rcond=1e-10)
     if rank < design.shape[1]:
         raise InputError(
             "the log does not tell proportional, integral and derivative part apart; leave out the "
@@ -95,19 +95,19 @@ def imitate_loop(
         )
     # A part that moves the action a billion times less than another is zero but for rounding.
     solution = np.where(np.abs(solution) < 1e-9 * np.abs(solution).max(), 0.0, solution)
-    weights = solution / size
-    residual = u - within @ weights
+    weights = solution / scales
+    residual = u - centred @ weights
     kp, ki, *kd = (float(weight) for weight in weights)
     gains = PIDGains(kp, ki, kd[0] if kd else 0.0, 0.0)
     bias = float(np.mean(target - design @ weights))
     return ImitatedLoop(gains, bias, float(1 - residual @ residual / (u @ u)), int(keep.sum()))
 
 
-def _standing(action: np.ndarray, log: Log, slack: float) -> np.ndarray:
+def _is_held(action: np.ndarray, log: Log, slack: float) -> np.ndarray:
     """Whether the action of every row belongs to a long run of equal actions."""
     moved = np.abs(np.diff(action, prepend=action[0])) > slack
     run = np.cumsum(moved | (log.age == 0))
-    return np.bincount(run)[run] > STANDING_ROWS
+    return np.bincount(run)[run] > LONGEST_HOLD
 
 
 def _sums_in_pieces(values: np.ndarray, log: Log) -> np.ndarray:

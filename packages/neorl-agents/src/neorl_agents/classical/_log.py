@@ -50,14 +50,14 @@ def checked_log(log: Transition, spec: Spec) -> Log:
     ends = ends | np.append(~keep[1:], True)
     widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
     columns = {name: finite_column(log, name, (total, n), keep) for name, n in widths.items()}
-    last, kept = ends[keep], int(keep.sum())
+    last, n_kept = ends[keep], int(keep.sum())
     first = np.append(True, last[:-1])
-    start = np.maximum.accumulate(np.where(first, np.arange(kept), 0))
+    start = np.maximum.accumulate(np.where(first, np.arange(n_kept), 0))
     return Log(**columns, start=start, last=last)
 
 
 def leading(log: Log, rows: int) -> Log:
     """The first ``rows`` rows of the log."""
-    part = Log(*(column[:rows] for column in log))
-    part.last[-1:] = True
-    return part
+    leading_rows = Log(*(column[:rows] for column in log))
+    leading_rows.last[-1:] = True
+    return leading_rows

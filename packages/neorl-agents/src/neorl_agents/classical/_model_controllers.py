@@ -14,14 +14,14 @@ from neorl_agents.classical._design import (
     regulator,
     steady_target,
 )
-from neorl_agents.classical._doubts import delay_doubts
+from neorl_agents.classical._fit_warnings import delay_warnings
 from neorl_agents.classical._identification import Method, identify_plant
 from neorl_agents.classical._log import checked_log, leading
 from neorl_agents.classical._plan import Limits, plan_of
 from neorl_agents.classical._plant_model import PlantModel, scaled_rows
-from neorl_agents.classical._protocol import Fitted
+from neorl_agents.classical._protocol import FittedController
 from neorl_agents.classical._settings import require_choice, require_positive, require_whole
-from neorl_agents.classical._task import Resolved, Task, resolve
+from neorl_agents.classical._task import ResolvedTask, Task, resolve
 from neorl_agents.controllers._estimator import Estimator, SteadyTarget
 from neorl_agents.controllers._linear_quadratic import LinearQuadraticPolicy
 from neorl_agents.controllers._predictive import PredictivePolicy
@@ -61,7 +61,7 @@ class LQG:
         """Raises an ``InputError`` that names the first setting with a bad value."""
         check_model_settings(self)
 
-    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
+    def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
         self.validate()
         parts = fit_parts(self, log, spec, task)
@@ -75,7 +75,7 @@ class LQG:
             rate=f32(parts.resolved.rate),
             dt=f32(np.asarray(spec.dt)),
         )
-        return Fitted(policy, identified_facts(parts, design.gain, spec, self.longest_delay))
+        return FittedController(policy, model_report(parts, design.gain, spec, self.longest_delay))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +121,7 @@ class MPC:
         require_positive(self, "price", "tolerance")
         require_whole(self, 1, "horizon", "steps")
 
-    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
+    def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
         self.validate()
         parts = fit_parts(self, log, spec, task)
@@ -140,9 +140,9 @@ class MPC:
             dt=f32(np.asarray(spec.dt)),
             tolerance=f32(np.asarray(self.tolerance)),
         )
-        return Fitted(
+        return FittedController(
             policy,
-            {"horizon": horizon, **identified_facts(parts, design.gain, spec, self.longest_delay)},
+            {"horizon": horizon, **model_report(parts, design.gain, spec, self.longest_delay)},
         )
 
 
@@ -164,7 +164,7 @@ def _limits(parts: "Parts", spec: Spec, price: float) -> Limits:
 class Parts(NamedTuple):
     """Shared parts of all controllers of an identified plant."""
 
-    resolved: Resolved
+    resolved: ResolvedTask
     model: PlantModel
     plant: DelayedPlant
     estimator: Estimator
@@ -174,8 +174,8 @@ class Parts(NamedTuple):
 def fit_parts(settings: Any, log: Transition, spec: Spec, task: Task) -> Parts:
     """Identifies the plant, and designs observer and target."""
     resolved = resolve(task, spec)
-    used = leading(checked_log(log, spec), settings.rows)
-    rows, outputs, inputs = scaled_rows(used, spec, resolved)
+    log_rows = leading(checked_log(log, spec), settings.rows)
+    rows, outputs, inputs = scaled_rows(log_rows, spec, resolved)
     model = identify_plant(
         rows,
         outputs,
@@ -205,29 +205,29 @@ def check_model_settings(settings: Any) -> None:
         )
 
 
-def identified_facts(parts: Parts, gain: np.ndarray, spec: Spec, longest: int) -> dict[str, Any]:
+def model_report(parts: Parts, gain: np.ndarray, spec: Spec, longest: int) -> dict[str, Any]:
     """The identified model and its properties, for a report.
 
     ``gain`` is the steady-state gain, with one row per measured output (the controlled ones first)
     and one column per input, in their units; ``None`` if the plant integrates.
     """
     model, plant = parts.model, parts.plant
-    closed = np.linalg.eigvals(plant.a - plant.b @ gain)
+    closed_loop_poles = np.linalg.eigvals(plant.a - plant.b @ gain)
     return {
         "order": model.order,
         "delay": list(model.delay),
         "gain": _steady_gain(model),
         "residual": [float(x) for x in model.residual * model.outputs.scale],
         "plant_radius": float(np.max(np.abs(np.linalg.eigvals(model.a)))),
-        "loop_radius": float(np.max(np.abs(closed))),
-        "doubts": delay_doubts(model.delay, [channel.name for channel in spec.action], longest),
+        "loop_radius": float(np.max(np.abs(closed_loop_poles))),
+        "warnings": delay_warnings(model.delay, [channel.name for channel in spec.action], longest),
     }
 
 
 def _steady_gain(model: PlantModel) -> list[list[float]] | None:
     """Change of the outputs per change of the inputs at steady state."""
-    unsettled = np.eye(len(model.a)) - model.a
-    if np.linalg.cond(unsettled) > NEVER_SETTLES:
+    gap = np.eye(len(model.a)) - model.a
+    if np.linalg.cond(gap) > NEVER_SETTLES:
         return None
-    scaled = model.c @ np.linalg.solve(unsettled, model.b)
+    scaled = model.c @ np.linalg.solve(gap, model.b)
     return (scaled * model.outputs.scale[:, None] / model.inputs.scale).tolist()

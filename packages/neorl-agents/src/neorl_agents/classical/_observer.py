@@ -33,17 +33,17 @@ def observer_gain(model: PlantModel, *, disturbance: float, noise: float) -> np.
     """
     states, outputs = len(model.a), len(model.c)
     variance = np.diag(np.maximum(model.residual, LEAST_ERROR) ** 2)
-    ways = np.linalg.pinv(model.c)
-    spread = ways @ variance @ ways.T
+    output_inverse = np.linalg.pinv(model.c)
+    process_noise = output_inverse @ variance @ output_inverse.T
     a, c = model.a, model.c
     if disturbance > 0:
-        none = np.zeros((outputs, states))
-        a = np.block([[model.a, model.disturbance], [none, np.eye(outputs)]])
+        zeros = np.zeros((outputs, states))
+        a = np.block([[model.a, model.disturbance], [zeros, np.eye(outputs)]])
         c = np.concatenate([model.c, model.shift], axis=1)
-        spread = np.block([[spread, none.T], [none, disturbance**2 * variance]])
+        process_noise = np.block([[process_noise, zeros.T], [zeros, disturbance**2 * variance]])
     scale = 1 / np.mean(np.diag(variance))
     with jax.enable_x64(True):
-        problem = (a, c, scale * spread, scale * noise**2 * variance)
+        problem = (a, c, scale * process_noise, scale * noise**2 * variance)
         solution = kalman_filter(*map(jnp.asarray, problem))
         gain = np.asarray(solution.gain, np.float64)
     if not np.all(np.isfinite(gain)):
@@ -65,5 +65,5 @@ def start_maps(model: PlantModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     states = len(model.a)
     system = np.concatenate([model.a - np.eye(states), START_WEIGHT * model.c])
     inverse = np.linalg.pinv(system, rcond=1e-12)
-    moves, shows = inverse[:, :states], START_WEIGHT * inverse[:, states:]
-    return shows, -moves @ model.b, -moves @ model.drift - shows @ model.bias
+    from_drift, from_output = inverse[:, :states], START_WEIGHT * inverse[:, states:]
+    return from_output, -from_drift @ model.b, -from_drift @ model.drift - from_output @ model.bias

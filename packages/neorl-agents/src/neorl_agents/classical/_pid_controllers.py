@@ -6,14 +6,14 @@ from typing import Any, Literal
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents.classical._doubts import imitation_doubts, tuned_doubts
 from neorl_agents.classical._first_order import FirstOrderModel, identify_first_order
+from neorl_agents.classical._fit_warnings import imitation_warnings, tuning_warnings
 from neorl_agents.classical._gain_margin import gain_margin
 from neorl_agents.classical._imitation import imitate_loop
 from neorl_agents.classical._log import Log, checked_log, leading
-from neorl_agents.classical._protocol import Fitted
+from neorl_agents.classical._protocol import FittedController
 from neorl_agents.classical._settings import require_choice, require_positive, require_whole
-from neorl_agents.classical._task import Resolved, Task, action_order, resolve
+from neorl_agents.classical._task import ResolvedTask, Task, action_order, resolve
 from neorl_agents.classical._tuning import PIDGains, lambda_tuning, simc
 from neorl_agents.controllers._smith_predictor import SmithPredictor
 from neorl_agents.controllers._tracking_pid import TrackingPID, pid_policy
@@ -49,7 +49,7 @@ class TunedPID:
         require_whole(self, 0, "longest_delay")
         require_whole(self, 1, "rows")
 
-    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
+    def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
         self.validate()
         loops, models, resolved = _models(self, log, spec, task)
@@ -57,7 +57,7 @@ class TunedPID:
         bias = [_bias(model, resolved, i, loops) for i, model in enumerate(models)]
         policy = _bank(gains, bias, resolved, spec, action_order(resolved, spec, "a PID"))
         margins = _margins(self, loops, resolved, models, gains, compensated=False)
-        return Fitted(policy, _identified_facts(models, gains, margins, self.longest_delay))
+        return FittedController(policy, _loop_reports(models, gains, margins, self.longest_delay))
 
     def _gains(self, model: FirstOrderModel) -> PIDGains:
         if self.rule == "lambda":
@@ -90,7 +90,7 @@ class SmithPID:
         require_whole(self, 0, "longest_delay")
         require_whole(self, 1, "rows")
 
-    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
+    def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
         self.validate()
         loops, models, resolved = _models(self, log, spec, task)
@@ -98,22 +98,24 @@ class SmithPID:
         bias = [_bias(model, resolved, i, loops) for i, model in enumerate(models)]
         order = action_order(resolved, spec, "a Smith predictor")
         bank = _bank(gains, bias, resolved, spec, order)
-        each = {name: np.array([getattr(models[i], name) for i in order]) for name in _MODEL}
+        model_parameters = {
+            name: np.array([getattr(models[i], name) for i in order]) for name in _MODEL
+        }
         policy = SmithPredictor(
             controller=bank,
-            pole=_f32(each["pole"]),
-            gain=_f32(each["gain"]),
+            pole=_f32(model_parameters["pole"]),
+            gain=_f32(model_parameters["gain"]),
             rest=_f32(np.array([bias[i] for i in order])),
-            delay=tuple(int(delay) for delay in each["delay"]),
+            delay=tuple(int(delay) for delay in model_parameters["delay"]),
             measured=tuple(resolved.controlled[i] for i in order),
         )
         margins = _margins(self, loops, resolved, models, gains, compensated=True)
-        return Fitted(policy, _identified_facts(models, gains, margins, self.longest_delay))
+        return FittedController(policy, _loop_reports(models, gains, margins, self.longest_delay))
 
     def _gains(self, model: FirstOrderModel) -> PIDGains:
-        quick = model._replace(delay=0)
-        factor = self.closed_loop * model.dead_time / quick.dead_time
-        gains = simc(quick, closed_loop=max(factor, 1.0))
+        without_delay = model._replace(delay=0)
+        factor = self.closed_loop * model.dead_time / without_delay.dead_time
+        gains = simc(without_delay, closed_loop=max(factor, 1.0))
         return gains._replace(ki=0.0) if model.pole >= 1 else gains
 
 
@@ -136,7 +138,7 @@ class ImitatedPID:
         """Raises an ``InputError`` that names the first setting with a bad value."""
         require_whole(self, 1, "rows")
 
-    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
+    def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
         self.validate()
         resolved = resolve(task, spec)
@@ -163,16 +165,16 @@ class ImitatedPID:
                 "bias": loop.bias,
                 "share": loop.share,
                 "rows": loop.rows,
-                "doubts": imitation_doubts(loop.share, loop.gains),
+                "warnings": imitation_warnings(loop.share, loop.gains),
             }
             for loop in loops
         ]
-        return Fitted(policy, {"loops": report})
+        return FittedController(policy, {"loops": report})
 
 
 def _models(
     settings: Any, log: Transition, spec: Spec, task: Task
-) -> tuple[Log, list[FirstOrderModel], Resolved]:
+) -> tuple[Log, list[FirstOrderModel], ResolvedTask]:
     """The first-order model of every loop."""
     resolved = resolve(task, spec)
     rows = leading(checked_log(log, spec), settings.rows)
@@ -182,14 +184,14 @@ def _models(
     return rows, models, resolved
 
 
-def _setpoints(log: Log, resolved: Resolved, loop: int) -> np.ndarray:
+def _setpoints(log: Log, resolved: ResolvedTask, loop: int) -> np.ndarray:
     source = resolved.source[loop]
     if source >= 0:
         return log.obs[:, source]
     return np.full(len(log.obs), resolved.setpoint[loop])
 
 
-def _bias(model: FirstOrderModel, resolved: Resolved, loop: int, log: Log) -> float:
+def _bias(model: FirstOrderModel, resolved: ResolvedTask, loop: int, log: Log) -> float:
     """The input that holds the set-point, according to the model."""
     return model.holding(float(np.mean(_setpoints(log, resolved, loop))))
 
@@ -197,7 +199,7 @@ def _bias(model: FirstOrderModel, resolved: Resolved, loop: int, log: Log) -> fl
 def _bank(
     gains: list[PIDGains],
     bias: list[float],
-    resolved: Resolved,
+    resolved: ResolvedTask,
     spec: Spec,
     order: tuple[int, ...],
 ) -> PID | TrackingPID:
@@ -225,7 +227,7 @@ def _bank(
 def _margins(
     settings: Any,
     log: Log,
-    resolved: Resolved,
+    resolved: ResolvedTask,
     models: list[FirstOrderModel],
     gains: list[PIDGains],
     *,
@@ -234,15 +236,15 @@ def _margins(
     """The gain margin of every loop; none if its dead time may be longer than the longest tried."""
     margins: list[float | None] = []
     loops = zip(resolved.controlled, resolved.manipulated, gains, models, strict=True)
-    for y, u, one, model in loops:
+    for y, u, loop_gains, model in loops:
         longest = settings.longest_delay
         delay_fits = model.delay < longest
-        margin = gain_margin(log, y, u, one, model, longest=longest, compensated=compensated)
+        margin = gain_margin(log, y, u, loop_gains, model, longest=longest, compensated=compensated)
         margins.append(margin if delay_fits else None)
     return margins
 
 
-def _identified_facts(
+def _loop_reports(
     models: list[FirstOrderModel],
     gains: list[PIDGains],
     margins: list[float | None],
@@ -250,7 +252,7 @@ def _identified_facts(
 ) -> dict[str, Any]:
     """Models, gains and warnings of all loops, for a report."""
     loops = []
-    for model, one, margin in zip(models, gains, margins, strict=True):
+    for model, loop_gains, margin in zip(models, gains, margins, strict=True):
         settles = model.pole < 1
         loops.append(
             {
@@ -262,9 +264,9 @@ def _identified_facts(
                 "time_constant": float(model.time_constant) if settles else None,
                 "delay": model.delay,
                 "share": model.share,
-                **one._asdict(),
+                **loop_gains._asdict(),
                 "gain_margin": margin,
-                "doubts": tuned_doubts(model, margin, longest),
+                "warnings": tuning_warnings(model, margin, longest),
             }
         )
     return {"loops": loops}

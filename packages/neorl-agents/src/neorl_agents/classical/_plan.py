@@ -40,7 +40,7 @@ class _Rows(NamedTuple):
     disturbance: np.ndarray
     action: np.ndarray
     previous: np.ndarray
-    yielding: np.ndarray
+    softness: np.ndarray
 
 
 def plan_of(
@@ -60,11 +60,11 @@ def plan_of(
         _rate_rows(limits, model, plant, horizon),
         _output_rows(limits, model, plant, free, forced, horizon),
     ]
-    both = _Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    keep = np.isfinite(both.base)
-    rows = _Rows(*(column[keep] for column in both))
+    stacked = _Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    keep = np.isfinite(stacked.base)
+    rows = _Rows(*(column[keep] for column in stacked))
     return Plan(
-        program=QuadraticProgram(f32(h), f32(rows.g), f32(rows.yielding), steps),
+        program=QuadraticProgram(f32(h), f32(rows.g), f32(rows.softness), steps),
         gradient=f32(gradient),
         base=f32(rows.base),
         error=f32(rows.error),
@@ -99,10 +99,10 @@ def _costs(
         h += forced[k].T @ q @ forced[k]
         gradient += forced[k].T @ q @ free[k]
         if k < horizon:
-            own = slice(k * inputs, (k + 1) * inputs)
-            h[own] += design.cross.T @ forced[k]
-            h[:, own] += forced[k].T @ design.cross
-            gradient[own] += design.cross.T @ free[k]
+            block = slice(k * inputs, (k + 1) * inputs)
+            h[block] += design.cross.T @ forced[k]
+            h[:, block] += forced[k].T @ design.cross
+            gradient[block] += design.cross.T @ free[k]
     return (h + h.T) / 2, gradient
 
 
@@ -119,7 +119,7 @@ def _input_rows(limits: Limits, model: PlantModel, plant: DelayedPlant, horizon:
         disturbance=np.zeros((len(eye), outputs)),
         action=action,
         previous=np.zeros_like(action),
-        yielding=0.0,
+        softness=0.0,
     )
 
 
@@ -138,7 +138,7 @@ def _rate_rows(limits: Limits, model: PlantModel, plant: DelayedPlant, horizon: 
         disturbance=np.zeros((size, outputs)),
         action=first,
         previous=first,
-        yielding=0.0,
+        softness=0.0,
     )
 
 
@@ -162,18 +162,18 @@ def _output_rows(
         disturbance=np.tile(model.shift[:loops], (horizon, 1)),
         action=np.zeros((len(error), inputs)),
         previous=np.zeros((len(error), inputs)),
-        yielding=1 / limits.price,
+        softness=1 / limits.price,
     )
 
 
 def _pair(
-    g: np.ndarray, high: np.ndarray, low: np.ndarray, *, yielding: float, **maps: np.ndarray
+    g: np.ndarray, high: np.ndarray, low: np.ndarray, *, softness: float, **maps: np.ndarray
 ) -> _Rows:
     """Upper limits and, with the opposite sign, lower ones."""
-    both = {name: np.concatenate([part, -part]) for name, part in maps.items()}
+    stacked = {name: np.concatenate([part, -part]) for name, part in maps.items()}
     return _Rows(
         np.concatenate([g, -g]),
         np.concatenate([high, -low]),
-        yielding=np.full(2 * len(g), yielding),
-        **both,
+        softness=np.full(2 * len(g), softness),
+        **stacked,
     )

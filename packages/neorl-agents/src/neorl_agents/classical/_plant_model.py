@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents.classical._log import Log
-from neorl_agents.classical._task import Resolved, spans
+from neorl_agents.classical._task import ResolvedTask, spans
 from neorl_core import InputError, Spec
 from neorl_core.linear_systems import identify_arx, identify_subspace
 
@@ -67,7 +67,7 @@ class Rows(NamedTuple):
     last: np.ndarray
 
 
-def scaled_rows(log: Log, spec: Spec, resolved: Resolved) -> tuple[Rows, Units, Units]:
+def scaled_rows(log: Log, spec: Spec, resolved: ResolvedTask) -> tuple[Rows, Units, Units]:
     """Rows for identification: measured outputs and all inputs, scaled."""
     measured = list(resolved.measured)
     y, next_y = log.obs[:, measured], log.next_obs[:, measured]
@@ -77,9 +77,9 @@ def scaled_rows(log: Log, spec: Spec, resolved: Resolved) -> tuple[Rows, Units, 
         ([spec.obs[i] for i in measured], y, outputs),
         (spec.action, log.action, inputs),
     ):
-        still = np.flatnonzero(np.std(column, axis=0) <= 1e-9 * units.scale)
-        if len(still):
-            names = ", ".join(channels[i].name for i in still)
+        constant = np.flatnonzero(np.std(column, axis=0) <= 1e-9 * units.scale)
+        if len(constant):
+            names = ", ".join(channels[i].name for i in constant)
             raise InputError(f"{names} never moved in the log; excite it, or leave it out")
     rows = Rows(
         (y - outputs.offset) / outputs.scale,
@@ -98,10 +98,10 @@ def split(rows: Rows) -> tuple[Rows, Rows]:
         cut = int(starts[len(starts) - len(starts) // FOLD])
     else:
         cut = len(rows.y) - len(rows.y) // FOLD
-    early = Rows(*(column[:cut].copy() for column in rows))
-    early.last[-1] = True
-    late = Rows(*(column[cut:].copy() for column in rows))
-    return early, late._replace(start=np.maximum(late.start - cut, 0))
+    earlier = Rows(*(column[:cut].copy() for column in rows))
+    earlier.last[-1] = True
+    delayed_input = Rows(*(column[cut:].copy() for column in rows))
+    return earlier, delayed_input._replace(start=np.maximum(delayed_input.start - cut, 0))
 
 
 class ArxParts(NamedTuple):
@@ -149,13 +149,15 @@ def fit_arx(rows: Rows, order: int, delay: tuple[int, ...]) -> ArxParts:
 def arx_errors(rows: Rows, model: ArxParts, delay: tuple[int, ...], before: int) -> np.ndarray:
     """One-step errors, on the rows that have ``before`` rows of their piece before them."""
     a, b, offset = model
-    chosen = np.flatnonzero(np.arange(len(rows.y)) - rows.start >= before)
-    predicted = np.tile(offset, (len(chosen), 1))
+    indices = np.flatnonzero(np.arange(len(rows.y)) - rows.start >= before)
+    predicted = np.tile(offset, (len(indices), 1))
     for lag in range(len(a)):
-        predicted += rows.y[chosen - lag] @ a[lag].T
-        late = np.stack([rows.u[chosen - d - lag, i] for i, d in enumerate(delay)], axis=1)
-        predicted += late @ b[lag].T
-    return rows.next_y[chosen] - predicted
+        predicted += rows.y[indices - lag] @ a[lag].T
+        delayed_input = np.stack(
+            [rows.u[indices - d - lag, i] for i, d in enumerate(delay)], axis=1
+        )
+        predicted += delayed_input @ b[lag].T
+    return rows.next_y[indices] - predicted
 
 
 def arx_states(model: ArxParts) -> StateParts:
@@ -180,13 +182,13 @@ def fit_subspace(rows: Rows, order: int, delay: tuple[int, ...]) -> StateParts:
     """``A, B, C, drift, bias`` of :func:`neorl_core.linear_systems.identify_subspace`."""
     longest = max(delay)
     # Inputs are shifted to when they act; the first rows of a piece, which lack them, are dropped.
-    late = np.stack([np.roll(rows.u[:, i], d) for i, d in enumerate(delay)], axis=1)
+    delayed_input = np.stack([np.roll(rows.u[:, i], d) for i, d in enumerate(delay)], axis=1)
     keep = np.arange(len(rows.y)) - rows.start >= longest
     with jax.enable_x64(True):
         ends = jnp.asarray(rows.last[keep])
         model = identify_subspace(
             jnp.asarray(rows.y[keep]),
-            jnp.asarray(late[keep]),
+            jnp.asarray(delayed_input[keep]),
             ends,
             jnp.zeros_like(ends),
             order=order,

@@ -6,13 +6,13 @@ from neorl_agents.classical._task import Task
 from neorl_core import Policy, Spec, Transition
 
 
-class Fitted(NamedTuple):
+class FittedController(NamedTuple):
     """A controller fitted on a log.
 
     Attributes:
         policy: The controller in physical units, ready to run; use ``vmap`` for batches.
         report: The identified model and the chosen settings, ready for JSON: gains, delays,
-            fractions of variance. Warnings about the fit are under ``doubts``; those of a single
+            fractions of variance. Warnings about the fit are under ``warnings``; those of a single
             loop are in its entry of ``loops``.
     """
 
@@ -24,7 +24,7 @@ class Fitted(NamedTuple):
 class ClassicalController(Protocol):
     """A frozen object whose fields are its settings, as plain numbers and words."""
 
-    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
+    def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """Fits the controller to a log.
 
         Args:

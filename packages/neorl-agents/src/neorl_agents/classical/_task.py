@@ -60,7 +60,7 @@ class Task:
             _check_loop(loop)
 
 
-class Resolved(NamedTuple):
+class ResolvedTask(NamedTuple):
     """A task as indices into the channels of a specification.
 
     Attributes:
@@ -84,7 +84,7 @@ class Resolved(NamedTuple):
     rate: np.ndarray
 
 
-def resolve(task: Task, spec: Spec) -> Resolved:
+def resolve(task: Task, spec: Spec) -> ResolvedTask:
     """The task in terms of the channels of ``spec``.
 
     Raises:
@@ -94,23 +94,27 @@ def resolve(task: Task, spec: Spec) -> Resolved:
     _require_pairs(task, spec)
     controlled = tuple(_index("observation", loop.controlled, spec.obs) for loop in task.loops)
     manipulated = tuple(_index("action", loop.manipulated, spec.action) for loop in task.loops)
-    source, fixed = [], []
+    source, setpoints = [], []
     for loop, index in zip(task.loops, controlled, strict=True):
-        carried = isinstance(loop.setpoint, str)
-        source.append(_index("observation", str(loop.setpoint), spec.obs) if carried else -1)
-        fixed.append(math.nan if carried else _inside(spec.obs[index], float(loop.setpoint)))
-    further = [_index("observation", name, spec.obs) for name in task.measured]
-    measured = tuple(dict.fromkeys([*controlled, *further]))
+        is_channel = isinstance(loop.setpoint, str)
+        source.append(_index("observation", str(loop.setpoint), spec.obs) if is_channel else -1)
+        setpoints.append(
+            math.nan if is_channel else _in_range(spec.obs[index], float(loop.setpoint))
+        )
+    additional = [_index("observation", name, spec.obs) for name in task.measured]
+    measured = tuple(dict.fromkeys([*controlled, *additional]))
     rate = np.full(spec.n_action, math.inf)
     rate[list(manipulated)] = [loop.rate for loop in task.loops]
-    both = sorted(spec.obs[i].name for i in set(measured) & set(source))
-    if both:
-        raise InputError(f"{', '.join(both)} carries a set-point and is measured; choose one")
-    return Resolved(
+    conflicting = sorted(spec.obs[i].name for i in set(measured) & set(source))
+    if conflicting:
+        raise InputError(
+            f"{', '.join(conflicting)} carries a set-point and is measured; choose one"
+        )
+    return ResolvedTask(
         controlled,
         manipulated,
         tuple(source),
-        np.asarray(fixed),
+        np.asarray(setpoints),
         measured,
         np.asarray([loop.low for loop in task.loops]),
         np.asarray([loop.high for loop in task.loops]),
@@ -123,7 +127,7 @@ def spans(channels: Sequence[Channel], indices: Sequence[int]) -> np.ndarray:
     return np.asarray([channels[i].high - channels[i].low for i in indices])
 
 
-def action_order(resolved: Resolved, spec: Spec, kind: str) -> tuple[int, ...]:
+def action_order(resolved: ResolvedTask, spec: Spec, kind: str) -> tuple[int, ...]:
     """For every action channel, the index of the loop that moves it.
 
     Raises:
@@ -155,7 +159,7 @@ def _index(kind: str, name: str, channels: Sequence[Channel]) -> int:
     return names.index(name)
 
 
-def _inside(channel: Channel, value: float) -> float:
+def _in_range(channel: Channel, value: float) -> float:
     if not channel.low <= value <= channel.high:
         raise InputError(
             f"set-point of {channel.name!r} must be in its range, {channel.low:g} to "

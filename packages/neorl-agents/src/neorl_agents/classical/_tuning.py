@@ -56,8 +56,8 @@ def simc(model: FirstOrderModel, *, closed_loop: float = 1.0, derivative: bool =
     """
     _require_gain(model)
     theta = model.dead_time
-    wait = closed_loop * theta + theta
-    kp, ti = 1 / (model.slope * wait), min(model.time_constant, 4 * wait)
+    response_time = closed_loop * theta + theta
+    kp, ti = 1 / (model.slope * response_time), min(model.time_constant, 4 * response_time)
     return _parallel(kp, ti, theta / 3 if derivative else 0.0)
 
 
@@ -86,12 +86,12 @@ def lambda_tuning(model: FirstOrderModel, *, closed_loop: float = 1.0) -> PIDGai
     tuning as a promising controller tuning method for the refinery, 2002.
     """
     _require_gain(model)
-    theta, lag = model.dead_time, model.time_constant
-    if np.isinf(lag):
+    theta, time_constant = model.dead_time, model.time_constant
+    if np.isinf(time_constant):
         lam = 3 * closed_loop * theta
         return _parallel((2 * lam + theta) / (model.slope * (lam + theta) ** 2), 2 * lam + theta, 0)
-    lam = closed_loop * max(lag, theta)
-    return _parallel(lag / (model.static_gain * (lam + theta)), lag, 0.0)
+    lam = closed_loop * max(time_constant, theta)
+    return _parallel(time_constant / (model.static_gain * (lam + theta)), time_constant, 0.0)
 
 
 def _parallel(kp: float, ti: float, td: float) -> PIDGains:

@@ -68,16 +68,16 @@ class Estimator(eqx.Module):
 
     def update(self, carry: EstimatorCarry, obs: Array) -> tuple[EstimatorCarry, Bool[Array, ""]]:
         """The carry after a measurement, and whether it was complete."""
-        reading = obs[jnp.asarray(self.measured)].astype(self.drift.dtype)
-        finite = jnp.isfinite(reading)
-        y = self.obs.to_scaled(jnp.where(finite, reading, self.obs.offset))
+        measurement = obs[jnp.asarray(self.measured)].astype(self.drift.dtype)
+        finite = jnp.isfinite(measurement)
+        y = self.obs.to_scaled(jnp.where(finite, measurement, self.obs.offset))
         u = self.action.to_scaled(carry.previous)
         prior = times(self.transition, carry.state) + times(self.input, u) + self.drift
-        surprise = jnp.where(finite, y - times(self.output, prior) - self.bias, 0)
-        later = prior + times(self.gain, surprise)
-        first = times(self.start_output, y) + times(self.start_input, u) + self.start
+        innovation = jnp.where(finite, y - times(self.output, prior) - self.bias, 0)
+        updated = prior + times(self.gain, innovation)
+        initial = times(self.start_output, y) + times(self.start_input, u) + self.start
         complete = jnp.all(finite)
-        state = jnp.where(carry.started, later, jnp.where(complete, first, carry.state))
+        state = jnp.where(carry.started, updated, jnp.where(complete, initial, carry.state))
         return carry._replace(state=state, started=carry.started | complete), complete
 
     def sent(self, carry: EstimatorCarry, action: Array) -> EstimatorCarry:
@@ -122,15 +122,17 @@ class SteadyTarget(eqx.Module):
 
     def __call__(self, obs: Array, disturbance: Array) -> tuple[Array, Array, Bool[Array, ""]]:
         """State, input, and whether every set-point is known."""
-        parts = [self.setpoint[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
-        desired = jnp.stack([value.astype(self.state.dtype) for value in parts])
-        known = jnp.isfinite(desired)
-        setpoint = self.controlled.to_scaled(jnp.where(known, desired, self.controlled.offset))
-        rest = times(self.input_disturbance, disturbance) + self.input
-        free = times(self.input_setpoint, setpoint) + rest
-        short = jnp.clip(free, self.low, self.high) - free
-        setpoint = setpoint + times(self.reach, short)
-        action = times(self.input_setpoint, setpoint) + rest
+        setpoints = [self.setpoint[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
+        setpoint_values = jnp.stack([value.astype(self.state.dtype) for value in setpoints])
+        known = jnp.isfinite(setpoint_values)
+        setpoint = self.controlled.to_scaled(
+            jnp.where(known, setpoint_values, self.controlled.offset)
+        )
+        offset = times(self.input_disturbance, disturbance) + self.input
+        unconstrained = times(self.input_setpoint, setpoint) + offset
+        shortfall = jnp.clip(unconstrained, self.low, self.high) - unconstrained
+        setpoint = setpoint + times(self.reach, shortfall)
+        action = times(self.input_setpoint, setpoint) + offset
         state = times(self.state_setpoint, setpoint) + self.state
         state = state + times(self.state_disturbance, disturbance)
         return state, jnp.clip(action, self.low, self.high), jnp.all(known)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_agents.controllers._estimator import Estimator, EstimatorCarry, SteadyTarget, times
-from neorl_agents.controllers._linear_quadratic import within
+from neorl_agents.controllers._linear_quadratic import limited
 from neorl_agents.controllers._quadratic_program import QuadraticProgram
 
 
@@ -102,22 +102,22 @@ class PredictivePolicy(eqx.Module):
             The carry, which records whether the program was solved, and the action, inside range
             and rate; NaN if a measurement or a set-point is not finite.
         """
-        known, complete = self.estimator.update(carry.estimator, obs)
+        estimate, complete = self.estimator.update(carry.estimator, obs)
         plan, states = self.plan, self.plan.gradient.shape[1]
-        state, disturbance = known.state[:states], known.state[states:]
-        rest, holding, target_known = self.target(obs, disturbance)
-        away = state - rest
-        stands = jnp.clip(known.previous, self.low, self.high)
-        previous = self.estimator.action.to_scaled(stands)
-        limits = plan.base - times(plan.error, away) - times(plan.state, rest)
-        limits = limits - times(plan.disturbance, disturbance) - times(plan.action, holding)
+        state, disturbance = estimate.state[:states], estimate.state[states:]
+        steady_state, steady_action, target_known = self.target(obs, disturbance)
+        deviation = state - steady_state
+        position = jnp.clip(estimate.previous, self.low, self.high)
+        previous = self.estimator.action.to_scaled(position)
+        limits = plan.base - times(plan.error, deviation) - times(plan.state, steady_state)
+        limits = limits - times(plan.disturbance, disturbance) - times(plan.action, steady_action)
         limits = limits + times(plan.previous, previous)
-        solution = plan.program.solve(times(plan.gradient, away), limits)
-        first = holding + solution.x[: len(holding)]
-        action = within(self.estimator.action.to_physical(first), known.previous, self)
+        solution = plan.program.solve(times(plan.gradient, deviation), limits)
+        first = steady_action + solution.x[: len(steady_action)]
+        action = limited(self.estimator.action.to_physical(first), estimate.previous, self)
         action = jnp.where(complete & target_known, action, jnp.nan)
         new = PredictiveCarry(
-            self.estimator.sent(known, action), solution.error, solution.error <= self.tolerance
+            self.estimator.sent(estimate, action), solution.error, solution.error <= self.tolerance
         )
         return new, action
 

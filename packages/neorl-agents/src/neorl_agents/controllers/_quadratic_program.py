@@ -41,7 +41,7 @@ class QuadraticProgram(eqx.Module):
     Attributes:
         h: ``H``, symmetric positive definite, shape ``(n, n)``.
         rows: ``G``, shape ``(limit, n)``.
-        yielding: ``c``, not negative, shape ``(limit,)``.
+        softness: ``c``, not negative, shape ``(limit,)``.
         steps: Number of steps; static.
 
     Source: Mehrotra, On the implementation of a primal-dual interior point method, 1992; Nocedal
@@ -50,66 +50,66 @@ class QuadraticProgram(eqx.Module):
 
     h: Float[Array, "n n"]
     rows: Float[Array, "limit n"]
-    yielding: Float[Array, " limit"]
+    softness: Float[Array, " limit"]
     steps: int = eqx.field(static=True)
 
     def solve(self, g: Float[Array, " n"], limits: Float[Array, " limit"]) -> Solution:
         """The solution for one linear term and one set of limits, in the dtype of ``g``."""
         with jax.enable_x64(True):
             program, *data = _in_dtype(jnp.float64, (self, g, limits))
-            return _in_dtype(g.dtype, program._solved(*data))
+            return _in_dtype(g.dtype, program._solve(*data))
 
-    def _solved(self, g: Array, limits: Array) -> Solution:
+    def _solve(self, g: Array, limits: Array) -> Solution:
         free = -jnp.linalg.solve(self.h, g)
         if not len(limits):
             return Solution(free, limits, jnp.max(jnp.abs(_times(self.h, free) + g)))
         slack = limits - _times(self.rows, free)
-        apart = jnp.maximum(1, -jnp.min(slack))
-        start = _Point(free, jnp.maximum(slack, apart), jnp.full_like(limits, 1) * apart)
+        shift = jnp.maximum(1, -jnp.min(slack))
+        start = _Point(free, jnp.maximum(slack, shift), jnp.full_like(limits, 1) * shift)
         first = (start, start, self._error(start, g, limits))
 
         def step(state: tuple, _: None) -> tuple[tuple, None]:
             point, best, least = state
             point = self._step(point, g, limits)
             error = self._error(point, g, limits)
-            better = error < least
-            best = jax.tree.map(lambda a, b: jnp.where(better, a, b), point, best)
-            return (point, best, jnp.where(better, error, least)), None
+            improved = error < least
+            best = jax.tree.map(lambda a, b: jnp.where(improved, a, b), point, best)
+            return (point, best, jnp.where(improved, error, least)), None
 
         (_, best, error), _ = jax.lax.scan(step, first, None, length=self.steps)
         return Solution(best.x, best.z, error)
 
     def _error(self, point: "_Point", g: Array, limits: Array) -> Array:
         x, s, z = point
-        curved, held = _times(self.h, x), _times(self.rows.T, z)
-        size = 1 + jnp.max(jnp.abs(g)) + jnp.max(jnp.abs(curved))
-        slope = jnp.max(jnp.abs(curved + g + held)) / size
+        hessian_term, constraint_term = _times(self.h, x), _times(self.rows.T, z)
+        size = 1 + jnp.max(jnp.abs(g)) + jnp.max(jnp.abs(hessian_term))
+        dual_residual = jnp.max(jnp.abs(hessian_term + g + constraint_term)) / size
         value = _times(self.rows, x)
-        size = 1 + jnp.max(jnp.abs(value)) + jnp.max(jnp.abs(self.yielding * z))
-        over = jnp.max(jnp.abs(value + s - self.yielding * z - limits)) / size
-        return jnp.maximum(jnp.maximum(slope, over), jnp.mean(s * z))
+        size = 1 + jnp.max(jnp.abs(value)) + jnp.max(jnp.abs(self.softness * z))
+        primal_residual = jnp.max(jnp.abs(value + s - self.softness * z - limits)) / size
+        return jnp.maximum(jnp.maximum(dual_residual, primal_residual), jnp.mean(s * z))
 
     def _step(self, point: "_Point", g: Array, limits: Array) -> "_Point":
         x, s, z = point
-        rest = _times(self.h, x) + g + _times(self.rows.T, z)
-        over = _times(self.rows, x) + s - self.yielding * z - limits
-        weight = 1 / (s / z + self.yielding)
+        dual_residual = _times(self.h, x) + g + _times(self.rows.T, z)
+        primal_residual = _times(self.rows, x) + s - self.softness * z - limits
+        weight = 1 / (s / z + self.softness)
         system = self.h + _times(self.rows.T, weight[:, None] * self.rows)
         factor = jax.scipy.linalg.cho_factor((system + system.T) / 2, lower=True)
 
         def direction(product: Array) -> _Point:
-            short = over - product / z
-            right = -rest - _times(self.rows.T, weight * short)
-            dx = jax.scipy.linalg.cho_solve(factor, right)
-            dz = weight * (_times(self.rows, dx) + short)
+            residual = primal_residual - product / z
+            rhs = -dual_residual - _times(self.rows.T, weight * residual)
+            dx = jax.scipy.linalg.cho_solve(factor, rhs)
+            dz = weight * (_times(self.rows, dx) + residual)
             return _Point(dx, (-product - s * dz) / z, dz)
 
         mean = jnp.mean(s * z)
-        ahead = direction(s * z)
-        share = _longest(s, ahead.s, 1.0), _longest(z, ahead.z, 1.0)
-        reached = jnp.mean((s + share[0] * ahead.s) * (z + share[1] * ahead.z))
-        centre = (reached / mean) ** 3 * mean
-        move = direction(s * z + ahead.s * ahead.z - centre)
+        affine = direction(s * z)
+        step_lengths = _longest(s, affine.s, 1.0), _longest(z, affine.z, 1.0)
+        mean_after = jnp.mean((s + step_lengths[0] * affine.s) * (z + step_lengths[1] * affine.z))
+        centre = (mean_after / mean) ** 3 * mean
+        move = direction(s * z + affine.s * affine.z - centre)
         length = jnp.minimum(_longest(s, move.s, TO_BOUNDARY), _longest(z, move.z, TO_BOUNDARY))
         return _Point(x + length * move.x, s + length * move.s, z + length * move.z)
 
@@ -136,7 +136,7 @@ def _in_dtype(dtype: Any, tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, dtype), tree)
 
 
-def _longest(value: Array, move: Array, share: float) -> Array:
+def _longest(value: Array, move: Array, step_lengths: float) -> Array:
     """The largest fraction of a move, at most 1, after which the value stays positive."""
     part = jnp.where(move < 0, -value / jnp.where(move < 0, move, -1), jnp.inf)
-    return jnp.minimum(share * jnp.min(part), 1)
+    return jnp.minimum(step_lengths * jnp.min(part), 1)

@@ -15,14 +15,14 @@ class SmithCarry(NamedTuple):
 
     Attributes:
         inner: Carry of the controller.
-        moved: Outputs of the model without dead time, now and in the past, oldest first, in units
-            of the plant's outputs, shape ``(longest delay + 1, loop)``.
+        model_outputs: Outputs of the model without dead time, now and in the past, oldest first, in
+            units of the plant's outputs, shape ``(longest delay + 1, loop)``.
         action: The action of the last step, shape ``(loop,)``.
         started: Whether a step has been taken.
     """
 
     inner: Any
-    moved: Float[Array, "past loop"]
+    model_outputs: Float[Array, "past loop"]
     action: Float[Array, " loop"]
     started: Bool[Array, ""]
 
@@ -66,9 +66,11 @@ class SmithPredictor(eqx.Module):
 
     def initial_carry(self) -> SmithCarry:
         """The plant at rest, with no input in transit."""
-        moved = jnp.zeros((max(self.delay, default=0) + 1, len(self.delay)), self.gain.dtype)
+        model_outputs = jnp.zeros(
+            (max(self.delay, default=0) + 1, len(self.delay)), self.gain.dtype
+        )
         return SmithCarry(
-            self.controller.initial_carry(), moved, self.rest, jnp.zeros((), jnp.bool_)
+            self.controller.initial_carry(), model_outputs, self.rest, jnp.zeros((), jnp.bool_)
         )
 
     def __call__(
@@ -84,31 +86,33 @@ class SmithPredictor(eqx.Module):
         Returns:
             The carry and the action; NaN where the controller's action is NaN.
         """
-        step = self.pole * carry.moved[-1] + self.gain * (carry.action - self.rest)
-        moved = jnp.concatenate([carry.moved[1:], step[None]])
+        model_output = self.pole * carry.model_outputs[-1] + self.gain * (carry.action - self.rest)
+        model_outputs = jnp.concatenate([carry.model_outputs[1:], model_output[None]])
         # Only differences matter, so an integrating model is kept near zero.
-        moved = moved - jnp.where(self.pole >= 1, moved[0], 0)[None]
-        moved = jnp.where(carry.started, moved, carry.moved)
-        past = jnp.asarray([len(moved) - 1 - delay for delay in self.delay])
-        on_its_way = moved[-1] - moved[past, jnp.arange(len(self.delay))]
-        seen = (
+        model_outputs = model_outputs - jnp.where(self.pole >= 1, model_outputs[0], 0)[None]
+        model_outputs = jnp.where(carry.started, model_outputs, carry.model_outputs)
+        delayed_index = jnp.asarray([len(model_outputs) - 1 - delay for delay in self.delay])
+        delayed_effect = (
+            model_outputs[-1] - model_outputs[delayed_index, jnp.arange(len(self.delay))]
+        )
+        predicted_obs = (
             jnp.asarray(obs)
             .at[jnp.asarray(self.measured)]
-            .add(on_its_way.astype(jnp.asarray(obs).dtype))
+            .add(delayed_effect.astype(jnp.asarray(obs).dtype))
         )
-        inner, action = self.controller(carry.inner, seen, None)
-        held = jnp.where(jnp.isfinite(action), action, carry.action)
-        return SmithCarry(inner, moved, held, jnp.ones((), jnp.bool_)), action
+        inner, action = self.controller(carry.inner, predicted_obs, None)
+        last_action = jnp.where(jnp.isfinite(action), action, carry.action)
+        return SmithCarry(inner, model_outputs, last_action, jnp.ones((), jnp.bool_)), action
 
     def sent(self, carry: SmithCarry, action: Float[Array, " act"]) -> SmithCarry:
         """Takes what the plant received into the model, and reports it to the controller."""
-        return self._received(carry, action, self.controller.sent(carry.inner, action))
+        return self._with_action(carry, action, self.controller.sent(carry.inner, action))
 
     def follow(self, carry: SmithCarry, action: Float[Array, " act"]) -> SmithCarry:
         """The same while another controller acts; this one continues from its action."""
-        return self._received(carry, action, follow(self.controller, carry.inner, action))
+        return self._with_action(carry, action, follow(self.controller, carry.inner, action))
 
-    def _received(self, carry: SmithCarry, action: Array, inner: Any) -> SmithCarry:
+    def _with_action(self, carry: SmithCarry, action: Array, inner: Any) -> SmithCarry:
         action = action.astype(carry.action.dtype)
-        held = jnp.where(jnp.isfinite(action), action, carry.action)
-        return carry._replace(inner=inner, action=held)
+        last_action = jnp.where(jnp.isfinite(action), action, carry.action)
+        return carry._replace(inner=inner, action=last_action)

@@ -29,14 +29,16 @@ class TrackingPID(eqx.Module):
         self, carry: PIDCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[PIDCarry, Float[Array, " act"]]:
         """Takes one step of every loop; NaN where its measurement or set-point is not finite."""
-        fixed = jnp.asarray(self.loops.setpoint)
-        values = [fixed[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
-        setpoint = jnp.stack(values).astype(fixed.dtype)
+        constant_setpoint = jnp.asarray(self.loops.setpoint)
+        values = [constant_setpoint[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
+        setpoint = jnp.stack(values).astype(constant_setpoint.dtype)
         known = jnp.isfinite(setpoint)
         # A lost set-point leaves the integral unchanged, because there is no error to integrate.
-        reading = obs[jnp.asarray(self.loops.measured)].astype(fixed.dtype)
-        usable = jnp.where(known, setpoint, jnp.where(jnp.isfinite(reading), reading, 0))
-        loops = dataclasses.replace(self.loops, setpoint=usable)
+        measurement = obs[jnp.asarray(self.loops.measured)].astype(constant_setpoint.dtype)
+        safe_setpoint = jnp.where(
+            known, setpoint, jnp.where(jnp.isfinite(measurement), measurement, 0)
+        )
+        loops = dataclasses.replace(self.loops, setpoint=safe_setpoint)
         carry, action = loops(carry, obs, None)
         return carry, jnp.where(known, action, jnp.nan)
 
@@ -55,12 +57,12 @@ class TrackingPID(eqx.Module):
             spec: Channels, for the names.
         """
         from_obs = {f"setpoint {i}" for i, source in enumerate(self.source) if source >= 0}
-        own = [
+        declared = [
             number
             for number in self.loops.tunables(spec)
             if f"{number.moves[0].leaf} {number.moves[0].entries[0]}" not in from_obs
         ]
-        return inside(own, "loops")
+        return inside(declared, "loops")
 
 
 def pid_policy(loops: PID, source: tuple[int, ...]) -> PID | TrackingPID:

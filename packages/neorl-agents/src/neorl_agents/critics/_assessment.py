@@ -42,25 +42,25 @@ def assess_safety_critic(
             the critic predicts costs, which are not probabilities.
     """
     columns = checked_columns(log, spec, cost=True)
-    predicted, happened, episode = outcomes(critic, columns, spec, discount=1.0)
-    risks = _mapped(critic, predicted)
+    predicted, observed, episode = outcomes(critic, columns, spec, discount=1.0)
+    risks = _calibrated_risks(critic, predicted)
     assessment = {}
     for k, channel in enumerate(spec.cost):
-        risk, was = np.clip(risks[:, k], 0, 1), happened[:, k] > 0
+        risk, occurred = np.clip(risks[:, k], 0, 1), observed[:, k] > 0
         assessment[channel.name] = {
-            "rows": len(was),
+            "rows": len(occurred),
             "episodes": len(np.unique(episode)),
-            "rate": float(was.mean()),
+            "rate": float(occurred.mean()),
         } | {
             name: [
-                float(measure(risk, was)),
-                *episode_interval(measure, episode, risk, was, replicates=replicates),
+                float(measure(risk, occurred)),
+                *episode_interval(measure, episode, risk, occurred, replicates=replicates),
             ]
             for name, measure in MEASURES.items()
         }
     return assessment
 
 
-def _mapped(critic: SafetyCritic, predicted: np.ndarray) -> np.ndarray:
+def _calibrated_risks(critic: SafetyCritic, predicted: np.ndarray) -> np.ndarray:
     mapped = jax.jit(jax.vmap(critic.calibration))(jnp.asarray(predicted, jnp.float32))
     return np.asarray(mapped, np.float64)

@@ -100,8 +100,8 @@ def split_columns(
         )
     count = min(max(round(share * len(episodes)), 1), len(episodes) - 1)
     order = np.asarray(jax.random.permutation(key, len(episodes)))
-    held = np.isin(columns.episode, episodes[order[:count]])
-    return columns.take(~held), columns.take(held)
+    is_held_out = np.isin(columns.episode, episodes[order[:count]])
+    return columns.take(~is_held_out), columns.take(is_held_out)
 
 
 def only_episodes(log: Transition, columns: Columns, episodes: np.ndarray) -> Transition:
@@ -120,12 +120,12 @@ def only_episodes(log: Transition, columns: Columns, episodes: np.ndarray) -> Tr
 def column_statistics(columns: Columns) -> DataStatistics:
     """Statistics of the rows, from which learners are prepared; the rewards are taken as zero."""
 
-    def of(values: np.ndarray) -> FieldStatistics:
+    def statistics_of(values: np.ndarray) -> FieldStatistics:
         x = values.astype(np.float64)
-        numbers = (len(x), x.mean(0), x.std(0), x.min(0), x.max(0))
-        return FieldStatistics(*(jnp.asarray(number, jnp.float32) for number in numbers))
+        moments = (len(x), x.mean(0), x.std(0), x.min(0), x.max(0))
+        return FieldStatistics(*(jnp.asarray(number, jnp.float32) for number in moments))
 
     lengths = np.unique(columns.episode, return_counts=True)[1]
     none = np.zeros(len(columns.last))
-    rest = (none, columns.cost, np.zeros(len(lengths)), lengths, columns.terminated)
-    return DataStatistics(*map(of, (columns.obs, columns.action, *rest)))
+    other_columns = (none, columns.cost, np.zeros(len(lengths)), lengths, columns.terminated)
+    return DataStatistics(*map(statistics_of, (columns.obs, columns.action, *other_columns)))

@@ -36,16 +36,18 @@ def assess_ensemble(
     noise, spread = (np.asarray(x, np.float64) for x in (ensemble.noise, ensemble.spread))
     half = width * np.sqrt(noise**2 + (spread * std) ** 2)
     inside = np.abs(outcome(columns, ensemble.target) - mean) <= half
-    _, place, length = np.unique(columns.episode, return_inverse=True, return_counts=True)
-    vote = 1 / length[place]
+    _, index, length = np.unique(columns.episode, return_inverse=True, return_counts=True)
+    row_weight = 1 / length[index]
 
-    def coverage(covered: np.ndarray, vote: np.ndarray, weight: np.ndarray) -> float:
-        return float((covered * vote) @ weight / (vote @ weight))
+    def coverage(covered: np.ndarray, row_weight: np.ndarray, weight: np.ndarray) -> float:
+        return float((covered * row_weight) @ weight / (row_weight @ weight))
 
     channels = spec.action if ensemble.target == "behaviour" else spec.obs
-    one = np.ones(len(vote))
+    ones = np.ones(len(row_weight))
     coverages = {}
     for channel, covered in zip(channels, inside.T, strict=True):
-        ends = episode_interval(coverage, columns.episode, covered, vote, replicates=replicates)
-        coverages[channel.name] = [coverage(covered, vote, one), *ends]
+        interval = episode_interval(
+            coverage, columns.episode, covered, row_weight, replicates=replicates
+        )
+        coverages[channel.name] = [coverage(covered, row_weight, ones), *interval]
     return coverages

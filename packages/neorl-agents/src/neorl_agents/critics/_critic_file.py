@@ -121,7 +121,7 @@ def load_critic(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
             version or kind, or its arrays do not fit its kind.
         OSError: If it cannot be opened.
     """
-    held = load_tree(
+    loaded = load_tree(
         Path(path),
         what="critic",
         version=VERSION,
@@ -131,14 +131,14 @@ def load_critic(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
         max_bytes=max_bytes,
     )
     return CriticArtefact(
-        critic=held.tree,
-        spec=held.spec,
-        parity_obs=held.parity["obs"],
-        parity_actions=held.parity["actions"],
-        parity_scores=held.parity["scores"],
-        metadata=held.metadata,
-        kind=held.kind,
-        digest=held.digest,
+        critic=loaded.tree,
+        spec=loaded.spec,
+        parity_obs=loaded.parity["obs"],
+        parity_actions=loaded.parity["actions"],
+        parity_scores=loaded.parity["scores"],
+        metadata=loaded.metadata,
+        kind=loaded.kind,
+        digest=loaded.digest,
     )
 
 

@@ -107,18 +107,20 @@ def fit_ensemble(
         raise ValueError(f"fit_ensemble: coverage must lie in (0, 1), got {coverage!r}")
     columns = checked_columns(log, spec, cost=False)
     split_key, fit_key = jax.random.split(key)
-    training, held = columns, None
+    training, held_out = columns, None
     if calibration_share:
-        training, held = split_columns(columns, calibration_share, split_key, what="calibration")
-        _require_enough(len(held.episodes), coverage)
+        training, held_out = split_columns(
+            columns, calibration_share, split_key, what="calibration"
+        )
+        _require_enough(len(held_out.episodes), coverage)
     learner = _standardised(learner, spec, training)
     rows = only_episodes(log, columns, training.episodes)
     state, metrics = trainer(learner, spec, rows, column_statistics(training), updates, fit_key)
-    fitted = _with_typical(learner.ensemble(state), training if held is None else held)
-    if held is not None:
-        fitted = _calibrated(fitted, held, coverage)
-    promised = None if held is None else coverage
-    report = _report(learner, fitted, training, held, promised, metrics["loss"])
+    fitted = _with_typical(learner.ensemble(state), training if held_out is None else held_out)
+    if held_out is not None:
+        fitted = _calibrated(fitted, held_out, coverage)
+    guaranteed = None if held_out is None else coverage
+    report = _report(learner, fitted, training, held_out, guaranteed, metrics["loss"])
     return FittedEnsemble(fitted, report)
 
 
@@ -127,8 +129,8 @@ def _standardised(learner: EnsembleLearner, spec: Spec, columns: Columns) -> Ens
     f32 = partial(jnp.asarray, dtype=jnp.float32)
     channels = spec.action if learner.target == "behaviour" else spec.obs
     width = f32(np.subtract(highs(channels), lows(channels)))
-    of = outcome(columns, learner.target)
-    maps = standardiser(f32(of.mean(0)), f32(of.std(0)), span=width, epsilon=FINEST)
+    outcomes = outcome(columns, learner.target)
+    maps = standardiser(f32(outcomes.mean(0)), f32(outcomes.std(0)), span=width, epsilon=FINEST)
     mean, scale = (tuple(np.asarray(x).tolist()) for x in (maps.offset, maps.scale))
     return replace(learner, outcome_mean=mean, outcome_scale=scale)
 
@@ -149,27 +151,27 @@ def _with_typical(fitted: Ensemble, columns: Columns) -> Ensemble:
     return replace(fitted, typical=jnp.asarray(typical, jnp.float32))
 
 
-def _calibrated(fitted: Ensemble, held: Columns, coverage: float) -> Ensemble:
-    mean, std = member_predictions(fitted, held)
-    residual = np.abs(outcome(held, fitted.target) - mean)
-    error, agreed = (residual**2).mean(0), (std**2).mean(0)
+def _calibrated(fitted: Ensemble, held_out: Columns, coverage: float) -> Ensemble:
+    mean, std = member_predictions(fitted, held_out)
+    residual = np.abs(outcome(held_out, fitted.target) - mean)
+    error, variance = (residual**2).mean(0), (std**2).mean(0)
     # Variance scaling: the mean variance is the mean squared residual.
     least = (FINEST * np.asarray(fitted.outputs.scale, np.float64)) ** 2
-    noise = np.sqrt(np.maximum(error - agreed, least))
-    spread = np.minimum(1.0, np.sqrt(error / np.maximum(agreed, least)))
+    noise = np.sqrt(np.maximum(error - variance, least))
+    spread = np.minimum(1.0, np.sqrt(error / np.maximum(variance, least)))
     deviation = np.sqrt(noise**2 + (spread * std) ** 2)
-    width = _width(residual / deviation, held.episode, coverage)
+    width = _width(residual / deviation, held_out.episode, coverage)
     f32 = partial(jnp.asarray, dtype=jnp.float32)
     return replace(fitted, noise=f32(noise), spread=f32(spread), width=f32(width))
 
 
 def _width(score: np.ndarray, episode: np.ndarray, coverage: float) -> np.ndarray:
     """The hierarchical conformal quantile of the scores of every output."""
-    _, place, length = np.unique(episode, return_inverse=True, return_counts=True)
+    _, index, length = np.unique(episode, return_inverse=True, return_counts=True)
     f32 = partial(jnp.asarray, dtype=jnp.float32)
-    weight, missed = f32(1 / length[place]), 1 - coverage
+    weight, miscoverage = f32(1 / length[index]), 1 - coverage
     width = np.array(
-        [weighted_conformal_quantile(f32(s), weight, 1.0, miscoverage=missed) for s in score.T]
+        [weighted_conformal_quantile(f32(s), weight, 1.0, miscoverage=miscoverage) for s in score.T]
     )
     return width
 
@@ -193,7 +195,7 @@ def _report(
     learner: EnsembleLearner,
     fitted: Ensemble,
     training: Columns,
-    held: Columns | None,
+    held_out: Columns | None,
     coverage: float | None,
     loss: float,
 ) -> dict[str, Any]:
@@ -203,8 +205,8 @@ def _report(
         "coverage": coverage,
         "rows": len(training.last),
         "episodes": len(training.episodes),
-        "calibration_episodes": 0 if held is None else len(held.episodes),
+        "calibration_episodes": 0 if held_out is None else len(held_out.episodes),
         "loss": loss,
         "noise": np.asarray(fitted.noise, np.float64).tolist(),
-        "width": np.asarray(fitted.width, np.float64).tolist() if held is not None else None,
+        "width": np.asarray(fitted.width, np.float64).tolist() if held_out is not None else None,
     }

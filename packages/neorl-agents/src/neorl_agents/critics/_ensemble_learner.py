@@ -88,8 +88,8 @@ class BootstrappedRows:
     ) -> EnsembleRows:
         """One batch, leading axes ``shape``."""
         size = shape[0] * shape[1]
-        drawn = batch_indices(key, number, n=len(tables.rows.obs), batch=size).reshape(shape)
-        rows = jax.tree.map(lambda column: column[drawn], tables.rows)
+        indices = batch_indices(key, number, n=len(tables.rows.obs), batch=size).reshape(shape)
+        rows = jax.tree.map(lambda column: column[indices], tables.rows)
         weights = self.weights(len(tables.episodes), jax.random.fold_in(key, BOOTSTRAP))
         return rows._replace(weight=weights[rows.weight])
 
@@ -162,12 +162,12 @@ class EnsembleLearner(BaseLearner):
             InputError: If a column is missing or malformed.
         """
         columns = checked_columns(rows, spec, cost=False)
-        episodes, place = np.unique(columns.episode, return_inverse=True)
+        episodes, episode_index = np.unique(columns.episode, return_inverse=True)
         # The change is computed in float64, which keeps the digits of a narrow band far from zero.
-        seen = (columns.obs, columns.action, outcome(columns, self.target))
-        entries: Any = [*(x.astype(np.float32) for x in seen), place.astype(np.int32)]
-        empty: Any = np.zeros(len(episodes), np.int32)
-        return EnsembleTables(EnsembleRows(*entries), empty)
+        trained = (columns.obs, columns.action, outcome(columns, self.target))
+        entries: Any = [*(x.astype(np.float32) for x in trained), episode_index.astype(np.int32)]
+        episode_axis: Any = np.zeros(len(episodes), np.int32)
+        return EnsembleTables(EnsembleRows(*entries), episode_axis)
 
     def init(
         self,
@@ -190,7 +190,9 @@ class EnsembleLearner(BaseLearner):
         def member(member_key: PRNGKeyArray) -> Any:
             if self.target == "behaviour":
                 return self.networks.obs_network(spec, spec.n_action, member_key)
-            return self.networks.obs_network(spec, spec.n_obs, member_key, beside=spec.n_action)
+            return self.networks.obs_network(
+                spec, spec.n_obs, member_key, extra_inputs=spec.n_action
+            )
 
         return {"members": ensemble(self.members, member, key)}, {}
 
@@ -205,8 +207,8 @@ class EnsembleLearner(BaseLearner):
         targets = self.outputs(maps).to_scaled(rows.outcome)
         rate = self.learning_rate * cosine(state.updates, self.decay_updates)
         data = (state.context["priors"], self.prior_scale, inputs, targets, rows.weight.T)
-        state, loss, apart = self.descend(state, "members", _loss, *data, rate=rate)
-        metrics = {"loss": loss, "disagreement": apart}
+        state, loss, disagreement = self.descend(state, "members", _loss, *data, rate=rate)
+        metrics = {"loss": loss, "disagreement": disagreement}
         return state.with_counters(**{UPDATES: state.updates + 1}), metrics
 
     def ensemble(self, state: LearnerState) -> Ensemble:
@@ -253,5 +255,5 @@ def _loss(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     predictions = scaled_outputs(members, priors, prior_scale, inputs)
     errors = jnp.mean(jnp.square(predictions - targets[None]), axis=2)
-    apart = jnp.sqrt(jnp.mean(jnp.var(predictions, axis=0)))
-    return jnp.sum(jnp.mean(weights * errors, axis=1)), apart
+    disagreement = jnp.sqrt(jnp.mean(jnp.var(predictions, axis=0)))
+    return jnp.sum(jnp.mean(weights * errors, axis=1)), disagreement

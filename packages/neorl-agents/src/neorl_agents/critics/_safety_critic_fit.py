@@ -20,7 +20,7 @@ from neorl_agents.critics._limit_facts import LimitFacts, counted_steps, limit_f
 from neorl_agents.critics._safety_critic import SafetyCritic, horizon_curve
 from neorl_agents.critics._safety_critic_learner import SafetyCriticLearner
 from neorl_agents.critics._training import Trainer, require_fit, trained_in_memory
-from neorl_agents.critics._windows import fully_seen, window_sums
+from neorl_agents.critics._windows import fully_observed, window_sums
 from neorl_agents.models import actions_along
 from neorl_core import InputError, Policy, Spec, Transition
 
@@ -102,10 +102,12 @@ def fit_safety_critic(
     columns = checked_columns(log, spec, cost=True)
     limit_facts(columns, spec, learner.quantity)
     split_key, fit_key = jax.random.split(key)
-    training, held = columns, None
+    training, held_out = columns, None
     if calibration_share and policy is None:
-        training, held = split_columns(columns, calibration_share, split_key, what="calibration")
-        seen_windows(held, learner.horizon, spec)
+        training, held_out = split_columns(
+            columns, calibration_share, split_key, what="calibration"
+        )
+        observed_windows(held_out, learner.horizon, spec)
     facts = limit_facts(training, spec, learner.quantity)
     rows = only_episodes(log, columns, training.episodes)
     if policy is not None:
@@ -118,9 +120,9 @@ def fit_safety_critic(
     statistics = column_statistics(training)
     state, metrics = trainer(learner, spec, rows, statistics, updates, fit_key)
     critic = learner.critic(state)
-    if held is not None:
-        critic = _calibrated(critic, held, spec, discount=learner.discount)
-    return FittedSafetyCritic(critic, _report(critic, training, held, facts, metrics["loss"]))
+    if held_out is not None:
+        critic = _calibrated(critic, held_out, spec, discount=learner.discount)
+    return FittedSafetyCritic(critic, _report(critic, training, held_out, facts, metrics["loss"]))
 
 
 def _next_actions(policy: Policy, rows: Transition, columns: Columns) -> np.ndarray:
@@ -139,9 +141,9 @@ def _first_values(learner: SafetyCriticLearner, columns: Columns, spec: Spec) ->
 
 
 def _calibrated(
-    critic: SafetyCritic, held: Columns, spec: Spec, *, discount: float
+    critic: SafetyCritic, held_out: Columns, spec: Spec, *, discount: float
 ) -> SafetyCritic:
-    predicted, observed, _ = outcomes(critic, held, spec, discount=discount)
+    predicted, observed, _ = outcomes(critic, held_out, spec, discount=discount)
     return replace(critic, calibration=isotonic_map(predicted, observed))
 
 
@@ -163,30 +165,30 @@ def outcomes(
     Raises:
         InputError: If it contains no complete window.
     """
-    seen = seen_windows(columns, critic.horizon, spec)
+    observed = observed_windows(columns, critic.horizon, spec)
     if critic.quantity == "violation":
         counted = counted_steps(columns, spec).astype(np.float64)
-        happened = (window_sums(columns, counted, critic.horizon, 1.0) > 0).astype(np.float64)
+        outcomes = (window_sums(columns, counted, critic.horizon, 1.0) > 0).astype(np.float64)
     else:
-        happened = window_sums(columns, columns.cost, critic.horizon, discount)
-    obs, action = (jnp.asarray(x[seen], jnp.float32) for x in (columns.obs, columns.action))
+        outcomes = window_sums(columns, columns.cost, critic.horizon, discount)
+    obs, action = (jnp.asarray(x[observed], jnp.float32) for x in (columns.obs, columns.action))
     predicted = np.asarray(_last_heads(critic, obs, action), np.float64)
-    return predicted, happened[seen], columns.episode[seen]
+    return predicted, outcomes[observed], columns.episode[observed]
 
 
-def seen_windows(columns: Columns, horizon: int, spec: Spec) -> np.ndarray:
+def observed_windows(columns: Columns, horizon: int, spec: Spec) -> np.ndarray:
     """The rows whose window the log contains.
 
     Raises:
         InputError: If there is none.
     """
-    seen = fully_seen(columns, horizon, spec.horizon)
-    if not seen.any():
+    observed = fully_observed(columns, horizon, spec.horizon)
+    if not observed.any():
         raise InputError(
             f"no window of {horizon} steps lies within an episode of {spec.horizon} steps of this "
             "log; choose a shorter horizon, or record longer episodes"
         )
-    return seen
+    return observed
 
 
 @jax.jit
@@ -197,17 +199,17 @@ def _last_heads(critic: SafetyCritic, obs: jax.Array, action: jax.Array) -> jax.
 def _report(
     critic: SafetyCritic,
     training: Columns,
-    held: Columns | None,
+    held_out: Columns | None,
     facts: tuple[LimitFacts, ...],
     loss: float,
 ) -> dict[str, Any]:
     return {
         "quantity": critic.quantity,
         "horizon": critic.horizon,
-        "calibrated": held is not None,
+        "calibrated": held_out is not None,
         "rows": len(training.last),
         "episodes": len(training.episodes),
-        "calibration_episodes": 0 if held is None else len(held.episodes),
+        "calibration_episodes": 0 if held_out is None else len(held_out.episodes),
         "loss": loss,
-        "limits": [one._asdict() for one in facts],
+        "limits": [fact._asdict() for fact in facts],
     }

@@ -79,7 +79,7 @@ class HorizonTables(NamedTuple):
     """
 
     rows: HorizonRows
-    ahead: Int[Array, " drawn"]
+    ahead: Int[Array, " entry"]
     start: Int[Array, " limit"]
     count: Int[Array, " limit"]
 
@@ -101,22 +101,22 @@ class RowsBeforeViolations:
     ) -> HorizonRows:
         """One batch, leading axes ``shape``."""
         size = shape[0] * shape[1]
-        drawn = self.numbers(tables, size, jax.random.fold_in(key, number)).reshape(shape)
-        return jax.tree.map(lambda column: column[drawn], tables.rows)
+        row_indices = self.numbers(tables, size, jax.random.fold_in(key, number)).reshape(shape)
+        return jax.tree.map(lambda column: column[row_indices], tables.rows)
 
     def numbers(self, tables: HorizonTables, size: int, key: PRNGKeyArray) -> Int[Array, " size"]:
         """Samples row indices."""
         keys = jax.random.split(key, 4)
-        anywhere = jax.random.randint(keys[0], (size,), 0, len(tables.rows.weight))
+        uniform_rows = jax.random.randint(keys[0], (size,), 0, len(tables.rows.weight))
         if len(tables.count) == 0:
-            return anywhere
+            return uniform_rows
         limit = jax.random.randint(keys[1], (size,), 0, len(tables.count))
-        count_there = tables.count[limit]
-        within = jax.random.uniform(keys[2], (size,)) * count_there.astype(jnp.float32)
+        group_size = tables.count[limit]
+        position = jax.random.uniform(keys[2], (size,)) * group_size.astype(jnp.float32)
         # Without the minimum, a product rounded up to the count would index the next limit's rows.
-        place = jnp.minimum(within.astype(jnp.int32), count_there - 1)
-        ahead = tables.ahead[tables.start[limit] + place]
-        return jnp.where(jax.random.bernoulli(keys[3], shape=(size,)), ahead, anywhere)
+        index = jnp.minimum(position.astype(jnp.int32), group_size - 1)
+        violation_rows = tables.ahead[tables.start[limit] + index]
+        return jnp.where(jax.random.bernoulli(keys[3], shape=(size,)), violation_rows, uniform_rows)
 
 
 class SafetyCriticLearner(BaseLearner):
@@ -204,16 +204,16 @@ class SafetyCriticLearner(BaseLearner):
             next_action = finite_column(rows, "next_action", (len(keep), spec.n_action), keep)
             known = np.ones(len(columns.last), bool)
         violation = self.quantity == "violation"
-        groups, weight = _draws(columns, counted, self.horizon)
+        groups, weight = _violation_groups(columns, counted, self.horizon)
         f32: Any = partial(np.asarray, dtype=np.float32)
         sizes = np.array([len(group) for group in groups], np.int32)
         flags: Any = ~columns.terminated, known[:, None] | (counted & violation)
-        drawn: Any = (
+        row_indices: Any = (
             np.concatenate([*groups, np.zeros(0, np.int64)]).astype(np.int32),
             (np.cumsum(sizes) - sizes).astype(np.int32),
             sizes,
         )
-        rows_that_count = HorizonRows(
+        rows_of_log = HorizonRows(
             obs=f32(columns.obs),
             action=f32(columns.action),
             next_obs=f32(columns.next_obs),
@@ -223,7 +223,7 @@ class SafetyCriticLearner(BaseLearner):
             known=flags[1],
             weight=f32(weight),
         )
-        return HorizonTables(rows_that_count, *drawn)
+        return HorizonTables(rows_of_log, *row_indices)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Members whose outputs are close to the first values, and their targets."""
@@ -237,7 +237,7 @@ class SafetyCriticLearner(BaseLearner):
         self, state: LearnerState, batch: HorizonRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes one gradient step of all members; the key is ignored."""
-        rows, maps = jax.tree.map(lambda x: x[0], batch), state.preparation
+        rows, maps = jax.tree.map(lambda event: event[0], batch), state.preparation
         shift, scale = self.shift(maps), self.scale(maps)
         counted = Affine(jnp.zeros_like(scale), scale).to_scaled(rows.counted)
         inputs = _inputs(maps, rows.obs, rows.action)
@@ -280,11 +280,11 @@ class SafetyCriticLearner(BaseLearner):
         """Offset of the outputs of every limit, so that they start at the first values."""
         if len(self.first_values) == 0:
             return jnp.zeros_like(maps.cost_unit)
-        first = jnp.stack([jnp.asarray(x, jnp.float32) for x in self.first_values])
+        event_rates = jnp.stack([jnp.asarray(event, jnp.float32) for event in self.first_values])
         if self.quantity == "cost":
-            return first / maps.cost_unit
-        first = jnp.clip(first, *RATES)
-        return jnp.log(first / (1 - first))
+            return event_rates / maps.cost_unit
+        event_rates = jnp.clip(event_rates, *RATES)
+        return jnp.log(event_rates / (1 - event_rates))
 
 
 def horizon_targets(
@@ -322,10 +322,12 @@ def horizon_targets(
     Source: De Asis et al., Fixed-horizon temporal difference methods for stable reinforcement
     learning, arXiv 1909.03906, equation 4.
     """
-    before = jnp.concatenate([jnp.zeros_like(next_values[..., :1]), next_values[..., :-1]], -1)
-    x = counted[..., None]
-    after = discount * jnp.where(follows[..., None, None], before, 0)
-    return x + ((1 - x) * after if quantity == "violation" else after)
+    shifted_values = jnp.concatenate(
+        [jnp.zeros_like(next_values[..., :1]), next_values[..., :-1]], -1
+    )
+    event = counted[..., None]
+    next_term = discount * jnp.where(follows[..., None, None], shifted_values, 0)
+    return event + ((1 - event) * next_term if quantity == "violation" else next_term)
 
 
 def head_loss(
@@ -348,9 +350,9 @@ def head_loss(
     else:
         steps = jnp.arange(1, heads.shape[-1] + 1, dtype=heads.dtype)
         losses = jnp.square(predictions(heads, quantity) - targets) / steps[None, None, None]
-    first = jnp.arange(heads.shape[-1]) == 0
-    counts = jnp.where(known[..., None] | first[None, None], weight[:, None, None], 0)
-    return jnp.sum(jnp.mean(losses * counts[None], axis=(1, 2, 3))), None
+    event_rates = jnp.arange(heads.shape[-1]) == 0
+    head_weights = jnp.where(known[..., None] | event_rates[None, None], weight[:, None, None], 0)
+    return jnp.sum(jnp.mean(losses * head_weights[None], axis=(1, 2, 3))), None
 
 
 def _heads(members: MLP, inputs: Array, shift: Array) -> Float[Array, "ens row cost horizon"]:
@@ -362,16 +364,16 @@ def _inputs(maps: Preparation, obs: Array, action: Array) -> Float[Array, "row i
     return jnp.concatenate([maps.obs.to_scaled(obs), maps.action.to_scaled(action)], axis=-1)
 
 
-def _draws(
+def _violation_groups(
     columns: Columns, counted: np.ndarray, horizon: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Rows ahead of a violation of each limit, and the importance weight of every row."""
-    ahead = window_sums(columns, counted.astype(np.float64), horizon, 1.0) > 0
-    groups = [np.flatnonzero(column) for column in ahead.T if 0 < column.sum() < len(column)]
+    is_ahead = window_sums(columns, counted.astype(np.float64), horizon, 1.0) > 0
+    groups = [np.flatnonzero(column) for column in is_ahead.T if 0 < column.sum() < len(column)]
     total = len(counted)
     if not groups:
         return [], np.ones(total)
-    chance = np.full(total, 0.5 / total)
+    probability = np.full(total, 0.5 / total)
     for group in groups:
-        chance[group] += 0.5 / (len(groups) * len(group))
-    return groups, 1 / (total * chance)
+        probability[group] += 0.5 / (len(groups) * len(group))
+    return groups, 1 / (total * probability)

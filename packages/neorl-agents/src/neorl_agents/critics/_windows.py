@@ -9,8 +9,8 @@ def steps_left(columns: Columns) -> np.ndarray:
     """Number of rows from each row to the end of its piece, itself included, shape ``(row,)``."""
     rows = np.arange(len(columns.last))
     ends = np.where(columns.last, rows, len(rows))
-    following = np.minimum.accumulate(ends[::-1])[::-1]
-    return np.minimum(following, len(rows) - 1) - rows + 1
+    next_end = np.minimum.accumulate(ends[::-1])[::-1]
+    return np.minimum(next_end, len(rows) - 1) - rows + 1
 
 
 def window_sums(columns: Columns, values: np.ndarray, horizon: int, discount: float) -> np.ndarray:
@@ -33,7 +33,7 @@ def window_sums(columns: Columns, values: np.ndarray, horizon: int, discount: fl
     return total
 
 
-def fully_seen(columns: Columns, horizon: int, episode_length: int) -> np.ndarray:
+def fully_observed(columns: Columns, horizon: int, episode_length: int) -> np.ndarray:
     """Whether the log contains everything within the horizon of a row, shape ``(row,)``.
 
     A row is kept if its window ends within its piece, or the plant ended the episode before that.

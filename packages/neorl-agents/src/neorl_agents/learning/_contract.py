@@ -68,8 +68,8 @@ def _fields(kind: type) -> dict[str, dataclasses.Field]:
 
 def _by_default(kind: type) -> Any:
     for name, field in _fields(kind).items():
-        unset = (field.default, field.default_factory) == (dataclasses.MISSING,) * 2
-        if field.init and unset:
+        has_no_default = (field.default, field.default_factory) == (dataclasses.MISSING,) * 2
+        if field.init and has_no_default:
             raise TypeError(
                 f"its field {name} needs a default, for configurations may leave it out"
             )
@@ -149,13 +149,13 @@ def _shapes(batch: Any) -> str:
     )
 
 
-def require_answer(algorithm: Any, state: Any, answer: Any) -> tuple[Any, dict[str, Any]]:
+def require_answer(algorithm: Any, state: Any, result: Any) -> tuple[Any, dict[str, Any]]:
     """Returns the result of ``update`` if it is a state of the same form and scalar metrics.
 
     Args:
         algorithm: Learner whose result this is; named in messages.
         state: State that it was given.
-        answer: Return value of its ``update``; only shapes and types are checked, never values.
+        result: Return value of its ``update``; only shapes and types are checked, never values.
 
     Returns:
         The state and the metrics.
@@ -173,10 +173,12 @@ def require_answer(algorithm: Any, state: Any, answer: Any) -> tuple[Any, dict[s
         ['loss']
     """
     name = type(algorithm).__name__
-    after, metrics = require_pair(f"{name}.update", answer)
-    fault = _other_form(state, after)
-    if fault:
-        raise InputError(f"{name}.update must return a state like the one it was given: {fault}")
+    after, metrics = require_pair(f"{name}.update", result)
+    difference = _difference_in_form(state, after)
+    if difference:
+        raise InputError(
+            f"{name}.update must return a state like the one it was given: {difference}"
+        )
     for key, metric in metrics.items():
         if not (isinstance(metric, int | float) or getattr(metric, "shape", None) == ()):
             raise InputError(
@@ -186,11 +188,11 @@ def require_answer(algorithm: Any, state: Any, answer: Any) -> tuple[Any, dict[s
     return after, metrics
 
 
-def require_pair(method: str, answer: Any) -> tuple[Any, dict[str, Any]]:
+def require_pair(method: str, result: Any) -> tuple[Any, dict[str, Any]]:
     """Returns the state and the metrics; refuses anything else as the result of ``method``."""
-    if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict):
-        return answer
-    kinds = [answer] if not isinstance(answer, tuple) or not answer else list(answer)
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
+        return result
+    kinds = [result] if not isinstance(result, tuple) or not result else list(result)
     raise InputError(
         f"{method} must return a state and a dictionary of metrics, got a "
         f"{' and a '.join(type(one).__name__ for one in kinds)}"
@@ -227,21 +229,21 @@ def require_policy(algorithm: Any, policy: Any) -> Policy:
     )
 
 
-def _other_form(before: Any, after: Any) -> str:
+def _difference_in_form(before: Any, after: Any) -> str:
     """The first difference in words; empty if the trees have the same form."""
-    ours, theirs = (
+    before_leaves, after_leaves = (
         {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree.leaves_with_path(tree)}
         for tree in (before, after)
     )
-    for name in ours:
-        if name not in theirs:
+    for name in before_leaves:
+        if name not in after_leaves:
             return f"{name} is missing"
-    for name in theirs:
-        if name not in ours:
+    for name in after_leaves:
+        if name not in before_leaves:
             return f"{name} was not there"
-    for name, leaf in theirs.items():
-        if _form(leaf) != _form(ours[name]):
-            return f"{name} was {_form(ours[name])} and is {_form(leaf)}"
+    for name, leaf in after_leaves.items():
+        if _form(leaf) != _form(before_leaves[name]):
+            return f"{name} was {_form(before_leaves[name])} and is {_form(leaf)}"
     if jax.tree.structure(before) != jax.tree.structure(after):
         return "a part of it is of another class, or has another static field"
     return ""

@@ -61,8 +61,8 @@ def held_actions(
     Returns:
         A fraction in [0, 1].
     """
-    held = (jnp.abs(action) >= 1 - HELD) & (jnp.abs(logged) <= 1 - INSIDE)
-    return masked_mean(jnp.mean(held.astype(action.dtype), axis=-1), mask)
+    is_held = (jnp.abs(action) >= 1 - HELD) & (jnp.abs(logged) <= 1 - INSIDE)
+    return masked_mean(jnp.mean(is_held.astype(action.dtype), axis=-1), mask)
 
 
 def value_metrics(
@@ -104,12 +104,12 @@ def value_metrics(
     high = jnp.maximum(preparation.reward_range[1], 0) + entropy
     slack = SLACK * (high - low)
     steps = 1 / jnp.maximum(1 - jnp.asarray(discount, q.dtype), jnp.finfo(q.dtype).eps)
-    beyond = q > (high + slack) * steps
+    out_of_bounds = q > (high + slack) * steps
     if not penalised:
-        beyond = beyond | (q < (low - slack) * steps)
+        out_of_bounds = out_of_bounds | (q < (low - slack) * steps)
     return {
         "q": masked_mean(q, mask),
-        "q_beyond_rewards": masked_mean(beyond.astype(q.dtype), mask),
+        "q_beyond_rewards": masked_mean(out_of_bounds.astype(q.dtype), mask),
         "q_off_rewards": _off_rewards(q, rows, entropy, penalised=penalised),
     }
 
@@ -125,8 +125,8 @@ def _off_rewards(
     mean = masked_mean(rows.reward, rows.mask)
     spread = jnp.sqrt(masked_mean(jnp.square(rows.reward - mean), rows.mask))
     gap = masked_mean(implied, rows.mask) - mean
-    off = jnp.maximum(gap if penalised else jnp.abs(gap), 0)
+    difference = jnp.maximum(gap if penalised else jnp.abs(gap), 0)
     # The entropy bonus is in the values but not in the rows.
     return jnp.where(
-        spread > 0, jnp.maximum(off - entropy, 0) / jnp.where(spread > 0, spread, 1), 0
+        spread > 0, jnp.maximum(difference - entropy, 0) / jnp.where(spread > 0, spread, 1), 0
     )

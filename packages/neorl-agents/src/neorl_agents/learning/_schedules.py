@@ -28,8 +28,8 @@ def cosine(step: Int[Array, ""], updates: int | Int[Array, ""]) -> Float[Array, 
         [1.0, 0.5, 0.0, 0.0]
     """
     length = jnp.asarray(updates)
-    done = jnp.minimum(step / jnp.maximum(length, 1), 1.0)
-    return jnp.where(length > 0, 0.5 * (1 + jnp.cos(jnp.pi * done)), 1.0)
+    progress = jnp.minimum(step / jnp.maximum(length, 1), 1.0)
+    return jnp.where(length > 0, 0.5 * (1 + jnp.cos(jnp.pi * progress)), 1.0)
 
 
 def linear(
@@ -51,8 +51,8 @@ def linear(
         [1.0, 0.75, 0.5, 0.5]
     """
     length = jnp.asarray(updates)
-    done = jnp.minimum(step / jnp.maximum(length, 1), 1.0)
-    return jnp.where(length > 0, 1 + (jnp.asarray(final) - 1) * done, 1.0)
+    progress = jnp.minimum(step / jnp.maximum(length, 1), 1.0)
+    return jnp.where(length > 0, 1 + (jnp.asarray(final) - 1) * progress, 1.0)
 
 
 def for_run(algorithm: Learner, updates: int) -> Learner:
@@ -74,7 +74,7 @@ def for_run(algorithm: Learner, updates: int) -> Learner:
         >>> for_run(IQL(decay_updates=-1), 5_000).decay_updates
         5000
     """
-    names = [name for name in _schedules(algorithm) if _follows(getattr(algorithm, name))]
+    names = [name for name in _schedules(algorithm) if _is_whole_run(getattr(algorithm, name))]
     if not names:
         return algorithm
     calls = updates // algorithm.batches_per_update  # pyright: ignore[reportAttributeAccessIssue]
@@ -88,7 +88,7 @@ def require_planned(algorithm: Any) -> None:
         ValueError: If there is one; the message names the field and says what to do.
     """
     for name in _schedules(algorithm):
-        if _follows(getattr(algorithm, name)):
+        if _is_whole_run(getattr(algorithm, name)):
             field = f"{type(algorithm).__name__}.{name}"
             raise ValueError(
                 f"{field} is {WHOLE_RUN}, the length of the run, which is not known here; give a "
@@ -114,5 +114,5 @@ def _schedules(algorithm: Any) -> tuple[str, ...]:
     return algorithm.schedules
 
 
-def _follows(value: Any) -> bool:
+def _is_whole_run(value: Any) -> bool:
     return isinstance(value, int) and value == WHOLE_RUN

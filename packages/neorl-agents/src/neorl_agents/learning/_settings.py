@@ -54,7 +54,7 @@ class Networks(eqx.Module):
         return Encoding(self.encoder, self.history_steps, spec.n_obs, spec.n_action)
 
     def obs_network(
-        self, spec: Spec, n_out: int, key: PRNGKeyArray, *, beside: int = 0, **options: Any
+        self, spec: Spec, n_out: int, key: PRNGKeyArray, *, extra_inputs: int = 0, **options: Any
     ) -> Network:
         """A fresh network from observations to ``n_out`` numbers.
 
@@ -62,11 +62,11 @@ class Networks(eqx.Module):
             spec: Channels of the plant.
             n_out: Number of outputs.
             key: Random key; consumed.
-            beside: Number of further inputs, after those of the observation.
+            extra_inputs: Number of further inputs, after those of the observation.
             **options: Further options of the kind, such as those of
                 :func:`neorl_agents.networks.init_mlp`.
         """
-        return self._network(spec, beside, n_out, key, options)
+        return self._network(spec, extra_inputs, n_out, key, options)
 
     def obs_action_networks(
         self, spec: Spec, n_out: int, key: PRNGKeyArray, *, members: int = 2, **options: Any
@@ -86,9 +86,11 @@ class Networks(eqx.Module):
 
         return ensemble(members, member, key)
 
-    def _network(self, spec: Spec, beside: int, n_out: int, key: Any, options: Any) -> Network:
+    def _network(
+        self, spec: Spec, extra_inputs: int, n_out: int, key: Any, options: Any
+    ) -> Network:
         encoding = self.encoding(spec)
-        widths = (encoding.width + beside, *self.hidden, n_out)
+        widths = (encoding.width + extra_inputs, *self.hidden, n_out)
         if self.encoder == "none":
             options = {**options, **NETWORKS.find(self.kind).options_of(spec, self.graph)}
         return init_network(widths, key, kind=self.kind, encoding=encoding, **options)

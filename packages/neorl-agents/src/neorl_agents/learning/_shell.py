@@ -107,8 +107,8 @@ class BaseLearner(eqx.Module):
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that are read; if more than one row is used, also those that end episodes."""
-        apart = self.networks.encoder == "none" and self.steps.n_step == 1
-        if apart and not self.keeps_limits:
+        no_windows = self.networks.encoder == "none" and self.steps.n_step == 1
+        if no_windows and not self.keeps_limits:
             return self.reads
         return (*self.reads, *(f for f in ("terminated", "truncated") if f not in self.reads))
 
@@ -197,8 +197,8 @@ class BaseLearner(eqx.Module):
                 f"the batch has no {missing[0]}, which {type(self).__name__} needs; give every row "
                 f"its {missing[0]}"
             )
-        learned = self.learn(state, rows, key)
-        state, metrics = require_pair(f"{type(self).__name__}.learn", learned)
+        result = self.learn(state, rows, key)
+        state, metrics = require_pair(f"{type(self).__name__}.learn", result)
         return state.with_counters(**{UPDATES: state.updates + 1}), metrics
 
     def optimiser_of(self, name: str) -> str:
@@ -226,7 +226,7 @@ class BaseLearner(eqx.Module):
         Returns:
             The state after the step, the loss before it, and the further result of the loss.
         """
-        stepped, optimiser, value, more = minimise(
+        new_parameters, optimiser, value, aux = minimise(
             self.optimiser_of(name),
             loss,
             state.parameters[name],
@@ -234,8 +234,8 @@ class BaseLearner(eqx.Module):
             getattr(self, self.rates[name]) if rate is None else rate,
             *data,
         )
-        state = state.with_parameters(**{name: stepped}).with_optimisers(**{name: optimiser})
-        return state, value, more
+        state = state.with_parameters(**{name: new_parameters}).with_optimisers(**{name: optimiser})
+        return state, value, aux
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

@@ -188,8 +188,8 @@ class Site(Log):
         self, learner: Learner, memory: Any, tables: Any, numbers: Array, key: PRNGKeyArray
     ) -> Any:
         """The batches of all updates in one call, from the rows of this site."""
-        own = jax.random.fold_in(key, self.number)
-        return super().batches(learner, memory, tables, numbers, own)
+        own_key = jax.random.fold_in(key, self.number)
+        return super().batches(learner, memory, tables, numbers, own_key)
 
 
 class GivenBatches(_WithoutMemory):
@@ -213,8 +213,8 @@ def log_tables(learner: Learner, spec: Spec, rows: Transition) -> Any:
         spec: Channels with the cost limits of the run.
         rows: The rows of :func:`rows_for`, on the host.
     """
-    own = getattr(learner, "log_tables", None)
-    return learner.sampler.tables(rows) if own is None else own(spec, rows)
+    own_tables = getattr(learner, "log_tables", None)
+    return learner.sampler.tables(rows) if own_tables is None else own_tables(spec, rows)
 
 
 def reads_costs(learner: Learner) -> bool:
@@ -225,39 +225,39 @@ def reads_costs(learner: Learner) -> bool:
     return "cost" in learner.fields
 
 
-def rows_for(learner: Learner, rows: Transition, prices: Sequence[float]) -> Transition:
+def rows_for(learner: Learner, rows: Transition, penalties: Sequence[float]) -> Transition:
     """The rows of a log as a learner is given them, on the host.
 
     A learner whose fields include ``cost`` is given reward and cost as they were logged. Any other
-    is given the reward minus ``prices`` times the costs, and no cost. Fields that it does not list
-    are ``None``.
+    is given the reward minus ``penalties`` times the costs, and no cost. Fields that it does not
+    list are ``None``.
 
     Args:
         learner: Any learner.
-        rows: Physical units, with reward and, if a price is not zero, cost.
-        prices: Reward subtracted per unit of each cost; empty for no prices.
+        rows: Physical units, with reward and, if a penalty is not zero, cost.
+        penalties: Reward subtracted per unit of each cost; empty for none.
 
     Returns:
         Rows for the learner's sampler.
     """
-    if any(prices) and "reward" in learner.fields and not reads_costs(learner):
-        rows = rows._replace(reward=reward_minus_costs(rows.reward, rows.cost, prices))
-    listed = {name: getattr(rows, name) for name in learner.fields}
-    return Transition(*(listed.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
+    if any(penalties) and "reward" in learner.fields and not reads_costs(learner):
+        rows = rows._replace(reward=reward_minus_costs(rows.reward, rows.cost, penalties))
+    columns = {name: getattr(rows, name) for name in learner.fields}
+    return Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
 
 
-def reward_minus_costs(reward: Any, cost: Any, prices: Sequence[float]) -> Any:
-    """The reward of logged rows minus the priced costs, on the host.
+def reward_minus_costs(reward: Any, cost: Any, penalties: Sequence[float]) -> Any:
+    """The reward of logged rows minus the penalised costs, on the host.
 
-    A cost whose price is zero is not read, so it may be unknown.
+    A cost whose penalty is zero is not read, so it may be unknown.
 
     Args:
         reward: NumPy column, shape ``(row,)``.
         cost: NumPy columns, shape ``(row, cost)``.
-        prices: Reward subtracted per unit of each cost, shape ``(cost,)``.
+        penalties: Reward subtracted per unit of each cost, shape ``(cost,)``.
     """
-    paid = [i for i, price in enumerate(prices) if price]
-    earned: Any = np.asarray(reward)
-    costs: Any = np.asarray(cost)[..., paid]
-    price: Any = np.asarray(prices, np.float32)[paid]
-    return penalised_reward(earned, costs, price)
+    indices = [i for i, penalty in enumerate(penalties) if penalty]
+    rewards: Any = np.asarray(reward)
+    costs: Any = np.asarray(cost)[..., indices]
+    penalty: Any = np.asarray(penalties, np.float32)[indices]
+    return penalised_reward(rewards, costs, penalty)

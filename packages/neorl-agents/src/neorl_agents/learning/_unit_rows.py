@@ -39,7 +39,7 @@ class UnitRows(NamedTuple):
         mc_return: Return that followed in the log, in the unit of the critics; minus infinity if
             it is not known yet.
         weight: Weight of each row in the loss, if rows are not sampled uniformly.
-        ahead: Returns and costs that follow every step of the window, in units; a cost with a limit
+        to_go: Returns and costs that follow every step of the window, in units; a cost with a limit
             per step counts steps.
     """
 

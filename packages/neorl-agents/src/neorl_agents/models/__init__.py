@@ -19,7 +19,7 @@ from neorl_agents.models._predictions import Calibration as Calibration
 from neorl_agents.models._predictions import Moments as Moments
 from neorl_agents.models._predictions import PredictedStep as PredictedStep
 from neorl_agents.models._predictions import newest as newest
-from neorl_agents.models._predictions import next_seen as next_seen
+from neorl_agents.models._predictions import next_network_inputs as next_network_inputs
 from neorl_agents.models._replayed_plant import PredictedEpisodes as PredictedEpisodes
 from neorl_agents.models._replayed_plant import ReplayedPlant as ReplayedPlant
 from neorl_agents.models._replayed_plant import ReplayedStart as ReplayedStart
@@ -56,7 +56,7 @@ __all__ = [
     "free_episodes",
     "log_rows",
     "newest",
-    "next_seen",
+    "next_network_inputs",
     "predicted_episodes",
     "replayed_plant",
     "with_next_actions",

@@ -159,8 +159,8 @@ class DynamicsModel(BaseLearner):
         """
         name = type(self).__name__
         require_model_log(name, spec, rows, self.exogenous, self.held_out)
-        fitted = ~held_out_rows(rows.terminated, rows.truncated, self.held_out)
-        return self.sampler.tables(jax.tree.map(lambda column: np.asarray(column)[fitted], rows))
+        is_fitted = ~held_out_rows(rows.terminated, rows.truncated, self.held_out)
+        return self.sampler.tables(jax.tree.map(lambda column: np.asarray(column)[is_fitted], rows))
 
     def init(
         self,
@@ -173,9 +173,9 @@ class DynamicsModel(BaseLearner):
     ) -> LearnerState:
         """A fresh state; if no row of the log is terminated, no step will be."""
         state = super().init(spec, statistics, key, preparation=preparation, context=context)
-        ended = statistics.terminated
-        endless = False if ended is None else (ended.count > 0) & (ended.max == 0)
-        ends = jnp.where(jnp.asarray(endless), 0.0, 1.0).astype(jnp.float32)
+        terminated = statistics.terminated
+        never_ends = False if terminated is None else (terminated.count > 0) & (terminated.max == 0)
+        ends = jnp.where(jnp.asarray(never_ends), 0.0, 1.0).astype(jnp.float32)
         structure = replace(state.parameters["structure"], ends=ends)
         return state.with_parameters(structure=structure)
 
@@ -184,11 +184,13 @@ class DynamicsModel(BaseLearner):
         change_key, outcome_key = jax.random.split(key)
         moments = 2 if self.variant == "gaussian" else 1
         costs = spec.n_cost * self.predicts_costs
-        seen, beside = self.networks.encoding(spec).width, spec.n_action + spec.n_obs
+        n_inputs, extra = self.networks.encoding(spec).width, spec.n_action + spec.n_obs
         options = {"last_bound": 1e-2, "activation": jax.nn.silu}
 
         def outcome_network(member_key: PRNGKeyArray) -> Network:
-            return self.networks.obs_network(spec, 2 + costs, member_key, beside=beside, **options)
+            return self.networks.obs_network(
+                spec, 2 + costs, member_key, extra_inputs=extra, **options
+            )
 
         bounded, none = spec.n_obs * (moments - 1), jnp.zeros(0, jnp.float32)
         low, high = (jnp.full(bounded, bound, jnp.float32) for bound in LOG_VARIANCES)
@@ -197,8 +199,8 @@ class DynamicsModel(BaseLearner):
         )
         outcome = ensemble(self.members, outcome_network, outcome_key)
         structure = ModelStructure(
-            change=no_rows(seen + spec.n_action, spec.n_obs),
-            outcome=no_rows(seen + beside, 1 + costs),
+            change=no_rows(n_inputs + spec.n_action, spec.n_obs),
+            outcome=no_rows(n_inputs + extra, 1 + costs),
             predicted=exogenous_mask(spec, self.exogenous),
             ends=jnp.ones((), jnp.float32),
         )
@@ -215,14 +217,14 @@ class DynamicsModel(BaseLearner):
         rows, maps = only_batch(rows), state.preparation
         structure: ModelStructure = state.parameters["structure"]
         change, outcome = self.targets(structure, maps, rows)
-        after = newest(maps, rows.next_obs)
+        next_obs = newest(maps, rows.next_obs)
         if self.linear:
             inputs = jnp.concatenate([rows.obs, rows.action], axis=-1)
             structure = replace(
                 structure,
                 change=with_rows(structure.change, inputs, change, rows.mask),
                 outcome=with_rows(
-                    structure.outcome, jnp.concatenate([inputs, after], -1), outcome, rows.mask
+                    structure.outcome, jnp.concatenate([inputs, next_obs], -1), outcome, rows.mask
                 ),
             )
             state = state.with_parameters(structure=structure)
@@ -247,17 +249,17 @@ class DynamicsModel(BaseLearner):
         """Loss of the changes: the negative log-likelihood of the linear part's residual."""
         target, _ = self.targets(structure, maps, rows)
         inputs = jnp.concatenate([rows.obs, rows.action], axis=-1)
-        base, size = linear_answer(self._fit(structure.change), inputs, target.shape[-1])
+        base, scale = linear_answer(self._fit(structure.change), inputs, target.shape[-1])
         answers = network_answers(members, inputs)
-        residual = (target - base) / along(size, target)
+        residual = (target - base) / along(scale, target)
         loss = likelihood_loss(members, answers, residual, structure.predicted)
-        moments = member_moments(members, answers, base, size, structure.predicted)
+        moments = member_moments(members, answers, base, scale, structure.predicted)
         square = jnp.mean(jnp.square(jnp.mean(moments.mean, axis=0) - target), axis=-1)
-        differ = jnp.mean(jnp.var(moments.mean, axis=0), axis=-1)
-        apart = self.bound_weight * bound_loss(members, structure.predicted)
-        return masked_mean(loss, rows.mask) + apart, {
+        member_variance = jnp.mean(jnp.var(moments.mean, axis=0), axis=-1)
+        bound_penalty = self.bound_weight * bound_loss(members, structure.predicted)
+        return masked_mean(loss, rows.mask) + bound_penalty, {
             "error": jnp.sqrt(masked_mean(square, rows.mask)),
-            "disagreement": jnp.sqrt(masked_mean(differ, rows.mask)),
+            "disagreement": jnp.sqrt(masked_mean(member_variance, rows.mask)),
         }
 
     def outcome_loss(
@@ -266,23 +268,23 @@ class DynamicsModel(BaseLearner):
         """Loss of the reward, the costs and the end of the episode."""
         _, target = self.targets(structure, maps, rows)
         inputs = jnp.concatenate([rows.obs, rows.action, newest(maps, rows.next_obs)], axis=-1)
-        base, size = linear_answer(self._fit(structure.outcome), inputs, target.shape[-1])
+        base, scale = linear_answer(self._fit(structure.outcome), inputs, target.shape[-1])
         answers = network_answers(members, inputs)
         numbers, end = answers[..., :-1], answers[..., -1]
-        residual = (target - base) / along(size, target)
-        loss = likelihood_loss(members, numbers, residual, jnp.ones_like(size))
-        ended = jnp.broadcast_to(rows.terminated, end.shape).astype(end.dtype)
-        ends = jnp.sum(optax.sigmoid_binary_cross_entropy(end, ended), axis=0) * structure.ends
+        residual = (target - base) / along(scale, target)
+        loss = likelihood_loss(members, numbers, residual, jnp.ones_like(scale))
+        terminated = jnp.broadcast_to(rows.terminated, end.shape).astype(end.dtype)
+        ends = jnp.sum(optax.sigmoid_binary_cross_entropy(end, terminated), axis=0) * structure.ends
         return masked_mean(loss + ends, rows.mask), None
 
     def change(
-        self, parameters: Mapping[str, Any], seen: Float[Array, "*batch seen"], action: Array
+        self, parameters: Mapping[str, Any], network_obs: Float[Array, "*batch in"], action: Array
     ) -> Moments:
         """The change of the observation that every member predicts.
 
         Args:
             parameters: The parameters of this learner's state.
-            seen: The observation as networks see it, in units.
+            network_obs: The observation as the networks read it, in units.
             action: Action in [-1, 1].
 
         Returns:
@@ -290,23 +292,23 @@ class DynamicsModel(BaseLearner):
             observations.
         """
         structure, members = parameters["structure"], parameters["change"]
-        inputs = jnp.concatenate([seen, action], axis=-1)
-        base, size = linear_answer(
+        inputs = jnp.concatenate([network_obs, action], axis=-1)
+        base, scale = linear_answer(
             self._fit(structure.change), inputs, structure.predicted.shape[-1]
         )
         answers = network_answers(members, inputs)
-        return member_moments(members, answers, base, size, structure.predicted)
+        return member_moments(members, answers, base, scale, structure.predicted)
 
     def outcome(
-        self, parameters: Mapping[str, Any], seen: Float[Array, "*batch seen"], action: Array,
-        next_obs: Float[Array, "*batch obs"],
+        self, parameters: Mapping[str, Any], network_obs: Float[Array, "*batch in"],
+        action: Array, next_obs: Float[Array, "*batch obs"],
     ) -> tuple[Moments, Float[Array, "ens *batch"]]:  # fmt: skip
         """Reward and costs that every member predicts, and the log-odds of an end, in units."""
         structure, members = parameters["structure"], parameters["outcome"]
-        inputs = jnp.concatenate([seen, action, next_obs], axis=-1)
+        inputs = jnp.concatenate([network_obs, action, next_obs], axis=-1)
         answers = network_answers(members, inputs)
-        base, size = linear_answer(self._fit(structure.outcome), inputs, answers.shape[-1] - 1)
-        moments = member_moments(members, answers[..., :-1], base, size, jnp.ones_like(size))
+        base, scale = linear_answer(self._fit(structure.outcome), inputs, answers.shape[-1] - 1)
+        moments = member_moments(members, answers[..., :-1], base, scale, jnp.ones_like(scale))
         return moments, jnp.where(structure.ends > 0, answers[..., -1], NEVER)
 
     def predict(
@@ -339,60 +341,60 @@ class DynamicsModel(BaseLearner):
         """
         maps, parameters = state.preparation, state.parameters
         member_key, noise_key, end_key = jax.random.split(key, 3)
-        seen = network_inputs(maps, obs)
+        network_obs = network_inputs(maps, obs)
         unit = jnp.clip(maps.action.to_scaled(action), -1, 1)
         chosen = jnp.arange(self.members) if calibration is None else calibration.elites
         member = jax.random.choice(member_key, chosen)
-        change = self.change(parameters, seen, unit)
+        change = self.change(parameters, network_obs, unit)
         noise = jax.random.normal(noise_key, change.mean.shape[1:], change.mean.dtype)
-        here = newest(maps, seen)
-        reach = jnp.maximum(CLIP, jnp.abs(here))
-        after = jnp.clip(here + change.mean[member] + change.std[member] * noise, -reach, reach)
+        now = newest(maps, network_obs)
+        bound = jnp.maximum(CLIP, jnp.abs(now))
+        new_obs = jnp.clip(now + change.mean[member] + change.std[member] * noise, -bound, bound)
         if logged is not None:
-            predicted = parameters["structure"].predicted > 0
-            after = jnp.where(predicted, after, maps.obs.to_scaled(logged))
-        outcome, odds = self.outcome(parameters, seen, unit, after)
-        ended = odds[member] > 0
+            is_predicted = parameters["structure"].predicted > 0
+            new_obs = jnp.where(is_predicted, new_obs, maps.obs.to_scaled(logged))
+        outcome, odds = self.outcome(parameters, network_obs, unit, new_obs)
+        terminated = odds[member] > 0
         if self.variant == "gaussian":
-            ended = jax.random.bernoulli(end_key, jax.nn.sigmoid(odds[member]))
-        before = obs.obs[-1] if isinstance(obs, Window) else obs
-        next_obs = before + (after - here) * maps.obs.scale
+            terminated = jax.random.bernoulli(end_key, jax.nn.sigmoid(odds[member]))
+        physical_obs = obs.obs[-1] if isinstance(obs, Window) else obs
+        next_obs = physical_obs + (new_obs - now) * maps.obs.scale
         if self.termination != "learned":
-            ended = TERMINATIONS.find(self.termination)(before, action, next_obs)
+            terminated = TERMINATIONS.find(self.termination)(physical_obs, action, next_obs)
         reward = jnp.clip(outcome.mean[member, 0], *maps.reward_range)
         costs = outcome.mean[member, 1:]
         return PredictedStep(
             next_obs=next_obs,
             reward=reward * maps.reward_unit + maps.reward_offset,
             cost=costs * maps.cost_unit[: len(costs)],
-            terminated=ended,
+            terminated=terminated,
             disagreement=uncertainty_of(joined(change, outcome, chosen), self.uncertainty),
         )
 
     def calibrate(
-        self, state: LearnerState, rows: UnitRows, counted: Bool[Array, " row"]
+        self, state: LearnerState, rows: UnitRows, valid: Bool[Array, " row"]
     ) -> Calibration:
         """Chooses the elites by their error, and measures their disagreement.
 
         Args:
             state: State of this learner.
             rows: Rows in the units of its preparation.
-            counted: True for the rows that it was not fitted to.
+            valid: True for the rows that it was not fitted to.
         """
         maps, parameters = state.preparation, state.parameters
         change = self.change(parameters, rows.obs, rows.action)
         outcome, _ = self.outcome(parameters, rows.obs, rows.action, newest(maps, rows.next_obs))
         target = jnp.concatenate(self.targets(parameters["structure"], maps, rows), axis=-1)
-        everyone = joined(change, outcome, jnp.arange(self.members))
-        square = jnp.square(everyone.mean - target[None])
+        all_members = joined(change, outcome, jnp.arange(self.members))
+        square = jnp.square(all_members.mean - target[None])
         # Every predicted number is weighted by the residual of the best member.
-        remaining = jnp.sum(jnp.where(counted[None, :, None], square, 0), axis=1)
-        least = jnp.min(remaining, axis=0, keepdims=True)
-        worse = jnp.sum(remaining / jnp.where(least > 0, least, 1), axis=-1)
-        elites = jnp.argsort(worse)[: self.elites or self.members]
-        differ = uncertainty_of(joined(change, outcome, elites), self.uncertainty)
-        largest = jnp.max(jnp.where(counted, differ, 0))
-        return Calibration(elites, masked_mean(differ, counted), largest)
+        squared_error = jnp.sum(jnp.where(valid[None, :, None], square, 0), axis=1)
+        smallest = jnp.min(squared_error, axis=0, keepdims=True)
+        relative_error = jnp.sum(squared_error / jnp.where(smallest > 0, smallest, 1), axis=-1)
+        elites = jnp.argsort(relative_error)[: self.elites or self.members]
+        member_variance = uncertainty_of(joined(change, outcome, elites), self.uncertainty)
+        largest = jnp.max(jnp.where(valid, member_variance, 0))
+        return Calibration(elites, masked_mean(member_variance, valid), largest)
 
     def _fit(self, fit: LeastSquares) -> LeastSquares | None:
         return fit if self.linear else None

@@ -77,8 +77,8 @@ class FittedQEvaluation(BaseLearner):
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
         require_number(self, "tau", low=0, high=1, open_low=True)
         require_flag(self, "evaluates_costs")
-        alone = self.networks.encoder == "none"
-        require(self, "networks.encoder", alone, "'none': a value is of one observation")
+        no_encoder = self.networks.encoder == "none"
+        require(self, "networks.encoder", no_encoder, "'none': a value is of one observation")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """One network with an output for the reward and for every cost, and its target."""
@@ -93,12 +93,12 @@ class FittedQEvaluation(BaseLearner):
         rows, maps = only_batch(rows), state.preparation
         # This adds the offset that learners of policies subtract: a value refers to the log's
         # rewards.
-        left = jnp.where(self.discount < 1, 1 - self.discount, 1)
-        steps_left = jnp.where(rows.terminated, 1 / left, 1)
-        earned = (rows.reward + steps_left * maps.reward_offset / maps.reward_unit)[:, None]
-        paid = jnp.concatenate([earned, *[rows.cost] * self.evaluates_costs], axis=-1)
-        after = _values(state.targets["values"], rows.next_obs, rows.next_action)
-        target = paid + self.discount * jnp.where(rows.terminated[:, None], 0, after)
+        remaining = jnp.where(self.discount < 1, 1 - self.discount, 1)
+        steps_left = jnp.where(rows.terminated, 1 / remaining, 1)
+        reward = (rows.reward + steps_left * maps.reward_offset / maps.reward_unit)[:, None]
+        signals = jnp.concatenate([reward, *[rows.cost] * self.evaluates_costs], axis=-1)
+        next_values = _values(state.targets["values"], rows.next_obs, rows.next_action)
+        target = signals + self.discount * jnp.where(rows.terminated[:, None], 0, next_values)
         state, loss, value = self.descend(state, "values", _loss, rows, target)
         return state.with_averaged_targets("values", tau=self.tau), {
             "loss": loss,
@@ -116,8 +116,10 @@ class FittedQEvaluation(BaseLearner):
             action: The action, physical units; the policy's own gives the value of the state.
         """
         maps = state.preparation
-        inside = jnp.clip(maps.action.to_scaled(action), -1, 1)
-        scaled = _values(state.parameters["values"], maps.obs.to_scaled(obs)[None], inside[None])[0]
+        scaled_action = jnp.clip(maps.action.to_scaled(action), -1, 1)
+        scaled = _values(
+            state.parameters["values"], maps.obs.to_scaled(obs)[None], scaled_action[None]
+        )[0]
         costs = scaled[1:] * maps.cost_unit[: len(scaled) - 1]
         return PolicyValue(scaled[0] * maps.reward_unit, costs)
 
@@ -156,30 +158,30 @@ def with_next_actions(rows: Transition, policy: Policy | None = None) -> Transit
             raise InputError(f"the log has no {name}, so what follows its rows is not known")
     ends = np.asarray(rows.terminated) | np.asarray(rows.truncated)
     ends[-1:] = True
-    counted = np.ones(len(ends), bool)
+    valid = np.ones(len(ends), bool)
     if rows.mask is not None:
-        counted = np.asarray(rows.mask, bool)
-        ends = ends | ~counted | ~np.append(counted[1:], True)
+        valid = np.asarray(rows.mask, bool)
+        ends = ends | ~valid | ~np.append(valid[1:], True)
     if policy is None:
         unknown = ends & ~np.asarray(rows.terminated)
-        following = np.where(ends[:, None], 0, np.roll(np.asarray(rows.action), -1, axis=0))
-        counted = counted & ~unknown
-        if not counted.any():
+        next_actions = np.where(ends[:, None], 0, np.roll(np.asarray(rows.action), -1, axis=0))
+        valid = valid & ~unknown
+        if not valid.any():
             raise InputError("no row is followed by another one of its episode")
-        return rows._replace(next_action=following, mask=counted, truncated=None)
-    seen = [np.asarray(x) for x in (rows.obs, rows.action, rows.next_obs)]
-    chosen = actions_along(policy, *seen, last=ends).astype(seen[1].dtype)
-    return rows._replace(next_action=chosen, truncated=None)
+        return rows._replace(next_action=next_actions, mask=valid, truncated=None)
+    columns = [np.asarray(x) for x in (rows.obs, rows.action, rows.next_obs)]
+    policy_actions = actions_along(policy, *columns, last=ends).astype(columns[1].dtype)
+    return rows._replace(next_action=policy_actions, truncated=None)
 
 
 def _values(
     members: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
 ) -> Float[Array, "batch out"]:
     inputs = jnp.concatenate([obs, action], axis=-1)
-    return jax.vmap(_answer, in_axes=(0, None))(members, inputs)[0]
+    return jax.vmap(_output, in_axes=(0, None))(members, inputs)[0]
 
 
-def _answer(network: Network, inputs: Float[Array, "batch in"]) -> Float[Array, "batch out"]:
+def _output(network: Network, inputs: Float[Array, "batch in"]) -> Float[Array, "batch out"]:
     return network(inputs)
 
 

@@ -95,23 +95,23 @@ def fit_history_model(
     Raises:
         InputError: If a name is not a channel.
     """
-    beside = set(exogenous_indices(spec, exogenous))
-    predicted = tuple(i for i in range(spec.n_obs) if i not in beside)
+    exogenous_columns = set(exogenous_indices(spec, exogenous))
+    predicted = tuple(i for i in range(spec.n_obs) if i not in exogenous_columns)
     scales = _scales(rows, spec, predicted)
     history = _chosen_history(rows, scales, predicted, settings)
     every_row = np.arange(len(rows.start))
     inputs = _inputs_of_rows(rows, scales, predicted, history, every_row)
-    dynamics, dynamics_left = _linear_part(*inputs[0], settings.ridge)
-    outcome, outcome_left = _linear_part(*inputs[1], settings.ridge)
+    dynamics, dynamics_residual = _linear_part(*inputs[0], settings.ridge)
+    outcome, outcome_residual = _linear_part(*inputs[1], settings.ridge)
     is_rare = (rows.outcome[:, 1:] > 0).any(axis=1) | rows.terminated
     rare = np.flatnonzero(is_rare)
     tables = jax.tree.map(
         jnp.asarray,
         (
             inputs[0][0],
-            dynamics_left.target,
+            dynamics_residual.target,
             inputs[1][0],
-            outcome_left.target,
+            outcome_residual.target,
             rows.terminated,
             is_rare,
         ),
@@ -123,20 +123,20 @@ def fit_history_model(
     ends = bool(np.any(rows.terminated))
     networks = _fit_remainders(keys, tables, chosen, settings, with_rare, share, ends)
     return HistoryModel(
-        Part(jnp.asarray(dynamics, jnp.float32), dynamics_left.spread, networks[0]),
-        Part(_with_end(outcome, ends), _end_unscaled(outcome_left.spread), networks[1]),
+        Part(jnp.asarray(dynamics, jnp.float32), dynamics_residual.spread, networks[0]),
+        Part(_with_end(outcome, ends), _end_unscaled(outcome_residual.spread), networks[1]),
         scales, spec, predicted, history, ends,
     )  # fmt: skip
 
 
-class _Left(NamedTuple):
+class _Residual(NamedTuple):
     target: np.ndarray
     spread: Array
 
 
 def _scales(rows: LogRows, spec: Spec, predicted: tuple[int, ...]) -> Scales:
     span = np.asarray(highs(spec.obs)) - np.asarray(lows(spec.obs))
-    reach = np.asarray(highs(spec.action)) - np.asarray(lows(spec.action))
+    action_span = np.asarray(highs(spec.action)) - np.asarray(lows(spec.action))
     columns = list(predicted)
     change = (rows.next_obs - rows.obs)[:, columns].astype(np.float64)
 
@@ -145,11 +145,11 @@ def _scales(rows: LogRows, spec: Spec, predicted: tuple[int, ...]) -> Scales:
         return jnp.asarray([values.mean(axis=0, dtype=np.float64), deviation], jnp.float32)
 
     least = 1e-6 * np.abs(change).max(axis=0) + 1e-9 * span[columns]
-    some = rows.obs[:: max(1, len(rows.obs) // 50_000)]
-    quantiles = np.quantile(some, (0.001, 0.999), axis=0)
+    sample = rows.obs[:: max(1, len(rows.obs) // 50_000)]
+    quantiles = np.quantile(sample, (0.001, 0.999), axis=0)
     return Scales(
         obs=moments(rows.obs, 1e-5 * span),
-        action=moments(rows.action, 1e-3 * reach),
+        action=moments(rows.action, 1e-3 * action_span),
         change=moments(change, least),
         outcome=moments(rows.outcome, 1e-8),
         low=jnp.asarray(np.asarray(lows(spec.obs)) - 0.02 * span, jnp.float32),
@@ -163,22 +163,24 @@ def _scales(rows: LogRows, spec: Spec, predicted: tuple[int, ...]) -> Scales:
 def _inputs_at(
     scales: Scales, predicted: tuple[int, ...], obs: Any, actions: Any, action: Any, next_obs: Any
 ) -> tuple[Array, Array]:
-    one: Any = jax.vmap(partial(history_inputs, scales, predicted))
+    history_of: Any = jax.vmap(partial(history_inputs, scales, predicted))
     outcome: Any = jax.vmap(partial(outcome_inputs, scales, predicted))
-    return one(obs, actions, action), outcome(obs[:, -1], actions[:, -1], action, next_obs)
+    return history_of(obs, actions, action), outcome(obs[:, -1], actions[:, -1], action, next_obs)
 
 
 def _inputs_of_rows(
-    rows: LogRows, scales: Scales, predicted: tuple[int, ...], history: int, places: np.ndarray
+    rows: LogRows, scales: Scales, predicted: tuple[int, ...], history: int, indices: np.ndarray
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Inputs and standardised targets of the dynamics and of the outcome."""
-    seen, acted = histories(rows, places, history)
-    action, following = rows.action[places], rows.next_obs[places]
-    inputs = _inputs_at(scales, predicted, rows.obs[seen], rows.action[acted], action, following)
-    change = (following - rows.obs[places])[:, list(predicted)]
+    obs_rows, action_rows = histories(rows, indices, history)
+    action, next_obs = rows.action[indices], rows.next_obs[indices]
+    inputs = _inputs_at(
+        scales, predicted, rows.obs[obs_rows], rows.action[action_rows], action, next_obs
+    )
+    change = (next_obs - rows.obs[indices])[:, list(predicted)]
     targets = [
         (values - np.asarray(scale[0])) / np.asarray(scale[1])
-        for values, scale in ((change, scales.change), (rows.outcome[places], scales.outcome))
+        for values, scale in ((change, scales.change), (rows.outcome[indices], scales.outcome))
     ]
     return (np.asarray(inputs[0]), targets[0]), (np.asarray(inputs[1]), targets[1])
 
@@ -193,11 +195,13 @@ def _ridge(inputs: np.ndarray, target: np.ndarray, ridge: float) -> np.ndarray:
     return np.linalg.solve(gram, design.T @ target.astype(np.float64))
 
 
-def _linear_part(inputs: np.ndarray, target: np.ndarray, ridge: float) -> tuple[np.ndarray, _Left]:
+def _linear_part(
+    inputs: np.ndarray, target: np.ndarray, ridge: float
+) -> tuple[np.ndarray, _Residual]:
     coefficients = _ridge(inputs, target, ridge)
     residual = target - (inputs @ coefficients[:-1] + coefficients[-1])
     spread = np.maximum(residual.std(axis=0), 1e-7)
-    return coefficients, _Left(
+    return coefficients, _Residual(
         (residual / spread).astype(np.float32), jnp.asarray(spread, jnp.float32)
     )
 
@@ -213,16 +217,16 @@ def _chosen_history(
     for history in settings.history:
         parts = []
         for part in (~held_out, held_out):
-            places = np.flatnonzero(part)
-            places = places[:: max(1, len(places) // (settings.rows // 4))]
-            parts.append(_inputs_of_rows(rows, scales, predicted, history, places)[0])
-        (inputs, target), (others, truth) = parts
+            indices = np.flatnonzero(part)
+            indices = indices[:: max(1, len(indices) // (settings.rows // 4))]
+            parts.append(_inputs_of_rows(rows, scales, predicted, history, indices)[0])
+        (inputs, target), (test_inputs, test_target) = parts
         coefficients = _ridge(inputs, target, settings.ridge)
-        residual = truth - (others @ coefficients[:-1] + coefficients[-1])
-        whole = np.maximum(truth.std(axis=0), 1e-9)
-        errors.append(float(np.mean(np.sqrt(np.mean(residual**2, axis=0)) / whole)))
-    enough = 1.02 * min(errors)
-    return next(h for h, e in zip(settings.history, errors, strict=True) if e <= enough)
+        residual = test_target - (test_inputs @ coefficients[:-1] + coefficients[-1])
+        total_spread = np.maximum(test_target.std(axis=0), 1e-9)
+        errors.append(float(np.mean(np.sqrt(np.mean(residual**2, axis=0)) / total_spread)))
+    acceptable = 1.02 * min(errors)
+    return next(h for h, e in zip(settings.history, errors, strict=True) if e <= acceptable)
 
 
 def _with_end(outcome: np.ndarray, ends: bool) -> Float[Array, "rows out"]:
@@ -257,7 +261,7 @@ def _fit_remainders(
     ends: bool,
 ) -> tuple[Remainder, Remainder]:
     """The networks of all members, each trained on its own batches."""
-    inputs, change, seen, outcome, terminated, is_rare = tables
+    inputs, change, obs_rows, outcome, terminated, is_rare = tables
     hidden = (settings.width, settings.width)
     schedule = optax.cosine_decay_schedule(settings.learning_rate, settings.updates, 0.01)
     optimiser = optax.adam(schedule)
@@ -266,10 +270,10 @@ def _fit_remainders(
     def loss(networks: tuple[Remainder, Remainder], i: Array, j: Array) -> Array:
         f, g = networks
         # Rare rows come only from their own quarter, with weights that make all rows count equally.
-        drawn_often = jnp.where(is_rare[j] & with_rare, 0.0, 1.0)
-        weights = jnp.where(jnp.arange(batch) < quarter, 3 * share, drawn_often)[:, None]
+        common_weight = jnp.where(is_rare[j] & with_rare, 0.0, 1.0)
+        weights = jnp.where(jnp.arange(batch) < quarter, 3 * share, common_weight)[:, None]
         first = huber_loss(jax.vmap(f)(inputs[i]), change[i], delta=5.0).mean()
-        answer = jax.vmap(g)(seen[j])
+        answer = jax.vmap(g)(obs_rows[j])
         second = (weights * huber_loss(answer[:, :-1], outcome[j], delta=5.0)).mean()
         flags = terminated[j].astype(answer.dtype)
         third = (weights[:, 0] * optax.sigmoid_binary_cross_entropy(answer[:, -1], flags)).mean()
@@ -279,10 +283,10 @@ def _fit_remainders(
         networks, state = carry
         first, second, third = jax.random.split(key, 3)
         i = jax.random.randint(first, (batch,), 0, len(inputs))
-        often = jax.random.randint(second, (batch - quarter,), 0, len(inputs))
-        seldom = rare[jax.random.randint(third, (quarter,), 0, len(rare))]
-        slope: Any = jax.grad(loss)(networks, i, jnp.concatenate([seldom, often]))
-        updates, state = optimiser.update(slope, state)
+        uniform = jax.random.randint(second, (batch - quarter,), 0, len(inputs))
+        rare_rows = rare[jax.random.randint(third, (quarter,), 0, len(rare))]
+        gradient: Any = jax.grad(loss)(networks, i, jnp.concatenate([rare_rows, uniform]))
+        updates, state = optimiser.update(gradient, state)
         stepped: Any = optax.apply_updates(networks, updates)
         return (stepped, state), None
 
@@ -290,7 +294,7 @@ def _fit_remainders(
         first, second, third = jax.random.split(key, 3)
         networks: Any = (
             _fresh(first, (inputs.shape[1], *hidden, change.shape[1])),
-            _fresh(second, (seen.shape[1], *hidden, outcome.shape[1] + 1)),
+            _fresh(second, (obs_rows.shape[1], *hidden, outcome.shape[1] + 1)),
         )
         steps = jax.random.split(third, settings.updates)
         return jax.lax.scan(step, (networks, optimiser.init(networks)), steps)[0][0]

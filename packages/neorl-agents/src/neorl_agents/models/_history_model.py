@@ -67,8 +67,8 @@ class Part(eqx.Module):
 
     def __call__(self, inputs: Float[Array, " in"], member: Int[Array, ""]) -> Array:
         """The output of one member; only that of the linear map if ``member`` is negative."""
-        one = jax.tree.map(lambda x: x[jnp.maximum(member, 0)], self.remainder)
-        learned = jnp.where(member < 0, 0.0, 1.0) * one(inputs) * self.spread
+        member_network = jax.tree.map(lambda x: x[jnp.maximum(member, 0)], self.remainder)
+        learned = jnp.where(member < 0, 0.0, 1.0) * member_network(inputs) * self.spread
         return inputs @ self.linear[:-1] + self.linear[-1] + learned
 
 
@@ -155,7 +155,7 @@ class HistoryModel(eqx.Module):
         return self.outcome(inputs, member)[:-1] * scale[1] + scale[0], end
 
 
-def _standard(values: Array, scale: Array) -> Array:
+def _standardised(values: Array, scale: Array) -> Array:
     return jnp.clip((values - scale[0]) / scale[1], -CLIP, CLIP)
 
 
@@ -163,11 +163,13 @@ def history_inputs(
     scales: Scales, predicted: tuple[int, ...], obs: Array, actions: Array, action: Array
 ) -> Float[Array, " in"]:
     """The current observation, its differences from the past ones, and all actions."""
-    past = (obs[:-1] - obs[-1:])[:, jnp.asarray(predicted)] / scales.change[1][None]
+    differences = (obs[:-1] - obs[-1:])[:, jnp.asarray(predicted)] / scales.change[1][None]
     both = jnp.concatenate([actions, action[None]])
-    acted = jax.vmap(_standard, in_axes=(0, None))(both, scales.action)
-    now = _standard(obs[-1], scales.obs)
-    return jnp.concatenate([now, jnp.clip(PAST * past, -CLIP, CLIP).ravel(), acted.ravel()])
+    scaled_actions = jax.vmap(_standardised, in_axes=(0, None))(both, scales.action)
+    scaled_obs = _standardised(obs[-1], scales.obs)
+    return jnp.concatenate(
+        [scaled_obs, jnp.clip(PAST * differences, -CLIP, CLIP).ravel(), scaled_actions.ravel()]
+    )
 
 
 def outcome_inputs(
@@ -180,10 +182,10 @@ def outcome_inputs(
 ) -> Float[Array, " in"]:
     change = (next_obs - obs)[jnp.asarray(predicted)] / scales.change[1]
     parts = (
-        _standard(obs, scales.obs),
-        _standard(next_obs, scales.obs),
+        _standardised(obs, scales.obs),
+        _standardised(next_obs, scales.obs),
         jnp.clip(PAST * change, -CLIP, CLIP),
-        _standard(action, scales.action),
-        _standard(last_action, scales.action),
+        _standardised(action, scales.action),
+        _standardised(last_action, scales.action),
     )
     return jnp.concatenate(parts)

@@ -57,9 +57,9 @@ def with_rows(
     """
     ones = jnp.ones((inputs.shape[0], 1), inputs.dtype)
     rows = jnp.concatenate([inputs, ones, targets], axis=-1)
-    counted = jnp.ones(rows.shape[0], rows.dtype) if mask is None else mask.astype(rows.dtype)
-    number = jnp.sum(counted)
-    rows = rows * counted[:, None] / jnp.sqrt(jnp.maximum(number, 1))
+    valid = jnp.ones(rows.shape[0], rows.dtype) if mask is None else mask.astype(rows.dtype)
+    number = jnp.sum(valid)
+    rows = rows * valid[:, None] / jnp.sqrt(jnp.maximum(number, 1))
     triangle = jnp.linalg.qr(jnp.concatenate([fit.triangle, rows]), mode="r")
     return LeastSquares(triangle, fit.batches + (number > 0))
 
@@ -71,17 +71,17 @@ def coefficients(fit: LeastSquares, n_targets: int) -> Float[Array, "rows out"]:
         fit: The batches so far.
         n_targets: Number of targets.
     """
-    known, right = _split(fit, n_targets)
-    return jax.scipy.linalg.solve_triangular(known, right[: known.shape[0]])
+    factor, right_side = _split(fit, n_targets)
+    return jax.scipy.linalg.solve_triangular(factor, right_side[: factor.shape[0]])
 
 
 def spread(fit: LeastSquares, n_targets: int) -> Float[Array, " out"]:
     """Root mean square residual of every target, at least :data:`LEAST_SPREAD`."""
-    known, right = _split(fit, n_targets)
-    squares = jnp.sum(jnp.square(right[known.shape[0] :]), axis=0)
+    factor, right_side = _split(fit, n_targets)
+    squares = jnp.sum(jnp.square(right_side[factor.shape[0] :]), axis=0)
     # The triangle also includes the ridge penalty of the coefficients, which is no residual.
-    price = RIDGE * jnp.sum(jnp.square(coefficients(fit, n_targets)), axis=0)
-    squares = jnp.maximum(squares - price, 0)
+    ridge_penalty = RIDGE * jnp.sum(jnp.square(coefficients(fit, n_targets)), axis=0)
+    squares = jnp.maximum(squares - ridge_penalty, 0)
     return jnp.maximum(jnp.sqrt(squares / jnp.maximum(fit.batches, 1)), LEAST_SPREAD)
 
 

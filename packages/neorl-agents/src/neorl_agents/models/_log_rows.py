@@ -66,12 +66,12 @@ def log_rows(log: Transition, spec: Spec) -> LogRows:
     )  # fmt: skip
 
 
-def histories(rows: LogRows, places: Any, history: int) -> tuple[Any, Any]:
+def histories(rows: LogRows, indices: Any, history: int) -> tuple[Any, Any]:
     """The history of some rows: past observations, then the actions before each of them.
 
     At the start of an episode its first row is repeated.
     """
-    back = np.arange(history - 1, -1, -1)
-    start = rows.start[places][..., None]
-    before = places[..., None] - back
-    return np.maximum(before, start), np.maximum(before - 1, start)
+    lags = np.arange(history - 1, -1, -1)
+    start = rows.start[indices][..., None]
+    rows_back = indices[..., None] - lags
+    return np.maximum(rows_back, start), np.maximum(rows_back - 1, start)

@@ -75,26 +75,29 @@ def errors_ahead(
     lengths = _lengths(rows, episodes)
     steps = tuple(n for n in AHEAD if n <= lengths.max())
     span = steps[-1]
-    long = lengths >= span
-    places = np.concatenate(
-        [s + np.arange(n - span + 1) for s, n in zip(episodes[long], lengths[long], strict=True)]
+    long_enough = lengths >= span
+    indices = np.concatenate(
+        [
+            s + np.arange(n - span + 1)
+            for s, n in zip(episodes[long_enough], lengths[long_enough], strict=True)
+        ]
     )
-    draws = np.random.default_rng(seed)
-    chosen = np.sort(draws.choice(places, min(WINDOWS, len(places)), replace=False))
-    obs = _free(model, rows, chosen[:, None] + np.arange(span))
-    at = np.asarray(steps) - 1
-    logged = rows.next_obs[chosen[:, None] + np.arange(span)][:, at]
+    rng = np.random.default_rng(seed)
+    chosen = np.sort(rng.choice(indices, min(WINDOWS, len(indices)), replace=False))
+    obs = _free_runs(model, rows, chosen[:, None] + np.arange(span))
+    index = np.asarray(steps) - 1
+    logged = rows.next_obs[chosen[:, None] + np.arange(span)][:, index]
     before = rows.obs[chosen][:, None]
     scale = np.asarray(model.scales.obs[1], np.float64)
 
     def error(predicted: Any) -> np.ndarray:
-        each = (np.asarray(predicted, np.float64) - logged) / scale
-        return np.sqrt(np.mean(each**2, axis=0))[:, list(model.predicted)]
+        difference = (np.asarray(predicted, np.float64) - logged) / scale
+        return np.sqrt(np.mean(difference**2, axis=0))[:, list(model.predicted)]
 
     return ErrorsAhead(
         steps,
-        error(obs[:-1].mean(axis=0)[:, at]),
-        error(obs[-1][:, at]),
+        error(obs[:-1].mean(axis=0)[:, index]),
+        error(obs[-1][:, index]),
         error(before),
         len(chosen),
     )
@@ -114,42 +117,42 @@ def free_episodes(
     """
     lengths = np.minimum(_lengths(rows, episodes), plant.horizon)
     times = np.arange(lengths.max())
-    places = episodes[:, None] + np.minimum(times, lengths[:, None] - 1)
-    nothing = plant.episodes._replace(
-        left=jnp.zeros_like(plant.episodes.left),
-        outcome_left=jnp.zeros_like(plant.episodes.outcome_left),
+    indices = episodes[:, None] + np.minimum(times, lengths[:, None] - 1)
+    no_residuals = plant.episodes._replace(
+        residual=jnp.zeros_like(plant.episodes.residual),
+        outcome_residual=jnp.zeros_like(plant.episodes.outcome_residual),
     )
-    quiet = dataclasses.replace(plant, episodes=nothing)
-    actions = jnp.asarray(rows.action[places])
-    members = [_followed(quiet, jnp.asarray(m), actions) for m in range(plant.members)]
+    undisturbed = dataclasses.replace(plant, episodes=no_residuals)
+    actions = jnp.asarray(rows.action[indices])
+    members = [_rollout(undisturbed, jnp.asarray(m), actions) for m in range(plant.members)]
     obs, outcome = (np.stack(column) for column in zip(*jax.device_get(members), strict=True))
-    inside = times < lengths[:, None]
+    in_episode = times < lengths[:, None]
     starts = np.unique(rows.start)
     sums = np.add.reduceat(rows.outcome.astype(np.float64), starts)
     return FreeEpisodes(
         obs,
-        rows.next_obs[places],
+        rows.next_obs[indices],
         lengths,
-        np.asarray(np.sum(outcome * inside[None, ..., None], axis=2, dtype=np.float64)),
+        np.asarray(np.sum(outcome * in_episode[None, ..., None], axis=2, dtype=np.float64)),
         sums[np.searchsorted(starts, episodes)],
         sums.std(axis=0),
     )
 
 
 @jax.jit
-def _followed(plant: ReplayedPlant, member: Array, actions: Array) -> tuple[Array, Array]:
+def _rollout(plant: ReplayedPlant, member: Array, actions: Array) -> tuple[Array, Array]:
     """Observations and outcomes of every episode in one member, with the logged actions."""
 
-    def one(episode: Array, acted: Array) -> tuple[Array, Array]:
+    def run_one(episode: Array, action_rows: Array) -> tuple[Array, Array]:
         start = ReplayedStart(episode, member)
 
         def step(state: ReplayedState, action: Array) -> tuple[ReplayedState, Any]:
-            state, seen = plant.step(start, state, action)
-            return state, (seen.obs, jnp.append(seen.reward, seen.cost))
+            state, obs_rows = plant.step(start, state, action)
+            return state, (obs_rows.obs, jnp.append(obs_rows.reward, obs_rows.cost))
 
-        return jax.lax.scan(step, plant.reset(start)[0], acted)[1]
+        return jax.lax.scan(step, plant.reset(start)[0], action_rows)[1]
 
-    return jax.vmap(one)(jnp.arange(len(actions)), actions)
+    return jax.vmap(run_one)(jnp.arange(len(actions)), actions)
 
 
 def _lengths(rows: LogRows, episodes: np.ndarray) -> np.ndarray:
@@ -157,19 +160,24 @@ def _lengths(rows: LogRows, episodes: np.ndarray) -> np.ndarray:
     return ends[np.searchsorted(ends, episodes)] - episodes + 1
 
 
-def _free(model: HistoryModel, rows: LogRows, places: np.ndarray) -> Any:
+def _free_runs(model: HistoryModel, rows: LogRows, indices: np.ndarray) -> Any:
     """Observations that every member predicts, shape ``(member, start, time, obs)``."""
-    seen, acted = histories(rows, places[:, 0], model.history)
-    begin = rows.obs[seen], rows.action[acted]
-    along = rows.action[places], rows.next_obs[places]
+    obs_rows, action_rows = histories(rows, indices[:, 0], model.history)
+    initial = rows.obs[obs_rows], rows.action[action_rows]
+    logged = rows.action[indices], rows.next_obs[indices]
     numbers = jnp.append(jnp.arange(model.members), -1)
-    columns = [jnp.asarray(x) for x in (*begin, *along)]
+    columns = [jnp.asarray(x) for x in (*initial, *logged)]
     return jax.device_get(jax.lax.map(lambda member: _of_member(model, member, *columns), numbers))
 
 
 @jax.jit
 def _of_member(
-    model: HistoryModel, member: Array, obs: Array, acted: Array, actions: Array, logged: Array
+    model: HistoryModel,
+    member: Array,
+    obs: Array,
+    action_rows: Array,
+    actions: Array,
+    logged: Array,
 ) -> Array:
     channels = jnp.asarray(model.predicted)
 
@@ -181,7 +189,7 @@ def _of_member(
         past = jnp.concatenate([before[1:], after[None]])
         return (past, jnp.concatenate([actions[1:], action[None]])), after
 
-    def one(obs: Array, acted: Array, actions: Array, logged: Array) -> Array:
-        return jax.lax.scan(step, (obs, acted), (actions, logged))[1]
+    def run_one(obs: Array, action_rows: Array, actions: Array, logged: Array) -> Array:
+        return jax.lax.scan(step, (obs, action_rows), (actions, logged))[1]
 
-    return jax.vmap(one)(obs, acted, actions, logged)
+    return jax.vmap(run_one)(obs, action_rows, actions, logged)

@@ -30,8 +30,8 @@ def held_out_rows(terminated: Any, truncated: Any, share: float, *, xp: Any = np
     if share == 0:
         return xp.zeros_like(ends)
     number = xp.cumsum(ends) - ends
-    every = xp.minimum(round(1 / share), number[-1] + 1)
-    return (number % every == every - 1) & (every > 1)
+    interval = xp.minimum(round(1 / share), number[-1] + 1)
+    return (number % interval == interval - 1) & (interval > 1)
 
 
 def exogenous_mask(spec: Spec, names: Sequence[str]) -> Float[Array, " obs"]:
@@ -62,36 +62,36 @@ def require_model_log(
             are constant, if a log with one episode is to be split, or if fewer rows are left than
             a one-step linear map has coefficients.
     """
-    beside = set(exogenous_indices(spec, exogenous))
-    action, obs, after = (np.asarray(x) for x in (rows.action, rows.obs, rows.next_obs))
-    still = [
+    exogenous_columns = set(exogenous_indices(spec, exogenous))
+    action, obs, next_obs = (np.asarray(x) for x in (rows.action, rows.obs, rows.next_obs))
+    constant = [
         channel.name
         for channel, column in zip(spec.action, action.T, strict=True)
         if np.ptp(column) == 0
     ]
-    if still:
+    if constant:
         raise InputError(
-            f"the action {', '.join(still)} never moves in the log, so that a model cannot learn "
-            "what it does; take a log in which it moves, or a learner without a model, such as bc"
+            f"the action {', '.join(constant)} is constant in the log, so a model cannot learn its "
+            "effect; give a log in which it varies, or a learner without a model, such as bc"
         )
-    predicted = [i for i in range(spec.n_obs) if i not in beside]
-    if not np.any(obs[:, predicted] != after[:, predicted]):
+    predicted = [i for i in range(spec.n_obs) if i not in exogenous_columns]
+    if not np.any(obs[:, predicted] != next_obs[:, predicted]):
         raise InputError(
-            "no observation that is to be predicted ever changes in the log, so that there is "
-            "nothing to model; check the log's next_obs and the channels declared exogenous"
+            "the observations that the model predicts never change in the log, so there is "
+            "nothing to model; check next_obs of the log and the channels declared exogenous"
         )
     ends = np.asarray(rows.terminated, bool) | np.asarray(rows.truncated, bool)
     episodes = int(ends[:-1].sum()) + 1
     if held_out and episodes < 2:
         raise InputError(
-            f"the log has one episode, and {learner} holds out whole episodes to compare its "
-            "members; record or split into more, or set held_out to 0 in the learner's model"
+            f"the log has one episode, but {learner} holds out whole episodes to compare the "
+            "members of its model; record more episodes, split this one into several, or set "
+            "held_out of the learner's model to 0"
         )
     needed = spec.n_obs + spec.n_action + 1
-    fitted = int(np.sum(~held_out_rows(rows.terminated, rows.truncated, held_out)))
-    if fitted < needed:
+    n_fitted = int(np.sum(~held_out_rows(rows.terminated, rows.truncated, held_out)))
+    if n_fitted < needed:
         raise InputError(
-            f"a model of {spec.n_obs} observations and {spec.n_action} actions needs {needed} rows "
-            f"at least, and the log leaves {fitted} beside the episodes that are held out; record "
-            "more"
+            f"a model of {spec.n_obs} observations and {spec.n_action} actions needs at least "
+            f"{needed} rows, but the log has {n_fitted} outside the held-out episodes; record more"
         )

@@ -37,11 +37,11 @@ def actions_along(
 @jax.jit
 def _along(policy: Policy, starts: Array, obs: Array, action: Array, next_obs: Array) -> Array:
     def step(carry: Any, row: tuple[Array, Array, Array, Array]) -> tuple[Any, Array]:
-        start, now, done, following = row
+        start, obs_now, action_taken, obs_next = row
         fresh = policy.initial_carry()
         carry = jax.tree.map(lambda new, old: jnp.where(start, new, old), fresh, carry)
-        carry, _ = policy(carry, now, None)  # pyright: ignore[reportArgumentType]
-        carry = follow(policy, carry, done)
-        return carry, policy(carry, following, None)[1]  # pyright: ignore[reportArgumentType]
+        carry, _ = policy(carry, obs_now, None)  # pyright: ignore[reportArgumentType]
+        carry = follow(policy, carry, action_taken)
+        return carry, policy(carry, obs_next, None)[1]  # pyright: ignore[reportArgumentType]
 
     return jax.lax.scan(step, policy.initial_carry(), (starts, obs, action, next_obs))[1]

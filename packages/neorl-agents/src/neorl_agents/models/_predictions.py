@@ -140,40 +140,40 @@ def linear_answer(
     """
     if fit is None:
         return jnp.zeros((*inputs.shape[:-1], targets), inputs.dtype), jnp.ones(targets)
-    both = jax.lax.stop_gradient((coefficients(fit, targets), spread(fit, targets)))
-    answer = inputs @ both[0][:-1]
-    return answer + along(both[0][-1], answer), both[1]
+    solution = jax.lax.stop_gradient((coefficients(fit, targets), spread(fit, targets)))
+    answer = inputs @ solution[0][:-1]
+    return answer + along(solution[0][-1], answer), solution[1]
 
 
 def likelihood_loss(
     members: DynamicsMembers,
-    answers: Float[Array, "ens *batch output"],
-    left: Float[Array, "*batch target"],
-    counted: Float[Array, " target"],
+    outputs: Float[Array, "ens *batch output"],
+    residual: Float[Array, "*batch target"],
+    weights: Float[Array, " target"],
 ) -> Float[Array, "*batch"]:
     """Negative log-likelihood of the linear part's residual, summed over members and targets.
 
     Args:
         members: Members, with the bounds of the log-variances.
-        answers: Outputs of their networks: means, then any log-variances.
-        left: Residual of the linear part, divided by its standard deviation.
-        counted: Weight of every target, zero or one.
+        outputs: Outputs of their networks: means, then any log-variances.
+        residual: Residual of the linear part, divided by its standard deviation.
+        weights: Weight of every target, zero or one.
     """
     if not members.low.size:
-        losses = jnp.square(left[None] - answers) / 2
+        losses = jnp.square(residual[None] - outputs) / 2
     else:
-        mean, raw = jnp.split(answers, 2, axis=-1)
+        mean, raw = jnp.split(outputs, 2, axis=-1)
         low, high = (along(bound, mean) for bound in _bounds(members))
-        losses = gaussian_nll(mean, raw, jnp.broadcast_to(left, mean.shape), low=low, high=high)
-    return jnp.sum(losses * along(counted, losses), axis=(0, -1))
+        losses = gaussian_nll(mean, raw, jnp.broadcast_to(residual, mean.shape), low=low, high=high)
+    return jnp.sum(losses * along(weights, losses), axis=(0, -1))
 
 
-def bound_loss(members: DynamicsMembers, counted: Float[Array, " target"]) -> Float[Array, ""]:
+def bound_loss(members: DynamicsMembers, weights: Float[Array, " target"]) -> Float[Array, ""]:
     """The distance between the bounds of the log-variances, which is at least one."""
     if not members.low.size:
         return jnp.zeros(())
     low, high = _bounds(members)
-    return jnp.sum(counted * (high - low))
+    return jnp.sum(weights * (high - low))
 
 
 def _bounds(members: DynamicsMembers) -> tuple[Array, Array]:
@@ -182,25 +182,25 @@ def _bounds(members: DynamicsMembers) -> tuple[Array, Array]:
 
 
 def member_moments(
-    members: DynamicsMembers, answers: Array, base: Array, size: Array, counted: Array
+    members: DynamicsMembers, outputs: Array, base: Array, size: Array, weights: Array
 ) -> Moments:
     """Means and standard deviations of all members, in units.
 
     Args:
         members: Members, with the bounds of the log-variances.
-        answers: Outputs of their networks.
+        outputs: Outputs of their networks.
         base: Output of the linear part.
         size: Standard deviation of its residual.
-        counted: Weight of every target, zero or one.
+        weights: Weight of every target, zero or one.
     """
-    size, counted = along(size, answers), along(counted, answers)
+    size, weights = along(size, outputs), along(weights, outputs)
     if not members.low.size:
-        mean = (base[None] + answers * size) * counted
+        mean = (base[None] + outputs * size) * weights
         return Moments(mean, jnp.zeros_like(mean))
-    learned, raw = jnp.split(answers, 2, axis=-1)
+    learned, raw = jnp.split(outputs, 2, axis=-1)
     low, high = (along(bound, raw) for bound in _bounds(members))
     std = jnp.exp(soft_clamp(raw, low, high) / 2)
-    return Moments((base[None] + learned * size) * counted, std * size * counted)
+    return Moments((base[None] + learned * size) * weights, std * size * weights)
 
 
 def uncertainty_of(moments: Moments, kind: Uncertainty) -> Float[Array, "*batch"]:
@@ -218,41 +218,43 @@ def uncertainty_of(moments: Moments, kind: Uncertainty) -> Float[Array, "*batch"
     return jnp.sqrt(jnp.mean(jnp.var(moments.mean, axis=0), axis=-1))
 
 
-def along(vector: Float[Array, " target"], of: Float[Array, "..."]) -> Float[Array, "..."]:
+def along(vector: Float[Array, " target"], like: Float[Array, "..."]) -> Float[Array, "..."]:
     """A vector, reshaped to broadcast along the last axis of an array."""
-    return vector.reshape(*(1,) * (of.ndim - 1), -1)
+    return vector.reshape(*(1,) * (like.ndim - 1), -1)
 
 
-def newest(maps: Preparation, seen: Float[Array, "*batch seen"]) -> Float[Array, "*batch obs"]:
+def newest(maps: Preparation, inputs: Float[Array, "*batch in"]) -> Float[Array, "*batch obs"]:
     """The current observation in the network input."""
     n_obs, width = maps.obs.offset.shape[-1], maps.low.shape[-1] + FLAGS
-    return seen[..., -width - n_obs : -width] if maps.window else seen
+    return inputs[..., -width - n_obs : -width] if maps.window else inputs
 
 
-def next_seen(
+def next_network_inputs(
     maps: Preparation,
-    seen: Float[Array, "*batch seen"],
+    inputs: Float[Array, "*batch in"],
     action: Float[Array, "*batch act"],
     next_obs: Float[Array, "*batch obs"],
-) -> Float[Array, "*batch seen"]:
+) -> Float[Array, "*batch in"]:
     """Network input of the next step, in its units: the next observation, or its window."""
     if not maps.window:
         return next_obs
     known = jnp.ones(next_obs.shape[:-1], bool)
     step = step_features(next_obs, action, known, known)
-    return jnp.concatenate([seen[..., step.shape[-1] :], step], axis=-1)
+    return jnp.concatenate([inputs[..., step.shape[-1] :], step], axis=-1)
 
 
 def network_answers(members: DynamicsMembers, inputs: Float[Array, "*batch in"]) -> Array:
     """The outputs of every network; their inputs are clipped, unlike those of the linear part."""
-    return jax.vmap(_answer, in_axes=(0, None))(members.networks, jnp.clip(inputs, -CLIP, CLIP))
+    return jax.vmap(_output, in_axes=(0, None))(members.networks, jnp.clip(inputs, -CLIP, CLIP))
 
 
-def _answer(network: Network, inputs: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
+def _output(network: Network, inputs: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
     return network(inputs)
 
 
 def joined(change: Moments, outcome: Moments, chosen: Int[Array, " elite"]) -> Moments:
     """Moments of observations, reward and costs of the chosen members."""
     pairs = zip(change, outcome, strict=True)
-    return Moments(*(jnp.concatenate([one[chosen], two[chosen]], axis=-1) for one, two in pairs))
+    return Moments(
+        *(jnp.concatenate([one[chosen], other[chosen]], axis=-1) for one, other in pairs)
+    )

@@ -29,19 +29,19 @@ class ReplayedEpisodes(NamedTuple):
     Attributes:
         obs: First observations, shape ``(episode, obs)``.
         action: First actions, shape ``(episode, act)``.
-        beside: Logged next values of the channels that are not predicted, shape
-            ``(episode, time, beside)``.
-        left: Residual of every member on the logged changes, the linear part as last, shape
+        exogenous: Logged next values of the channels that are not predicted, shape
+            ``(episode, time, exogenous)``.
+        residual: Residual of every member on the logged changes, the linear part as last, shape
             ``(member, episode, time, predicted)``.
-        outcome_left: Residual on reward and costs, ``(member, episode, time, 1 + cost)``; for
+        outcome_residual: Residual on reward and costs, ``(member, episode, time, 1 + cost)``; for
             declared ones that of the declaration.
     """
 
     obs: Float[Array, "episode obs"]
     action: Float[Array, "episode act"]
-    beside: Float[Array, "episode time beside"]
-    left: Float[Array, "member episode time predicted"]
-    outcome_left: Float[Array, "member episode time outcome"]
+    exogenous: Float[Array, "episode time exogenous"]
+    residual: Float[Array, "member episode time predicted"]
+    outcome_residual: Float[Array, "member episode time outcome"]
 
 
 class ReplayedStart(NamedTuple):
@@ -163,39 +163,41 @@ class ReplayedPlant(eqx.Module):
         before, last = state.obs[-1], state.actions[-1]
         applied = self._applied(before, last, action, time)
         predicted = model.next_obs(state.obs, state.actions, applied, member)
-        predicted = predicted + self.episodes.left[params.member, episode, time]
-        others = np.setdiff1d(np.arange(spec.n_obs), model.predicted)
-        after = before.at[jnp.asarray(model.predicted)].set(predicted)
-        after = after.at[jnp.asarray(others, jnp.int32)].set(self.episodes.beside[episode, time])
-        after = jnp.clip(after, model.scales.low, model.scales.high)
-        outcome, odds = model.outcomes(before, last, applied, after, member)
+        predicted = predicted + self.episodes.residual[params.member, episode, time]
+        exogenous_indices = np.setdiff1d(np.arange(spec.n_obs), model.predicted)
+        next_obs = before.at[jnp.asarray(model.predicted)].set(predicted)
+        next_obs = next_obs.at[jnp.asarray(exogenous_indices, jnp.int32)].set(
+            self.episodes.exogenous[episode, time]
+        )
+        next_obs = jnp.clip(next_obs, model.scales.low, model.scales.high)
+        outcome, odds = model.outcomes(before, last, applied, next_obs, member)
         if self.objective is not None:
-            both = self._measured(before), self._measured(after)
-            declared = self.objective(both[0], applied, both[1], last)
-            outcome = jnp.where(jnp.isnan(declared), outcome, declared)
-        outcome = outcome + self.episodes.outcome_left[params.member, episode, time]
+            measured = self._measured(before), self._measured(next_obs)
+            objective_value = self.objective(measured[0], applied, measured[1], last)
+            outcome = jnp.where(jnp.isnan(objective_value), outcome, objective_value)
+        outcome = outcome + self.episodes.outcome_residual[params.member, episode, time]
         state = ReplayedState(
-            jnp.concatenate([state.obs[1:], after[None]]),
+            jnp.concatenate([state.obs[1:], next_obs[None]]),
             jnp.concatenate([state.actions[1:], applied[None]]),
             time + 1,
         )
-        seen = self._measured(after)
+        next_reading = self._measured(next_obs)
         return state, Step(
-            obs=seen,
-            final_obs=seen,
+            obs=next_reading,
+            final_obs=next_reading,
             reward=outcome[0],
             cost=jnp.where(outcome[1:] > self._least_cost(), outcome[1:], 0),
             applied=applied,
             terminated=odds > 0,
             truncated=time + 1 >= self.horizon,
-            info=ReplayedStep(jax.nn.sigmoid(odds), self._outside(after)),
+            info=ReplayedStep(jax.nn.sigmoid(odds), self._outside(next_obs)),
         )
 
     def _applied(self, obs: Array, last: Array, action: Array, time: Array) -> Array:
         low, high = (jnp.asarray(ends(self.spec.action)) for ends in (lows, highs))
         action = jnp.where(jnp.isfinite(action), action, last)
-        reach = jnp.where(time == 0, jnp.inf, self.rates)
-        action = jnp.clip(jnp.clip(action, last - reach, last + reach), low, high)
+        max_change = jnp.where(time == 0, jnp.inf, self.rates)
+        action = jnp.clip(jnp.clip(action, last - max_change, last + max_change), low, high)
         if self.interlock is None:
             return action
         return jnp.clip(self.interlock(self._measured(obs), action), low, high)
@@ -209,8 +211,8 @@ class ReplayedPlant(eqx.Module):
 
     def _outside(self, obs: Array) -> Array:
         scales, channels = self.model.scales, jnp.asarray(self.model.predicted)
-        beyond = jnp.maximum(obs - scales.seen_high, scales.seen_low - obs)
-        return jnp.sum(jnp.maximum(beyond, 0)[channels] / scales.obs[1][channels])
+        excess = jnp.maximum(obs - scales.seen_high, scales.seen_low - obs)
+        return jnp.sum(jnp.maximum(excess, 0)[channels] / scales.obs[1][channels])
 
 
 class PredictedEpisodes(NamedTuple):
@@ -265,24 +267,24 @@ def _episode(plant: ReplayedPlant, policy: Policy, start: ReplayedStart) -> Pred
     state, obs = plant.reset(start)
     zero, zeros = jnp.zeros(()), jnp.zeros(plant.spec.n_cost)
     total = PredictedEpisodes(zero, zeros, zeros, zero, zero)
-    begin = _Running(state, policy.initial_carry(), obs, jnp.ones(()), total)
+    initial = _Running(state, policy.initial_carry(), obs, jnp.ones(()), total)
 
-    def step(now: _Running, _: None) -> tuple[_Running, None]:
-        carry, action = policy(now.carry, now.obs, None)
-        state, seen = plant.step(start, now.state, action)
-        cost = now.alive * seen.cost
+    def step(running: _Running, _: None) -> tuple[_Running, None]:
+        carry, action = policy(running.carry, running.obs, None)
+        state, next_reading = plant.step(start, running.state, action)
+        cost = running.alive * next_reading.cost
         total = PredictedEpisodes(
-            now.total.returns + now.alive * seen.reward,
-            now.total.cost_sum + cost,
-            jnp.maximum(now.total.cost_worst, cost),
-            now.total.ended + now.alive * seen.info.end,
-            now.total.outside + seen.info.outside / plant.horizon,
+            running.total.returns + running.alive * next_reading.reward,
+            running.total.cost_sum + cost,
+            jnp.maximum(running.total.cost_worst, cost),
+            running.total.ended + running.alive * next_reading.info.end,
+            running.total.outside + next_reading.info.outside / plant.horizon,
         )
-        alive = now.alive * (1 - seen.info.end)
-        carry = policy.sent(carry, seen.applied)
-        return _Running(state, carry, seen.obs, alive, total), None
+        alive = running.alive * (1 - next_reading.info.end)
+        carry = policy.sent(carry, next_reading.applied)
+        return _Running(state, carry, next_reading.obs, alive, total), None
 
-    total = jax.lax.scan(step, begin, None, length=plant.horizon)[0].total
+    total = jax.lax.scan(step, initial, None, length=plant.horizon)[0].total
     finite = jnp.isfinite(total.returns) & jnp.all(jnp.isfinite(total.cost_sum))
     return total._replace(returns=jnp.where(finite, total.returns, -jnp.inf))
 
@@ -315,23 +317,28 @@ def replayed_plant(
     lengths = ends[np.searchsorted(ends, episodes)] - episodes + 1
     steps = int(lengths.max()) if horizon is None else horizon
     # A shorter episode continues with the residuals of its own beginning.
-    places = episodes[:, None] + np.arange(steps) % lengths[:, None]
-    seen, acted = histories(rows, places, model.history)
-    columns = (rows.obs[seen], rows.action[acted], rows.action[places], rows.next_obs[places])
+    indices = episodes[:, None] + np.arange(steps) % lengths[:, None]
+    next_reading, action_rows = histories(rows, indices, model.history)
+    columns = (
+        rows.obs[next_reading],
+        rows.action[action_rows],
+        rows.action[indices],
+        rows.next_obs[indices],
+    )
     numbers = jnp.append(jnp.arange(model.members), -1)
-    left, outcome_left = jax.lax.map(
-        lambda member: _left(model, member, columns, rows.outcome[places]), numbers
+    residual, outcome_residual = jax.lax.map(
+        lambda member: _residuals(model, member, columns, rows.outcome[indices]), numbers
     )
     if objective is not None:
         ends = (jnp.asarray(limit(model.spec.obs)) for limit in (lows, highs))
-        by_declaration = _declared(
-            objective, rows.obs[places], rows.action[places], rows.next_obs[places],
-            rows.action[acted[..., -1]], *ends,
+        declared_outcome = _declared_outcomes(
+            objective, rows.obs[indices], rows.action[indices], rows.next_obs[indices],
+            rows.action[action_rows[..., -1]], *ends,
         )  # fmt: skip
-        outcome_left = jnp.where(
-            jnp.isnan(by_declaration), outcome_left, rows.outcome[places] - by_declaration
+        outcome_residual = jnp.where(
+            jnp.isnan(declared_outcome), outcome_residual, rows.outcome[indices] - declared_outcome
         )
-    others = np.setdiff1d(np.arange(model.spec.n_obs), model.predicted)
+    exogenous_indices = np.setdiff1d(np.arange(model.spec.n_obs), model.predicted)
     n_action = model.spec.n_action
     rates = jnp.full(n_action, jnp.inf) if rates is None else jnp.asarray(rates, jnp.float32)
     return ReplayedPlant(
@@ -339,9 +346,9 @@ def replayed_plant(
         episodes=ReplayedEpisodes(
             jnp.asarray(rows.obs[episodes]),
             jnp.asarray(rows.action[episodes]),
-            jnp.asarray(rows.next_obs[places][..., others]),
-            left,
-            outcome_left,
+            jnp.asarray(rows.next_obs[indices][..., exogenous_indices]),
+            residual,
+            outcome_residual,
         ),
         rates=rates,
         interlock=interlock,
@@ -351,7 +358,7 @@ def replayed_plant(
 
 
 @partial(jax.jit, static_argnums=0)
-def _declared(
+def _declared_outcomes(
     objective: Objective,
     obs: Array,
     action: Array,
@@ -362,22 +369,24 @@ def _declared(
 ) -> Array:
     """Declared reward and costs of logged rows, shape ``(episode, time, 1 + cost)``."""
 
-    def of_row(before: Array, acted: Array, after: Array, last: Array) -> Array:
-        return objective(jnp.clip(before, low, high), acted, jnp.clip(after, low, high), last)
+    def of_row(before: Array, action_rows: Array, next_obs: Array, last: Array) -> Array:
+        return objective(
+            jnp.clip(before, low, high), action_rows, jnp.clip(next_obs, low, high), last
+        )
 
     return jax.vmap(jax.vmap(of_row))(obs, action, next_obs, last)
 
 
 @jax.jit
-def _left(
+def _residuals(
     model: HistoryModel, member: Array, columns: tuple[Array, ...], outcome: Array
 ) -> tuple[Array, Array]:
     """Residuals of one member on the logged changes, rewards and costs."""
 
-    def of_row(row: tuple[Array, ...], seen: Array) -> tuple[Array, Array]:
+    def of_row(row: tuple[Array, ...], next_reading: Array) -> tuple[Array, Array]:
         obs, actions, action, following = row
-        after = model.next_obs(obs, actions, action, member)
-        answered, _ = model.outcomes(obs[-1], actions[-1], action, following, member)
-        return following[jnp.asarray(model.predicted)] - after, seen - answered
+        next_obs = model.next_obs(obs, actions, action, member)
+        predicted_outcome, _ = model.outcomes(obs[-1], actions[-1], action, following, member)
+        return following[jnp.asarray(model.predicted)] - next_obs, next_reading - predicted_outcome
 
     return jax.vmap(jax.vmap(of_row))(columns, outcome)

@@ -27,7 +27,7 @@ from neorl_agents.sampling._histories import windows
 from neorl_core import InputError, Policy, Transition
 from neorl_core.replay import RingBuffer, batch_indices, ring_buffer, ring_push
 
-JUDGED = 8_192
+CALIBRATION_ROWS = 8_192
 """Largest number of rows of the log on which a model is calibrated when training begins."""
 
 
@@ -151,7 +151,7 @@ class ModelRollouts(eqx.Module):
         row = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), rows[0])
         ring = ring_buffer(Batch(row), capacity=self.capacity)
         memory = ModelMemory(ring, zero, zero, zero, calibration)
-        return self._stored(memory, *self._rollouts(*arguments))
+        return self._store(memory, *self._rollouts(*arguments))
 
     def advance(
         self,
@@ -165,7 +165,7 @@ class ModelRollouts(eqx.Module):
         """The memory with rollouts of the current policy in place of the oldest ones."""
         policy = _behaviour(learner, state)
         arguments = (policy, learner, state, memory.calibration, tables, number, key)
-        return self._stored(memory, *self._rollouts(*arguments))
+        return self._store(memory, *self._rollouts(*arguments))
 
     def batches(
         self,
@@ -203,46 +203,53 @@ class ModelRollouts(eqx.Module):
         """Predicted rows, step by step for all rollouts, and the disagreement in each."""
         start_key, policy_key, model_key = jax.random.split(jax.random.fold_in(key, number), 3)
         shape, log = (self.steps + 1, self.starts), _rows_of(tables)
-        drawn = batch_indices(
+        start_rows = batch_indices(
             start_key, jnp.asarray(number), n=len(log.action), batch=shape[0] * shape[1]
         )
-        places, model_state = drawn.reshape(shape), self._model_state(learner, state)
+        indices, model_state = start_rows.reshape(shape), self._model_state(learner, state)
         last = len(log.action) - 1
 
         def step(carry: Any, inputs: Any) -> tuple[Any, tuple[Transition, Array]]:
-            (obs, action, place), (other, act_keys, model_keys) = carry, inputs
-            logged = None if not self._exogenous else _next_obs(tables)[place]
-            seen = self._predicted(model_state, calibration, obs, action, model_keys, logged)
-            reward, ended = seen.reward - self.penalty * seen.disagreement, seen.terminated
+            (obs, action, index), (other, act_keys, model_keys) = carry, inputs
+            logged = None if not self._exogenous else _next_obs(tables)[index]
+            predicted = self._predict(model_state, calibration, obs, action, model_keys, logged)
+            reward, ended = (
+                predicted.reward - self.penalty * predicted.disagreement,
+                predicted.terminated,
+            )
             if isinstance(learner, Pessimist):
-                reward, ended = learner.imagined(state, seen, calibration)
-            went_on = _advanced(obs, action, seen.next_obs)
-            following = _where(ended, _obs_at(learner, tables, other), went_on)
+                reward, ended = learner.imagined(state, predicted, calibration)
+            next_obs = _advance(obs, action, predicted.next_obs)
+            obs_after = _where(ended, _obs_at(learner, tables, other), next_obs)
             if self._exogenous:
-                place = jnp.where(log.terminated[place] | log.truncated[place], place, place + 1)
-            place = jnp.where(ended, other, jnp.minimum(place, last))
-            then = jax.vmap(_acted, in_axes=(None, 0, 0))(policy, following, act_keys)
+                index = jnp.where(log.terminated[index] | log.truncated[index], index, index + 1)
+            index = jnp.where(ended, other, jnp.minimum(index, last))
+            next_action = jax.vmap(_act, in_axes=(None, 0, 0))(policy, obs_after, act_keys)
             row = Transition(
                 obs=obs,
                 action=action,
                 reward=reward,
-                cost=seen.cost,
-                next_obs=went_on,
-                next_action=jnp.where(ended[:, None], 0, then),
+                cost=predicted.cost,
+                next_obs=next_obs,
+                next_action=jnp.where(ended[:, None], 0, next_action),
                 terminated=ended,
                 truncated=jnp.zeros_like(ended),
             )
-            return (following, then, place), (row, seen.disagreement)
+            return (obs_after, next_action, index), (row, predicted.disagreement)
 
         act_keys = jax.random.split(policy_key, shape)
         model_keys = jax.random.split(model_key, (self.steps, self.starts))
-        begun = _obs_at(learner, tables, places[0])
-        first = begun, jax.vmap(_acted, in_axes=(None, 0, 0))(policy, begun, act_keys[0]), places[0]
-        _, (rows, disagreement) = jax.lax.scan(step, first, (places[1:], act_keys[1:], model_keys))
+        initial_obs = _obs_at(learner, tables, indices[0])
+        first = (
+            initial_obs,
+            jax.vmap(_act, in_axes=(None, 0, 0))(policy, initial_obs, act_keys[0]),
+            indices[0],
+        )
+        _, (rows, disagreement) = jax.lax.scan(step, first, (indices[1:], act_keys[1:], model_keys))
         ended: Any = rows.terminated
         rows = rows._replace(truncated=jnp.zeros_like(ended).at[-1].set(~ended[-1]))
-        listed = {name: getattr(rows, name) for name in learner.fields if name != "mask"}
-        rows = Transition(*(listed.get(name) for name in Transition._fields))  # pyright: ignore
+        columns = {name: getattr(rows, name) for name in learner.fields if name != "mask"}
+        rows = Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
         return flat, disagreement.ravel()
 
@@ -251,10 +258,10 @@ class ModelRollouts(eqx.Module):
         return self.model.exogenous if isinstance(self.model, DynamicsModel) else ()
 
     def _model_state(self, learner: Algorithm, state: LearnerState) -> LearnerState:
-        own: Any = getattr(learner, "model_state", None)
-        return state.context[self.name] if own is None else own(state)
+        model_state_of: Any = getattr(learner, "model_state", None)
+        return state.context[self.name] if model_state_of is None else model_state_of(state)
 
-    def _predicted(
+    def _predict(
         self, model_state: Any, calibration: Any, obs: Any, action: Array, keys: Any, logged: Any
     ) -> PredictedStep:
         """Predicts one step of all rollouts."""
@@ -270,16 +277,16 @@ class ModelRollouts(eqx.Module):
         if not isinstance(self.model, DynamicsModel):
             return ()
         log, model_state = _rows_of(tables), self._model_state(learner, state)
-        every = jnp.arange(0, len(log.action), -(-len(log.action) // JUDGED))
-        rows = unit_rows(model_state.preparation, _rows_at(learner, tables, every))
-        counted = jnp.ones(len(every), bool)
+        row_numbers = jnp.arange(0, len(log.action), -(-len(log.action) // CALIBRATION_ROWS))
+        rows = unit_rows(model_state.preparation, _rows_at(learner, tables, row_numbers))
+        valid = jnp.ones(len(row_numbers), bool)
         if log.truncated is not None and self.model.held_out:
             flags = log.terminated, log.truncated
-            counted = held_out_rows(*flags, self.model.held_out, xp=jnp)[every]
-            counted = counted | ~jnp.any(counted)
-        return self.model.calibrate(model_state, rows, counted)
+            valid = held_out_rows(*flags, self.model.held_out, xp=jnp)[row_numbers]
+            valid = valid | ~jnp.any(valid)
+        return self.model.calibrate(model_state, rows, valid)
 
-    def _stored(
+    def _store(
         self, memory: ModelMemory, rows: Transition, disagreement: Float[Array, " row"]
     ) -> ModelMemory:
         ended = jnp.zeros(()) if rows.terminated is None else jnp.mean(rows.terminated)
@@ -348,22 +355,22 @@ def _next_obs(tables: Any) -> Any:
     return tables.next_obs
 
 
-def _rows_at(learner: Algorithm, tables: Any, places: Int[Array, " row"]) -> Transition:
+def _rows_at(learner: Algorithm, tables: Any, indices: Int[Array, " row"]) -> Transition:
     """Rows of the log as the learner's sampler gives them."""
-    rows = jax.tree.map(lambda column: column[places], _rows_of(tables))
+    rows = jax.tree.map(lambda column: column[indices], _rows_of(tables))
     sampler: Any = learner.sampler
-    return rows if isinstance(tables, Transition) else sampler.seen(tables, rows)
+    return rows if isinstance(tables, Transition) else sampler.with_windows(tables, rows)
 
 
-def _obs_at(learner: Algorithm, tables: Any, places: Int[Array, " row"]) -> Any:
+def _obs_at(learner: Algorithm, tables: Any, indices: Int[Array, " row"]) -> Any:
     """The observations of the given rows, or the windows that end with them."""
     if isinstance(tables, Transition):
-        return tables.obs[places]
+        return tables.obs[indices]
     sampler: Any = learner.sampler
-    return windows(tables, places, steps=sampler.steps)
+    return windows(tables, indices, steps=sampler.steps)
 
 
-def _advanced(obs: Any, action: Array, next_obs: Array) -> Any:
+def _advance(obs: Any, action: Array, next_obs: Array) -> Any:
     """Observations one step later; a window drops its oldest step."""
     if not isinstance(obs, Window):
         return next_obs
@@ -372,18 +379,20 @@ def _advanced(obs: Any, action: Array, next_obs: Array) -> Any:
     return Window(*(jnp.concatenate([old[:, 1:], new[:, None]], axis=1) for old, new in pairs))
 
 
-def _where(chosen: Bool[Array, " row"], this: Any, that: Any) -> Any:
+def _where(chosen: Bool[Array, " row"], if_true: Any, if_false: Any) -> Any:
     """Selects, row by row, from one of two trees of arrays."""
 
-    def one(x: Array, y: Array) -> Array:
+    def select(x: Array, y: Array) -> Array:
         return jnp.where(chosen.reshape(-1, *(1,) * (x.ndim - 1)), x, y)
 
-    return jax.tree.map(one, this, that)
+    return jax.tree.map(select, if_true, if_false)
 
 
-def _acted(policy: Any, obs: Any, key: PRNGKeyArray) -> Array:
+def _act(policy: Any, obs: Any, key: PRNGKeyArray) -> Array:
     """The action of a policy for one observation, or for one window."""
     if not isinstance(obs, Window):
         return policy(policy.initial_carry(), obs, key)[1]
-    remembers = getattr(policy, "parameters", policy)  # A sampling policy wraps a history policy.
-    return policy(remembers.carry_behind(obs), obs.obs[-1], key)[1]
+    history_policy = getattr(
+        policy, "parameters", policy
+    )  # A sampling policy wraps a history policy.
+    return policy(history_policy.carry_of_window(obs), obs.obs[-1], key)[1]

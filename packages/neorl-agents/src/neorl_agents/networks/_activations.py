@@ -36,8 +36,8 @@ def identity(x: Array) -> Array:
 def largest(x: Array) -> Array:
     """1 at the first of the largest numbers along the last axis, -1 at all others; no gradient."""
     chosen = jnp.argmax(x, axis=-1, keepdims=True)
-    places = jax.lax.broadcasted_iota(chosen.dtype, x.shape, x.ndim - 1)
-    return jnp.where(places == chosen, 1, -1).astype(x.dtype)
+    positions = jax.lax.broadcasted_iota(chosen.dtype, x.shape, x.ndim - 1)
+    return jnp.where(positions == chosen, 1, -1).astype(x.dtype)
 
 
 def _check_activation(name: str, entry: Any) -> None:

@@ -41,13 +41,13 @@ class BudgetedChoice(eqx.Module):
         costs = jnp.max(costs.reshape(-1, len(self.budget), len(actions)), axis=0)
         allowed = (self.budget * self.cost_value)[:, None]
         # There are no fractions of an allowance of zero, so the excess itself is used.
-        sized = jnp.where(allowed > 0, allowed, 1)
-        worst = jnp.max((costs - allowed) / sized, axis=0)
-        fits = worst <= 0
-        best = jnp.argmax(jnp.where(fits, values, -jnp.inf))
-        chosen = jnp.where(jnp.any(fits), best, jnp.argmin(worst))
-        picked = jnp.arange(len(actions)) == chosen
-        return jnp.sum(jnp.where(picked[:, None], actions, 0), axis=0)
+        divisor = jnp.where(allowed > 0, allowed, 1)
+        excess = jnp.max((costs - allowed) / divisor, axis=0)
+        is_within = excess <= 0
+        best = jnp.argmax(jnp.where(is_within, values, -jnp.inf))
+        chosen = jnp.where(jnp.any(is_within), best, jnp.argmin(excess))
+        is_chosen = jnp.arange(len(actions)) == chosen
+        return jnp.sum(jnp.where(is_chosen[:, None], actions, 0), axis=0)
 
     @property
     def n_outputs(self) -> int:

@@ -73,10 +73,10 @@ class RecurrentNetwork(eqx.Module):
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
         """The output for flattened windows, oldest step first, followed by any further inputs."""
         width = self.cell.weight.shape[-2]
-        window, rest = jnp.split(x, [self.steps * width], axis=-1)
+        window, n_rest = jnp.split(x, [self.steps * width], axis=-1)
         window = window.reshape(*x.shape[:-1], self.steps, width)
         hidden = self.cell.last(window, jnp.any(window[..., -FLAGS:] > 0, axis=-1))
-        return self.head(jnp.concatenate([hidden, window[..., -1, :], rest], axis=-1))
+        return self.head(jnp.concatenate([hidden, window[..., -1, :], n_rest], axis=-1))
 
     @property
     def n_outputs(self) -> int:
@@ -139,9 +139,9 @@ def init_network(
     if encoding is None or encoding.encoder != "gru":
         return NETWORKS.find(kind).init(widths, key, **options)
     cell_key, head_key = jax.random.split(key)
-    rest = widths[0] - encoding.width
+    n_rest = widths[0] - encoding.width
     head = NETWORKS.find(kind).init(
-        (widths[1] + encoding.step_width + rest, *widths[1:]), head_key, **options
+        (widths[1] + encoding.step_width + n_rest, *widths[1:]), head_key, **options
     )
     return RecurrentNetwork(
         init_gru(encoding.step_width, widths[1], cell_key), head, encoding.steps

@@ -52,9 +52,9 @@ class GraphConvolution(eqx.Module):
             adjacency: 1 where an edge goes from the sender to the receiver, else 0; no loops.
             mask: False for padding.
         """
-        own = adjacency + jnp.eye(len(nodes), dtype=nodes.dtype)
-        scale = jax.lax.rsqrt(jnp.sum(own, axis=1))
-        mixed = own @ (scale[:, None] * (nodes @ self.weight))
+        with_self_loops = adjacency + jnp.eye(len(nodes), dtype=nodes.dtype)
+        scale = jax.lax.rsqrt(jnp.sum(with_self_loops, axis=1))
+        mixed = with_self_loops @ (scale[:, None] * (nodes @ self.weight))
         return _masked(scale[:, None] * mixed + self.bias[None, :], mask)
 
 
@@ -90,8 +90,8 @@ class GraphAttention(eqx.Module):
         )
         heads, at_source, at_target = self._scores(graph.nodes)
         scores = _leaky(at_source[graph.senders] + at_target[graph.receivers])
-        brought = edge_softmax(scores, graph)[:, :, None] * heads[graph.senders]
-        mixed = pool_edges(brought, graph).reshape(len(number), -1)
+        messages = edge_softmax(scores, graph)[:, :, None] * heads[graph.senders]
+        mixed = pool_edges(messages, graph).reshape(len(number), -1)
         return _masked(mixed + self.bias[None, :], graph.node_mask)
 
     def dense(
@@ -102,9 +102,9 @@ class GraphAttention(eqx.Module):
     ) -> Float[Array, "node out"]:
         """The same by matrices; see :meth:`GraphConvolution.dense`."""
         heads, at_source, at_target = self._scores(nodes)
-        joined = (adjacency > 0) | jnp.eye(len(nodes), dtype=jnp.bool_)
+        linked = (adjacency > 0) | jnp.eye(len(nodes), dtype=jnp.bool_)
         scores = _leaky(at_target.T[:, :, None] + at_source.T[:, None, :])
-        weights = jax.nn.softmax(jnp.where(joined[None], scores, -jnp.inf), axis=-1)
+        weights = jax.nn.softmax(jnp.where(linked[None], scores, -jnp.inf), axis=-1)
         mixed = jnp.einsum("hij,jhp->ihp", weights, heads).reshape(len(nodes), -1)
         return _masked(mixed + self.bias[None, :], mask)
 

@@ -14,7 +14,7 @@ from neorl_core.infrastructure import unknown_name
 
 NODE = re.compile(r"([A-Za-z_]+)(\d+)\.(\w+)")
 EDGE = re.compile(r"([A-Za-z_]+)(\d+)-(\d+)\.(\w+)")
-PLACE = re.compile(r"[A-Za-z_]+\d+(-\d+)?(\.\w+)?")
+ELEMENT = re.compile(r"[A-Za-z_]+\d+(-\d+)?(\.\w+)?")
 MASK = "there"
 """The feature that tells whether a node or an edge is present."""
 
@@ -123,12 +123,12 @@ def named_as_graph(spec: Spec, graph: tuple[str, ...]) -> Spec:
         InputError: If a declaration does not name a channel, or a channel is declared twice or
             without a place.
     """
-    places: dict[str, str] = {}
+    elements: dict[str, str] = {}
     known = [channel.name for channel in (*spec.obs, *spec.action)]
     for line in graph:
-        name, declared, place = (part.strip() for part in line.rpartition("="))
-        shaped = PLACE.fullmatch(place)
-        if not shaped or bool(declared) != bool(shaped[2]):
+        name, declared, element = (part.strip() for part in line.rpartition("="))
+        match = ELEMENT.fullmatch(element)
+        if not match or bool(declared) != bool(match[2]):
             raise InputError(
                 f"networks.graph has {line!r}; write a channel and its place, "
                 "'LI-101 = tank3.level', or a node or an edge that has no channel, 'source7' or "
@@ -136,14 +136,19 @@ def named_as_graph(spec: Spec, graph: tuple[str, ...]) -> Spec:
             )
         if declared and name not in known:
             raise unknown_name("channel in networks.graph", name, known)
-        if declared and name in places:
-            raise InputError(f"networks.graph gives {name} two places, {places[name]} and {place}")
+        if declared and name in elements:
+            raise InputError(
+                f"networks.graph gives {name} two places, {elements[name]} and {element}"
+            )
         if declared:
-            places[name] = place
-    if not places:
+            elements[name] = element
+    if not elements:
         return spec
     obs, action = (
-        tuple(dataclasses.replace(one, name=places.get(one.name, one.name)) for one in channels)
+        tuple(
+            dataclasses.replace(channel, name=elements.get(channel.name, channel.name))
+            for channel in channels
+        )
         for channels in (spec.obs, spec.action)
     )
     try:
@@ -154,8 +159,11 @@ def named_as_graph(spec: Spec, graph: tuple[str, ...]) -> Spec:
 
 @functools.lru_cache(maxsize=64)
 def _layout(spec: Spec, graph: tuple[str, ...]) -> GraphLayout:
-    spec, bare = named_as_graph(spec, graph), [line.strip() for line in graph if "=" not in line]
-    nodes, edges = _places(spec, bare, NODE), _places(spec, bare, EDGE)
+    spec, undeclared = (
+        named_as_graph(spec, graph),
+        [line.strip() for line in graph if "=" not in line],
+    )
+    nodes, edges = _elements(spec, undeclared, NODE), _elements(spec, undeclared, EDGE)
     if not nodes:
         raise InputError(
             "no channel names a node, as tank3.level does, so the plant is no graph; declare what "
@@ -176,26 +184,26 @@ def _layout(spec: Spec, graph: tuple[str, ...]) -> GraphLayout:
                     f"the edge {kind}{sender}-{receiver} ends at the node {end}, which no channel "
                     f"names; give that node a channel, or declare it without one, node{end}"
                 )
-    plain = tuple(
+    shared = tuple(
         i for i, channel in enumerate(spec.obs)
         if not NODE.fullmatch(channel.name) and not EDGE.fullmatch(channel.name)
     )  # fmt: skip
-    of_nodes, of_edges = _columns(spec.obs, NODE, nodes), _columns(spec.obs, EDGE, edges)
-    at_nodes, at_edges = _actions(spec, NODE, nodes), _actions(spec, EDGE, edges)
-    placed = {number for number, _, _ in (*at_nodes, *at_edges)}
+    node_columns, edge_columns = _columns(spec.obs, NODE, nodes), _columns(spec.obs, EDGE, edges)
+    node_actions, edge_actions = _actions(spec, NODE, nodes), _actions(spec, EDGE, edges)
+    assigned = {number for number, _, _ in (*node_actions, *edge_actions)}
     return GraphLayout(
         n_obs=spec.n_obs,
         n_action=spec.n_action,
-        node_columns=of_nodes[0],
-        node_masks=of_nodes[1],
-        edge_columns=of_edges[0],
-        edge_masks=of_edges[1],
+        node_columns=node_columns[0],
+        node_masks=node_columns[1],
+        edge_columns=edge_columns[0],
+        edge_masks=edge_columns[1],
         senders=tuple(numbers[sender] for _, sender, _ in edges),
         receivers=tuple(numbers[receiver] for _, _, receiver in edges),
-        shared=plain,
-        node_actions=at_nodes,
-        edge_actions=at_edges,
-        other_actions=tuple(i for i in range(spec.n_action) if i not in placed),
+        shared=shared,
+        node_actions=node_actions,
+        edge_actions=edge_actions,
+        other_actions=tuple(i for i in range(spec.n_action) if i not in assigned),
     )
 
 
@@ -221,10 +229,10 @@ def pooled_scaling(
     pooled = spread @ (mean @ average)
     square = spread @ ((jnp.square(std) + jnp.square(mean - pooled)) @ average)
     low, high = (jnp.asarray(ends(spec.obs), mean.dtype) for ends in (lows, highs))
-    there = jnp.asarray(masks)
+    is_mask = jnp.asarray(masks)
     return (
-        jnp.where(there, (low + high) / 2, pooled),
-        jnp.where(there, (high - low) / 2, jnp.sqrt(square)),
+        jnp.where(is_mask, (low + high) / 2, pooled),
+        jnp.where(is_mask, (high - low) / 2, jnp.sqrt(square)),
     )
 
 
@@ -233,14 +241,14 @@ def _groups(spec: Spec) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """For every observation channel the index of its feature, and whether it is a mask."""
     names, masks = [], []
     for channel in spec.obs:
-        place = _place(channel.name, NODE) or _place(channel.name, EDGE)
-        names.append(place[1] if place else f"{channel.name} alone")
-        masks.append(bool(place and place[2]))
+        element = _element(channel.name, NODE) or _element(channel.name, EDGE)
+        names.append(element[1] if element else f"{channel.name} alone")
+        masks.append(bool(element and element[2]))
     numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
     return tuple(numbers[name] for name in names), tuple(masks)
 
 
-def _place(name: str, pattern: re.Pattern[str]) -> Any:
+def _element(name: str, pattern: re.Pattern[str]) -> Any:
     """Kind with the numbers, the feature, and whether it is a mask; ``None`` for other names."""
     match = pattern.fullmatch(name)
     if match is None:
@@ -249,37 +257,46 @@ def _place(name: str, pattern: re.Pattern[str]) -> Any:
     return (kind, *map(int, numbers)), f"{kind}.{feature}", feature == MASK
 
 
-def _places(spec: Spec, bare: list[str], pattern: re.Pattern[str]) -> list[Any]:
+def _elements(spec: Spec, undeclared: list[str], pattern: re.Pattern[str]) -> list[Any]:
     """Nodes or edges in the order of their channels, then those without any."""
-    names = [*(channel.name for channel in (*spec.obs, *spec.action)), *(f"{b}.x" for b in bare)]
-    return list(dict.fromkeys(place[0] for name in names if (place := _place(name, pattern))))
+    names = [
+        *(channel.name for channel in (*spec.obs, *spec.action)),
+        *(f"{b}.x" for b in undeclared),
+    ]
+    return list(dict.fromkeys(element[0] for name in names if (element := _element(name, pattern))))
 
 
 def _columns(
-    channels: Any, pattern: re.Pattern[str], places: list[Any]
+    channels: Any, pattern: re.Pattern[str], elements: list[Any]
 ) -> tuple[Columns, tuple[int, ...]]:
-    at, masks, features = {}, {}, {}
+    indices, masks, features = {}, {}, {}
     for i, channel in enumerate(channels):
-        parsed = _place(channel.name, pattern)
+        parsed = _element(channel.name, pattern)
         if parsed and parsed[2]:
             masks[parsed[0]] = i
         elif parsed:
-            at[parsed[0], parsed[1]] = i
+            indices[parsed[0], parsed[1]] = i
             features[parsed[1]] = None
-    columns = tuple(tuple(at.get((place, name), NONE) for name in features) for place in places)
-    return columns, tuple(masks.get(place, NONE) for place in places)
+    columns = tuple(
+        tuple(indices.get((element, name), NONE) for name in features) for element in elements
+    )
+    return columns, tuple(masks.get(element, NONE) for element in elements)
 
 
-def _actions(spec: Spec, pattern: re.Pattern[str], places: list[Any]) -> Columns:
-    number = {place: i for i, place in enumerate(places)}
-    parsed = [_place(channel.name, pattern) for channel in spec.action]
-    kinds = list(dict.fromkeys(one[1] for one in parsed if one))
-    return tuple((i, number[one[0]], kinds.index(one[1])) for i, one in enumerate(parsed) if one)
+def _actions(spec: Spec, pattern: re.Pattern[str], elements: list[Any]) -> Columns:
+    number = {element: i for i, element in enumerate(elements)}
+    parsed = [_element(channel.name, pattern) for channel in spec.action]
+    kinds = list(dict.fromkeys(channel[1] for channel in parsed if channel))
+    return tuple(
+        (i, number[channel[0]], kinds.index(channel[1]))
+        for i, channel in enumerate(parsed)
+        if channel
+    )
 
 
 def _widened(columns: Columns, actions: Columns, first: int) -> Columns:
     kinds = 1 + max((kind for _, _, kind in actions), default=NONE)
-    more = [[NONE] * kinds for _ in columns]
-    for number, place, kind in actions:
-        more[place][kind] = first + number
-    return tuple((*old, *new) for old, new in zip(columns, more, strict=True))
+    columns_added = [[NONE] * kinds for _ in columns]
+    for number, element, kind in actions:
+        columns_added[element][kind] = first + number
+    return tuple((*old, *new) for old, new in zip(columns, columns_added, strict=True))

@@ -78,31 +78,31 @@ class GraphNetwork(eqx.Module):
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
         """The outputs for rows along the last axis; leading axes are a batch."""
-        rows = jax.vmap(self._one)(x.reshape(-1, x.shape[-1]))
+        rows = jax.vmap(self._row_outputs)(x.reshape(-1, x.shape[-1]))
         return self.output(rows[:, : self.n_outputs].reshape(*x.shape[:-1], self.n_outputs))
 
     def first_outputs(self, count: int, *, output: Activation | None = None) -> "GraphNetwork":
         """The network with only its first outputs; no weight is removed."""
-        behind = self.output if output is None else output
-        return replace(self, n_outputs=count, output=behind)
+        output_activation = self.output if output is None else output
+        return replace(self, n_outputs=count, output=output_activation)
 
-    def _one(self, row: Float[Array, " in"]) -> Float[Array, " out"]:
+    def _row_outputs(self, row: Float[Array, " in"]) -> Float[Array, " out"]:
         layout = _layout_of(self.layout, self.widths[0])
-        seen = jnp.concatenate([row, jnp.zeros(1, row.dtype)])
-        nodes_there, edges_there = _there(layout, seen)
-        edges = _features(layout.edge_columns, seen, edges_there)
-        h = _node_features(layout, seen, edges, nodes_there, edges_there)
-        adjacency = _adjacency(layout, edges_there, row.dtype) if self.dense else None
+        padded_row = jnp.concatenate([row, jnp.zeros(1, row.dtype)])
+        nodes_present, edges_present = _present(layout, padded_row)
+        edges = _features(layout.edge_columns, padded_row, edges_present)
+        h = _node_features(layout, padded_row, edges, nodes_present, edges_present)
+        adjacency = _adjacency(layout, edges_present, row.dtype) if self.dense else None
         for layer, skip in zip(self.layers, self.skips, strict=True):
             if adjacency is None:
-                new = layer(_graph(layout, h, nodes_there, edges_there))
+                new = layer(_graph(layout, h, nodes_present, edges_present))
             else:
-                new = layer.dense(h, adjacency, nodes_there)
-            h = jnp.where(nodes_there[:, None], jax.nn.relu(new + h @ skip), 0)
-        pool = jnp.sum(h, axis=0) / jnp.maximum(jnp.sum(nodes_there), 1).astype(h.dtype)
+                new = layer.dense(h, adjacency, nodes_present)
+            h = jnp.where(nodes_present[:, None], jax.nn.relu(new + h @ skip), 0)
+        pool = jnp.sum(h, axis=0) / jnp.maximum(jnp.sum(nodes_present), 1).astype(h.dtype)
         if self.widths[-1] % max(layout.n_action, 1) or not layout.n_action:
             return self._require(self.pool_head)(pool)
-        return self._actions(layout, h, edges, pool, nodes_there, edges_there)
+        return self._actions(layout, h, edges, pool, nodes_present, edges_present)
 
     def _actions(
         self, layout: GraphLayout, h: Array, edges: Array, pool: Array, nodes: Array, links: Array
@@ -110,8 +110,8 @@ class GraphNetwork(eqx.Module):
         """The outputs of every action, from the head of its place."""
         each, parts = self.widths[-1] // layout.n_action, []
         if layout.node_actions:
-            wide = jnp.concatenate([h, jnp.broadcast_to(pool[None, :], h.shape)], axis=1)
-            values = self._require(self.node_head)(wide)
+            node_inputs = jnp.concatenate([h, jnp.broadcast_to(pool[None, :], h.shape)], axis=1)
+            values = self._require(self.node_head)(node_inputs)
             parts.append(jnp.where(nodes[:, None], values, ABSENT).reshape(-1))
         if layout.edge_actions:
             values = self._at_edges(layout, h, edges, pool)
@@ -120,8 +120,8 @@ class GraphNetwork(eqx.Module):
             parts.append(self._require(self.pool_head)(pool))
         flat, order = jnp.concatenate(parts), _order(layout, each)
         # A gather has a slow backward pass, and most plants need none.
-        whole = len(order) == flat.shape[0] and np.array_equal(order, np.arange(len(order)))
-        return flat if whole else flat[order]
+        in_order = len(order) == flat.shape[0] and np.array_equal(order, np.arange(len(order)))
+        return flat if in_order else flat[order]
 
     def _at_edges(
         self, layout: GraphLayout, h: Array, edges: Array, pool: Array
@@ -186,39 +186,41 @@ def init_graph_network(
             "or edge; train it on a plant whose channels name them, such as tank3.level, and with "
             'networks.encoder = "none"'
         )
-    whole = _layout_of(layout, widths[0])
-    hidden, n_out, n_action = widths[1:-1], widths[-1], whole.n_action
+    in_order = _layout_of(layout, widths[0])
+    hidden, n_out, n_action = widths[1:-1], widths[-1], in_order.n_action
     if not hidden:
         raise InputError(f"a network of kind {kind} needs a layer; give networks.hidden a width")
     keys = jax.random.split(key, 2 * len(hidden) + 3)
-    edge_width = _n_features(whole.edge_columns)
-    first = _n_features(whole.node_columns) + edge_width + len(whole.shared)
+    edge_width = _n_features(in_order.edge_columns)
+    first = _n_features(in_order.node_columns) + edge_width + len(in_order.shared)
     layers, skips = [], []
     for i, (n_in, n_new) in enumerate(zip((first, *hidden), hidden, strict=False)):
         layers.append(LAYERS[kind](n_in, n_new, keys[2 * i]))
         skips.append(init_graph_convolution(n_in, n_new, keys[2 * i + 1]).weight)
     last = hidden[-1]
     head = partial(_head, last, last_bound)
-    placed = bool(n_action) and n_out % n_action == 0
-    each = n_out // n_action if placed else 0
-    at_nodes, at_edges = (
+    per_action = bool(n_action) and n_out % n_action == 0
+    each = n_out // n_action if per_action else 0
+    n_node, n_edge = (
         each * (1 + max((kind for _, _, kind in actions), default=NONE))
-        for actions in (whole.node_actions, whole.edge_actions)
+        for actions in (in_order.node_actions, in_order.edge_actions)
     )
-    of_all = each * len(whole.other_actions) if placed else n_out
-    alone = len(set(zip(whole.senders, whole.receivers, strict=True))) == whole.n_edges
+    n_pool = each * len(in_order.other_actions) if per_action else n_out
+    no_parallel_edges = (
+        len(set(zip(in_order.senders, in_order.receivers, strict=True))) == in_order.n_edges
+    )
     return GraphNetwork(
         layers=tuple(layers),
         skips=tuple(skips),
-        node_head=head(2 * last, at_nodes, keys[-3]),
-        edge_head=head(3 * last + edge_width, at_edges, keys[-2]),
-        pool_head=head(last, of_all, keys[-1]),
+        node_head=head(2 * last, n_node, keys[-3]),
+        edge_head=head(3 * last + edge_width, n_edge, keys[-2]),
+        pool_head=head(last, n_pool, keys[-1]),
         layout=layout,
         kind=kind,
         widths=widths,
         n_outputs=n_out,
         output=output,
-        dense=(whole.n_nodes <= MOST_DENSE if dense is None else dense) and alone,
+        dense=(in_order.n_nodes <= MOST_DENSE if dense is None else dense) and no_parallel_edges,
     )
 
 
@@ -245,8 +247,8 @@ def _order(layout: GraphLayout, each: int) -> np.ndarray:
         (layout.node_actions, layout.n_nodes), (layout.edge_actions, layout.n_edges)
     ):  # fmt: skip
         kinds = 1 + max((kind for _, _, kind in actions), default=NONE)
-        for number, place, kind in actions:
-            order[:, number] = begin + (place * each + np.arange(each)) * kinds + kind
+        for number, element, kind in actions:
+            order[:, number] = begin + (element * each + np.arange(each)) * kinds + kind
         begin += count * each * kinds
     for i, number in enumerate(layout.other_actions):
         order[:, number] = begin + np.arange(each) * len(layout.other_actions) + i
@@ -257,55 +259,59 @@ def _n_features(columns: tuple[tuple[int, ...], ...]) -> int:
     return len(columns[0]) if columns else 0
 
 
-def _there(layout: GraphLayout, seen: Array) -> tuple[Bool[Array, " node"], Bool[Array, " edge"]]:
+def _present(
+    layout: GraphLayout, padded_row: Array
+) -> tuple[Bool[Array, " node"], Bool[Array, " edge"]]:
     """Which nodes and edges are present; an edge needs both its ends."""
     nodes, edges = (
         jnp.ones(len(masks), jnp.bool_)  # A constant, so that its consequences fold to constants.
         if set(masks) <= {NONE}
-        else jnp.asarray(np.asarray(masks) == NONE) | (seen[np.asarray(masks, np.int32)] > 0)
+        else jnp.asarray(np.asarray(masks) == NONE) | (padded_row[np.asarray(masks, np.int32)] > 0)
         for masks in (layout.node_masks, layout.edge_masks)
     )
     senders, receivers = np.asarray(layout.senders, int), np.asarray(layout.receivers, int)
     return nodes, edges & nodes[senders] & nodes[receivers]
 
 
-def _features(columns: tuple[tuple[int, ...], ...], seen: Array, there: Array) -> Array:
+def _features(columns: tuple[tuple[int, ...], ...], padded_row: Array, present: Array) -> Array:
     """Features of nodes or edges; zero for absent ones, whatever their channels hold."""
     table = np.asarray(columns, np.int32).reshape(len(columns), -1)
-    return jnp.where(there[:, None], seen[table], 0)
+    return jnp.where(present[:, None], padded_row[table], 0)
 
 
 def _node_features(
-    layout: GraphLayout, seen: Array, edges: Array, nodes_there: Array, edges_there: Array
+    layout: GraphLayout, padded_row: Array, edges: Array, nodes_present: Array, edges_present: Array
 ) -> Float[Array, "node feature"]:
-    own = _features(layout.node_columns, seen, nodes_there)
+    own = _features(layout.node_columns, padded_row, nodes_present)
     parts = [own]
     if edges.shape[1]:
-        parts.append(pool_edges(edges, _graph(layout, own, nodes_there, edges_there)))
+        parts.append(pool_edges(edges, _graph(layout, own, nodes_present, edges_present)))
     if layout.shared:
-        shared = seen[np.asarray(layout.shared)]
-        parts.append(jnp.where(nodes_there[:, None], shared[None, :], 0))
+        shared = padded_row[np.asarray(layout.shared)]
+        parts.append(jnp.where(nodes_present[:, None], shared[None, :], 0))
     return jnp.concatenate(parts, axis=1)
 
 
-def _graph(layout: GraphLayout, h: Array, nodes_there: Array, edges_there: Array) -> PaddedGraph:
+def _graph(
+    layout: GraphLayout, h: Array, nodes_present: Array, edges_present: Array
+) -> PaddedGraph:
     senders, receivers = (
         jnp.asarray(side, jnp.int32) for side in (layout.senders, layout.receivers)
     )
-    return PaddedGraph(h, senders, receivers, nodes_there, edges_there)
+    return PaddedGraph(h, senders, receivers, nodes_present, edges_present)
 
 
-def _adjacency(layout: GraphLayout, there: Array, dtype: Any) -> Float[Array, "receiver sender"]:
+def _adjacency(layout: GraphLayout, present: Array, dtype: Any) -> Float[Array, "receiver sender"]:
     """1 where a present edge goes from the sender to the receiver."""
-    which = np.full((layout.n_nodes, layout.n_nodes), layout.n_edges)
-    which[np.asarray(layout.receivers, int), np.asarray(layout.senders, int)] = np.arange(
+    edge_index = np.full((layout.n_nodes, layout.n_nodes), layout.n_edges)
+    edge_index[np.asarray(layout.receivers, int), np.asarray(layout.senders, int)] = np.arange(
         layout.n_edges
     )
-    return jnp.concatenate([there, jnp.zeros(1, jnp.bool_)])[which].astype(dtype)
+    return jnp.concatenate([present, jnp.zeros(1, jnp.bool_)])[edge_index].astype(dtype)
 
 
-def _one_hot(places: tuple[int, ...], count: int) -> np.ndarray:
-    return np.eye(count, dtype=np.float32)[np.asarray(places, int)]
+def _one_hot(indices: tuple[int, ...], count: int) -> np.ndarray:
+    return np.eye(count, dtype=np.float32)[np.asarray(indices, int)]
 
 
 def graph_static(network: GraphNetwork) -> dict[str, Any]:

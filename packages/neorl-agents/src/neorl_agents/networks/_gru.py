@@ -47,19 +47,19 @@ class GRU(eqx.Module):
         inputs = jnp.moveaxis(x @ self.weight, -2, 0)
         start = jnp.zeros((*x.shape[:-2], self.recurrent.shape[0]), x.dtype)
 
-        def step(hidden: Array, now: tuple[Array, Array]) -> tuple[Array, None]:
-            gates, counts = now
-            return jnp.where(counts[..., None], self._gated(hidden, gates), hidden), None
+        def step(hidden: Array, step_inputs: tuple[Array, Array]) -> tuple[Array, None]:
+            gates, is_known = step_inputs
+            return jnp.where(is_known[..., None], self._gated(hidden, gates), hidden), None
 
         return jax.lax.scan(step, start, (inputs, jnp.moveaxis(seen, -1, 0)))[0]
 
     def _gated(self, hidden: Array, inputs: Array) -> Array:
-        from_input = jnp.split(inputs + _beside(self.bias, inputs), 3, axis=-1)
+        from_input = jnp.split(inputs + _broadcast(self.bias, inputs), 3, axis=-1)
         from_hidden = jnp.split(hidden @ self.recurrent, 3, axis=-1)
         reset = jax.nn.sigmoid(from_input[0] + from_hidden[0])
         keep = jax.nn.sigmoid(from_input[1] + from_hidden[1])
-        behind_reset = from_hidden[2] + _beside(self.recurrent_bias, hidden)
-        new = jnp.tanh(from_input[2] + reset * behind_reset)
+        hidden_term = from_hidden[2] + _broadcast(self.recurrent_bias, hidden)
+        new = jnp.tanh(from_input[2] + reset * hidden_term)
         return (1 - keep) * new + keep * hidden
 
 
@@ -84,5 +84,5 @@ def init_gru(inputs: int, hidden: int, key: PRNGKeyArray) -> GRU:
     )
 
 
-def _beside(vector: Array, batch: Array) -> Array:
+def _broadcast(vector: Array, batch: Array) -> Array:
     return vector.reshape((1,) * (batch.ndim - 1) + vector.shape)

@@ -74,13 +74,13 @@ class QuantileNetwork(eqx.Module):
         batch, count = levels.shape
         cosines = self.level_layer.weight.shape[0]
         angles = np.float32(np.pi) * np.arange(1, cosines + 1, dtype=np.float32)
-        waves = jnp.cos(levels.reshape(-1, 1) * angles[None, :])
+        cosine_features = jnp.cos(levels.reshape(-1, 1) * angles[None, :])
         h = jax.nn.relu(self.obs_layer(x))
-        c = jax.nn.relu(self.level_layer(waves)).reshape(batch, count, -1)
-        for_hidden, for_head = self._split(noise)
+        c = jax.nn.relu(self.level_layer(cosine_features)).reshape(batch, count, -1)
+        hidden_noise, head_noise = self._split(noise)
         z = (h[:, None, :] * c).reshape(batch * count, -1)
-        z = jax.nn.relu(self.hidden_layer(z, for_hidden))
-        out = self.head(z, for_head)
+        z = jax.nn.relu(self.hidden_layer(z, hidden_noise))
+        out = self.head(z, head_noise)
         if self.dueling:
             advantage = out[:, :-1]
             out = out[:, -1:] + advantage - jnp.mean(advantage, axis=1, keepdims=True)
@@ -139,10 +139,10 @@ def init_quantile_network(
     """
     keys = jax.random.split(key, 4)
 
-    def layer(key: PRNGKeyArray, rows: int, columns: int, of: bool) -> NoisyAffine:
-        bound = math.sqrt(3 / rows) if of else 1 / math.sqrt(rows)
+    def layer(key: PRNGKeyArray, rows: int, columns: int, is_noisy: bool) -> NoisyAffine:
+        bound = math.sqrt(3 / rows) if is_noisy else 1 / math.sqrt(rows)
         draw = jax.random.uniform(key, (rows + 1, columns), jnp.float32, -bound, bound)
-        if not of:
+        if not is_noisy:
             return NoisyAffine(draw[:-1], draw[-1])
         scales = jnp.full_like(draw, scale)
         return NoisyAffine(draw[:-1], draw[-1], scales[:-1], scales[-1])

@@ -116,8 +116,8 @@ class ModuleNetwork(eqx.Module):
 
     def first_outputs(self, count: int, *, output: Activation | None = None) -> "ModuleNetwork":
         """The network with only its first outputs; the weights of the others stay, unused."""
-        behind = self.output if output is None else output
-        return ModuleNetwork(self.arrays, self.make, self.widths, count, behind)
+        output_activation = self.output if output is None else output
+        return ModuleNetwork(self.arrays, self.make, self.widths, count, output_activation)
 
 
 def module_kind(make: Make) -> NetworkKind:
@@ -153,8 +153,12 @@ def module_kind(make: Make) -> NetworkKind:
         return ModuleNetwork(arrays, make, lengths, lengths[-1], output)
 
     def static(network: ModuleNetwork) -> dict[str, Any]:
-        behind = activation_name(network.output)
-        return {"widths": list(network.widths), "outputs": network.n_outputs, "output": behind}
+        output_activation = activation_name(network.output)
+        return {
+            "widths": list(network.widths),
+            "outputs": network.n_outputs,
+            "output": output_activation,
+        }
 
     def template(static: dict[str, Any]) -> ModuleNetwork:
         network = eqx.filter_eval_shape(init, static["widths"], jax.random.key(0))

@@ -17,7 +17,7 @@ from neorl_agents.networks._affine import affine
 Initialiser = Literal["uniform", "orthogonal"]
 """Initialiser of the weights; see :func:`init_mlp`."""
 
-Stacked = TypeVar("Stacked")
+NetworkT = TypeVar("NetworkT")
 
 
 class MLP(eqx.Module):
@@ -66,8 +66,8 @@ class MLP(eqx.Module):
         """
         weights = (*self.weights[:-1], self.weights[-1][..., :count])
         biases = (*self.biases[:-1], self.biases[-1][..., :count])
-        behind = self.output if output is None else output
-        return replace(self, weights=weights, biases=biases, output=behind)
+        output_activation = self.output if output is None else output
+        return replace(self, weights=weights, biases=biases, output=output_activation)
 
 
 def layer_norm(
@@ -87,10 +87,10 @@ def layer_norm(
 
     Source: Ba, Kiros and Hinton, Layer normalization, arXiv 1607.06450.
     """
-    beside = (1,) * (x.ndim - 1) + gain.shape
-    off = x - jnp.mean(x, axis=-1, keepdims=True)
-    variance = jnp.mean(jnp.square(off), axis=-1, keepdims=True)
-    return off * jax.lax.rsqrt(variance + 1e-6) * gain.reshape(beside) + shift.reshape(beside)
+    shape = (1,) * (x.ndim - 1) + gain.shape
+    centred = x - jnp.mean(x, axis=-1, keepdims=True)
+    variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
+    return centred * jax.lax.rsqrt(variance + 1e-6) * gain.reshape(shape) + shift.reshape(shape)
 
 
 def init_mlp(
@@ -156,8 +156,8 @@ def init_mlp(
 
 
 def ensemble(
-    members: int, network: Callable[[PRNGKeyArray], Stacked], key: PRNGKeyArray
-) -> Stacked:
+    members: int, network: Callable[[PRNGKeyArray], NetworkT], key: PRNGKeyArray
+) -> NetworkT:
     """``members`` networks stacked along a leading axis of every leaf.
 
     Args:
@@ -184,14 +184,14 @@ def _uniform(widths: Sequence[int], key: PRNGKeyArray) -> tuple[tuple, tuple]:
 
 
 @jax.custom_batching.sequential_vmap
-def _one_by_one(tall: Float[Array, "row column"]) -> tuple[Array, Array]:
+def _qr(matrix: Float[Array, "row column"]) -> tuple[Array, Array]:
     """QR factorisation, one matrix after another even under ``jax.vmap``.
 
     jaxlib 0.10.2 spreads the factorisations of a batch over the threads of XLA's CPU pool, and
     waits for them in a thread of the same pool. A program that factorises as many batches
     simultaneously as the machine has cores therefore never ends.
     """
-    return jnp.linalg.qr(tall)
+    return jnp.linalg.qr(matrix)
 
 
 def _orthogonal(widths: Sequence[int], key: PRNGKeyArray) -> tuple[tuple, tuple]:
@@ -200,8 +200,8 @@ def _orthogonal(widths: Sequence[int], key: PRNGKeyArray) -> tuple[tuple, tuple]
     weights, start = [], 0
     for rows, columns in shapes:
         draw = numbers[start : start + rows * columns].astype(jnp.float32)
-        tall = draw.reshape(max(rows, columns), min(rows, columns))
-        q, r = _one_by_one(tall)
+        matrix = draw.reshape(max(rows, columns), min(rows, columns))
+        q, r = _qr(matrix)
         q = q * jnp.where(jnp.diagonal(r) < 0, -1.0, 1.0)[None, :]
         weights.append(math.sqrt(2) * (q if rows >= columns else q.T))
         start += rows * columns

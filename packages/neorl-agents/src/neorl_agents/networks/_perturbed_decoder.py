@@ -25,10 +25,10 @@ class PerturbedDecoder(eqx.Module):
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch act"]:
         """The action for inputs along the last axis."""
-        middle = jnp.zeros((*x.shape[:-1], 2 * self.n_outputs), x.dtype)
-        action = self.decoder(jnp.concatenate([x, middle], axis=-1))
-        moved = self.phi * self.perturbation(jnp.concatenate([x, action], axis=-1))
-        return jnp.clip(action + moved, -1, 1)
+        latents = jnp.zeros((*x.shape[:-1], 2 * self.n_outputs), x.dtype)
+        action = self.decoder(jnp.concatenate([x, latents], axis=-1))
+        change = self.phi * self.perturbation(jnp.concatenate([x, action], axis=-1))
+        return jnp.clip(action + change, -1, 1)
 
     @property
     def n_outputs(self) -> int:

@@ -88,7 +88,7 @@ class SequenceNetwork(eqx.Module):
         The prediction at the newest step has no meaning, because its action is not known yet.
         """
         body = eqx.combine(self.arrays, _without_arrays(self.shape))
-        n, per = len(steps.time), 3 if self.shape.aims == 1 else 4
+        n, tokens_per_step = len(steps.time), 3 if self.shape.aims == 1 else 4
         time = jnp.take(body.time.weight, steps.time, axis=0, mode="clip")
         # The action after each observation; that of the newest is not known yet.
         previous_actions = jnp.concatenate([steps.action[1:], jnp.zeros_like(steps.action[:1])])
@@ -96,25 +96,29 @@ class SequenceNetwork(eqx.Module):
             [steps.action_known[1:], jnp.zeros_like(steps.action_known[:1])]
         )
         parts = [jax.vmap(body.returns)(steps.aim[:, :1]) + time]
-        if per == 4:
+        if tokens_per_step == 4:
             parts.insert(0, jax.vmap(body.costs)(steps.aim[:, 1:]) + time)
         parts.append(jax.vmap(body.obs)(steps.obs) + time)
         parts.append(jax.vmap(body.action)(previous_actions) + time)
-        known = jnp.stack([steps.obs_known] * (per - 1) + [sent_known], axis=1).reshape(-1)
-        x = jax.vmap(body.first_norm)(jnp.stack(parts, axis=1).reshape(n * per, -1))
-        order = jnp.arange(n * per)
+        known = jnp.stack([steps.obs_known] * (tokens_per_step - 1) + [sent_known], axis=1).reshape(
+            -1
+        )
+        x = jax.vmap(body.first_norm)(jnp.stack(parts, axis=1).reshape(n * tokens_per_step, -1))
+        order = jnp.arange(n * tokens_per_step)
         # A token always attends to itself, so the softmax is defined even if nothing is known.
-        sees = (order[None, :] <= order[:, None]) & known[None, :] | jnp.eye(n * per, dtype=bool)
+        mask = (order[None, :] <= order[:, None]) & known[None, :] | jnp.eye(
+            n * tokens_per_step, dtype=bool
+        )
         for block in body.blocks:
             y = jax.vmap(block.attention_norm)(x)
-            x = x + block.attention(y, y, y, mask=sees)
+            x = x + block.attention(y, y, y, mask=mask)
             y = jax.vmap(block.inner_norm)(x)
             x = x + jax.vmap(block.outer)(gelu(jax.vmap(block.inner)(y)))
-        x = jax.vmap(body.last_norm)(x).reshape(n, per, -1)
-        outputs = jax.vmap(body.head)(x[:, per - 2])
+        x = jax.vmap(body.last_norm)(x).reshape(n, tokens_per_step, -1)
+        outputs = jax.vmap(body.head)(x[:, tokens_per_step - 2])
         if not self.shape.n_forecast:
             return outputs, jnp.zeros((n, 0), outputs.dtype)
-        return outputs, jax.vmap(body.forecast)(x[:, per - 1])
+        return outputs, jax.vmap(body.forecast)(x[:, tokens_per_step - 1])
 
 
 class _Block(eqx.Module):
@@ -158,15 +162,17 @@ def init_sequence_network(shape: SequenceShape, key: PRNGKeyArray) -> SequenceNe
     arrays = eqx.filter(eqx.filter_eval_shape(_body, shape, key), _is_shape)
     leaves, structure = jax.tree.flatten_with_path(arrays)
     sizes = [leaf.size if leaf.ndim == 2 else 0 for _, leaf in leaves]
-    drawn, start, filled = jax.random.normal(key, (sum(sizes),), jnp.float32), 0, []
+    drawn, start, values = jax.random.normal(key, (sum(sizes),), jnp.float32), 0, []
     for (path, leaf), size in zip(leaves, sizes, strict=True):
         if size:
-            filled.append(0.02 * drawn[start : start + size].reshape(leaf.shape))
+            values.append(0.02 * drawn[start : start + size].reshape(leaf.shape))
             start += size
         else:
-            one = "norm" in jax.tree_util.keystr(path) and "weight" in jax.tree_util.keystr(path)
-            filled.append(jnp.full(leaf.shape, float(one), jnp.float32))
-    return SequenceNetwork(jax.tree.unflatten(structure, filled), shape)
+            is_gain = "norm" in jax.tree_util.keystr(path) and "weight" in jax.tree_util.keystr(
+                path
+            )
+            values.append(jnp.full(leaf.shape, float(is_gain), jnp.float32))
+    return SequenceNetwork(jax.tree.unflatten(structure, values), shape)
 
 
 def _is_shape(leaf: Any) -> bool:

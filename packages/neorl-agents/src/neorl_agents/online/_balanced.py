@@ -28,8 +28,8 @@ def rows_of_the_log(batch_size: int, share: float) -> int:
         (128, 2)
     """
     exact = share * batch_size
-    whole = int(exact)
-    return whole if exact - whole <= 0.5 else whole + 1
+    floor = int(exact)
+    return floor if exact - floor <= 0.5 else floor + 1
 
 
 def balanced_batch(
@@ -65,29 +65,29 @@ def balanced_batch(
     updates, size = learner.batches_per_update, learner.batch_size
     from_log = rows_of_the_log(size, share)
     draws = updates * (size - from_log)
-    drawn, _ = ring_sample(ring, jax.random.fold_in(online_key, number), batch=draws)
-    online = jax.tree.map(lambda x: x.reshape(updates, size - from_log, *x.shape[1:]), drawn)
+    samples, _ = ring_sample(ring, jax.random.fold_in(online_key, number), batch=draws)
+    online = jax.tree.map(lambda x: x.reshape(updates, size - from_log, *x.shape[1:]), samples)
     if not from_log:
-        return online._replace(rows=_listed(learner, online.rows))
-    known = as_batch(learner.sampler.draw(tables, number, log_key, (updates, from_log)))
-    rows = _joined(known.rows, online.rows)
-    if known.mc_return is None:
+        return online._replace(rows=_columns_read(learner, online.rows))
+    log_batch = as_batch(learner.sampler.draw(tables, number, log_key, (updates, from_log)))
+    rows = _concatenate(log_batch.rows, online.rows)
+    if log_batch.mc_return is None:
         return Batch(rows)
-    return Batch(rows, mc_return=jnp.concatenate([known.mc_return, online.mc_return], axis=1))
+    return Batch(rows, mc_return=jnp.concatenate([log_batch.mc_return, online.mc_return], axis=1))
 
 
-def _listed(learner: Learner, rows: Transition) -> Transition:
+def _columns_read(learner: Learner, rows: Transition) -> Transition:
     """The rows with only the fields that the learner reads."""
-    listed = {name: getattr(rows, name) for name in learner.fields}
-    return Transition(*(listed.get(name) for name in Transition._fields))  # pyright: ignore
+    columns = {name: getattr(rows, name) for name in learner.fields}
+    return Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore
 
 
-def _joined(log: Transition, online: Transition) -> Transition:
+def _concatenate(log: Transition, online: Transition) -> Transition:
     """Both sets of rows as one, with the fields that the log's rows have."""
 
-    def both(mine: Any, its: Any) -> Any:
-        if mine is None:
+    def concatenated(log_column: Any, online_column: Any) -> Any:
+        if log_column is None:
             return None
-        return jax.tree.map(lambda one, two: jnp.concatenate([one, two], axis=1), mine, its)
+        return jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), log_column, online_column)
 
-    return Transition(*map(both, log, online))
+    return Transition(*map(concatenated, log, online))

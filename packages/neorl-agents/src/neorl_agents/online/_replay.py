@@ -20,16 +20,16 @@ class Replay(NamedTuple):
         ring: Buffer of ``Batch`` rows in physical units; the rows of one step are adjacent.
             A return is minus infinity until the episode of its row has ended; ``mc_return`` is
             ``None`` if returns are not kept.
-        waiting: The rows of the last step, shape ``(env, ...)``.
+        pending: The rows of the last step, shape ``(env, ...)``.
         discount: Discount of the returns, scalar.
-        beyond: Assumed return after the truncation of an episode, scalar, in the unit of the
-            reward.
+        bootstrap_value: Assumed return after the truncation of an episode, scalar, in the unit of
+            the reward.
     """
 
     ring: RingBuffer
-    waiting: Transition
+    pending: Transition
     discount: Float[Array, ""]
-    beyond: Float[Array, ""]
+    bootstrap_value: Float[Array, ""]
 
 
 def replay_begin(
@@ -37,7 +37,7 @@ def replay_begin(
     *,
     capacity: int,
     discount: float | Float[Array, ""],
-    beyond: float | Float[Array, ""] = 0.0,
+    bootstrap_value: float | Float[Array, ""] = 0.0,
     returns: bool = False,
 ) -> Replay:
     """An empty buffer.
@@ -48,7 +48,7 @@ def replay_begin(
             the learner reads it.
         capacity: Number of rows that it holds, at least those of one step.
         discount: Discount of the returns, in [0, 1].
-        beyond: Assumed return after the truncation of an episode; for a log
+        bootstrap_value: Assumed return after the truncation of an episode; for a log
             ``mean(reward) / (1 - discount)``, as in ``neorl_agents.sampling.returns_to_go``.
         returns: Whether to keep the return that followed every row, as Cal-QL requires.
 
@@ -58,20 +58,20 @@ def replay_begin(
     Raises:
         ValueError: If ``capacity`` is not a positive integer.
     """
-    waiting = example._replace(next_action=None, mask=None)
-    waiting = jax.tree.map(lambda leaf: jnp.zeros(jnp.shape(leaf), leaf.dtype), waiting)
-    row = jax.tree.map(lambda leaf: leaf[0], waiting)
+    pending = example._replace(next_action=None, mask=None)
+    pending = jax.tree.map(lambda leaf: jnp.zeros(jnp.shape(leaf), leaf.dtype), pending)
+    row = jax.tree.map(lambda leaf: leaf[0], pending)
     stored = Batch(row._replace(next_action=row.action), mc_return=row.reward if returns else None)
-    ring, count = ring_buffer(stored, capacity=capacity), waiting.reward.shape[0]
-    dtype = waiting.reward.dtype
+    ring, count = ring_buffer(stored, capacity=capacity), pending.reward.shape[0]
+    dtype = pending.reward.dtype
     # No rows wait yet. The first push stores blank rows at the end of the ring, where they are not
     # counted; real rows have replaced them before any row is sampled from there.
     ring = ring._replace(next_slot=ring.next_slot + (capacity - count), size=ring.size - count)
-    return Replay(ring, waiting, jnp.asarray(discount, dtype), jnp.asarray(beyond, dtype))
+    return Replay(ring, pending, jnp.asarray(discount, dtype), jnp.asarray(bootstrap_value, dtype))
 
 
 def replay_push(replay: Replay, rows: Transition, *, horizon: int) -> Replay:
-    """Stores the waiting rows, now that their next actions are known; the new rows wait.
+    """Stores the pending rows, now that their next actions are known; the new rows wait.
 
     If an episode ends with a stored row, the returns of all its rows are written:
     ``G_t = reward_t + discount G_{t+1}``, with nothing after a termination and ``beyond`` after a
@@ -86,7 +86,7 @@ def replay_push(replay: Replay, rows: Transition, *, horizon: int) -> Replay:
     Returns:
         The new buffer.
     """
-    before = replay.waiting
+    before = replay.pending
     following = jnp.where(_ended(before)[:, None], 0, rows.action)
     count = before.reward.shape[0]
     unknown = None
@@ -96,38 +96,38 @@ def replay_push(replay: Replay, rows: Transition, *, horizon: int) -> Replay:
     ring = ring_push(replay.ring, stored)
     if unknown is not None:
         ring = _with_returns(replay, ring, before, min(horizon, _capacity(ring) // count))
-    return replay._replace(ring=ring, waiting=rows._replace(next_action=None, mask=None))
+    return replay._replace(ring=ring, pending=rows._replace(next_action=None, mask=None))
 
 
 def _with_returns(replay: Replay, ring: RingBuffer, newest: Transition, steps: int) -> RingBuffer:
     """The ring with the returns of the episodes that ended with the newest rows."""
-    slots, inside = _episode(ring, newest.reward.shape[0], steps)
-    rewards = jnp.where(inside, ring.rows.rows.reward[slots], 0)
-    tail = jnp.where(jnp.asarray(newest.terminated), 0, replay.beyond)
+    slots, in_episode = _episode(ring, newest.reward.shape[0], steps)
+    rewards = jnp.where(in_episode, ring.rows.rows.reward[slots], 0)
+    last_value = jnp.where(jnp.asarray(newest.terminated), 0, replay.bootstrap_value)
     # Newest first: every older return is its reward plus the discounted return that follows it.
     factors = jnp.broadcast_to(replay.discount, rewards.shape)
-    power, earned = jax.lax.associative_scan(_chained, (factors, rewards), axis=0)
-    returns = earned + power * tail[None, :]
-    known = inside & _ended(newest)[None, :]
+    power, returns_sum = jax.lax.associative_scan(_compose, (factors, rewards), axis=0)
+    returns = returns_sum + power * last_value[None, :]
+    known = in_episode & _ended(newest)[None, :]
     target = jnp.where(known, slots, _capacity(ring))
-    written = ring.rows.mc_return.at[target].set(returns, mode="drop")
-    return ring._replace(rows=ring.rows._replace(mc_return=written))
+    mc_return = ring.rows.mc_return.at[target].set(returns, mode="drop")
+    return ring._replace(rows=ring.rows._replace(mc_return=mc_return))
 
 
 def _episode(
     ring: RingBuffer, count: int, steps: int
 ) -> tuple[Int[Array, "step env"], Bool[Array, "step env"]]:
     """Slots of the last steps, newest first, and which of them belong to the newest episode."""
-    back = jnp.arange(steps, dtype=jnp.int32)[:, None]
-    place = jnp.arange(count, dtype=jnp.int32)[None, :]
-    slots = (ring.next_slot - count * (back + 1) + place) % _capacity(ring)
-    written = count * (back + 1) <= ring.size
-    ends = _ended(ring.rows.rows)[slots] & (back > 0)
-    inside = (jnp.cumsum(ends, axis=0) == 0) & written
-    return slots, inside
+    steps_back = jnp.arange(steps, dtype=jnp.int32)[:, None]
+    env = jnp.arange(count, dtype=jnp.int32)[None, :]
+    slots = (ring.next_slot - count * (steps_back + 1) + env) % _capacity(ring)
+    is_written = count * (steps_back + 1) <= ring.size
+    ends = _ended(ring.rows.rows)[slots] & (steps_back > 0)
+    in_episode = (jnp.cumsum(ends, axis=0) == 0) & is_written
+    return slots, in_episode
 
 
-def _chained(newer: tuple[Array, Array], older: tuple[Array, Array]) -> tuple[Array, Array]:
+def _compose(newer: tuple[Array, Array], older: tuple[Array, Array]) -> tuple[Array, Array]:
     return newer[0] * older[0], older[1] + older[0] * newer[1]
 
 

@@ -69,9 +69,9 @@ def descend(
     """
     transformation = OPTIMISERS.find(name)(jnp.asarray(learning_rate))
     tree: Any = parameters
-    updates, new = transformation.update(gradient, state, tree)  # pyright: ignore[reportArgumentType]
-    stepped: Any = optax.apply_updates(tree, updates)
-    return stepped, jax.tree.map(_as_before, new, state)
+    updates, new_state = transformation.update(gradient, state, tree)  # pyright: ignore[reportArgumentType]
+    new_parameters: Any = optax.apply_updates(tree, updates)
+    return new_parameters, jax.tree.map(_as_dtype_of, new_state, state)
 
 
 def minimise(
@@ -106,11 +106,11 @@ def minimise(
         >>> print(jax.device_get(x).round(3), float(loss))
         [ 0.9 -1.9] 5.0
     """
-    (value, more), gradient = jax.value_and_grad(loss, has_aux=True)(parameters, *data)
-    stepped, new = descend(name, parameters, state, gradient, learning_rate)
-    return stepped, new, value, more
+    (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(parameters, *data)
+    new_parameters, new_state = descend(name, parameters, state, gradient, learning_rate)
+    return new_parameters, new_state, value, aux
 
 
-def _as_before(new: Array, old: Array) -> Array:
+def _as_dtype_of(new_state: Array, old: Array) -> Array:
     # A transformation may return weak dtypes; keeping strong ones avoids another compilation.
-    return jnp.asarray(new, old.dtype)
+    return jnp.asarray(new_state, old.dtype)

@@ -91,8 +91,8 @@ def policy_from_torch(
 def _linear_layers(state: Mapping[str, Any]) -> list[str]:
     names = [name.removesuffix(WEIGHT) for name in state if name.endswith(WEIGHT)]
     linear = [name for name in names if np.ndim(state[name + WEIGHT]) == 2]
-    used = {name + part for name in linear for part in (WEIGHT, BIAS)}
-    others = [name for name in state if name not in used]
+    linear_entries = {name + part for name in linear for part in (WEIGHT, BIAS)}
+    others = [name for name in state if name not in linear_entries]
     if others:
         raise InputError(
             f"{', '.join(map(repr, others[:4]))} of the state belong to no linear layer; name the "

@@ -67,7 +67,7 @@ class HistoryPolicy(eqx.Module):
         carry, unit = self.unit(carry, obs)
         return carry, jnp.clip(self.action.to_physical(unit), self.low, self.high)
 
-    def carry_behind(self, window: Window) -> HistoryCarry:
+    def carry_of_window(self, window: Window) -> HistoryCarry:
         """The carry just before the newest observation of a window is passed in.
 
         Args:
@@ -83,8 +83,8 @@ class HistoryPolicy(eqx.Module):
 
     def sent(self, carry: HistoryCarry, action: Float[Array, " act"]) -> HistoryCarry:
         """The carry after the plant received ``action``; NaN if it is not known."""
-        before = carry.window[-1, -FLAGS] > 0
-        known = before & jnp.all(jnp.isfinite(action))
+        obs_known = carry.window[-1, -FLAGS] > 0
+        known = obs_known & jnp.all(jnp.isfinite(action))
         unit = jnp.where(known, self.action.to_scaled(action), 0)
         flagged_action = jnp.concatenate([unit, known[None].astype(unit.dtype)])
         return carry._replace(sent=flagged_action.astype(carry.sent.dtype))

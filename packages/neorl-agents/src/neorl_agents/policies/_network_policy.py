@@ -87,7 +87,7 @@ class GaussianPolicy(eqx.Module):
             ValueError: If no key is given.
         """
         carry, unit = self.mean.unit(carry, obs)
-        noise = jax.random.normal(_given(key), unit.shape, unit.dtype)
+        noise = jax.random.normal(_require_key(key), unit.shape, unit.dtype)
         action = self.mean.action.to_physical(unit + jnp.exp(self.log_std) * noise)
         return carry, jnp.clip(action, self.mean.low, self.mean.high)
 
@@ -124,7 +124,7 @@ class SquashedGaussianPolicy(eqx.Module):
         carry, outputs = inner.unit(carry, obs)
         mean, log_std = jnp.split(outputs, 2)
         log_std = jnp.clip(log_std, *self.log_std_range)
-        noise = jax.random.normal(_given(key), mean.shape, mean.dtype)
+        noise = jax.random.normal(_require_key(key), mean.shape, mean.dtype)
         action = inner.action.to_physical(jnp.tanh(mean + jnp.exp(log_std) * noise))
         return carry, jnp.clip(action, inner.low, inner.high)
 
@@ -156,8 +156,8 @@ class CategoricalPolicy(eqx.Module):
         """
         inner = self.logits
         carry, outputs = inner.unit(carry, obs)
-        chosen = jax.random.categorical(_given(key), outputs)
-        return carry, jnp.where(jnp.arange(len(outputs)) == chosen, inner.high, inner.low)
+        chosen_index = jax.random.categorical(_require_key(key), outputs)
+        return carry, jnp.where(jnp.arange(len(outputs)) == chosen_index, inner.high, inner.low)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
         """Reports the applied action to the network's policy."""
@@ -187,19 +187,21 @@ class EpsilonGreedyPolicy(eqx.Module):
         Raises:
             ValueError: If no key is given.
         """
-        for_chance, for_draw = jax.random.split(_given(key))
+        explore_key, action_key = jax.random.split(_require_key(key))
         carry, action = self.choice(carry, obs)
-        drawn = jax.random.randint(for_draw, (), 0, len(action))
-        anything = jnp.where(jnp.arange(len(action)) == drawn, self.choice.high, self.choice.low)
-        by_chance = jax.random.uniform(for_chance) < self.epsilon
-        return carry, jnp.where(by_chance, anything, action)
+        random_channel = jax.random.randint(action_key, (), 0, len(action))
+        random_action = jnp.where(
+            jnp.arange(len(action)) == random_channel, self.choice.high, self.choice.low
+        )
+        explores = jax.random.uniform(explore_key) < self.epsilon
+        return carry, jnp.where(explores, random_action, action)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
         """Reports the applied action to the network's policy."""
         return self.choice.sent(carry, action)
 
 
-def _given(key: PRNGKeyArray | None) -> PRNGKeyArray:
+def _require_key(key: PRNGKeyArray | None) -> PRNGKeyArray:
     if key is None:
         raise ValueError("this policy draws its actions: give it a key, policy(carry, obs, key)")
     return key

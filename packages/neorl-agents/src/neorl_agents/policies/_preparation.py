@@ -114,8 +114,8 @@ def prepare(
     rewards = jnp.stack([statistics.reward.min.astype(f32), statistics.reward.max.astype(f32)])
     offset = jnp.zeros((), f32)
     if reward_scale == "std" and statistics.terminated is not None:
-        never = (statistics.terminated.count > 0) & (statistics.terminated.max == 0)
-        offset = jnp.where(never & centred, jnp.asarray(statistics.reward.mean, f32), 0)
+        never_terminates = (statistics.terminated.count > 0) & (statistics.terminated.max == 0)
+        offset = jnp.where(never_terminates & centred, jnp.asarray(statistics.reward.mean, f32), 0)
     limits = jnp.asarray([channel.limit for channel in spec.cost], f32)
     cost_unit = _cost_unit(statistics, limits)
     return Preparation(
@@ -143,8 +143,8 @@ def network_policy(
         A :class:`HistoryPolicy` if networks see a window, else a :class:`NetworkPolicy`.
     """
     maps = preparation
-    parts: Any = (maps.obs, network, maps.action, maps.low, maps.high)
-    return HistoryPolicy(*parts, steps=maps.window) if maps.window else NetworkPolicy(*parts)
+    divisor: Any = (maps.obs, network, maps.action, maps.low, maps.high)
+    return HistoryPolicy(*divisor, steps=maps.window) if maps.window else NetworkPolicy(*divisor)
 
 
 def _cost_unit(statistics: DataStatistics, limits: Float[Array, " cost"]) -> Float[Array, " cost"]:
@@ -155,10 +155,15 @@ def _cost_unit(statistics: DataStatistics, limits: Float[Array, " cost"]) -> Flo
 
 def _reward_unit(statistics: DataStatistics, reward_scale: RewardScale) -> Float[Array, ""]:
     """The spread of the rewards; for a constant reward its size, so that its unit has no effect."""
-    of = statistics.reward if reward_scale == "std" else statistics.episode_return
-    numbers = (statistics.reward.mean, of.std, of.min, of.max)
-    mean, std, low, high = (jnp.asarray(x, jnp.float32) for x in numbers)
-    spread, parts = (std, 1) if reward_scale == "std" else (high - low, 1000)
+    scale_statistics = statistics.reward if reward_scale == "std" else statistics.episode_return
+    moments = (
+        statistics.reward.mean,
+        scale_statistics.std,
+        scale_statistics.min,
+        scale_statistics.max,
+    )
+    mean, std, low, high = (jnp.asarray(x, jnp.float32) for x in moments)
+    spread, divisor = (std, 1) if reward_scale == "std" else (high - low, 1000)
     varies = spread > ROUNDING * jnp.maximum(jnp.abs(low), jnp.abs(high))
     size = jnp.where(jnp.isfinite(mean) & (mean != 0), jnp.abs(mean), 1)
-    return jnp.where(jnp.isfinite(spread) & varies, spread / parts, size)
+    return jnp.where(jnp.isfinite(spread) & varies, spread / divisor, size)

@@ -16,11 +16,11 @@ class ResidualCarry(NamedTuple):
 
     Attributes:
         base: Carry of the controller.
-        added: The network's addition to its last action, physical units, shape ``(act,)``.
+        correction: The network's addition to its last action, physical units, shape ``(act,)``.
     """
 
     base: Any
-    added: Float[Array, " act"]
+    correction: Float[Array, " act"]
 
 
 class ResidualPolicy(eqx.Module):
@@ -63,18 +63,22 @@ class ResidualPolicy(eqx.Module):
         NaN if the controller's action is not finite. If the network's output is not finite, the
         controller acts without it.
         """
-        inner, action = self.base(carry.base, obs, None)
-        seen = jnp.clip(self.obs.to_scaled(obs), -5.0, 5.0)
-        inputs = jnp.concatenate([seen, jnp.clip(self.action.to_scaled(action), -1.0, 1.0)])
-        share = jnp.tanh(self.network(inputs))
-        corrected = action + jnp.where(jnp.isfinite(share), share, 0.0) * self.authority
-        moved = jnp.clip(corrected, self.low, self.high)
-        added = jnp.where(jnp.isfinite(moved - action), moved - action, 0.0)
-        return ResidualCarry(inner, added), moved
+        base_carry, action = self.base(carry.base, obs, None)
+        scaled_obs = jnp.clip(self.obs.to_scaled(obs), -5.0, 5.0)
+        inputs = jnp.concatenate([scaled_obs, jnp.clip(self.action.to_scaled(action), -1.0, 1.0)])
+        relative_correction = jnp.tanh(self.network(inputs))
+        corrected = (
+            action
+            + jnp.where(jnp.isfinite(relative_correction), relative_correction, 0.0)
+            * self.authority
+        )
+        clipped = jnp.clip(corrected, self.low, self.high)
+        applied_correction = jnp.where(jnp.isfinite(clipped - action), clipped - action, 0.0)
+        return ResidualCarry(base_carry, applied_correction), clipped
 
     def sent(self, carry: ResidualCarry, action: Float[Array, " act"]) -> ResidualCarry:
         """Reports the applied action, minus the network's addition, to the controller."""
-        return carry._replace(base=self.base.sent(carry.base, action - carry.added))
+        return carry._replace(base=self.base.sent(carry.base, action - carry.correction))
 
     def follow(self, carry: ResidualCarry, action: Float[Array, " act"]) -> ResidualCarry:
         """Reports another controller's action to the controller; the network remembers nothing."""

@@ -179,11 +179,12 @@ class IQN(eqx.Module):
             )
         ring = {"mended": None, "2a24efc": 0, "head": 1}[self.semantics]
         shape = Shape(self.frames, turns, self.capacity, self.n_step, ring)
-        held = self.capacity - self.frames - 1 if ring is not None else shape.slots * turns
-        if held < self.batch_size:
+        usable_turns = self.capacity - self.frames - 1 if ring is not None else shape.slots * turns
+        if usable_turns < self.batch_size:
             raise ValueError(
-                f"a memory of {self.capacity} turns gives {max(held, 0)} of episodes of {turns}, "
-                f"and a batch has {self.batch_size}; take a larger capacity or a smaller batch_size"
+                f"with episodes of {turns} turns, a memory of {self.capacity} turns offers "
+                f"{max(usable_turns, 0)} of them to sample from, fewer than batch_size "
+                f"({self.batch_size}); set a larger capacity or a smaller batch_size"
             )
         return shape
 
@@ -196,7 +197,7 @@ class IQN(eqx.Module):
             turns: Turns of one episode.
             key: Random key; consumed.
         """
-        for_network, for_target = jax.random.split(key)
+        network_key, target_key = jax.random.split(key)
 
         def network(key: PRNGKeyArray) -> QuantileNetwork:
             return init_quantile_network(
@@ -204,10 +205,10 @@ class IQN(eqx.Module):
                 hidden=self.hidden, noisy=self.noisy, dueling=self.dueling,
             )  # fmt: skip
 
-        fresh = network(for_network)
+        fresh = network(network_key)
         return Agent(
             fresh,
-            network(for_target),
+            network(target_key),
             init_optimiser("iqn", fresh, self.learning_rate),
             empty_memory(self.shape(turns), n_obs),
             jnp.asarray(self.epsilon, jnp.float32),
@@ -237,28 +238,28 @@ class IQN(eqx.Module):
 
     def draws(self, network: QuantileNetwork, key: PRNGKeyArray) -> UpdateDraws:
         """The random numbers of one gradient step."""
-        for_levels, for_noise = jax.random.split(key)
+        levels_key, noise_key = jax.random.split(key)
         size = (3, self.batch_size, self.quantiles)
         # A level of exactly zero is the minimum of all returns, which no network can learn.
-        levels = jax.random.uniform(for_levels, size, minval=1e-7)
+        levels = jax.random.uniform(levels_key, size, minval=1e-7)
         count = network.noise_size
         noise: Any = (None, None, None)
         if count:
-            noise = tuple(jax.random.normal(for_noise, (3, count)))
+            noise = tuple(jax.random.normal(noise_key, (3, count)))
         return UpdateDraws(levels[0], levels[1], levels[2], noise)
 
     def update(self, shape: Shape, agent: Agent, key: PRNGKeyArray) -> tuple[Agent, Array]:
         """Takes one gradient step on the agent's own memory; returns the agent and its loss."""
-        for_rows, for_draws = jax.random.split(key)
+        rows_key, draws_key = jax.random.split(key)
         discount = jnp.asarray(self.discount, jnp.float32)
-        draws = self.draws(agent.network, for_draws)
+        draws = self.draws(agent.network, draws_key)
         if agent.priorities is None:
             rows = draw_windows(
-                shape, agent.memory, for_rows, batch=self.batch_size, discount=discount
+                shape, agent.memory, rows_key, batch=self.batch_size, discount=discount
             )
             agent, loss, _ = self.learn_from(agent, rows, draws)
             return agent, loss
-        sample = sample_priorities(agent.priorities, for_rows, batch=self.batch_size)
+        sample = sample_priorities(agent.priorities, rows_key, batch=self.batch_size)
         rows = episode_windows(shape, agent.memory, sample.items, discount)
         weights = priority_weights(
             sample.probabilities,
@@ -266,11 +267,11 @@ class IQN(eqx.Module):
             exponent=self.importance,
         )
         agent, loss, by_row = self.learn_from(agent, rows._replace(valid=weights), draws)
-        worth = (by_row + LEAST_PRIORITY) ** self.priority
-        tree = set_priorities(agent.priorities, sample.items, worth)  # pyright: ignore[reportArgumentType]
+        priorities = (by_row + LEAST_PRIORITY) ** self.priority
+        tree = set_priorities(agent.priorities, sample.items, priorities)  # pyright: ignore[reportArgumentType]
         return agent._replace(priorities=tree), loss
 
-    def remembered(self, shape: Shape, agent: Agent, episode: Episode) -> Agent:
+    def with_episode(self, shape: Shape, agent: Agent, episode: Episode) -> Agent:
         """The agent with one more episode in memory, whose turns have the largest priority."""
         slot = agent.memory.next_row // shape.slot
         agent = agent._replace(memory=remember(shape, agent.memory, episode))
@@ -278,8 +279,8 @@ class IQN(eqx.Module):
             return agent
         turn = jnp.arange(shape.turns, dtype=jnp.int32)
         sums = agent.priorities.sums
-        held = jnp.max(sums[sums.shape[0] // 2 :])
-        new = jnp.where(turn < episode.length, jnp.where(held > 0, held, 1), 0)
+        usable_turns = jnp.max(sums[sums.shape[0] // 2 :])
+        new = jnp.where(turn < episode.length, jnp.where(usable_turns > 0, usable_turns, 1), 0)
         tree = set_priorities(agent.priorities, slot * shape.turns + turn, new)
         return agent._replace(priorities=tree)
 
@@ -293,10 +294,10 @@ class IQN(eqx.Module):
     ) -> tuple[Agent, Array, Float[Array, " batch"]]:
         """Takes one gradient step; also returns the loss of each row before weighting."""
         target = quantile_targets(agent.network, agent.target, rows, draws)
-        graded = jax.value_and_grad(_weighted_loss, has_aux=True)
-        (loss, by_row), slope = graded(agent.network, target, rows, draws)
+        value_and_gradient = jax.value_and_grad(_weighted_loss, has_aux=True)
+        (loss, by_row), gradient = value_and_gradient(agent.network, target, rows, draws)
         network, optimiser = descend(
-            "iqn", agent.network, agent.optimiser, slope, self.learning_rate
+            "iqn", agent.network, agent.optimiser, gradient, self.learning_rate
         )
         return (
             agent._replace(
@@ -313,16 +314,16 @@ class IQN(eqx.Module):
         """Prepares episode ``number``; every ``copy_every`` episodes, copies to the target."""
         if self.copy_every == 0:
             return agent
-        copies = number % self.copy_every == 0
+        is_copied = number % self.copy_every == 0
         target = jax.tree.map(
-            lambda new, old: jnp.where(copies, new, old), agent.network, agent.target
+            lambda new, old: jnp.where(is_copied, new, old), agent.network, agent.target
         )
         return agent._replace(target=target)
 
     def end_episode(self, agent: Agent) -> Agent:
         """The agent after an episode, with a smaller probability of random actions."""
-        less = agent.epsilon * (1 - self.epsilon_decay)
-        return agent._replace(epsilon=jnp.maximum(less, self.epsilon_floor).astype(jnp.float32))
+        decayed = agent.epsilon * (1 - self.epsilon_decay)
+        return agent._replace(epsilon=jnp.maximum(decayed, self.epsilon_floor).astype(jnp.float32))
 
 
 def quantile_targets(
@@ -331,8 +332,8 @@ def quantile_targets(
     """``R + discount^n (1 - terminated) Z'(s_n, a*)``, without gradient."""
     next_values = network(rows.next_inputs, draws.next_levels, draws.noise[0])
     best = jnp.argmax(jnp.mean(next_values, axis=1), axis=1)
-    answers = target(rows.next_inputs, draws.target_levels, draws.noise[1])
-    following = jnp.take_along_axis(answers, best[:, None, None], axis=2)[..., 0]
+    target_values = target(rows.next_inputs, draws.target_levels, draws.noise[1])
+    following = jnp.take_along_axis(target_values, best[:, None, None], axis=2)[..., 0]
     return jax.lax.stop_gradient(rows.reward[:, None] + rows.discount[:, None] * following)
 
 
@@ -353,7 +354,7 @@ def _weighted_loss(
     draws: UpdateDraws,
 ) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
     quantiles = network(rows.inputs, draws.levels, draws.noise[2])
-    of_action = jnp.take_along_axis(quantiles, rows.action[:, None, None], axis=2)[..., 0]
-    losses = jax.vmap(quantile_huber_loss)(of_action, target, draws.levels)
+    action_quantiles = jnp.take_along_axis(quantiles, rows.action[:, None, None], axis=2)[..., 0]
+    losses = jax.vmap(quantile_huber_loss)(action_quantiles, target, draws.levels)
     levels = draws.levels.shape[1]
     return jnp.mean(losses * rows.valid) / levels, losses / levels

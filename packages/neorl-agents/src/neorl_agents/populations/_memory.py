@@ -156,7 +156,7 @@ def remember(shape: Shape, memory: Memory, episode: Episode) -> Memory:
         )
     last = turn == episode.length - 1
     start = memory.next_row
-    written = {
+    row_values = {
         "obs": jnp.concatenate([jnp.zeros_like(episode.obs[:1]), episode.obs])[
             jnp.where(turn < episode.length, turn + 1, 0)
         ],
@@ -166,7 +166,7 @@ def remember(shape: Shape, memory: Memory, episode: Episode) -> Memory:
         "truncated": last & ~episode.terminated,
     }
     columns = {}
-    for name, rows in written.items():
+    for name, rows in row_values.items():
         blank = jnp.zeros((shape.slot, *rows.shape[1:]), rows.dtype)
         block = jax.lax.dynamic_update_slice_in_dim(blank, rows, before, 0)
         if name == "obs":
@@ -240,14 +240,14 @@ def ring_windows(
     """The windows of the source: one reward and ``discount ** n_step``, across any boundary."""
     row = starts + shape.frames - 1
     ended = memory.terminated
-    earlier = ended[starts[:, None] + jnp.arange(shape.frames - 1)[None, :]]
+    ended_before = ended[starts[:, None] + jnp.arange(shape.frames - 1)[None, :]]
     return Windows(
         _frames(shape, memory, row),
         memory.action[row],
         memory.reward[row],
         _frames(shape, memory, row + 1),
         jnp.where(ended[row], 0, discount**shape.n_step),
-        1.0 - jnp.any(earlier, axis=1),
+        1.0 - jnp.any(ended_before, axis=1),
     )
 
 

@@ -40,7 +40,7 @@ def init_population(
     except ValueError as error:
         raise InputError(str(error)) from error
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n_agents))
-    return jax.vmap(lambda one: learner.init(n_obs, n_actions, turns, one))(keys)
+    return jax.vmap(lambda end_one: learner.init(n_obs, n_actions, turns, end_one))(keys)
 
 
 def act(
@@ -48,12 +48,12 @@ def act(
     network: QuantileNetwork,
     inputs: Float[Array, " in"],
     epsilon: Float[Array, ""],
-    chance: Float[Array, ""],
+    uniform: Float[Array, ""],
     random_action: Int[Array, ""],
     levels: Float[Array, " quantile"],
     agent: Int[Array, ""] | None = None,
 ) -> Int[Array, ""]:
-    """One agent's action: random if ``chance`` is below or equal to ``epsilon``, else the best.
+    """One agent's action: random if ``uniform`` is below or equal to ``epsilon``, else the best.
 
     The network is evaluated only if it decides: outside ``vmap`` the branch is a real one.
 
@@ -62,17 +62,17 @@ def act(
         network: Network of the agent, or of all agents if ``agent`` is given.
         inputs: Its frames, oldest first, flattened.
         epsilon: Probability of a random action.
-        chance: Uniform in [0, 1).
+        uniform: Uniform in [0, 1).
         random_action: The random action.
         levels: Levels whose mean is the value of an action.
         agent: Index of the stacked network that acts.
     """
 
     def best(_: None) -> Int[Array, ""]:
-        own = network if agent is None else jax.tree.map(lambda x: x[agent], network)
-        return jnp.argmax(learner.values(own, inputs, levels)).astype(jnp.int32)
+        agent_network = network if agent is None else jax.tree.map(lambda x: x[agent], network)
+        return jnp.argmax(learner.values(agent_network, inputs, levels)).astype(jnp.int32)
 
-    return jax.lax.cond(chance > epsilon, best, lambda _: random_action, None)
+    return jax.lax.cond(uniform > epsilon, best, lambda _: random_action, None)
 
 
 def begin_episode(
@@ -80,8 +80,8 @@ def begin_episode(
 ) -> tuple[Agent, Float[Array, "agent frame obs"]]:
     """All agents before an episode, and the frames that precede their first observation."""
     shape = learner.shape(turns)
-    population = jax.vmap(lambda one: learner.begin_episode(one, number))(population)
-    return population, jax.vmap(lambda one: first_frames(shape, one))(population.memory)
+    population = jax.vmap(lambda end_one: learner.begin_episode(end_one, number))(population)
+    return population, jax.vmap(lambda end_one: first_frames(shape, end_one))(population.memory)
 
 
 def end_episode(
@@ -110,20 +110,22 @@ def end_episode(
     numbers = jnp.arange(population.epsilon.shape[0])
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
 
-    def one(parts: tuple[Agent, Episode, PRNGKeyArray]) -> tuple[Agent, Array]:
+    def end_one(parts: tuple[Agent, Episode, PRNGKeyArray]) -> tuple[Agent, Array]:
         agent, episode, agent_key = parts
-        agent = learner.remembered(shape, agent, episode)
-        memory, light = agent.memory, agent._replace(memory=None)  # pyright: ignore[reportArgumentType]
+        agent = learner.with_episode(shape, agent, episode)
+        memory, without_memory = agent.memory, agent._replace(memory=None)  # pyright: ignore[reportArgumentType]
 
-        def train(light: Agent) -> tuple[Agent, Array]:
-            trained, loss = learner.update(shape, light._replace(memory=memory), agent_key)
+        def train(without_memory: Agent) -> tuple[Agent, Array]:
+            trained, loss = learner.update(shape, without_memory._replace(memory=memory), agent_key)
             return trained._replace(memory=None), loss  # pyright: ignore[reportArgumentType]
 
-        def wait(light: Agent) -> tuple[Agent, Array]:
-            return light, jnp.zeros((), jnp.float32)
+        def skip(without_memory: Agent) -> tuple[Agent, Array]:
+            return without_memory, jnp.zeros((), jnp.float32)
 
-        light, loss = jax.lax.cond(learner.ready(shape, agent), train, wait, light)
-        return learner.end_episode(light._replace(memory=memory)), loss
+        without_memory, loss = jax.lax.cond(
+            learner.ready(shape, agent), train, skip, without_memory
+        )
+        return learner.end_episode(without_memory._replace(memory=memory)), loss
 
-    through = jax.lax.map if over_agents == "map" else lambda f, xs: jax.vmap(f)(xs)
-    return through(one, (population, episodes, keys))
+    over_population = jax.lax.map if over_agents == "map" else lambda f, xs: jax.vmap(f)(xs)
+    return over_population(end_one, (population, episodes, keys))

@@ -174,8 +174,8 @@ class SorrelModel:
     def take_action(self, state: Any) -> int:
         """A random action with probability ``epsilon``, else the one with the largest value."""
         if self._random.random() > self.epsilon:
-            seen = jnp.asarray(state, jnp.float32).reshape(-1)
-            return int(_best(self._learner, self.agent.network, seen, self._next_key()))
+            inputs = jnp.asarray(state, jnp.float32).reshape(-1)
+            return int(_best(self._learner, self.agent.network, inputs, self._next_key()))
         return int(self._random.integers(self.action_space))
 
     def train_step(self) -> np.ndarray:
@@ -188,7 +188,7 @@ class SorrelModel:
         starts = self._random.choice(self.memory.windows, self.batch_size, replace=False)
         rows = self.memory.at(starts, self._discount)
         draws = _draws(self._learner, self.agent.network, self._next_key())
-        self.agent, loss = _learned(self._learner, self.agent, rows, draws)
+        self.agent, loss = _learn(self._learner, self.agent, rows, draws)
         return np.asarray(loss)
 
     def start_epoch_action(self, **kwargs: Any) -> None:
@@ -226,18 +226,18 @@ class SorrelModel:
         Raises:
             InputError: If the file is from a model of another size; then nothing changes.
         """
-        leaves, form = jax.tree.flatten(self.agent)
+        leaves, structure = jax.tree.flatten(self.agent)
         with np.load(file_path) as stored:
             arrays: Mapping[str, np.ndarray] = dict(stored)
-        read = [arrays.get(f"arr_{i}") for i in range(len(arrays))]
-        shapes = [None if x is None else x.shape for x in read]
+        loaded = [arrays.get(f"arr_{i}") for i in range(len(arrays))]
+        shapes = [None if x is None else x.shape for x in loaded]
         expected = [x.shape for x in leaves]
         if shapes != expected:
             raise InputError(
                 f"{file_path}: its arrays have the shapes {shapes}, expected {expected}; give a "
                 "file that a model with the same arguments wrote"
             )
-        self.agent = form.unflatten(map(jnp.asarray, read))
+        self.agent = structure.unflatten(map(jnp.asarray, loaded))
 
     def _next_key(self) -> PRNGKeyArray:
         self._key, key = jax.random.split(self._key)
@@ -258,7 +258,7 @@ def _draws(learner: IQN, network: QuantileNetwork, key: PRNGKeyArray) -> UpdateD
 
 
 @partial(jax.jit, donate_argnums=1)
-def _learned(
+def _learn(
     learner: IQN, agent: Agent, rows: Windows, draws: UpdateDraws
 ) -> tuple[Agent, Float[Array, ""]]:
     return learner.learn(agent, rows, draws)

@@ -1,8 +1,8 @@
 """Controllers retuned in a learned plant, and the choice among candidates without the plant."""
 
 from neorl_agents.retuning._choice import ChoiceRule as ChoiceRule
+from neorl_agents.retuning._choice import IncumbentEpisodes as IncumbentEpisodes
 from neorl_agents.retuning._choice import OtherController as OtherController
-from neorl_agents.retuning._choice import OwnEpisodes as OwnEpisodes
 from neorl_agents.retuning._choice import Prediction as Prediction
 from neorl_agents.retuning._choice import choose as choose
 from neorl_agents.retuning._choice import model_error as model_error
@@ -20,8 +20,8 @@ from neorl_agents.retuning._residual import fit_residual as fit_residual
 from neorl_agents.retuning._residual import with_authority as with_authority
 from neorl_agents.retuning._retune import TODAY as TODAY
 from neorl_agents.retuning._retune import Change as Change
-from neorl_agents.retuning._retune import Refined as Refined
-from neorl_agents.retuning._retune import Retuned as Retuned
+from neorl_agents.retuning._retune import RefineResult as RefineResult
+from neorl_agents.retuning._retune import RetuneResult as RetuneResult
 from neorl_agents.retuning._retune import refine as refine
 from neorl_agents.retuning._retune import retune as retune
 from neorl_agents.retuning._retune import select as select
@@ -33,15 +33,15 @@ __all__ = [
     "ChoiceRule",
     "Excitation",
     "FittedResidual",
+    "IncumbentEpisodes",
     "LearnedPlants",
     "OtherController",
-    "OwnEpisodes",
     "PlantFacts",
     "Prediction",
-    "Refined",
+    "RefineResult",
     "ResidualSettings",
+    "RetuneResult",
     "RetuneSettings",
-    "Retuned",
     "SearchSettings",
     "choose",
     "excitation",

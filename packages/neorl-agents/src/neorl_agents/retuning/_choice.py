@@ -31,10 +31,11 @@ class ChoiceRule:
         rise: Largest increase of a mean cost over the incumbent's, as a fraction of its limit.
         outside: Factor on the incumbent's distance from the data of the log.
         slack: Distance allowed beyond that, in standard deviations per step.
-        price: Penalty on a predicted gain for leaving the log farther than that, in spreads of
-            returns per standard deviation per step. With the usual 20, a policy that is outside by
-            a twentieth of a standard deviation in the mean step has lost the whole spread, and is
-            refused. An infinite price refuses every policy that leaves the log farther.
+        extrapolation_penalty: Penalty on a predicted gain for leaving the log farther than that, in
+            spreads of returns per standard deviation per step. With the usual 20, a policy that is
+            outside by a twentieth of a standard deviation in the mean step has lost the whole
+            spread, and is refused. An infinite penalty refuses every policy that leaves the log
+            farther.
         contradiction: Largest loss that the linear part may predict, as a fraction of the predicted
             gain.
         trust: Smallest predicted gain, as a fraction of the model's error on logged episodes
@@ -49,7 +50,7 @@ class ChoiceRule:
     rise: float = 0.01
     outside: float = 1.25
     slack: float = 1e-4
-    price: float = 20.0
+    extrapolation_penalty: float = 20.0
     contradiction: float = 0.5
     trust: float = 0.2
     near: float = 0.8
@@ -60,21 +61,23 @@ class ChoiceRule:
         Args:
             incumbent: Distance of the incumbent.
         """
-        return self.outside * incumbent + self.slack + 1 / self.price
+        return self.outside * incumbent + self.slack + 1 / self.extrapolation_penalty
 
-    def charge(self, outside: float, incumbent: float, scale: float) -> float:
+    def penalty(self, outside: float, incumbent: float, scale: float) -> float:
         """Penalty on a predicted gain for leaving the log's data, in the unit of the return.
 
-        With an infinite price there is no penalty, because such a policy is refused; its bound then
-        stays finite.
+        With an infinite ``extrapolation_penalty`` it is zero, because such a policy is refused; its
+        bound then stays finite.
 
         Args:
             outside: Distance of the policy, in standard deviations per step.
             incumbent: Distance of the incumbent.
             scale: Spread of returns in the log.
         """
-        beyond = outside - self.outside * incumbent - self.slack
-        return self.price * scale * beyond if beyond > 0 and math.isfinite(self.price) else 0.0
+        excess = outside - self.outside * incumbent - self.slack
+        if excess <= 0 or math.isinf(self.extrapolation_penalty):
+            return 0.0
+        return self.extrapolation_penalty * scale * excess
 
 
 class OtherController(NamedTuple):
@@ -82,24 +85,26 @@ class OtherController(NamedTuple):
 
     Attributes:
         policy: The controller.
-        filled: Whether it and its operators recorded each judging episode, shape ``(episode,)``.
+        recorded: Whether it and its operators recorded each evaluation episode, shape
+            ``(episode,)``.
     """
 
     policy: Policy
-    filled: Bool[np.ndarray, " episode"]
+    recorded: Bool[np.ndarray, " episode"]
 
 
-class OwnEpisodes(NamedTuple):
+class IncumbentEpisodes(NamedTuple):
     """Logged episodes of the incumbent, and of the other controllers of the log.
 
     Attributes:
-        logged: Logged return of every judging episode, shape ``(episode,)``.
-        own: Whether the incumbent and its operators recorded the episode, shape ``(episode,)``.
+        logged: Logged return of every evaluation episode, shape ``(episode,)``.
+        by_incumbent: Whether the incumbent and its operators recorded the episode, shape
+            ``(episode,)``.
         others: The other controllers; empty if they are not known.
     """
 
     logged: Float[np.ndarray, " episode"]
-    own: Bool[np.ndarray, " episode"]
+    by_incumbent: Bool[np.ndarray, " episode"]
     others: tuple[OtherController, ...] = ()
 
 
@@ -177,16 +182,18 @@ def predictions(
     Raises:
         KeyError: If the incumbent is not one of them.
     """
-    today = replayed(plant, policies[incumbent])
-    strict = dataclasses.replace(rule, price=math.inf)
+    incumbent_episodes = replayed(plant, policies[incumbent])
+    searched_rule = dataclasses.replace(rule, extrapolation_penalty=math.inf)
     table = tuple(
         _prediction(
-            name, replayed(plant, policy), today, plant.spec, scale,
-            strict if name in searched else rule, name == incumbent, name in logged,
+            name, replayed(plant, policy), incumbent_episodes, plant.spec, scale,
+            searched_rule if name in searched else rule, name == incumbent, name in logged,
         )
         for name, policy in policies.items()
     )  # fmt: skip
-    return tuple(one if one.name == incumbent else _doubted(one, error, rule) for one in table)
+    return tuple(
+        one if one.name == incumbent else _refuse_within_error(one, error, rule) for one in table
+    )
 
 
 def replayed(plant: ReplayedPlant, policy: Policy) -> PredictedEpisodes:
@@ -235,8 +242,8 @@ def _quantities(
 
 def _prediction(
     name: str,
-    mine: PredictedEpisodes,
-    today: PredictedEpisodes,
+    candidate_episodes: PredictedEpisodes,
+    incumbent_episodes: PredictedEpisodes,
     spec: Spec,
     scale: float,
     rule: ChoiceRule,
@@ -244,19 +251,22 @@ def _prediction(
     in_log: bool,
 ) -> Prediction:
     with np.errstate(invalid="ignore"):
-        difference = np.nan_to_num(np.asarray(mine.returns - today.returns, np.float64), nan=-1e30)
+        difference = np.nan_to_num(
+            np.asarray(candidate_episodes.returns - incumbent_episodes.returns, np.float64),
+            nan=-1e30,
+        )
     networks = difference[:-1]
     error = networks.mean(axis=0).std() / np.sqrt(networks.shape[1])
     gain = float(networks.mean())
-    outside = [float(np.mean(one.outside[:-1])) for one in (mine, today)]
+    outside = [float(np.mean(one.outside[:-1])) for one in (candidate_episodes, incumbent_episodes)]
     low = gain - rule.z * float(error) - float(networks.mean(axis=1).std())
-    low -= 0.0 if in_log else rule.charge(outside[0], outside[1], scale)
+    low -= 0.0 if in_log else rule.penalty(outside[0], outside[1], scale)
     limits = rule.near * np.asarray([c.limit for c in spec.cost])
-    costs = [_quantities(one, spec)[:-1] for one in (mine, today)]
+    costs = [_quantities(one, spec)[:-1] for one in (candidate_episodes, incumbent_episodes)]
     over = [np.mean(cost > limits, axis=(0, 1)) for cost in costs]
     prediction = Prediction(
         name=name,
-        returns=float(np.mean(mine.returns[:-1])),
+        returns=float(np.mean(candidate_episodes.returns[:-1])),
         gain=gain,
         low=low,
         by_member=tuple(float(x) for x in difference.mean(axis=1)),
@@ -274,7 +284,7 @@ def _prediction(
     refusals = _refusals(prediction, spec, scale, rule)
     if not in_log and outside[0] > rule.farthest(outside[1]):
         refusals.append(
-            f"it leaves what the log has seen by {outside[0]:.3g} standard deviations a step, the "
+            f"it leaves the data of the log by {outside[0]:.3g} standard deviations per step, the "
             f"incumbent by {outside[1]:.3g}"
         )
     return dataclasses.replace(prediction, refusals=tuple(refusals))
@@ -283,7 +293,7 @@ def _prediction(
 def model_error(
     returns: Float[np.ndarray, "member episode"],
     others: Sequence[Float[np.ndarray, "member episode"]],
-    log: OwnEpisodes,
+    log: IncumbentEpisodes,
 ) -> float:
     """Error of the model on logged episodes, in the unit of the return.
 
@@ -301,24 +311,32 @@ def model_error(
     Returns:
         The error; zero if the log has no episode of the incumbent.
     """
-    if not log.own.any():
+    if not log.by_incumbent.any():
         return 0.0
-    errors = [abs(float(returns[:-1, log.own].mean()) - float(log.logged[log.own].mean()))]
-    for one, theirs in zip(log.others, others, strict=True):
-        groups = [(theirs - returns)[:-1].mean(axis=0)[some] for some in (log.own, one.filled)]
+    errors = [
+        abs(
+            float(returns[:-1, log.by_incumbent].mean())
+            - float(log.logged[log.by_incumbent].mean())
+        )
+    ]
+    for one, other_returns in zip(log.others, others, strict=True):
+        groups = [
+            (other_returns - returns)[:-1].mean(axis=0)[recorded]
+            for recorded in (log.by_incumbent, one.recorded)
+        ]
         if min(len(group) for group in groups) > 1:
-            chance = np.sqrt(sum(group.var(ddof=1) / len(group) for group in groups))
-            errors.append(abs(float(groups[0].mean() - groups[1].mean())) - float(chance))
+            sampling_error = np.sqrt(sum(group.var(ddof=1) / len(group) for group in groups))
+            errors.append(abs(float(groups[0].mean() - groups[1].mean())) - float(sampling_error))
     return max(errors)
 
 
-def _doubted(one: Prediction, error: float, rule: ChoiceRule) -> Prediction:
+def _refuse_within_error(one: Prediction, error: float, rule: ChoiceRule) -> Prediction:
     """Refuses a gain that is small compared with the model's error on logged episodes."""
     if error == 0 or one.gain >= rule.trust * error:
         return one
     reason = (
-        f"its predicted gain, {one.gain:.4g}, is less than {rule.trust:.0%} of the error of the "
-        f"model where the log shows it, {error:.4g}"
+        f"its predicted gain, {one.gain:.4g}, is less than {rule.trust:.0%} of the model's error "
+        f"on logged episodes, {error:.4g}"
     )
     return dataclasses.replace(one, refusals=(*one.refusals, reason))
 

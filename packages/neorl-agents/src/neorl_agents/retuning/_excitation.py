@@ -47,22 +47,22 @@ class Excitation(NamedTuple):
         return self.least > self.required
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """A sentence for every action whose effect the log does not show."""
-        doubts = []
+        warnings = []
         for name, free, share in zip(self.names, self.free, self.at_end, strict=True):
             if share > SATURATED:
-                doubts.append(
+                warnings.append(
                     f"{name} lies at the same end of its range in {share:.1%} of the rows"
                 )
             elif free == 0:
-                doubts.append(f"{name} never moves")
+                warnings.append(f"{name} never moves")
             elif free <= LEAST:
-                doubts.append(
+                warnings.append(
                     f"{name} follows from the measurements and the other actions: only {free:.1g} "
                     "of its variance is its own"
                 )
-        return tuple(doubts)
+        return tuple(warnings)
 
 
 def excitation(rows: LogRows, spec: Spec, history: int) -> Excitation:
@@ -81,31 +81,36 @@ def excitation(rows: LogRows, spec: Spec, history: int) -> Excitation:
 
     Source: Ljung, System identification (1999), section 13.4 on data from closed loops.
     """
-    places = np.arange(len(rows.start))[:: max(1, len(rows.start) // ROWS)]
-    seen, acted = histories(rows, places, history)
-    action = rows.action[places].astype(np.float64)
+    indices = np.arange(len(rows.start))[:: max(1, len(rows.start) // ROWS)]
+    obs_rows, action_rows = histories(rows, indices, history)
+    action = rows.action[indices].astype(np.float64)
     # The action before the first row of an episode is not known; its place holds the first action.
-    inside = places > rows.start[places]
+    inside = indices > rows.start[indices]
     if inside.sum() > action.shape[1] * history + 2:
-        seen, acted, action = seen[inside], acted[inside], action[inside]
-    past = [rows.obs[seen].reshape(len(action), -1), rows.action[acted].reshape(len(action), -1)]
+        obs_rows, action_rows, action = obs_rows[inside], action_rows[inside], action[inside]
+    history = [
+        rows.obs[obs_rows].reshape(len(action), -1),
+        rows.action[action_rows].reshape(len(action), -1),
+    ]
     low, high = (np.asarray(ends(spec.action)) for ends in (lows, highs))
     near = 1e-6 * (high - low)
     at_end = np.maximum((action <= low + near).mean(axis=0), (action >= high - near).mean(axis=0))
     free = [
-        _own_part(np.concatenate([*past, np.delete(action, i, axis=1)], axis=1), action[:, i])
+        _free_fraction(
+            np.concatenate([*history, np.delete(action, i, axis=1)], axis=1), action[:, i]
+        )
         for i in range(action.shape[1])
     ]
     return Excitation(np.asarray(free), at_end, tuple(channel.name for channel in spec.action))
 
 
-def _own_part(beside: Any, action: np.ndarray) -> float:
+def _free_fraction(regressors: Any, action: np.ndarray) -> float:
     """Fraction of an action's variance that the other columns leave in a least-squares fit."""
     if np.ptp(action) == 0:
         return 0.0
-    beside = beside.astype(np.float64)
-    scale = beside.std(axis=0)
-    inputs = (beside - beside.mean(axis=0)) / np.where(scale > 0, scale, 1)
+    regressors = regressors.astype(np.float64)
+    scale = regressors.std(axis=0)
+    inputs = (regressors - regressors.mean(axis=0)) / np.where(scale > 0, scale, 1)
     centred = action - action.mean()
     residual = centred - inputs @ np.linalg.lstsq(inputs, centred, rcond=1e-8)[0]
     return float(residual.var() / centred.var())

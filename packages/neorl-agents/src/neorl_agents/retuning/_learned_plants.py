@@ -19,8 +19,8 @@ from neorl_agents.models import (
 )
 from neorl_agents.retuning._choice import (
     ChoiceRule,
+    IncumbentEpisodes,
     OtherController,
-    OwnEpisodes,
     Prediction,
     model_error,
     predictions,
@@ -62,12 +62,13 @@ class RetuneSettings:
         model: Settings for fitting the plant model.
         search: Settings of the search over parameters.
         rule: Conditions for preferring a candidate.
-        judged: Fraction of the episodes that neither the model nor the search uses.
-        judges: Largest number of them that are replayed for judging.
+        held_out_fraction: Fraction of the episodes that neither the model nor the search uses.
+        evaluation_episodes: Largest number of them that are replayed to evaluate candidates.
         steps: Steps of the episodes that the search may use, at least those of 60 episodes.
-        pulls: Weights that pull a search towards today's parameters; one search for each.
-        parts: Fractions of the way from today's parameters to those that a search ends with; each
-            is a candidate.
+        regularisations: Weights of the squared distance from today's parameters; one search for
+            each.
+        fractions: Fractions of the way from today's parameters to those that a search ends with;
+            each is a candidate.
         residual: Settings for training a network on top of a controller.
         authorities: Fractions of the network's authority; each is a candidate.
         network_contradiction: :attr:`ChoiceRule.contradiction` for networks.
@@ -77,11 +78,11 @@ class RetuneSettings:
     model: HistoryModelSettings = dataclasses.field(default_factory=HistoryModelSettings)
     search: SearchSettings = dataclasses.field(default_factory=SearchSettings)
     rule: ChoiceRule = dataclasses.field(default_factory=ChoiceRule)
-    judged: float = 0.25
-    judges: int = 40
+    held_out_fraction: float = 0.25
+    evaluation_episodes: int = 40
     steps: int = 20_000
-    pulls: tuple[float, ...] = (0.01, 0.1)
-    parts: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125, 0.0625)
+    regularisations: tuple[float, ...] = (0.01, 0.1)
+    fractions: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125, 0.0625)
     residual: ResidualSettings = dataclasses.field(default_factory=ResidualSettings)
     authorities: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125)
     network_contradiction: float = 0.05
@@ -89,59 +90,62 @@ class RetuneSettings:
 
 
 NO_FACTS = PlantFacts()
-USUAL = RetuneSettings()
+DEFAULT_SETTINGS = RetuneSettings()
 
 
 class LearnedPlants(NamedTuple):
     """The two learned plants of a log, and its scale.
 
     Attributes:
-        searched: Plant that replays episodes that the model was fitted to.
-        judging: Plant that replays other episodes.
+        search_plant: Plant that replays episodes that the model was fitted to.
+        evaluation_plant: Plant that replays other episodes.
         scale: Spread of returns in the log, the unit of gains.
         rows: The log.
-        logged: Logged returns of the judging episodes, shape ``(episode,)``.
-        own: Whether the incumbent recorded each of them, shape ``(episode,)``; ``None`` if that is
-            not known.
-        judges: First rows of the judging episodes, shape ``(episode,)``.
-        fitted: Number of episodes that the model was fitted to.
+        logged: Logged returns of the evaluation episodes, shape ``(episode,)``.
+        by_incumbent: Whether the incumbent recorded each of them, shape ``(episode,)``; ``None``
+            if that is not known.
+        evaluation_starts: First rows of the evaluation episodes, shape ``(episode,)``.
+        n_fitted: Number of episodes that the model was fitted to.
         excitation: How freely the actions of the log moved.
-        error: The model's error on logged episodes; zero if it is not known (:meth:`against`).
+        error: The model's error on logged episodes; zero if it is not known
+            (:meth:`with_model_error`).
     """
 
-    searched: ReplayedPlant
-    judging: ReplayedPlant
+    search_plant: ReplayedPlant
+    evaluation_plant: ReplayedPlant
     scale: float
     rows: LogRows
     logged: Float[np.ndarray, " episode"]
-    own: Bool[np.ndarray, " episode"] | None
-    judges: Int[np.ndarray, " episode"]
-    fitted: int
+    by_incumbent: Bool[np.ndarray, " episode"] | None
+    evaluation_starts: Int[np.ndarray, " episode"]
+    n_fitted: int
     excitation: Excitation
     error: float = 0.0
 
     @property
     def model(self) -> HistoryModel:
         """The model of both plants."""
-        return self.judging.model
+        return self.evaluation_plant.model
 
-    def against(self, incumbent: Policy, others: Sequence[OtherController] = ()) -> "LearnedPlants":
+    def with_model_error(
+        self, incumbent: Policy, others: Sequence[OtherController] = ()
+    ) -> "LearnedPlants":
         """The same plants with their error in the episodes that incumbent and others recorded.
 
         Args:
-            incumbent: Controller that runs today, which recorded the episodes of ``own``.
+            incumbent: Controller that runs today, which recorded the episodes of ``by_incumbent``.
             others: Other controllers that recorded parts of the log.
 
         Returns:
             The plants; unchanged if it is not known who recorded the log.
         """
-        if self.own is None:
+        if self.by_incumbent is None:
             return self
         returns = [
-            np.asarray(replayed(self.judging, policy).returns)
+            np.asarray(replayed(self.evaluation_plant, policy).returns)
             for policy in (incumbent, *(one.policy for one in others))
         ]
-        log = OwnEpisodes(self.logged, self.own, tuple(others))
+        log = IncumbentEpisodes(self.logged, self.by_incumbent, tuple(others))
         return self._replace(error=model_error(returns[0], returns[1:], log))
 
 
@@ -150,9 +154,9 @@ def learned_plants(
     spec: Spec,
     seed: int,
     facts: PlantFacts = NO_FACTS,
-    settings: RetuneSettings = USUAL,
+    settings: RetuneSettings = DEFAULT_SETTINGS,
     *,
-    own: Bool[np.ndarray, " episode"] | None = None,
+    by_incumbent: Bool[np.ndarray, " episode"] | None = None,
 ) -> LearnedPlants:
     """Fits a model to three quarters of a log and replays the log in two parts.
 
@@ -162,26 +166,26 @@ def learned_plants(
         seed: Seed of the split and the fit.
         facts: Declarations about the plant.
         settings: Settings of the model.
-        own: Whether the incumbent recorded each episode of the log; not known by default.
+        by_incumbent: Whether the incumbent recorded each episode of the log; not known by default.
 
     Raises:
         InputError: If the log has too few episodes or lacks a column, or a name is not a channel.
     """
     rows = log_rows(log, spec)
     starts = np.unique(rows.start)
-    _require_episodes(len(starts), own)
+    _require_episodes(len(starts), by_incumbent)
     shuffled = np.random.default_rng(seed).permutation(starts)
-    count = max(2, round(settings.judged * len(starts)))
-    judging, fitted = shuffled[:count], shuffled[count:]
-    part = _rows_of(rows, np.sort(fitted))
+    count = max(2, round(settings.held_out_fraction * len(starts)))
+    held_out, fitted = shuffled[:count], shuffled[count:]
+    fit_rows = _rows_of(rows, np.sort(fitted))
     model = fit_history_model(
-        part, spec, jax.random.key(seed), exogenous=facts.exogenous, settings=settings.model
+        fit_rows, spec, jax.random.key(seed), exogenous=facts.exogenous, settings=settings.model
     )
     returns = np.add.reduceat(rows.outcome[:, 0].astype(np.float64), starts)
-    judges = judging[: settings.judges]
+    evaluation_starts = held_out[: settings.evaluation_episodes]
     scale = float(returns.std()) or 1.0
     rates = np.asarray(facts.rates) * spec.dt if facts.rates else None
-    share = max(60, settings.steps // spec.horizon)
+    n_search = max(60, settings.steps // spec.horizon)
 
     def replay(episodes: np.ndarray) -> ReplayedPlant:
         return replayed_plant(
@@ -195,29 +199,35 @@ def learned_plants(
         )
 
     return LearnedPlants(
-        replay(fitted[:share]),
-        replay(judges),
+        replay(fitted[:n_search]),
+        replay(evaluation_starts),
         scale,
         rows,
-        returns[np.searchsorted(starts, judges)],
-        None if own is None else np.asarray(own, bool)[np.searchsorted(starts, judges)],
-        judges,
+        returns[np.searchsorted(starts, evaluation_starts)],
+        None
+        if by_incumbent is None
+        else np.asarray(by_incumbent, bool)[np.searchsorted(starts, evaluation_starts)],
+        evaluation_starts,
         len(fitted),
         excitation(rows, spec, model.history),
     )
 
 
-def _require_episodes(count: int, own: Any) -> None:
+def _require_episodes(count: int, by_incumbent: Any) -> None:
     if count < LEAST_EPISODES:
         raise InputError(
             f"the log has {count} episodes; a plant model needs at least {LEAST_EPISODES}, "
-            "since some must judge what others were searched in: record more, or split long ones"
+            "because some are held out to evaluate the candidates: record more episodes, or split "
+            "long ones"
         )
-    if own is not None and len(own) != count:
-        raise InputError(f"own has {len(own)} entries, the log {count} episodes")
+    if by_incumbent is not None and len(by_incumbent) != count:
+        raise InputError(
+            f"by_incumbent has {len(by_incumbent)} entries, but the log has {count} episodes; give "
+            "one for each episode"
+        )
 
 
-def judged(
+def evaluate_candidates(
     plants: LearnedPlants,
     policies: Mapping[str, Policy],
     incumbent: str,
@@ -225,25 +235,26 @@ def judged(
     logged: Collection[str] = (),
     searched: Collection[str] = (),
 ) -> tuple[Prediction, ...]:
-    """Compares every policy with the incumbent, on the judging episodes."""
+    """Compares every policy with the incumbent, on the evaluation episodes."""
     table = predictions(
-        plants.judging, policies, incumbent, plants.scale, rule, error=plants.error,
+        plants.evaluation_plant, policies, incumbent, plants.scale, rule, error=plants.error,
         logged=logged, searched=searched,
     )  # fmt: skip
-    doubts = tuple(
-        f"the log does not show what it would do: {doubt}" for doubt in plants.excitation.doubts
+    warnings = tuple(
+        f"the log does not show what the candidate would do: {warning}"
+        for warning in plants.excitation.warnings
     )
     return tuple(
         one
         if one.name == incumbent
-        else dataclasses.replace(one, refusals=(*one.refusals, *doubts))
+        else dataclasses.replace(one, refusals=(*one.refusals, *warnings))
         for one in table
     )
 
 
 def _rows_of(rows: LogRows, starts: Float[np.ndarray, " episode"]) -> LogRows:
     """The rows of some episodes, renumbered."""
-    kept = np.isin(rows.start, starts)
-    number = np.cumsum(kept) - 1
-    part = LogRows(*(column[kept] for column in rows))
-    return part._replace(start=number[part.start].astype(np.int32))
+    is_kept = np.isin(rows.start, starts)
+    new_index = np.cumsum(is_kept) - 1
+    fit_rows = LogRows(*(column[is_kept] for column in rows))
+    return fit_rows._replace(start=new_index[fit_rows.start].astype(np.int32))

@@ -91,13 +91,15 @@ def fit_residual(
         The policy. Before training the network adds nothing. A step whose gradient is not finite
         is skipped.
     """
-    first, draws = jax.random.split(key)
-    policy = _untrained(plant, controller, first, settings)
+    network_key, update_key = jax.random.split(key)
+    policy = _initial_policy(plant, controller, network_key, settings)
     count = min(settings.episodes, plant.n_episodes)
-    every = every_start(plant, range(settings.members), range(min(4 * count, plant.n_episodes)))
-    alone = jnp.mean(_distance(plant, controller, every))
+    all_starts = every_start(
+        plant, range(settings.members), range(min(4 * count, plant.n_episodes))
+    )
+    controller_distance = jnp.mean(_distance(plant, controller, all_starts))
     unit = jnp.asarray(scale, jnp.float32)
-    network, scores = _trained(plant, policy, limits, unit, alone, draws, settings)
+    network, scores = _train(plant, policy, limits, unit, controller_distance, update_key, settings)
     return FittedResidual(
         dataclasses.replace(policy, network=network), tuple(float(x) for x in np.asarray(scores))
     )
@@ -108,20 +110,20 @@ def with_authority(policy: ResidualPolicy, part: float) -> ResidualPolicy:
     return dataclasses.replace(policy, authority=policy.authority * part)
 
 
-def _untrained(
+def _initial_policy(
     plant: ReplayedPlant, controller: Policy, key: PRNGKeyArray, settings: ResidualSettings
 ) -> ResidualPolicy:
     spec, scales = plant.spec, plant.model.scales
     low, high = (jnp.asarray(ends(spec.action), jnp.float32) for ends in (lows, highs))
     # Four standard deviations are about the range in use; a valve that hardly moved gets little.
-    used = jnp.minimum(4 * scales.action[1], high - low)
+    action_span = jnp.minimum(4 * scales.action[1], high - low)
     widths = (spec.n_obs + spec.n_action, *settings.hidden, spec.n_action)
     return ResidualPolicy(
         base=controller,
         obs=Affine(scales.obs[0], scales.obs[1]),
         action=unit_interval(spec.action),
         network=init_mlp(widths, key, initialiser="orthogonal", activation=tanh, last_bound=0.0),
-        authority=settings.authority * used,
+        authority=settings.authority * action_span,
         low=low,
         high=high,
     )
@@ -133,12 +135,12 @@ def _distance(plant: ReplayedPlant, policy: Policy, starts: ReplayedStart) -> Ar
 
 
 @partial(jax.jit, static_argnums=6)
-def _trained(
+def _train(
     plant: ReplayedPlant,
     policy: ResidualPolicy,
     limits: Limits,
     scale: Float[Array, ""],
-    alone: Float[Array, ""],
+    controller_distance: Float[Array, ""],
     key: PRNGKeyArray,
     settings: ResidualSettings,
 ) -> tuple[Any, Float[Array, " update"]]:
@@ -148,14 +150,16 @@ def _trained(
     count = min(settings.episodes, plant.n_episodes)
 
     def loss(network: Any, starts: ReplayedStart) -> Array:
-        acting = dataclasses.replace(policy, network=network)
-        predicted = predicted_episodes(plant, acting, starts)
-        return -_score(predicted, limits, scale, alone, settings)
+        trained_policy = dataclasses.replace(policy, network=network)
+        predicted = predicted_episodes(plant, trained_policy, starts)
+        return -_score(predicted, limits, scale, controller_distance, settings)
 
-    def update(now: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], Array]:
-        network, state = now
-        some = jax.random.choice(key, plant.n_episodes, (count,), replace=False)
-        members, episodes = jnp.meshgrid(jnp.arange(settings.members), some, indexing="ij")
+    def update(train_state: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], Array]:
+        network, state = train_state
+        sampled_episodes = jax.random.choice(key, plant.n_episodes, (count,), replace=False)
+        members, episodes = jnp.meshgrid(
+            jnp.arange(settings.members), sampled_episodes, indexing="ij"
+        )
         starts = ReplayedStart(episodes.ravel(), members.ravel())
         value, gradient = jax.value_and_grad(loss)(network, starts)
         steps, state = optimiser.update(gradient, state)
@@ -171,10 +175,12 @@ def _score(
     predicted: PredictedEpisodes,
     limits: Limits,
     scale: Float[Array, ""],
-    alone: Float[Array, ""],
+    controller_distance: Float[Array, ""],
     settings: ResidualSettings,
 ) -> Array:
     penalty = settings.penalty * excess(predicted, limits, settings.budget)
     gain = jnp.mean(predicted.returns / scale - penalty)
-    farther = jnp.mean(predicted.outside) / (settings.near * alone + SLACK) - 1
-    return gain - settings.outside * jnp.maximum(farther, 0.0)
+    excess_distance = (
+        jnp.mean(predicted.outside) / (settings.near * controller_distance + SLACK) - 1
+    )
+    return gain - settings.outside * jnp.maximum(excess_distance, 0.0)

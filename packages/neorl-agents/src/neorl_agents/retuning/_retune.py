@@ -15,17 +15,17 @@ from neorl_agents.retuning._choice import (
     choose,
 )
 from neorl_agents.retuning._learned_plants import (
-    USUAL,
+    DEFAULT_SETTINGS,
     LearnedPlants,
     RetuneSettings,
-    judged,
+    evaluate_candidates,
 )
 from neorl_agents.retuning._residual import fit_residual, with_authority
 from neorl_agents.retuning._search import limits_of, search
 from neorl_core import Policy
 from neorl_core.control import tunable_values, tunables, tuned
 
-USUAL_RULE = ChoiceRule()
+DEFAULT_RULE = ChoiceRule()
 
 
 class Change(NamedTuple):
@@ -44,7 +44,7 @@ class Change(NamedTuple):
     after: float
 
 
-class Retuned(NamedTuple):
+class RetuneResult(NamedTuple):
     """A retuned controller, or the incumbent if nothing was better.
 
     Attributes:
@@ -67,8 +67,8 @@ def retune(
     plants: LearnedPlants,
     incumbent: Policy,
     seed: int,
-    settings: RetuneSettings = USUAL,
-) -> Retuned:
+    settings: RetuneSettings = DEFAULT_SETTINGS,
+) -> RetuneResult:
     """Searches for better parameters of a controller, and adopts them if unseen episodes agree.
 
     CMA-ES searches the parameters in the learned plant, on episodes that the model was fitted to
@@ -92,16 +92,20 @@ def retune(
     spec = plants.model.spec
     declared = tunables(incumbent, spec)
     limits = limits_of(spec, plants.rows.outcome[:, 1:])
-    episodes = np.arange(plants.searched.n_episodes)
+    episodes = np.arange(plants.search_plant.n_episodes)
     spread = np.asarray(plants.model.scales.obs[1])
     candidates = {TODAY: incumbent}
-    for letter, pull in zip("abcdefgh", settings.pulls, strict=False):
-        how = dataclasses.replace(settings.search, pull=pull)
-        searched = search(plants.searched, incumbent, episodes, limits, plants.scale, seed, how)
-        for share in settings.parts:
+    for letter, regularisation in zip("abcdefgh", settings.regularisations, strict=False):
+        search_settings = dataclasses.replace(settings.search, regularisation=regularisation)
+        searched = search(
+            plants.search_plant, incumbent, episodes, limits, plants.scale, seed, search_settings
+        )
+        for share in settings.fractions:
             changes = jnp.asarray(share * searched.changes, jnp.float32)
             candidates[f"{letter} {share:g}"] = tuned(incumbent, declared, changes, spread=spread)
-    table = _without_gaps(judged(plants, candidates, TODAY, settings.rule, searched=candidates))
+    table = _without_gaps(
+        evaluate_candidates(plants, candidates, TODAY, settings.rule, searched=candidates)
+    )
     chosen = choose(table, TODAY)
     policy = candidates[chosen]
     values = zip(
@@ -111,10 +115,10 @@ def retune(
         strict=True,
     )
     changes = tuple(Change(d.name, d.unit, before, after) for d, before, after in values)
-    return Retuned(policy, chosen, changes, table)
+    return RetuneResult(policy, chosen, changes, table)
 
 
-class Refined(NamedTuple):
+class RefineResult(NamedTuple):
     """A controller with a network on top, or without one if nothing was better.
 
     Attributes:
@@ -136,8 +140,8 @@ def refine(
     plants: LearnedPlants,
     controller: Policy,
     seed: int,
-    settings: RetuneSettings = USUAL,
-) -> Refined:
+    settings: RetuneSettings = DEFAULT_SETTINGS,
+) -> RefineResult:
     """Trains a network on top of a controller, and adopts it if unseen episodes agree.
 
     The network is trained by the gradient through the learned plant, on episodes that the model was
@@ -157,7 +161,12 @@ def refine(
     """
     limits = limits_of(plants.model.spec, plants.rows.outcome[:, 1:])
     fitted = fit_residual(
-        plants.searched, controller, limits, plants.scale, jax.random.key(seed), settings.residual
+        plants.search_plant,
+        controller,
+        limits,
+        plants.scale,
+        jax.random.key(seed),
+        settings.residual,
     )
     candidates: dict[str, Policy] = {TODAY: controller}
     for part in settings.authorities:
@@ -167,18 +176,18 @@ def refine(
     rule = dataclasses.replace(
         settings.rule, contradiction=settings.network_contradiction, trust=settings.network_trust
     )
-    table = judged(plants, candidates, TODAY, rule, searched=candidates)
+    table = evaluate_candidates(plants, candidates, TODAY, rule, searched=candidates)
     chosen = choose(table, TODAY)
     part = 0.0 if chosen == TODAY else float(chosen)
     authority = part * np.asarray(fitted.policy.authority, np.float64)
-    return Refined(candidates[chosen], chosen, authority, fitted.scores, table)
+    return RefineResult(candidates[chosen], chosen, authority, fitted.scores, table)
 
 
 def select(
     plants: LearnedPlants,
     policies: Mapping[str, Policy],
     incumbent: str,
-    rule: ChoiceRule = USUAL_RULE,
+    rule: ChoiceRule = DEFAULT_RULE,
     *,
     logged: Collection[str] = (),
     searched: Collection[str] = (),
@@ -196,7 +205,7 @@ def select(
     Returns:
         The name of the choice, the incumbent's if all others are refused, and the predictions.
     """
-    table = judged(plants, policies, incumbent, rule, logged, searched)
+    table = evaluate_candidates(plants, policies, incumbent, rule, logged, searched)
     return choose(table, incumbent), table
 
 
@@ -208,11 +217,11 @@ def _without_gaps(table: tuple[Prediction, ...]) -> tuple[Prediction, ...]:
     today, *parts = table
     checked = []
     for one in parts:
-        way, _, part = one.name.partition(" ")
+        letter, _, part = one.name.partition(" ")
         losses = [
             other
             for other in parts
-            if other.name.startswith(f"{way} ")
+            if other.name.startswith(f"{letter} ")
             and float(other.name.partition(" ")[2]) < float(part)
             and other.gain < 0
         ]

@@ -38,7 +38,7 @@ class SearchSettings:
         outside: Penalty on leaving the log's data farther than the incumbent does, per ``near``
             times the incumbent's distance.
         near: Factor on the incumbent's distance that is not penalised.
-        pull: Weight of the mean squared change.
+        regularisation: Weight of the mean squared change.
         caution: Weight of the standard deviation between members.
     """
 
@@ -52,7 +52,7 @@ class SearchSettings:
     budget: float = 0.4
     outside: float = 1.0
     near: float = 1.1
-    pull: float = 0.01
+    regularisation: float = 0.01
     caution: float = 0.5
 
 
@@ -74,7 +74,7 @@ class Limits(NamedTuple):
     typical: Float[Array, " cost"]
 
 
-class Searched(NamedTuple):
+class SearchResult(NamedTuple):
     """Result of a search.
 
     Attributes:
@@ -136,7 +136,7 @@ def search(
     scale: float,
     seed: int,
     settings: SearchSettings = SearchSettings(),
-) -> Searched:
+) -> SearchResult:
     """Searches for better parameters of a controller by CMA-ES in a learned plant.
 
     The score of a candidate is its mean return divided by ``scale``, minus the penalties of
@@ -157,7 +157,7 @@ def search(
     engine_of = _engine()
     declared = tunables(controller, plant.spec)
     spread = plant.model.scales.obs[1]
-    draws = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     bounds = np.asarray([[-settings.bound, settings.bound]] * len(declared))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -169,17 +169,19 @@ def search(
     count = min(settings.episodes, len(episodes))
     for _ in range(settings.generations):
         proposals = np.stack([engine.ask() for _ in range(engine.population_size)])
-        some = draws.choice(episodes, count, replace=False)
-        starts = every_start(plant, range(settings.members), some)
-        beside = np.concatenate([np.zeros((1, len(declared))), proposals]).astype(np.float32)
+        sampled_episodes = rng.choice(episodes, count, replace=False)
+        starts = every_start(plant, range(settings.members), sampled_episodes)
+        proposals_and_incumbent = np.concatenate([np.zeros((1, len(declared))), proposals]).astype(
+            np.float32
+        )
         predicted = predicted_of_changes(
-            plant, controller, declared, jnp.asarray(beside), spread, starts
+            plant, controller, declared, jnp.asarray(proposals_and_incumbent), spread, starts
         )
         score = np.asarray(_scores(predicted, limits, scale, settings))
-        score = score - settings.pull * np.mean(proposals**2, axis=1)
+        score = score - settings.regularisation * np.mean(proposals**2, axis=1)
         engine.tell([(x, -float(y)) for x, y in zip(proposals, score, strict=True)])
         scores.append(float(score.max()))
-    return Searched(engine.mean, tuple(scores))
+    return SearchResult(engine.mean, tuple(scores))
 
 
 def _engine() -> Any:
@@ -202,6 +204,6 @@ def _scores(
     by_member = per_start.reshape(len(per_start), settings.members, -1).mean(axis=-1)
     score = by_member.mean(axis=1) - settings.caution * by_member.std(axis=1)
     distance = predicted.outside.mean(axis=1)
-    farther = distance / (settings.near * distance[0] + SLACK) - 1
-    score = score - settings.outside * jnp.maximum(farther, 0)
+    excess_distance = distance / (settings.near * distance[0] + SLACK) - 1
+    score = score - settings.outside * jnp.maximum(excess_distance, 0)
     return jnp.where(jnp.isfinite(score), score, -1e9)[1:]

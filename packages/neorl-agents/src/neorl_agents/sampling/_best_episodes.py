@@ -37,12 +37,12 @@ class BestEpisodes:
         episode = np.concatenate([[0], np.cumsum(episode_ends(rows))[:-1]])
         reward = np.where(unmasked, np.asarray(rows.reward, np.float64), 0)
         returns = np.bincount(episode, weights=reward)
-        counted = np.bincount(episode, weights=unmasked) > 0
+        has_rows = np.bincount(episode, weights=unmasked) > 0
         # A tolerance for rounding: 0.1 * 30 is slightly more than 3.
-        kept = max(math.ceil(self.fraction * counted.sum() * (1 - 1e-9)), 1)
-        best = np.argsort(np.where(counted, -returns, np.inf), kind="stable")[:kept]
-        chosen = np.isin(episode, best)
-        return jax.tree.map(lambda column: np.asarray(column)[chosen], rows)
+        n_kept = max(math.ceil(self.fraction * has_rows.sum() * (1 - 1e-9)), 1)
+        best = np.argsort(np.where(has_rows, -returns, np.inf), kind="stable")[:n_kept]
+        is_kept = np.isin(episode, best)
+        return jax.tree.map(lambda column: np.asarray(column)[is_kept], rows)
 
     def draw(
         self, tables: Transition, number: Int[Array, ""], key: PRNGKeyArray, shape: tuple[int, int]

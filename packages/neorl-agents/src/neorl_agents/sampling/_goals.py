@@ -93,39 +93,39 @@ class Goals:
         row_key, goal_key = jax.random.split(key)
         n = tables.last.shape[0]
         chosen = batch_indices(row_key, number, n=n, batch=shape[0] * shape[1]).reshape(shape)
-        left = tables.last[chosen] - chosen
-        ahead = left
+        remaining = tables.last[chosen] - chosen
+        offset = remaining
         if self.strategy == "future":
             u = jax.random.uniform(jax.random.fold_in(goal_key, number), shape)
-            ahead = truncated_geometric(u, left, jnp.asarray(self.discount, u.dtype))
+            offset = truncated_geometric(u, remaining, jnp.asarray(self.discount, u.dtype))
         rows = jax.tree.map(lambda column: column[chosen], tables.rows)
-        reached = ahead == 0
+        reached = offset == 0
         dtype = tables.rows.obs.dtype
         reward = jnp.where(reached, jnp.zeros((), dtype), -jnp.ones((), dtype))
-        goal = tables.rows.next_obs[chosen + ahead]  # pyright: ignore
+        goal = tables.rows.next_obs[chosen + offset]  # pyright: ignore
         rows = rows._replace(reward=reward, terminated=reached)
-        return GoalRows(rows, goal, ahead + 1)
+        return GoalRows(rows, goal, offset + 1)
 
 
 def truncated_geometric(
-    u: Float[Array, "*batch"], most: Int[Array, "*batch"], discount: Float[Array, ""]
+    u: Float[Array, "*batch"], largest: Int[Array, "*batch"], discount: Float[Array, ""]
 ) -> Int[Array, "*batch"]:
-    """Integers ``0 <= j <= most`` with ``P(j)`` proportional to ``discount^j``.
+    """Integers ``0 <= j <= largest`` with ``P(j)`` proportional to ``discount^j``.
 
-    ``j = floor(log(1 - u (1 - discount^(most + 1))) / log(discount))``; at a discount of 1 it is
-    ``floor(u (most + 1))``.
+    ``j = floor(log(1 - u (1 - discount^(largest + 1))) / log(discount))``; at a discount of 1 it is
+    ``floor(u (largest + 1))``.
 
     Args:
         u: Uniform in [0, 1).
-        most: Largest number, not negative.
+        largest: Largest number, not negative.
         discount: Discount in (0, 1].
 
     Returns:
         One number for each ``u``.
     """
-    count = (most + 1).astype(u.dtype)
+    count = (largest + 1).astype(u.dtype)
     flat = discount >= 1
     safe = jnp.where(flat, jnp.asarray(0.5, u.dtype), discount)
-    inner = jnp.log1p(u * jnp.expm1(count * jnp.log(safe))) / jnp.log(safe)
-    drawn = jnp.where(flat, u * count, inner)
-    return jnp.clip(jnp.floor(drawn).astype(most.dtype), 0, most)
+    quantile = jnp.log1p(u * jnp.expm1(count * jnp.log(safe))) / jnp.log(safe)
+    drawn = jnp.where(flat, u * count, quantile)
+    return jnp.clip(jnp.floor(drawn).astype(largest.dtype), 0, largest)

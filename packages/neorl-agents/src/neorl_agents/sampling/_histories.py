@@ -87,18 +87,20 @@ class Histories:
         shape: tuple[int, int],
     ) -> Any:
         """Samples one batch with windows in place of observations."""
-        drawn = self.rows.draw(tables.choice, number, key, shape)
-        if isinstance(drawn, Transition):
-            return self.seen(tables, drawn)
-        return drawn._replace(rows=self.seen(tables, drawn.rows))
+        batch = self.rows.draw(tables.choice, number, key, shape)
+        if isinstance(batch, Transition):
+            return self.with_windows(tables, batch)
+        return batch._replace(rows=self.with_windows(tables, batch.rows))
 
-    def seen(self, tables: HistoryTables, drawn: Transition) -> Transition:
+    def with_windows(self, tables: HistoryTables, batch: Transition) -> Transition:
         """Rows of the other sampler with windows in place of their indices."""
-        rows, last = drawn.obs, drawn.next_obs
-        seen: Any = drawn._replace(obs=windows(tables, rows, steps=self.steps))
+        rows, last = batch.obs, batch.next_obs
+        with_windows: Any = batch._replace(obs=windows(tables, rows, steps=self.steps))
         if last is not None:
-            seen = seen._replace(next_obs=next_windows(tables, last, steps=self.steps))
-        return seen
+            with_windows = with_windows._replace(
+                next_obs=next_windows(tables, last, steps=self.steps)
+            )
+        return with_windows
 
 
 def windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: int) -> Window:
@@ -112,14 +114,14 @@ def windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: int) ->
     Returns:
         Windows in physical units.
     """
-    reach = jax.vmap(partial(window_rows, length=steps + 1))
+    rows_of_window = jax.vmap(partial(window_rows, length=steps + 1))
     flat = jnp.ravel(rows)
-    places, inside = reach(flat, tables.first[flat])
-    known = inside & tables.known[places]
-    action_known = inside[:, :-1] & tables.action_known[places[:, :-1]]
+    indices, inside = rows_of_window(flat, tables.first[flat])
+    known = inside & tables.known[indices]
+    action_known = inside[:, :-1] & tables.action_known[indices[:, :-1]]
     window = Window(
-        obs=jnp.where(known[:, 1:, None], tables.obs[places[:, 1:]], 0),
-        action=jnp.where(action_known[..., None], tables.action[places[:, :-1]], 0),
+        obs=jnp.where(known[:, 1:, None], tables.obs[indices[:, 1:]], 0),
+        action=jnp.where(action_known[..., None], tables.action[indices[:, :-1]], 0),
         obs_known=known[:, 1:],
         action_known=action_known,
     )
@@ -137,7 +139,7 @@ def next_windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: in
     Returns:
         Windows in physical units.
     """
-    before = windows(tables, rows, steps=steps)
+    window_before = windows(tables, rows, steps=steps)
     next_obs: Any = tables.next_obs
     newest = next_obs[rows]
     known = jnp.all(jnp.isfinite(newest), axis=-1)
@@ -149,6 +151,6 @@ def next_windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: in
             jnp.concatenate([old, jnp.expand_dims(new, rows.ndim)], axis=rows.ndim)[
                 (slice(None),) * rows.ndim + (slice(1, None),)
             ]
-            for old, new in zip(before, last, strict=True)
+            for old, new in zip(window_before, last, strict=True)
         )
     )

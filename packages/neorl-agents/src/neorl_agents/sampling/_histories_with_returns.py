@@ -20,7 +20,7 @@ class ToGoTables(NamedTuple):
 
     Attributes:
         history: Tables of the windows.
-        ahead: Return and costs that followed every row.
+        to_go: Return and costs that followed every row.
     """
 
     history: HistoryTables

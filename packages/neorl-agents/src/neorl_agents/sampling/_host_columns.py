@@ -60,9 +60,9 @@ def finite_column(
             f"column {name} of the log must have the shape {shape}, got {column.shape}; "
             "give the specification that it was recorded with"
         )
-    wrong = np.argwhere(~np.isfinite(column) & keep[:, None])
-    if len(wrong):
-        row, channel = (int(i) for i in wrong[0])
+    not_finite = np.argwhere(~np.isfinite(column) & keep[:, None])
+    if len(not_finite):
+        row, channel = (int(i) for i in not_finite[0])
         raise InputError(
             f"column {name} of the log must be finite, got {column[row, channel]} in row {row}, "
             f"channel {channel}; repair it, or set the mask of the row to false"

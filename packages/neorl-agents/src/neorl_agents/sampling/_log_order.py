@@ -51,15 +51,15 @@ def unmasked_rows(rows: Transition) -> np.ndarray:
     Raises:
         ValueError: If all rows are masked.
     """
-    counts = np.ones(len(np.asarray(rows.reward)), bool) if rows.mask is None else rows.mask
-    counts = np.asarray(counts, bool)
-    if not counts.any():
+    is_valid = np.ones(len(np.asarray(rows.reward)), bool) if rows.mask is None else rows.mask
+    is_valid = np.asarray(is_valid, bool)
+    if not is_valid.any():
         raise ValueError("every row is masked, so there is nothing to draw")
-    return counts
+    return is_valid
 
 
 def last_rows(ends: np.ndarray) -> np.ndarray:
     """For every row, the index of the first row from it on where ``ends`` is true, int32."""
     number = np.arange(len(ends), dtype=np.int32)
-    places = np.where(ends, number, len(ends) - 1)
-    return np.minimum.accumulate(places[::-1])[::-1].astype(np.int32)
+    indices = np.where(ends, number, len(ends) - 1)
+    return np.minimum.accumulate(indices[::-1])[::-1].astype(np.int32)

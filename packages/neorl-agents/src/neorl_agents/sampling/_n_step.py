@@ -41,31 +41,31 @@ class NSteps:
             ValueError: If the log does not mark where episodes end.
         """
         log = on_host(rows)
-        stops, number = episode_ends(log), np.arange(len(log.reward), dtype=np.int32)
+        ends, number = episode_ends(log), np.arange(len(log.reward), dtype=np.int32)
         reward = log.reward
         if log.mask is not None:
             # A masked row is in no sum: the sums of earlier rows stop there and bootstrap from a
             # value.
-            stops |= np.append(~log.mask[1:], True) | ~log.mask
+            ends |= np.append(~log.mask[1:], True) | ~log.mask
             reward = np.where(log.mask, reward, 0)
-        last = np.minimum(last_rows(stops), number + self.steps - 1)
+        last = np.minimum(last_rows(ends), number + self.steps - 1)
         total = segment_n_step_returns(
             jnp.asarray(reward),
             jnp.zeros_like(jnp.asarray(reward)),
             jnp.asarray(log.terminated),
-            jnp.asarray(stops),
+            jnp.asarray(ends),
             n=self.steps,
             discount=self.discount,
         )
         factor = np.power(np.float64(self.discount), last - number + 1)
-        ahead: Any = rows._replace(
+        n_step_rows: Any = rows._replace(
             reward=np.asarray(total),
             next_obs=None if log.next_obs is None else log.next_obs[last],
             next_action=None if log.next_action is None else log.next_action[last],
             terminated=log.terminated[last],
             truncated=log.truncated[last],
         )
-        return Batch(ahead, factor.astype(reward.dtype))  # pyright: ignore
+        return Batch(n_step_rows, factor.astype(reward.dtype))  # pyright: ignore
 
     def draw(
         self,

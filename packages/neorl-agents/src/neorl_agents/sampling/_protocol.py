@@ -13,7 +13,7 @@ class ReturnsToGo(NamedTuple):
     Attributes:
         returns: Sum of the rewards to the end of the episode, in the unit of the reward.
         costs: The same for every cost, with an axis of costs at the end.
-        left: Number of steps in those sums.
+        steps_left: Number of steps in those sums.
         step: Index of the step in its episode, from zero.
     """
 
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
             ``(row,)``; ``None`` if it was not requested.
         weight: Weight of each row in the loss, in [0, 1], if rows are not sampled uniformly, shape
             ``(row,)``; else ``None``.
-        ahead: ReturnsToGo of every step of a row's window, with an axis of steps after those of the
+        to_go: What followed every step of a row's window, with an axis of steps after those of the
             rows; ``None`` if it was not requested.
     """
 

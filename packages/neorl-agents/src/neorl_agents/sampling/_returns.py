@@ -64,14 +64,14 @@ def returns_to_go(rows: Transition, *, discount: float) -> np.ndarray:
         [3.0, 4.0]
     """
     reward, terminated = np.asarray(rows.reward, np.float64), np.asarray(rows.terminated)
-    ends, counts = terminated | np.asarray(rows.truncated), unmasked_rows(rows)
-    ends = ends | np.append(~counts[1:], False)
-    tail = reward[counts].mean() / (1 - discount) if discount < 1 else 0.0
-    reward = np.where(counts, reward, 0)
-    result, following = np.empty(len(reward)), tail
+    ends, is_valid = terminated | np.asarray(rows.truncated), unmasked_rows(rows)
+    ends = ends | np.append(~is_valid[1:], False)
+    value_after_end = reward[is_valid].mean() / (1 - discount) if discount < 1 else 0.0
+    reward = np.where(is_valid, reward, 0)
+    result, return_after = np.empty(len(reward)), value_after_end
     for t in range(len(reward) - 1, -1, -1):
         if ends[t]:
-            following = 0.0 if terminated[t] else tail
-        following = reward[t] + discount * following
-        result[t] = following
+            return_after = 0.0 if terminated[t] else value_after_end
+        return_after = reward[t] + discount * return_after
+        result[t] = return_after
     return result.astype(np.float32)

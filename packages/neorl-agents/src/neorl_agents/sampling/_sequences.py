@@ -53,14 +53,14 @@ class Sequences:
         log = on_host(rows)
         last, number = last_rows(episode_ends(log)), np.arange(len(log.terminated), dtype=np.int32)
         mask = np.ones(len(number), bool) if log.mask is None else log.mask
-        fits = mask if self.padded else mask & (last - number + 1 >= self.steps)
-        if not fits.any():
+        is_start = mask if self.padded else mask & (last - number + 1 >= self.steps)
+        if not is_start.any():
             raise ValueError(
                 f"no sequence of {self.steps} steps begins in the log: its longest episode has "
                 f"{int((last - number).max(initial=-1)) + 1} rows; take fewer, or padded=True"
             )
         complete: Any = rows._replace(mask=mask)
-        return SequenceTables(complete, number[fits], last)  # pyright: ignore
+        return SequenceTables(complete, number[is_start], last)  # pyright: ignore
 
     def draw(
         self,
@@ -72,7 +72,7 @@ class Sequences:
         """Samples one batch, leading axes ``(*shape, steps)``."""
         chosen = batch_indices(key, number, n=tables.starts.shape[0], batch=shape[0] * shape[1])
         first = tables.starts[chosen].reshape(*shape, 1)
-        places = first + jnp.arange(self.steps, dtype=first.dtype).reshape(1, 1, -1)
+        indices = first + jnp.arange(self.steps, dtype=first.dtype).reshape(1, 1, -1)
         end = tables.last[first]
-        rows = jax.tree.map(lambda column: column[jnp.minimum(places, end)], tables.rows)
-        return rows._replace(mask=rows.mask & (places <= end))
+        rows = jax.tree.map(lambda column: column[jnp.minimum(indices, end)], tables.rows)
+        return rows._replace(mask=rows.mask & (indices <= end))

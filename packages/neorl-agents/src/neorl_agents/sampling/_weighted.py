@@ -17,14 +17,14 @@ class WeightedTables(NamedTuple):
 
     Attributes:
         rows: The log.
-        drawn: Indices of the unmasked rows, in order.
-        first: Position in ``drawn`` at which each episode begins.
+        unmasked_rows: Indices of the unmasked rows, in order.
+        first: Position in ``unmasked_rows`` at which each episode begins.
         count: Number of unmasked rows of each episode.
         share: Cumulative fraction of the weight, up to and including each episode; the last is 1.
     """
 
     rows: Transition
-    drawn: Int[Array, " unmasked"]
+    unmasked_rows: Int[Array, " unmasked"]
     first: Int[Array, " episode"]
     count: Int[Array, " episode"]
     share: Float[Array, " episode"]
@@ -66,22 +66,22 @@ class WeightedRows:
         log = on_host(rows)
         ends = episode_ends(log)
         episode = np.cumsum(np.append(False, ends[:-1]))
-        counts = unmasked_rows(log)
-        count = np.bincount(episode, weights=counts).astype(np.int32)
+        is_valid = unmasked_rows(log)
+        count = np.bincount(episode, weights=is_valid).astype(np.int32)
         x = np.arange(len(count), dtype=np.float64)
         if self.by == "return":
-            x = np.bincount(episode, weights=np.where(counts, log.reward, 0))
+            x = np.bincount(episode, weights=np.where(is_valid, log.reward, 0))
         x = np.where(count > 0, x, x[count > 0].min())
         width = x.max() - x.min()
-        place = (x - x.min()) / width if width > 0 else np.zeros_like(x)
+        rank = (x - x.min()) / width if width > 0 else np.zeros_like(x)
         # The largest is subtracted, so that some weight is left at a low temperature.
-        weight = count * np.exp((place - place.max()) / self.temperature)
+        weight = count * np.exp((rank - rank.max()) / self.temperature)
         share = np.cumsum(weight) / weight.sum()
         # Despite rounding, an episode without weight after the last one must not be sampled.
         share[np.flatnonzero(weight)[-1] :] = 1.0
         return WeightedTables(
             rows,
-            np.flatnonzero(counts).astype(np.int32),  # pyright: ignore[reportArgumentType]
+            np.flatnonzero(is_valid).astype(np.int32),  # pyright: ignore[reportArgumentType]
             (np.cumsum(count) - count).astype(np.int32),  # pyright: ignore[reportArgumentType]
             count,  # pyright: ignore[reportArgumentType]
             share.astype(np.float32),  # pyright: ignore[reportArgumentType]
@@ -99,6 +99,6 @@ class WeightedRows:
         u = jax.random.uniform(episode_key, shape, tables.share.dtype)
         # Strictly above u, because an episode without weight has the same sum as the one before it.
         episode = jnp.searchsorted(tables.share, u, side="right")
-        inside = jax.random.randint(row_key, shape, 0, tables.count[episode], jnp.int32)
-        chosen = tables.drawn[tables.first[episode] + inside]
+        offset = jax.random.randint(row_key, shape, 0, tables.count[episode], jnp.int32)
+        chosen = tables.unmasked_rows[tables.first[episode] + offset]
         return jax.tree.map(lambda column: column[chosen], tables.rows)

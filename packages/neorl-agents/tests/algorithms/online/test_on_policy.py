@@ -15,10 +15,10 @@ from neorl_agents.algorithms.online._on_policy import (
     Estimates,
     ScaledValue,
     as_rows,
-    estimates,
+    estimate,
     fresh_actor,
     fresh_value,
-    signals_of,
+    reward_and_costs,
 )
 from neorl_agents.learning import Log, for_run, unit_rows
 from neorl_agents.optimisers import OPTIMISERS
@@ -104,7 +104,7 @@ def test_a_ratio_outside_the_clip_is_cut_as_in_the_paper():
     moved = jax.tree.map(lambda x: 60 * x + 0.3, networks.actor)
     units = unit_rows(state.preparation, rows, discount=0.99)
     signals = units.reward[..., None]
-    about = estimates(*networks, units, signals, discount=0.99, lam=0.95, kind="choice")
+    about = estimate(*networks, units, signals, discount=0.99, lam=0.95, kind="choice")
     climbed = about.advantages[:, 0]
     loss, metrics = learner.loss(networks._replace(actor=moved), as_rows(units), about, climbed)
     before, _ = log_prob(networks.actor, state, rows, "choice")
@@ -223,9 +223,9 @@ def test_prices_and_the_priced_advantage_are_their_equations(kind):
     value = fresh_value(learner, LIMITED, KEY)
     value = ScaledValue(value.network, value.mean, jnp.asarray([2.0, 3.0, 0.5]))
     actor, lam = fresh_actor(SMALL, LIMITED, KEY, "choice"), getattr(learner, "trace", 1.0)
-    signals = signals_of(learner, state, units)
-    about = estimates(actor, value, units, signals, discount=0.99, lam=lam, kind="choice")
-    after, advantage, metrics = jax.jit(learner.priced)(state, units, about, value)
+    signals = reward_and_costs(learner, state, units)
+    about = estimate(actor, value, units, signals, discount=0.99, lam=lam, kind="choice")
+    after, advantage, metrics = jax.jit(learner.penalised_advantage)(state, units, about, value)
     # An episode has five steps: 2 K of one cost, and a step in ten over the limit of the other.
     spent = counted.cost.mean((0, 1)) * 5
     excess = (spent - [2.0, 0.1]) / [2.0, 0.1]

@@ -69,7 +69,7 @@ class NeighbourMonitor(eqx.Module):
         neighbours: Number ``k`` of the neighbour whose distance is used; static.
     """
 
-    rows: Float[Array, "kept obs"]
+    rows: Float[Array, "row obs"]
     mean: Float[Array, " obs"]
     scale: Float[Array, " obs"]
     threshold: Float[Array, ""]

@@ -11,7 +11,7 @@ from neorl_train.configuration._classical import settings_of, task_of
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._split import training_sample
 
-DOUBTS = "doubts"
+WARNINGS = "warnings"
 
 
 def fitted_controllers(
@@ -50,29 +50,29 @@ def fitted_controllers(
 
 
 def identified_words(name: str, report: dict[str, Any], task: Task, spec: Spec) -> Iterator[str]:
-    """One line per loop for a fit of loops, otherwise one line; then the reasons for doubt.
+    """One line per loop for a fit of loops, otherwise one line; then the warnings.
 
     Args:
         name: Name of the controller.
-        report: The report in a :class:`neorl_agents.classical.Fitted`. A report with other keys,
-            from another package's controller, is described key by key.
+        report: The report in a :class:`neorl_agents.classical.FittedController`. A report with
+            other keys, from another package's controller, is described key by key.
         task: The loops that were fitted.
         spec: Channels of the log.
 
     Returns:
-        Sentences; those that state a doubt begin with ``"warning: "``.
+        Sentences; warnings begin with ``"warning: "``.
     """
     loops = report.get("loops")
     pairs = list(zip(task.loops, loops, strict=True)) if loops else []
     if not pairs:
         yield f"{name}: {_plant(report, task, spec)}"
-        yield from (f"warning: {name}: {doubt}" for doubt in report.get(DOUBTS, ()))
+        yield from (f"warning: {name}: {warning}" for warning in report.get(WARNINGS, ()))
     units = {channel.name: channel.unit for channel in (*spec.obs, *spec.action)}
     for loop, identified in pairs:
         where = f"{name}: {loop.controlled} by {loop.manipulated}"
         y_unit, u_unit = units[loop.controlled], units[loop.manipulated]
         yield f"{where}: {_loop(identified, y_unit, u_unit, spec.dt)}"
-        yield from (f"warning: {where}: {doubt}" for doubt in identified.get(DOUBTS, ()))
+        yield from (f"warning: {where}: {warning}" for warning in identified.get(WARNINGS, ()))
 
 
 def _loop(identified: dict[str, Any], y: str, u: str, dt: float) -> str:
@@ -141,7 +141,7 @@ def _identified_words(
 ) -> str:
     parts = []
     for key, value in identified.items():
-        if key == DOUBTS or (key in implied and key not in ways):
+        if key == WARNINGS or (key in implied and key not in ways):
             continue
         if key in ways:
             parts.append("" if value is None else ways[key](value))

@@ -13,8 +13,8 @@ from neorl_agents.retuning import (
     LearnedPlants,
     OtherController,
     Prediction,
-    Refined,
-    Retuned,
+    RefineResult,
+    RetuneResult,
     RetuneSettings,
     SearchSettings,
     learned_plants,
@@ -158,7 +158,7 @@ def retuning_of(
             rule=RULE,
         )
         plants = learned_plants(part.transitions, spec, seed, facts, settings, own=own)
-        plants = plants.against(known[name], _others(part, plants, known, name))
+        plants = plants.with_model_error(known[name], _others(part, plants, known, name))
         done = retune(plants, known[name], seed, settings)
         policies, words = {RETUNED: done.policy}, [*notes, *retuning_words(name, done, plants)]
         if config.retuning.residual:
@@ -170,7 +170,7 @@ def retuning_of(
     return Retuning(plants, known[name], policies, words, done.table[0])
 
 
-def residual_words(done: Refined, spec: Spec) -> list[str]:
+def residual_words(done: RefineResult, spec: Spec) -> list[str]:
     """Describes the authority and the predictions of a network on top of the retuned controller.
 
     Args:
@@ -205,7 +205,7 @@ def _others(
 ) -> list[OtherController]:
     """The log's other controllers, each with the judging episodes that it generated."""
     starts = np.unique(plants.rows.start)
-    judges = np.searchsorted(starts, plants.judges)
+    judges = np.searchsorted(starts, plants.evaluation_starts)
     others = []
     for other in known:
         filled = None if other == name else own_episodes(dataset, other)
@@ -214,7 +214,7 @@ def _others(
     return others
 
 
-def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]:
+def retuning_words(name: str, done: RetuneResult, plants: LearnedPlants) -> list[str]:
     """Describes in sentences what was changed and what the model predicts.
 
     Args:
@@ -222,7 +222,7 @@ def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]
         done: Result of the search.
         plants: The learned plants.
     """
-    model, judged = plants.model, plants.judging.n_episodes
+    model, judged = plants.model, plants.evaluation_plant.n_episodes
     lines = [
         f"{name} was retuned in a plant model with {model.history} steps of history; "
         f"{judged} episodes that neither the model nor the search has seen judged it"

@@ -63,7 +63,7 @@ class ModelOptions:
 
     exogenous: tuple[str, ...] = ()
     updates: int = HistoryModelSettings.updates
-    episodes: int = RetuneSettings.judges
+    episodes: int = RetuneSettings.evaluation_episodes
     seed: int = 0
     output: str = "model.html"
 
@@ -186,13 +186,13 @@ def check_plant_model(
     if options.updates < 1 or options.episodes < 2:
         raise InputError("updates must be at least 1 and episodes at least 2")
     settings = RetuneSettings(
-        model=HistoryModelSettings(updates=options.updates), judges=options.episodes
+        model=HistoryModelSettings(updates=options.updates), evaluation_episodes=options.episodes
     )
     facts = dataclasses.replace(facts, exogenous=exogenous)
     plants = learned_plants(dataset.transitions, spec, options.seed, facts, settings)
     model, rows = plants.model, plants.rows
-    ahead = errors_ahead(model, rows, plants.judges, options.seed)
-    free = free_episodes(plants.judging, rows, plants.judges)
+    ahead = errors_ahead(model, rows, plants.evaluation_starts, options.seed)
+    free = free_episodes(plants.evaluation_plant, rows, plants.evaluation_starts)
     predicted = tuple(names[i] for i in model.predicted)
     unit = str(dataset.attributes.get("reward_unit", "")) or reward_unit(dataset)
     controllers = controllers or {}
@@ -202,7 +202,7 @@ def check_plant_model(
         spec=spec,
         reward_unit=unit,
         history=model.history,
-        fitted=plants.fitted,
+        fitted=plants.n_fitted,
         predicted=predicted,
         exogenous=tuple(name for name in names if name not in predicted),
         ahead=ahead,
@@ -226,16 +226,16 @@ def _replayed(
     if dataset.behaviour is None or not set(names) & set(controllers):
         return ()
     starts = np.unique(plants.rows.start)
-    acted = np.asarray(dataset.behaviour)[np.searchsorted(starts, plants.judges)]
+    acted = np.asarray(dataset.behaviour)[np.searchsorted(starts, plants.evaluation_starts)]
     sums = np.add.reduceat(plants.rows.outcome.astype(np.float64), starts)
-    logged = sums[np.searchsorted(starts, plants.judges)]
+    logged = sums[np.searchsorted(starts, plants.evaluation_starts)]
     results = []
     for index, name in enumerate(names):
         own = np.flatnonzero(acted == index)
         if name not in controllers or not len(own):
             continue
         # All episodes in one call, so that one program serves controllers of one kind.
-        predicted = replayed(plants.judging, controllers[name])
+        predicted = replayed(plants.evaluation_plant, controllers[name])
         both = np.concatenate([predicted.returns[..., None], predicted.cost_sum], axis=-1)
         mean = both[:-1, own].mean(axis=(0, 1))  # of the networks, without the linear part
         results.append(Replayed(name, len(own), logged[own].mean(axis=0), mean))
@@ -249,7 +249,7 @@ def predicted_sums(free: FreeEpisodes) -> Float[np.ndarray, "episode outcome"]:
 
 def _repetition_check(plants: LearnedPlants, policy: Policy, name: str, unit: str) -> Check:
     """The check *model*, as in the verdict of a run."""
-    returns = float(replayed(plants.judging, policy).returns[:-1].mean())
+    returns = float(replayed(plants.evaluation_plant, policy).returns[:-1].mean())
     repeated = Repetition(name, returns, float(plants.logged.mean()), plants.scale, unit)
     return Check("model", repeated.holds, repeated.sentence)
 
@@ -263,7 +263,7 @@ def _excitation_check(moved: Excitation) -> Check:
     return Check(
         "excitation",
         moved.suffices,
-        "; ".join(moved.doubts)
+        "; ".join(moved.warnings)
         or "every action moved for other reasons than the measurements too, at least "
         f"{percent(moved.least)} of its variance",
     )

@@ -189,11 +189,11 @@ def select_candidates(
         options.seed,
         dataclasses.replace(facts, exogenous=exogenous),
         settings,
-        own=episodes_of(dataset, incumbent),
+        by_incumbent=episodes_of(dataset, incumbent),
     )
-    judges = np.searchsorted(np.unique(plants.rows.start), plants.judges)
+    judges = np.searchsorted(np.unique(plants.rows.start), plants.evaluation_starts)
     filled = {name: episodes_of(dataset, name) for name in candidates if name != incumbent}
-    plants = plants.against(
+    plants = plants.with_model_error(
         candidates[incumbent],
         [OtherController(candidates[n], f[judges]) for n, f in filled.items() if f is not None],
     )
@@ -224,7 +224,7 @@ def select_candidates(
         candidates=tuple(map(Estimated, table, values, others)),
         scale=plants.scale,
         error=plants.error,
-        episodes=plants.judging.n_episodes,
+        episodes=plants.evaluation_plant.n_episodes,
         agreement=_agreement(table, values),
         discount=options.discount,
         doubts=doubts,

@@ -63,7 +63,7 @@ class PredictedGain:
                 config.data.seed,
                 log.facts,
                 RetuneSettings(model=HistoryModelSettings()),
-                own=episodes_of(log.dataset, incumbent),
+                by_incumbent=episodes_of(log.dataset, incumbent),
             )
         plants = self._plants[known]
         _, table = select(plants, {incumbent: pool[incumbent], **pool}, incumbent)

@@ -74,7 +74,7 @@ class PlantAndLog(eqx.Module):
             example_rows(self.collection.spec, running, costs="cost" in learner.fields),
             capacity=self.capacity,
             discount=learner.discount,
-            beyond=self.beyond,
+            bootstrap_value=self.beyond,
             returns=isinstance(learner.sampler, RowsWithReturns),
         )
         memory = PlantMemory(running, replay, no_counts(self.collection.spec.n_cost))
@@ -141,7 +141,7 @@ class PlantAndLog(eqx.Module):
         replay: Replay = memory.rows
         step_key = jax.random.fold_in(key, number)
         running, rows, more = collect_step(self.collection, policy, memory.running, step_key)
-        rows = rows if replay.waiting.cost is not None else rows._replace(cost=None)
+        rows = rows if replay.pending.cost is not None else rows._replace(cost=None)
         replay = replay_push(replay, rows, horizon=self.collection.spec.horizon)
         return PlantMemory(running, replay, jax.tree.map(jnp.add, memory.counts, more))
 

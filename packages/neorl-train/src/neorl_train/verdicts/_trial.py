@@ -308,7 +308,7 @@ def _excitation_clauses(moved: Excitation | None) -> list[Clause]:
             limit=moved.required,
             unit="1",
             holds=moved.suffices,
-            sentence="; ".join(moved.doubts)
+            sentence="; ".join(moved.warnings)
             or "every action of the log moved for other reasons than the measurements too",
         )
     ]

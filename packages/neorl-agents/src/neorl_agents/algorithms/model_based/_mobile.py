@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_agents.algorithms._soft_actor import sample_action
 from neorl_agents.algorithms.model_based._soft_rollouts import LOG_STD_RANGE, SoftRollouts
 from neorl_agents.learning import LearnerState, Metrics, UnitRows, require_count, require_number
-from neorl_agents.models import newest, next_seen
+from neorl_agents.models import newest, next_network_inputs
 from neorl_agents.networks import q_values
 from neorl_core.losses import masked_mean
 
@@ -72,7 +72,7 @@ class MOBILE(SoftRollouts):
             jnp.broadcast_to(x[None, None], (*shape[:-1], x.shape[-1]))
             for x in (rows.obs, rows.action)
         )
-        inputs = next_seen(maps, inputs, action, next_obs)
+        inputs = next_network_inputs(maps, inputs, action, next_obs)
         flat = inputs.reshape(-1, inputs.shape[-1])
         next_action, _ = sample_action(state.parameters["actor"], flat, action_key, LOG_STD_RANGE)
         q = jnp.min(q_values(state.targets["critics"], flat, next_action), axis=0)

@@ -21,7 +21,7 @@ from neorl_agents.learning import (
     only_batch,
     require_number,
 )
-from neorl_agents.models import Moments, newest, next_seen
+from neorl_agents.models import Moments, newest, next_network_inputs
 from neorl_agents.networks import q_values
 from neorl_agents.policies import Preparation
 from neorl_core import DataStatistics, Spec
@@ -145,7 +145,7 @@ class RAMBO(SoftRollouts):
         outcome, odds = model.outcome(fitted.parameters, rows.obs, rows.action, following)
         predicted_rows = rows._replace(reward=outcome.mean[chosen][:, 0])
         reward = _convert_reward(fitted.preparation, maps, predicted_rows).reward
-        next_inputs = next_seen(maps, rows.obs, rows.action, following)
+        next_inputs = next_network_inputs(maps, rows.obs, rows.action, following)
         action, _ = sample_action(state.parameters["actor"], next_inputs, action_key, LOG_STD_RANGE)
         value = jnp.min(q_values(state.targets["critics"], next_inputs, action), axis=0)
         value_now = jnp.min(q_values(state.parameters["critics"], rows.obs, rows.action), axis=0)

@@ -48,7 +48,10 @@ def regress_on_lags(
     coefficients = np.linalg.lstsq(design / size, target, rcond=1e-9)[0] / size
     if np.isfinite(roughness) and inputs > 2:
         noise = float(np.std(target - design @ coefficients))
-        bends = np.diff(np.eye(outputs + inputs)[outputs:], n=2, axis=0) * noise / roughness
-        more = np.concatenate([design, bends]) / size, np.append(target, np.zeros(len(bends)))
-        coefficients = np.linalg.lstsq(*more, rcond=1e-9)[0] / size
+        curvature = np.diff(np.eye(outputs + inputs)[outputs:], n=2, axis=0) * noise / roughness
+        regularised = (
+            np.concatenate([design, curvature]) / size,
+            np.append(target, np.zeros(len(curvature))),
+        )
+        coefficients = np.linalg.lstsq(*regularised, rcond=1e-9)[0] / size
     return LagModel(coefficients[:outputs], coefficients[outputs:])

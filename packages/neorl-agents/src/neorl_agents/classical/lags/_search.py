@@ -43,53 +43,59 @@ class LagSearch:
         If a pole of 1 fits as well as the best pole, the pole is 1.
         """
         errors = np.array([self.errors(pole)[0] for pole in POLES])
-        place, delay = np.unravel_index(int(np.argmin(errors)), errors.shape)
-        around = POLES[max(place - 1, 0)], POLES[min(place + 1, len(POLES) - 1)]
-        pole = _refined(lambda pole: self.errors(pole)[0][delay], *around)
+        index, delay = np.unravel_index(int(np.argmin(errors)), errors.shape)
+        bracket = POLES[max(index - 1, 0)], POLES[min(index + 1, len(POLES) - 1)]
+        pole = _refine(lambda pole: self.errors(pole)[0][delay], *bracket)
         # By the likelihood ratio, a pole of 1 is as likely, with one fewer free parameter.
         if self.errors(1.0)[0][delay] <= (1 + 1 / len(self.output)) * self.errors(pole)[0][delay]:
             pole = 1.0
-        rest, gain, power = (float(one[delay]) for one in self.errors(pole))
-        deviation = np.sqrt(max(rest, 0.0) / len(self.output) / power) if power > 0 else np.inf
+        free_response, gain, power = (float(one[delay]) for one in self.errors(pole))
+        deviation = (
+            np.sqrt(max(free_response, 0.0) / len(self.output) / power) if power > 0 else np.inf
+        )
         return pole, int(delay), gain, float(deviation / abs(gain)) if gain else np.inf
 
     def error(self, pole: float, delay: int, gain: float) -> float:
         """Root mean square of a given model's residual, which is its one-step error."""
-        rest, best, power = (one[delay] for one in self.errors(pole))
-        squares = rest + (gain - best) ** 2 * power
+        free_response, best, power = (one[delay] for one in self.errors(pole))
+        squares = free_response + (gain - best) ** 2 * power
         return float(np.sqrt(max(squares, 0.0) / len(self.output)))
 
     def errors(self, pole: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Residual sum of squares, best gain, and power of the input, for every dead time."""
-        rest, ramp = self._rest_and_ramp(pole)
-        output = _without(self._within(self.output, rest), ramp)
-        moved = _without(self._within(self._moved(pole)[self.lags], rest), ramp)
-        power, shared = np.sum(moved * moved, axis=1), moved @ output
-        gain = np.divide(shared, power, out=np.zeros_like(power), where=power > 0)
-        return output @ output - gain * shared, gain, power
+        free_response, ramp = self._free_response_and_ramp(pole)
+        output = _remove(self._project(self.output, free_response), ramp)
+        response = _remove(
+            self._project(self._filtered_input(pole)[self.lags], free_response), ramp
+        )
+        power, correlation = np.sum(response * response, axis=1), response @ output
+        gain = np.divide(correlation, power, out=np.zeros_like(power), where=power > 0)
+        return output @ output - gain * correlation, gain, power
 
-    def _moved(self, pole: float) -> np.ndarray:
+    def _filtered_input(self, pole: float) -> np.ndarray:
         """``sum_k pole^k u_{t-k}`` within a piece, by doubling the number of terms."""
-        moved, terms, weight = self.input, 1, pole
+        response, terms, weight = self.input, 1, pole
         while terms <= self.age.max():
-            earlier = np.append(np.zeros(terms), moved[:-terms])
-            moved = moved + np.where(self.age >= terms, weight * earlier, 0.0)
+            earlier = np.append(np.zeros(terms), response[:-terms])
+            response = response + np.where(self.age >= terms, weight * earlier, 0.0)
             terms, weight = 2 * terms, weight * weight
-        return moved
+        return response
 
-    def _rest_and_ramp(self, pole: float) -> tuple[np.ndarray, np.ndarray]:
+    def _free_response_and_ramp(self, pole: float) -> tuple[np.ndarray, np.ndarray]:
         """Effects of a state before each piece and of a constant load, as columns of length one."""
-        rest = pole**self.since
-        rest = rest / np.repeat(np.sqrt(np.add.reduceat(rest**2, self.first)), self._sizes())
+        free_response = pole**self.since
+        free_response = free_response / np.repeat(
+            np.sqrt(np.add.reduceat(free_response**2, self.first)), self._sizes()
+        )
         ramp = self.since if pole >= 1 else (1 - pole**self.since) / (1 - pole)
-        ramp = self._within(ramp, rest)
+        ramp = self._project(ramp, free_response)
         length = float(np.sqrt(ramp @ ramp))
-        return rest, ramp / length if length > 1e-9 * np.sqrt(len(ramp)) else 0 * ramp
+        return free_response, ramp / length if length > 1e-9 * np.sqrt(len(ramp)) else 0 * ramp
 
-    def _within(self, columns: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    def _project(self, columns: np.ndarray, free_response: np.ndarray) -> np.ndarray:
         """Columns without their component along ``rest`` in each piece."""
-        parts = np.add.reduceat(columns * rest, self.first, axis=-1)
-        return columns - rest * np.repeat(parts, self._sizes(), axis=-1)
+        parts = np.add.reduceat(columns * free_response, self.first, axis=-1)
+        return columns - free_response * np.repeat(parts, self._sizes(), axis=-1)
 
     def _sizes(self) -> np.ndarray:
         return np.diff(np.append(self.first, len(self.since)))
@@ -139,12 +145,12 @@ def lag_search(
     )
 
 
-def _without(columns: np.ndarray, along: np.ndarray) -> np.ndarray:
+def _remove(columns: np.ndarray, along: np.ndarray) -> np.ndarray:
     """Columns without their component along a column of length one."""
     return columns - np.multiply.outer(columns @ along, along)
 
 
-def _refined(function: Callable[[float], float], low: float, high: float) -> float:
+def _refine(function: Callable[[float], float], low: float, high: float) -> float:
     """The minimiser of a scalar function in an interval."""
     from scipy.optimize import minimize_scalar  # Imported here: slow, and only needed for fits.
 
