@@ -135,7 +135,7 @@ def test_bad_shapes_are_refused_by_name(name, field, value):
 @pytest.mark.parametrize("name", sorted(SAFE))
 def test_a_learner_of_limits_refuses_a_plant_without_costs(name, problem_without_costs):
     plain = for_run(sized(ALGORITHMS[name](), **SMALL), 1)
-    words = f"{ALGORITHMS[name].__name__} learns to keep cost limits, and the plant has no costs; "
+    words = f"{ALGORITHMS[name].__name__} learns to keep cost limits, but the plant has no costs; "
     with pytest.raises(InputError, match=words):
         plain.init(problem_without_costs.spec, problem_without_costs.statistics, jax.random.key(0))
 

@@ -179,13 +179,16 @@ class NoModule:
             Depth,
             "has no fields, batch_size, batches_per_update, sampler, schedules, validate, ",
         ),
-        (changed(fields=("obs", "act")), "its fields act are none of a Transition"),
+        (changed(fields=("obs", "act")), "its fields must be columns of a Transition"),
         (with_a_bad_default(), r"Negative\.rate must be above 0, got -1.0"),
         (without_a_default(), "its field depth needs a default"),
-        (with_a_function(), "its field activation must be a number, a text, a tuple of them or"),
-        (with_a_nested_function(), r"its field depth\.activation must be a number, a text, a tup"),
-        (with_a_text_leaf(), "its texts and shapes must be static fields"),
-        (with_a_nested_text_leaf(), "its texts and shapes must be static fields"),
+        (with_a_function(), "its field activation must be a number, a string, a tuple of these or"),
+        (
+            with_a_nested_function(),
+            r"its field depth\.activation must be a number, a string, a tup",
+        ),
+        (with_a_text_leaf(), "its strings and shapes must be static fields"),
+        (with_a_nested_text_leaf(), "its strings and shapes must be static fields"),
     ],
 )
 def test_what_is_no_learner_is_refused_by_what_it_lacks(table, kind, message):

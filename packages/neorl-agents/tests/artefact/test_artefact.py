@@ -203,7 +203,7 @@ def resealed(path: Path, **changes) -> None:
             {"kind": "pickle"},
             "unknown policy kind 'pickle'; .*known: network, history, pid, constant",
         ),
-        ({"arrays": {}}, "is not what its header describes"),
+        ({"arrays": {}}, "differs from its description in the header"),
         ({"spec": {}}, "malformed header"),
         ({"static": {"widths": "wide"}}, "malformed header"),
         (
@@ -254,7 +254,7 @@ def test_missing_and_surplus_arrays_are_refused(policies, problem, parity_obs, p
     arrays["policy/extra"] = arrays["policy/action"]
     header["arrays"]["policy/extra"] = header["arrays"]["policy/action"]
     write_sealed(path, arrays, header)
-    with pytest.raises(ArtefactError, match="2 arrays for a policy of 1"):
+    with pytest.raises(ArtefactError, match="2 arrays of a policy, expected 1"):
         load_policy(path)
 
 
@@ -304,7 +304,7 @@ def test_policies_that_do_not_fit_are_refused(policies, problem, parity_obs, pat
     network = policies["network"]
     swish = init_mlp((4, 8, 2), KEY, activation=jax.nn.swish)
     foreign = NetworkPolicy(network.obs, swish, network.action, network.low, network.high)
-    with pytest.raises(ValueError, match="cannot be stored by name"):
+    with pytest.raises(ValueError, match="cannot be stored, because it has no registered name"):
         save_policy(path, foreign, problem.spec, parity_obs)
     assert not path.exists()
 

@@ -75,7 +75,9 @@ def test_a_foreign_policy_comes_back_where_its_kind_is_known(tables, problem, tm
     policy, observations = Switch(high, low, jnp.float32(300.0)), problem.log.obs[:32]
     path = tmp_path / "switch.safetensors"
     kinds, _ = tables()
-    with pytest.raises(TypeError, match=r"a Switch cannot be stored; .*POLICY_KINDS\.register"):
+    with pytest.raises(
+        TypeError, match=r"a Switch cannot be stored in an artefact.*POLICY_KINDS\.register"
+    ):
         save_policy(path, policy, problem.spec, observations)
     kinds.register("test_switch", SWITCH)
     save_policy(path, policy, problem.spec, observations)
@@ -126,9 +128,9 @@ def test_what_is_no_kind_is_refused(kind, message):
 @pytest.mark.parametrize(
     ("activation", "message"),
     [
-        (lambda x: x, "a function with a name at the level of its module, got a lambda"),
+        (lambda x: x, "a named module-level function, got a lambda"),
         ("relu", "expected a function of an array, got a str"),
-        (jnp.sum, "an array of the shape and dtype of its argument"),
+        (jnp.sum, "must have the shape and dtype of its argument"),
     ],
 )
 def test_what_is_no_activation_is_refused(activation, message):

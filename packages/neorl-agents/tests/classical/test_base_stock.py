@@ -89,8 +89,8 @@ def test_the_level_follows_the_unit(log):
     ("settings", "items", "message"),
     [
         (BaseStockLevels(service=95.0), (ITEM,), r"service must be in \(0, 1\)"),
-        (BaseStockLevels(longest_lead=200), (ITEM,), "longer than 200 rows"),
-        (BaseStockLevels(), (), "items must be one for each of the actions order"),
+        (BaseStockLevels(longest_lead=200), (ITEM,), "more than 200 rows"),
+        (BaseStockLevels(), (), "each of the actions order"),
         (BaseStockLevels(), (Item("odrer", {"stock": 1.0}),), "odrer.*order"),
         (BaseStockLevels(), (Item("order", {"stok": 1.0}, lead_time=1),), "stok.*stock"),
         (BaseStockLevels(), Task((Loop("stock", "order", 1.0),)), "needs an Item for every action"),
@@ -111,6 +111,6 @@ def test_a_table_takes_controllers_from_outside():
         def fit(self, log, spec, task):
             raise NotImplementedError
 
-    for entry, message in ((NeedsMore, "its settings gain need defaults"), (3, "frozen dataclass")):
+    for entry, message in ((NeedsMore, "give a default to gain"), (3, "frozen dataclass")):
         with pytest.raises(InputError, match=message):
             CLASSICAL.register("test_wrong", entry)

@@ -166,6 +166,38 @@ def test_imitation_needs_no_integral_of_the_log_and_leaves_saturated_rows_out(la
         np.testing.assert_allclose([loop["kp"], loop["ki"]], [kp, ki], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("weights", "fitted", "zeros"),
+    [
+        ((0.4, 0.0, 0.0), (0.4, 0.0, 0.0), None),
+        ((-0.4, -0.02, 0.0), (-0.4, -0.02, 0.0), None),
+        ((0.4, -0.002, 0.0), (0.4, 0.0, 0.0), "without ki;"),
+        ((-0.002, 0.3, 0.0), (0.0, 0.3, 0.0), "without kp;"),
+        ((0.4, -0.002, -0.01), (0.4, 0.0, 0.0), "without ki and kd;"),
+    ],
+)
+def test_imitated_gains_have_one_sign_and_rounding_is_zero(lag, weights, fitted, zeros):
+    """With opposite signs the integral or derivative time would be negative."""
+    rng, dt = np.random.default_rng(3), lag.spec.dt
+    setpoint = float(lag.task.loops[0].setpoint)
+    y = (setpoint + rng.normal(size=600)).astype(np.float32)
+    error = setpoint - y.astype(np.float64)
+    slope = np.append(0.0, np.diff(y.astype(np.float64))) / dt
+    kp, ki, kd = weights
+    action = 0.1 * (kp * error + ki * dt * np.cumsum(error) - kd * slope)
+    log = lag.log(1, 600)._replace(obs=y[:, None], action=action[:, None].astype(np.float32))
+    result = ImitatedPID(derivative=True).fit(log, lag.spec, lag.task)
+    loop = result.report["loops"][0]
+    for name, expected in zip(("kp", "ki", "kd"), fitted, strict=True):
+        if expected == 0:
+            assert loop[name] == 0
+        else:
+            np.testing.assert_allclose(loop[name], 0.1 * expected, rtol=0.05)
+    words = " ".join(loop["warnings"])
+    assert ("opposite signs" in words) == (zeros is not None)
+    assert zeros is None or zeros in words
+
+
 def test_the_predictor_reckons_with_what_was_sent(lag):
     """Not with what it proposed: an actuator or a filter may have sent another action."""
     policy = SmithPID(longest_delay=8).fit(lag.log(4, 120), lag.spec, lag.task).policy
@@ -218,7 +250,10 @@ def test_the_same_loop_in_other_units_gets_the_same_policy(lag, in_other_units, 
         ({"loops": (Loop("level", "pump", 1.0),)}, "pump"),
         ({"loops": (Loop("valve", "level", 1.0),)}, "controlled variable first: level valve"),
         ({"loops": (Loop("level", "valve", 99.0),)}, "in its range, -20 to 20 m"),
-        ({"loops": (Loop("level", "valve", "level"),)}, "carries a set-point and is measured"),
+        (
+            {"loops": (Loop("level", "valve", "level"),)},
+            "is given both as a set-point and as a measured channel",
+        ),
     ],
 )
 def test_a_task_that_does_not_fit_is_refused(lag, change, message):
@@ -231,7 +266,10 @@ def test_a_task_that_does_not_fit_is_refused(lag, change, message):
     ("loops", "message"),
     [
         ((), "at least one loop"),
-        ((Loop("a", "u", 0.0), Loop("a", "v", 0.0)), "controlled a is in two loops"),
+        (
+            (Loop("a", "u", 0.0), Loop("a", "v", 0.0)),
+            "the controlled channel a is in more than one loop",
+        ),
         ((Loop("a", "u", np.nan),), "must be finite"),
         ((Loop("a", "u", 0.0, low=2.0, high=1.0),), "low must be below high"),
         ((Loop("a", "u", 0.0, rate=0.0),), "rate of 'u' must be positive"),
@@ -261,10 +299,10 @@ def spoilt(log, field):
 @pytest.mark.parametrize(
     ("field", "message"),
     [
-        ("still", "never moved"),
+        ("still", "is constant in the log"),
         ("nan", "column obs of the log must be finite, got nan in row 7, channel 0"),
-        ("short", "pieces of the log must be longer"),
-        ("empty", "of 0 rows of the log none counts"),
+        ("short", "episodes of the log must have more than"),
+        ("empty", "all 0 rows of the log are masked"),
         ("shape", "column action of the log must have the shape"),
         ("missing", "column next_obs of the log is missing"),
     ],

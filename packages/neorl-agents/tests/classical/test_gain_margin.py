@@ -19,7 +19,7 @@ from neorl_agents.classical import (
     simc,
 )
 from neorl_agents.classical._first_order import identify_first_order
-from neorl_agents.classical._fit_warnings import imitation_warnings, tuning_warnings
+from neorl_agents.classical._fit_warnings import tuning_warnings
 from neorl_agents.classical._gain_margin import gain_margin
 from neorl_agents.classical._log import checked_log
 from neorl_core import Channel, InputError, Spec, Transition
@@ -191,7 +191,7 @@ def test_a_gain_that_the_log_does_not_tell_is_doubted(lag):
     other = log._replace(action=np.roll(log.action, 50, axis=0))
     loop = TunedPID(longest_delay=8).fit(other, lag.spec, lag.task).report["loops"][0]
     assert loop["gain_error"] > 0.2
-    assert any("too little movement" in warning for warning in loop["warnings"])
+    assert any("moves too little" in warning for warning in loop["warnings"])
 
 
 def test_a_sound_fit_has_no_doubts(lag):
@@ -215,7 +215,7 @@ def test_logged_gains_are_found_beside_manual_and_a_stop_of_the_valve():
     assert loop["share"] > 0.8
     assert loop["warnings"] == []
     held = log._replace(action=np.full_like(log.action, 40.0))
-    with pytest.raises(InputError, match="held actions; tune it from a model"):
+    with pytest.raises(InputError, match="held actions do not show its gains"):
         ImitatedPID().fit(held, SPEC, TASK)
 
 
@@ -224,11 +224,3 @@ def test_actions_that_no_such_loop_made_are_doubted(lag):
         ImitatedPID().fit(lag.log(4, 120), lag.spec, lag.task).report["loops"][0]["warnings"]
     )
     assert "do not take it for the logged controller" in warning
-
-
-def test_an_integral_that_works_against_the_proportional_part_is_doubted():
-    (warning,) = imitation_warnings(0.9, PIDGains(0.4, -0.03, 0.0, 0.0))
-    assert "an integral time of -13.3 s" in warning
-    for kp, ki in ((0.4, 0.03), (-0.4, -0.03), (0.4, 0.0)):
-        assert imitation_warnings(0.9, PIDGains(kp, ki, 0.0, 0.0)) == []
-    assert len(imitation_warnings(0.1, PIDGains(0.4, -0.03, 0.0, 0.0))) == 2

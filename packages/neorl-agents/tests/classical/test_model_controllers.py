@@ -344,7 +344,7 @@ def test_settings_without_sense_are_refused_by_name(coupled, coupled_log, settin
 def test_a_log_that_tells_nothing_is_refused(coupled, coupled_log):
     still = coupled_log.action.copy()
     still[:, 1] = 0.3
-    with pytest.raises(InputError, match="steam never moved"):
+    with pytest.raises(InputError, match="no movement in steam"):
         LQG(**SMALL).fit(coupled_log._replace(action=still), coupled.spec, coupled.task)
     short = log_of(coupled_log.obs, coupled_log.action, coupled_log.next_obs, 4)
     with pytest.raises(InputError, match="too short"):

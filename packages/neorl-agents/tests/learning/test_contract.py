@@ -24,13 +24,13 @@ STATE = Pair({"weight": jnp.ones((2, 3)), "count": jnp.int32(0)}, ())
         (STATE.a, r"Learner\.update must return a state and a dictionary of metrics, got a dict$"),
         ((STATE, jnp.ones(())), "got a Pair and a "),
         ((STATE._replace(a={"weight": jnp.ones((2, 3))}), {}), r"\.a\['count'\] is missing"),
-        ((STATE._replace(b=(jnp.ones(()),)), {}), r"\.b\[0\] was not there"),
+        ((STATE._replace(b=(jnp.ones(()),)), {}), r"\.b\[0\] is not in the state"),
         (
             (STATE._replace(a={**STATE.a, "weight": jnp.ones(3)}), {}),
             r"\.a\['weight'\] was float32\[2,3\] and is float32\[3\]",
         ),
         ((STATE._replace(a={**STATE.a, "count": 1.5}), {}), r"was int32\[\] and is a float"),
-        ((Other(*STATE), {}), "of another class"),
+        ((Other(*STATE), {}), "has another class"),
         ((STATE, {"loss": jnp.ones(4)}), r"single numbers: 'loss' is float32\[4\]"),
         ((STATE, {"loss": "low"}), "'loss' is a str"),
     ],
@@ -103,7 +103,7 @@ def test_masked_rows_that_weigh_in_a_mean_break_a_law():
     law = algorithm_laws(lambda: sized(Unmasked(), hidden=(4,), batch_size=8))[
         "masked_rows_are_inert"
     ]
-    with pytest.raises(AssertionError, match="masked rows weigh in a mean"):
+    with pytest.raises(AssertionError, match="masked rows have weight in a mean"):
         law()
 
 
@@ -157,12 +157,16 @@ class Proud(BC):
 @pytest.mark.parametrize(
     ("kind", "law", "words"),
     [
-        (Bare, "the_state_has_named_parts", "init returns a Pair, no LearnerState"),
-        (Adamless, "the_state_has_named_parts", "actor: every parameter has an optimiser"),
+        (Bare, "the_state_has_named_parts", "init must return a LearnerState, got a Pair"),
+        (
+            Adamless,
+            "the_state_has_named_parts",
+            "actor: parameters and optimisers must have the same",
+        ),
         (Uncounted, "an_update_changes_no_map_and_no_context_and_is_counted", "goes from 0 to 0"),
         (Drifting, "an_update_changes_no_map_and_no_context_and_is_counted", "changes preparation"),
-        (Local, "a_preparation_may_be_given", "init reads statistics although a preparation"),
-        (Proud, "a_preparation_may_be_given", "init reads statistics although a preparation"),
+        (Local, "a_preparation_may_be_given", "init must not read the statistics when a"),
+        (Proud, "a_preparation_may_be_given", "init must not read the statistics when a"),
     ],
 )
 def test_a_state_that_breaks_the_contract_breaks_a_law(kind, law, words):

@@ -49,14 +49,18 @@ def test_next_action_is_clipped_as_the_action_is_and_zero_at_ends(problem):
 def test_a_batch_that_is_not_of_the_plant_is_refused_by_name(problem, field, cut, got):
     maps = prepare(problem.spec, problem.statistics)
     batch = problem.log._replace(**{field: getattr(problem.log, field)[cut]})
-    with pytest.raises(ValueError, match=rf"disagree: {field} has the shape {got} .* 4 obs"):
+    with pytest.raises(
+        ValueError, match=rf"does not fit the specification: {field} has the shape {got} .* 4 obs"
+    ):
         unit_rows(maps, batch)
 
 
 def test_a_batch_of_a_plant_with_other_actions_is_refused(problem):
     maps = prepare(problem.spec, problem.statistics)
     batch = problem.log._replace(action=problem.log.action[:, :1])
-    with pytest.raises(ValueError, match=r"disagree: action has the shape \(256, 1\)"):
+    with pytest.raises(
+        ValueError, match=r"does not fit the specification: action has the shape \(256, 1\)"
+    ):
         unit_rows(maps, batch)
 
 

@@ -144,11 +144,11 @@ def test_what_cannot_be_evaluated_is_refused():
     with pytest.raises(InputError, match="no next_obs"):
         with_next_actions(episodes()._replace(next_obs=None))
     alone = jax.tree.map(lambda x: x[:1], episodes()._replace(truncated=np.ones(7, bool)))
-    with pytest.raises(InputError, match="no row is followed"):
+    with pytest.raises(InputError, match="needs rows with a next row in the same episode"):
         with_next_actions(alone)
     for settings, words in (
         ({"encoder": "history"}, "networks.encoder must be 'none'"),
-        ({"n_step": 3}, "learns from single steps"),
+        ({"n_step": 3}, "n_step must be 1, got 3"),
         ({"tau": 0.0}, "tau"),
     ):
         with pytest.raises(ValueError, match=words):

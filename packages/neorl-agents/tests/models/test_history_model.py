@@ -276,7 +276,7 @@ def test_the_history_is_as_long_as_the_plant_needs_it():
     [
         ({"next_obs": None}, "column next_obs of the log is missing"),
         ({"obs": LOG.obs * np.nan}, "column obs of the log must be finite"),
-        ({"reward": LOG.reward * np.nan}, "a reward or a cost of the log is not finite"),
+        ({"reward": LOG.reward * np.nan}, "rewards and costs of the log must be finite"),
         ({"truncated": np.arange(len(LOG.obs)) == len(LOG.obs) - 1}, "the log has one"),
     ],
 )

@@ -157,14 +157,14 @@ REFUSED = {
         ModelBased(), {"model": Countdown(predicts_costs=True)}, Log(), "set predicts_costs=False"
     ),
     "a name that nothing was fitted under": (
-        ModelBased(), {"name": "plant"}, Log(), "has no fitted 'plant'"
+        ModelBased(), {"name": "plant"}, Log(), "need the fitted model 'plant'"
     ),
     "several steps": (
-        ModelBased(), {"n_step": 3}, Log(), "single rows, and ModelBased draws NSteps"
+        ModelBased(), {"n_step": 3}, Log(), "single rows, but ModelBased samples NSteps"
     ),
     "rows out of a file": (ModelBased(), {}, GivenBatches(), "a log in memory"),
     "too small a memory": (ModelBased(), {"capacity": 3}, Log(), "at least steps . starts = 320"),
-    "a share beyond one": (ModelBased(), {"share": 1.5}, Log(), r"share must lie in \[0, 1\]"),
+    "a share beyond one": (ModelBased(), {"share": 1.5}, Log(), r"share must be in \[0, 1\]"),
     "no rollouts": (ModelBased(), {"starts": 0}, Log(), "starts must be at least 1"),
 }  # fmt: skip
 
@@ -189,6 +189,6 @@ def test_what_cannot_be_rolled_out_is_refused_in_words(problem, case):
 
 def test_a_learner_without_a_policy_is_refused(problem):
     source = ModelRollouts(Log(), Countdown())
-    with pytest.raises(InputError, match="gives no policy"):
+    with pytest.raises(InputError, match="does not give one"):
         source.begin(object(), None, None, training_keys(KEY))
     assert IQL().source(Log()) is not None

@@ -122,7 +122,7 @@ def test_an_isolated_node_mixes_with_nobody_and_an_empty_graph_is_zero(kind):
 def test_a_graph_larger_than_its_bucket_and_uneven_heads_are_refused():
     with pytest.raises(ValueError, match="6 nodes and 12 edges does not fit into 4 and 8"):
         graphs(0, 6, 12, size=(4, 8))
-    with pytest.raises(ValueError, match="3 heads of attention cannot share 8 features"):
+    with pytest.raises(ValueError, match="attention heads must divide the 8 features, got 3"):
         init_graph_attention(3, 8, KEY, heads=3)
 
 
@@ -254,7 +254,7 @@ def spec_of(*names):
     ("names", "words"),
     [
         (("level",), "no channel names a node"),
-        (("tank1.level", "pipe1-2.flow"), "the edge pipe1-2 ends at the node 2"),
+        (("tank1.level", "pipe1-2.flow"), "the edge pipe1-2 ends at node 2"),
         (("tank1.level", "pump1.speed"), "nodes of the kinds pump, tank share a number"),
     ],
 )
@@ -264,9 +264,9 @@ def test_a_plant_that_is_no_graph_is_refused_by_name(names, words):
 
 
 def test_a_network_without_a_graph_is_refused():
-    with pytest.raises(InputError, match="reads a graph, and nothing says"):
+    with pytest.raises(InputError, match="reads a graph, but no layout of channels"):
         NETWORKS["gcn"].init((3, 8, 1), KEY)
-    with pytest.raises(InputError, match="reads a graph, and nothing says"):
+    with pytest.raises(InputError, match="reads a graph, but no layout of channels"):
         Networks(hidden=(8,), kind="gat", encoder="history").obs_network(SPEC, 1, KEY)
     with pytest.raises(InputError, match="rows of 19 numbers, or 29 with the actions, got 7"):
         network(n_in=7)
@@ -324,12 +324,12 @@ def test_renumbering_a_declared_graph_permutes_the_actions(kind):
     ("graph", "words"),
     [
         (("LI1 = tank1.level",), "unknown channel in networks.graph 'LI1'; did you mean 'LI-1'"),
-        (("LI-1 = tank1",), "networks.graph has 'LI-1 = tank1'; write a channel and its place"),
+        (("LI-1 = tank1",), "networks.graph: 'LI-1 = tank1' cannot be read; write a channel"),
         (("tank1.level",), "networks.graph has 'tank1.level'"),
         (("LI-1 = tank1.level", "LI-1 = tank2.level"), "gives LI-1 two places"),
-        (("LI-1 = tank1.level", "LI-2 = tank1.level"), "gives two channels one place"),
-        (("LI-1 = tank1.level", "pipe1-2"), "declare it without one, node2"),
-        ((), "declare what is where, networks.graph ="),
+        (("LI-1 = tank1.level", "LI-2 = tank1.level"), "assigns two channels to the same quantity"),
+        (("LI-1 = tank1.level", "pipe1-2"), "declare it without one as node2"),
+        ((), "assign its channels with networks.graph ="),
     ],
 )  # fmt: skip
 def test_a_declaration_that_does_not_fit_is_refused_in_one_line(graph, words):

@@ -137,7 +137,7 @@ class Counting(eqx.Module):
 
 def test_what_is_no_kind_is_refused():
     kind = module_kind(lambda widths, key: Counting(jnp.ones(2), jnp.zeros(2, jnp.int32)))
-    with pytest.raises(TypeError, match="holds an array of int32, which no gradient trains"):
+    with pytest.raises(TypeError, match="has an array of int32, which cannot be trained"):
         kind.init((2, 2), KEY)
     with pytest.raises(InputError, match="module_kind makes one of any Equinox module"):
         NETWORKS.register("bare_function", attention_over_channels)

@@ -178,9 +178,9 @@ def reshaping(rate):
         (optax.adam(1e-3), "expected a function from a learning rate .*, got a Gradient"),
         ("adam", "expected a function from a learning rate .*, got a str"),
         (lambda rate: rate, "return an optax.GradientTransformation, got a "),
-        (branching, "the rate is traced.*scale_by_schedule"),
-        (growing, "expected its state to keep structure and shapes"),
-        (reshaping, "expected updates with the structure of the parameters"),
+        (branching, "the learning rate is traced.*scale_by_schedule"),
+        (growing, "its state must keep structure and shapes"),
+        (reshaping, "its updates must have the structure of the parameters"),
     ],
 )
 def test_what_is_no_optimiser_is_refused_when_it_is_registered(optimiser, message):

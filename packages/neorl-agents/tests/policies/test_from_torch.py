@@ -69,15 +69,15 @@ def test_it_is_stored_and_read_like_every_policy(tmp_path):
 REFUSED = {
     "a further tensor": (state(2, 8, 2) | {"log_std": np.zeros(2)}, {}, "'log_std'.*layers="),
     "a normalisation": (state(2, 8, 2) | {"norm.weight": np.ones(8)}, {}, "'norm.weight'.*layers="),
-    "nothing": ({}, {}, "no linear layer"),
+    "nothing": ({}, {}, "must have linear layers"),
     "no such layer": (state(2, 8, 2), {"layers": ["mu"]}, "no 'mu.weight'; it has 'net.0.weight'"),
     "another order": (state(2, 8, 2), {"layers": ["net.2", "net.0"]}, "takes 8 inputs, but 2 come"),
-    "other observations": (state(3, 8, 2), {}, "takes 3 inputs, but 2 come before it"),
+    "other observations": (state(3, 8, 2), {}, "takes 3 inputs, but the layer before it"),
     "other actions": (state(2, 8, 3), {}, "gives 3 numbers; expected 2"),
     "a convolution": (
         {"c.weight": np.ones((2, 2, 1)), "c.bias": np.ones(2)},
         {"layers": ["c"]},
-        "not a linear layer",
+        "must have the shapes",
     ),
     "not a number": ({"a.weight": [[np.nan] * 2] * 2, "a.bias": [0, 0]}, {}, "not finite"),
     "a short mean": (

@@ -165,7 +165,7 @@ def test_exploring_carries_the_memory_of_the_mean(problem):
 
 def test_a_batch_without_windows_is_refused(trained, problem):
     plain, state = trained
-    with pytest.raises(ValueError, match=r"see windows of 3 steps, got rows"):
+    with pytest.raises(ValueError, match=r"read windows of 3 steps, got rows"):
         unit_rows(state.preparation, problem.log)
     memoryless = sized(BC(), hidden=(8,)).init(problem.spec, problem.statistics, jax.random.key(0))
     with pytest.raises(ValueError, match=r"see rows, got windows of 3 steps"):

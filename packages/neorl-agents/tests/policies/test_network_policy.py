@@ -83,5 +83,5 @@ class TestNetworkPolicy:
             "gaussian": GaussianPolicy(policy(), jnp.zeros(2)),
             "squashed": SquashedGaussianPolicy(policy(), (-5.0, 2.0)),
         }
-        with pytest.raises(ValueError, match=r"draws its actions: give it a key"):
+        with pytest.raises(ValueError, match=r"samples its actions and needs a key"):
             act(drawn[kind], jnp.ones(3))

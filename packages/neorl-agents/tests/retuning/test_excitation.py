@@ -65,17 +65,19 @@ def test_one_mode_without_a_signal_does_not_whether_set_points_move_or_not(moves
     moved = recorded(feedback, signal, moves=moves)
     assert not moved.suffices
     (warning,) = moved.warnings
-    assert warning.startswith("valve follows from the measurements and the other actions")
+    assert warning.startswith(
+        "valve is almost determined by the measurements and the other actions"
+    )
 
 
 @pytest.mark.parametrize(
     ("pump", "words"),
     [
-        (lambda x, target, rng: 30.0, "pump never moves"),
-        (lambda x, target, rng: 100.0, "pump lies at the same end of its range in 100.0% of"),
+        (lambda x, target, rng: 30.0, "pump is constant"),
+        (lambda x, target, rng: 100.0, "pump is at the same end of its range in 100.0% of"),
         (
             lambda x, target, rng: 0.0 if rng.uniform() < 0.995 else 40.0,
-            "pump lies at the same end of its range in 99.",
+            "pump is at the same end of its range in 99.",
         ),
     ],
 )

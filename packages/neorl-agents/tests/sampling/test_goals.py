@@ -62,7 +62,9 @@ def test_draws_follow_that_distribution(drawn):
 
 
 def test_bad_settings_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"Goals\.strategy must be future or final, got 'episode'"):
+    with pytest.raises(
+        ValueError, match=r"Goals\.strategy must be 'future' or 'final', got 'episode'"
+    ):
         Goals("episode")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"Goals\.discount must be in \(0, 1\], got 0"):
         Goals(discount=0)

@@ -52,7 +52,7 @@ def test_equal_returns_are_drawn_alike(drawn, log):
 
 
 def test_bad_settings_are_refused_by_name(log):
-    with pytest.raises(ValueError, match=r"WeightedRows\.by must be return or recency"):
+    with pytest.raises(ValueError, match=r"WeightedRows\.by must be 'return' or 'recency'"):
         WeightedRows("age")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"WeightedRows\.temperature must be above 0, got 0"):
         WeightedRows("return", 0)

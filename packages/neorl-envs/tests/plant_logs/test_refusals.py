@@ -15,7 +15,6 @@ from neorl_core import InputError
 from neorl_envs.plant_logs import convert_log, read_plant_log
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 from neorl_envs.plant_logs._convert import spec_of
-from neorl_envs.plant_logs._episodes import rules
 from neorl_envs.plant_logs._expressions import Expression
 
 from .conftest import WIDE, Tank, wide_lines
@@ -121,6 +120,22 @@ def test_damaged_files(tank: Tank, tmp_path: Path) -> None:
     pl.DataFrame({"time": [True], "LI-1.PV": [1.0]}).write_parquet(tmp_path / "odd.parquet")
     values["log"]["files"] = ["odd.parquet"]
     refused(tmp_path, "no column 'LC-1.SP'", values)
+
+
+@pytest.mark.parametrize("key", ["running", "trip"])
+def test_a_condition_that_is_a_number_is_refused(wide: Path, tank: Tank, key: str) -> None:
+    """Any number other than zero would count as true, such as every level of a tank."""
+    values = copy.deepcopy(WIDE)
+    values["episodes"][key] = "level"
+    time = np.datetime_as_string(np.datetime64(int(tank.at[0]), "s"))
+    message = (
+        f"plant.toml: episodes.{key}: 'level' must be true or false (1 or 0), got "
+        f"{tank.level[0]:g} at {time}Z; compare it with a number, such as 'level > 0.5'"
+    )
+    refused(wide, re.escape(message), values)
+    values["episodes"][key] = "CASE WHEN level < 99 THEN 1 ELSE 0 END"
+    if key == "running":
+        convert_log(plant_log_from_dict(values, "plant.toml"), folder=wide)
 
 
 def test_an_unknown_unit_is_refused(tmp_path: Path) -> None:
@@ -257,20 +272,6 @@ def test_bad_expressions(text: str) -> None:
     with pytest.raises(InputError, match=EXPRESSIONS[text]) as caught:
         Expression(text, ["level", "valve"], "plant.toml: reward.expression")
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("key", "text"), [("trip", "level"), ("running", "level + valve"), ("running", "1")]
-)
-def test_a_number_is_no_condition(key: str, text: str) -> None:
-    """Any number but 0 would count as true."""
-    values = copy.deepcopy(WIDE)
-    values["episodes"][key] = text
-    message = rf"^plant.toml: episodes.{key}: '{re.escape(text)}' is a number and not a condition"
-    with pytest.raises(InputError, match=message):
-        rules(plant_log_from_dict(values, "plant.toml"), "plant.toml")
-    values["episodes"][key] = "level > 1.9 or valve = 0"
-    rules(plant_log_from_dict(values, "plant.toml"), "plant.toml")
 
 
 def test_a_condition_on_an_unknown_tag_is_unknown(tank: Tank) -> None:

@@ -81,9 +81,9 @@ def test_set_points_that_never_move_are_enough_where_a_test_signal_does():
 @pytest.mark.parametrize(
     ("action", "words"),
     [
-        (lambda level, wanted, rng: -0.2 * (level - wanted), "valve follows from the measurements"),
-        (lambda level, wanted, rng: 5.0, "valve lies at the same end of its range in 100.0% of"),
-        (lambda level, wanted, rng: 1.0, "valve never moves"),
+        (lambda level, wanted, rng: -0.2 * (level - wanted), "valve is almost determined by the"),
+        (lambda level, wanted, rng: 5.0, "valve is at the same end of its range in 100.0% of"),
+        (lambda level, wanted, rng: 1.0, "valve is constant"),
     ],
 )
 def test_actions_without_a_cause_of_their_own_leave_what_runs(action, words):

@@ -317,7 +317,9 @@ def test_other_plants_learners_and_seeds_are_refused(plant, offline, toy):
         fine_tune(
             sized(IQL(), **SMALL), states, log, toy.Line(costs=1), (3,), PLAN, settings=SETTINGS
         )
-    with pytest.raises(InputError, match="BC cannot be fine-tuned online: it has no explore"):
+    with pytest.raises(
+        InputError, match="BC cannot be fine-tuned online, because it has no explore"
+    ):
         fine_tune(sized(BC(), **SMALL), states, log, plant, (3,), PLAN, settings=SETTINGS)
     with pytest.raises(InputError, match="there are 1 states for 2 seeds"):
         fine_tune(sized(IQL(), **SMALL), states, log, plant, (3, 4), PLAN, settings=SETTINGS)

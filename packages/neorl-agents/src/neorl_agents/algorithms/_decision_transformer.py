@@ -127,8 +127,8 @@ class DecisionTransformer(BaseLearner):
         name = type(self).__name__
         if int(np.sum(episode_ends(rows))) < 2:
             raise InputError(
-                f"{name} learns from how episodes differ in their returns, and the log is one "
-                "episode; log more, or split it into episodes of the plant's horizon"
+                f"{name} learns from the differences between the returns of episodes, but the log "
+                "is one episode; log more, or split it into episodes of the plant's horizon"
             )
         require_moving_actions(name, spec, rows)
         return super().log_tables(spec, rows)
@@ -170,8 +170,8 @@ def require_sequence_settings(learner: Any) -> None:
     """
     require_count(learner, "heads")
     nets = learner.networks
-    require(learner, "networks.encoder", nets.encoder == "history", "history")
-    require(learner, "networks.kind", nets.kind == "mlp", "mlp")
+    require(learner, "networks.encoder", nets.encoder == "history", "'history'")
+    require(learner, "networks.kind", nets.kind == "mlp", "'mlp'")
     width = nets.hidden[0]
     equal = all(one == width for one in nets.hidden)
     require(learner, "networks.hidden", equal, "equal widths, one for each block")

@@ -75,9 +75,10 @@ def save_policy(
     parity_rows = _checked_observations(np.asarray(parity_obs, np.float32), spec)
     actions = np.asarray(policy_actions(policy, parity_rows))
     if actions.shape != (len(parity_rows), spec.n_action) or not np.all(np.isfinite(actions)):
+        not_finite = "" if np.all(np.isfinite(actions)) else " with numbers that are not finite"
         raise ValueError(
-            f"the policy must give {spec.n_action} finite numbers for each observation, got shape "
-            f"{actions.shape}{'' if np.all(np.isfinite(actions)) else ' with values that are not'}"
+            f"the policy must give {spec.n_action} finite numbers for each observation, got an "
+            f"array of shape {actions.shape}{not_finite}"
         )
     return save_tree(
         Path(path),
@@ -147,5 +148,5 @@ def _checked_observations(obs: np.ndarray, spec: Spec) -> np.ndarray:
             f"channels, got shape {obs.shape}; take rows of the log"
         )
     if not np.all(np.isfinite(obs)):
-        raise ValueError("parity_obs must be finite; take rows of the log that are")
+        raise ValueError("parity_obs must be finite; take rows of the log without NaN or infinity")
     return obs

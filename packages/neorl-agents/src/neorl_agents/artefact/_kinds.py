@@ -63,9 +63,9 @@ def kind_of(policy: Policy) -> str:
         if type(policy) is kind.policy:
             return name
     raise TypeError(
-        f"a {type(policy).__name__} cannot be stored; an artefact holds "
-        f"{', '.join(kind.policy.__name__ for kind in POLICY_KINDS.values())}; another class is "
-        "added with neorl_agents.artefact.POLICY_KINDS.register"
+        f"a {type(policy).__name__} cannot be stored in an artefact, which takes one of "
+        f"{', '.join(kind.policy.__name__ for kind in POLICY_KINDS.values())}; add another class "
+        "with neorl_agents.artefact.POLICY_KINDS.register"
     )
 
 

@@ -83,13 +83,13 @@ def read_sealed(path: Path, max_bytes: int) -> tuple[dict[str, np.ndarray], dict
     """
     size = os.path.getsize(path)
     if size > max_bytes:
-        raise ArtefactError(f"{path} has {size} bytes, more than the {max_bytes} allowed")
+        raise ArtefactError(f"{path} has {size} bytes, but at most {max_bytes} are allowed")
     data = path.read_bytes()
     try:
         start, end = _seal_position(data)
     except LookupError as error:
         raise ArtefactError(
-            f"{path} is no artefact ({error}); write one with save_policy or save_critic"
+            f"{path} is not an artefact: {error}; write one with save_policy or save_critic"
         ) from error
     seal = data[start:end].decode()
     if hashlib.sha256(data[:start] + BLANK.encode() + data[end:]).hexdigest() != seal:
@@ -97,7 +97,9 @@ def read_sealed(path: Path, max_bytes: int) -> tuple[dict[str, np.ndarray], dict
     try:
         return safetensors.numpy.load(data), _header(data), seal
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise ArtefactError(f"{path} is sealed but malformed: {error}") from error
+        raise ArtefactError(
+            f"{path} has a valid seal, but its content cannot be read: {error}"
+        ) from error
 
 
 def _header(data: bytes) -> dict[str, Any]:
@@ -107,10 +109,10 @@ def _header(data: bytes) -> dict[str, Any]:
 
 def _seal_position(data: bytes) -> tuple[int, int]:
     if len(data) < 8:
-        raise LookupError("shorter than its own header")
+        raise LookupError("it is shorter than its header")
     length = int.from_bytes(data[:8], "little")
     if length > min(MAX_HEADER_BYTES, len(data) - 8):
-        raise LookupError("its header does not fit")
+        raise LookupError("the length of its header is wrong")
     match = SEAL.search(data, 8, 8 + length)
     if match is None:
         raise LookupError("it has no seal")

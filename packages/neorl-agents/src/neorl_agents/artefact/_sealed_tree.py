@@ -117,7 +117,7 @@ def load_tree(
     kind = header.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
         fault = unknown_name(f"{what} kind", str(kind), kinds)
-        raise ArtefactError(f"{path} needs a distribution that is not installed here: {fault}")
+        raise ArtefactError(f"{path} needs a package that is not installed here: {fault}")
     try:
         spec = spec_from_dict(header["spec"])
         shapes = template(kind, spec, header["static"])
@@ -130,7 +130,7 @@ def load_tree(
             raise ArtefactError(f"{path}: array {name} is missing")
     for name, array in arrays.items():
         if descriptions.get(name) != _fingerprint(array):
-            raise ArtefactError(f"{path}: array {name} is not what its header describes")
+            raise ArtefactError(f"{path}: array {name} differs from its description in the header")
     rows = {row_name: arrays[f"parity/{row_name}"] for row_name in parity}
     return SealedTree(_fill(path, what, shapes, arrays), spec, rows, metadata, kind, digest)
 
@@ -149,7 +149,9 @@ def _fill(path: Path, what: str, template: Any, arrays: dict[str, np.ndarray]) -
         leaves.append(jnp.asarray(array))
     n_stored = sum(name.startswith(f"{what}/") for name in arrays)
     if n_stored != len(leaves):
-        raise ArtefactError(f"{path} has {n_stored} arrays for a {what} of {len(leaves)}")
+        raise ArtefactError(
+            f"{path} has {n_stored} arrays of a {what}, expected {len(leaves)} for its kind"
+        )
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 

@@ -50,7 +50,7 @@ def episode_interval(
     _, index = np.unique(np.asarray(episode), return_inverse=True)
     count = int(index.max(initial=-1)) + 1
     if count < 2:
-        raise InputError(f"an interval needs two episodes or more, got {count}; record more")
+        raise InputError(f"an interval needs at least two episodes, got {count}; record more")
     rng = np.random.default_rng(seed)
     resamples = rng.multinomial(count, np.full(count, 1 / count), size=replicates).astype(
         np.float64

@@ -80,11 +80,11 @@ def isotonic_map(
     observed = np.asarray(observed, np.float64)
     if predicted.shape != observed.shape or predicted.ndim != 2 or not len(predicted):
         raise InputError(
-            "predictions and observations must be of one shape (row, output) with a row, got "
-            f"{predicted.shape} and {observed.shape}"
+            "predictions and observations must have the same shape (row, output) with at least one "
+            f"row, got {predicted.shape} and {observed.shape}"
         )
     if not (np.isfinite(predicted).all() and np.isfinite(observed).all()):
-        raise InputError("predictions and observations must be finite; leave the other rows out")
+        raise InputError("predictions and observations must be finite; leave out rows that are not")
     knots = [_thin(*_pools(p, o)) for p, o in zip(predicted.T, observed.T, strict=True)]
     longest = max(len(x) for x, _ in knots)
     x = np.stack([_pad(x, longest, np.maximum(1.0, np.abs(x[-1]))) for x, _ in knots])

@@ -99,13 +99,16 @@ class BaseStockLevels:
         usable = rows.age >= self.longest_lead
         if usable.sum() < LEAST_WINDOWS:
             raise InputError(
-                f"pieces of the log must be longer than {self.longest_lead} rows to find a lead "
-                f"time of up to {self.longest_lead} periods; shorten longest_lead, or give "
-                f"lead_time of {item.order!r}"
+                f"episodes of the log must have more than {self.longest_lead} rows without a gap "
+                f"to estimate a lead time of up to {self.longest_lead} periods; reduce "
+                f"longest_lead, or give the lead_time of {item.order!r}"
             )
         orders = rows.action[:, act]
         if np.ptp(orders[usable]) <= 1e-9 * np.max(np.abs(orders)):
-            raise InputError(f"orders of {item.order!r} never changed; give its lead_time")
+            raise InputError(
+                f"the orders of {item.order!r} never change in the log, so the lead time cannot be "
+                "estimated; give its lead_time"
+            )
         variances = [
             np.var((stock_change - np.roll(orders, lead))[usable])
             for lead in range(self.longest_lead + 1)
@@ -116,7 +119,10 @@ class BaseStockLevels:
 def _by_action(task: "Task | tuple[Item, ...]", spec: Spec) -> list[Item]:
     """The items in the order of the action channels."""
     if isinstance(task, Task):
-        raise InputError("base stock needs an Item for every action in place of a Task of loops")
+        raise InputError(
+            "base stock needs an Item for every action, but a Task with loops was given; give a "
+            "tuple of neorl_agents.classical.Item"
+        )
     by_order = {item.order: item for item in task}
     names = [channel.name for channel in spec.action]
     for name in by_order:
@@ -125,7 +131,7 @@ def _by_action(task: "Task | tuple[Item, ...]", spec: Spec) -> list[Item]:
     missing = [name for name in names if name not in by_order]
     if missing or len(by_order) != len(task):
         raise InputError(
-            f"items must be one for each of the actions {', '.join(names)}, got "
+            f"each of the actions {', '.join(names)} needs exactly one item, got items for "
             f"{', '.join(item.order for item in task)}"
         )
     return [by_order[name] for name in names]

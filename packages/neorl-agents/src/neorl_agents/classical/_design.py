@@ -96,8 +96,8 @@ def regulator(plant: DelayedPlant, weights: Weights) -> RegulatorDesign:
         gain, cost = (np.asarray(part, np.float64) for part in solution)
     if not (np.all(np.isfinite(gain)) and np.all(np.isfinite(cost))):
         raise InputError(
-            "no feedback stabilises the identified plant: the inputs do not reach a mode that does "
-            "not decay; check the pairing and the order, or raise effort"
+            "no feedback stabilises the identified plant, because its inputs do not affect a mode "
+            "that does not decay; check the pairing and the order, or raise effort"
         )
     return RegulatorDesign(gain, cost, q, r, cross)
 

@@ -96,12 +96,16 @@ def identify_first_order(
     rows = np.flatnonzero(log.age >= max(steps, order) + longest)
     if len(rows) < LEAST_ROWS:
         raise InputError(
-            f"pieces of the log must be longer than {longest + LEAST_ROWS} rows to find a dead "
-            f"time of up to {longest} periods; shorten longest_delay or record longer"
+            f"episodes of the log must have more than {longest + LEAST_ROWS} rows without a gap to "
+            f"estimate a dead time of up to {longest} periods; reduce longest_delay or record "
+            "longer episodes"
         )
     for name, column in (("output", y), ("input", u)):
         if np.ptp(column[rows]) <= 1e-12 * np.max(np.abs(column)):
-            raise InputError(f"the {name} of the loop never moved in the log; excite it")
+            raise InputError(
+                f"the {name} of the loop is constant in the log, so no model can be fitted; record "
+                "a log in which it moves, such as a step test"
+            )
     whitening = whitening_filter(log, output, act, order=order, longest=longest)
     pole, delay, gain, error = lag_search(log, output, act, whitening, longest=longest).best()
     offset = float(np.mean(y[rows] - pole * y[rows - 1] - gain * u[rows - delay]))

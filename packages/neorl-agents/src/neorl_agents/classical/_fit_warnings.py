@@ -1,7 +1,7 @@
 """Warnings about a fitted loop, in sentences that say what to do."""
 
 from neorl_agents.classical._first_order import FirstOrderModel
-from neorl_agents.classical._tuning import PIDGains
+from neorl_agents.classical._imitation import ImitatedLoop
 
 LEAST_MARGIN = 1.5
 """Smallest gain margin accepted without a warning; SIMC has about 3 on its own model."""
@@ -16,46 +16,55 @@ def tuning_warnings(model: FirstOrderModel, margin: float | None, longest: int) 
     warnings = []
     if margin is not None and margin < LEAST_MARGIN:
         instability = (
-            "it swings" if margin < 1 else f"it swings with {margin:.2g} times the plant's gain"
+            "the loop is unstable"
+            if margin < 1
+            else f"the loop becomes unstable at {margin:.2g} times the plant's gain"
         )
         warnings.append(
-            f"on a freer model of the same log {instability} (gain margin {margin:.2g}, "
-            f"{LEAST_MARGIN:g} or more is sound): the dead time that was identified, "
-            f"{model.delay * model.dt:g} s, is too short or the gain too small, as where the plant "
-            "is not of first order; raise closed_loop, or fit lqg or a PID by the rule lambda"
+            f"on a more flexible model of the same log {instability} (gain margin {margin:.2g}; "
+            f"{LEAST_MARGIN:g} or more is sound). The identified dead time, "
+            f"{model.delay * model.dt:g} s, is too short or the gain is too small, for example "
+            "because the plant is not of first order; raise closed_loop, or fit lqg or a PID with "
+            "rule = 'lambda'"
         )
     if model.delay == longest and longest > 0:
         warnings.append(
-            f"its dead time is the longest that was tried, {longest} periods: raise longest_delay, "
-            "or the input does not show in this output"
+            f"its dead time is the longest that was tried, {longest} periods: either the true one "
+            "is longer, then raise longest_delay, or the input has no effect on this output, then "
+            "check the pairing"
         )
     if model.gain_error > MOST_ERROR:
         warnings.append(
-            f"its gain is known to {model.gain_error:.0%} of itself: the log has too little "
-            "movement of the input beside noise and loads; move it, or take more rows"
+            f"the standard error of its gain is {model.gain_error:.0%} of the gain, because the "
+            "input moves too little compared with noise and disturbances; record a log in which it "
+            "moves more, or use more rows"
         )
     if model.share <= 0:
         warnings.append(
-            "it explains nothing of the moves of the output: loads moved it as much as the input "
-            "did, or feedback hides the input; compare gain and dead time with what a step showed"
+            "the model explains none of the output's variance: disturbances moved the output as "
+            "much as the input did, or feedback hides the input's effect; compare gain and dead "
+            "time with those of a step test"
         )
     return warnings
 
 
-def imitation_warnings(share: float, gains: PIDGains) -> list[str]:
+def imitation_warnings(loop: ImitatedLoop) -> list[str]:
     """Warnings about a loop that was fitted to the logged actions."""
     warnings = []
-    if share < LEAST_SHARE:
+    if loop.contradiction is not None:
+        free = {name: gain for name, gain in loop.contradiction._asdict().items() if gain}
+        gains = ", ".join(f"{name} {gain:.4g}" for name, gain in free.items())
+        zeros = " and ".join(name for name in free if not getattr(loop.gains, name))
         warnings.append(
-            f"it explains {share:.0%} of the moves of the action: no such loop made this log "
-            "(operators, limits, another set-point, feed-forward); do not take it for the logged "
-            "controller"
+            f"gains of opposite signs ({gains}) explain the logged actions best, but no PID "
+            "controller has such gains (an integral or derivative time would be negative), so the "
+            f"loop is fitted without {zeros}; check the set-point and the pairing of the loop"
         )
-    if gains.kp * gains.ki < 0:
+    if loop.share < LEAST_SHARE:
         warnings.append(
-            f"its integral part works against its proportional part (an integral time of "
-            f"{gains.kp / gains.ki:.3g} s): no PID in use does that, and it would drive the loop "
-            "to a limit; check the set-point of the loop, or fit a PID from a model"
+            f"it explains {loop.share:.0%} of the action's variance, so no such loop recorded this "
+            "log (operators, limits, another set-point or a feed-forward may have moved the "
+            "action); do not take it for the logged controller"
         )
     return warnings
 
@@ -67,5 +76,6 @@ def delay_warnings(delay: tuple[int, ...], inputs: list[str], longest: int) -> l
         return []
     return [
         f"the dead time of {', '.join(at_limit)} is the longest that was tried, {longest} periods: "
-        "raise longest_delay, or the input does not show in what is measured"
+        "either the true one is longer, then raise longest_delay, or the input has no effect on "
+        "the measured outputs, then check the pairing"
     ]

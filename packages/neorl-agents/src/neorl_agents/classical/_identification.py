@@ -152,9 +152,9 @@ def _delays(train: Rows, held_out: Rows, order: int, longest: int) -> tuple[int,
 def _require_rows(errors: np.ndarray, length: int) -> None:
     if len(errors) < LEAST_ROWS:
         raise InputError(
-            f"pieces of the log are too short to choose delays and orders up to {length} periods: "
-            f"{len(errors)} held-out rows are left, expected {LEAST_ROWS}; lower longest_delay or "
-            "orders, or record longer"
+            f"episodes of the log are too short to choose delays and orders of up to {length} "
+            f"periods: {len(errors)} held-out rows can be used, but {LEAST_ROWS} are needed; "
+            "reduce longest_delay or orders, or record longer episodes"
         )
 
 

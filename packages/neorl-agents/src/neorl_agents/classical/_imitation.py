@@ -1,5 +1,6 @@
 """PID gains that explain the logged actions."""
 
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,9 @@ from neorl_core import InputError
 LEAST_ROWS = 16
 LONGEST_HOLD = 30
 """An action that is constant for more rows than this was not set by a loop."""
+NEGLIGIBLE = 1e-5
+"""A part that moves the action by less than this fraction of its movement is zero: float32 logs
+show nothing finer."""
 
 
 class ImitatedLoop(NamedTuple):
@@ -21,12 +25,15 @@ class ImitatedLoop(NamedTuple):
         bias: Mean action at zero error with an empty integral, in units of the action.
         share: Fraction of the variance of the action within episodes that they explain (R2).
         rows: Number of rows used: inside the action's range, and not held.
+        contradiction: Gains of the fit without a constraint on signs if these differ; ``None`` if
+            they agree.
     """
 
     gains: PIDGains
     bias: float
     share: float
     rows: int
+    contradiction: PIDGains | None = None
 
 
 def imitate_loop(
@@ -47,6 +54,10 @@ def imitate_loop(
     too, as in manual mode or at a valve stop, and a new bias starts after them. In shorter
     stretches the integral continues like that of a loop without saturation, so a log that is often
     saturated contains little information about ``ki``; ``share`` is then low.
+
+    All gains have the same sign, as in any PID controller: with opposite signs the integral or
+    derivative time would be negative. Where least squares gives opposite signs, the parts that
+    explain less are left out. A part that contributes less than rounding is zero.
 
     Args:
         log: The log, which marks the pieces.
@@ -75,9 +86,9 @@ def imitate_loop(
     keep = (action > low + slack) & (action < high - slack) & ~is_held
     if keep.sum() < LEAST_ROWS:
         raise InputError(
-            f"the action moves inside its range in {int(keep.sum())} rows of the log, and a PID "
-            f"needs {LEAST_ROWS}: it cannot be imitated from saturated or held actions; tune it "
-            "from a model instead"
+            f"the action moves inside its range in {int(keep.sum())} rows of the log, but at least "
+            f"{LEAST_ROWS} are needed to imitate a PID: saturated or held actions do not show its "
+            "gains; tune it from a model instead"
         )
     # After a stretch in which it did not act, the loop continues from an unknown integral.
     resumes = np.append(False, is_held[:-1] & ~is_held[1:])
@@ -86,21 +97,58 @@ def imitate_loop(
     centred, u = _without_means(design, piece), _without_means(target[:, None], piece)[:, 0]
     scales = np.sqrt(np.mean(centred**2, axis=0))
     if not (np.all(scales > 0) and np.any(u)):
-        raise InputError("action or error never moved within an episode; nothing can be imitated")
+        raise InputError(
+            "the action or the control error is constant within every episode, so there is no loop "
+            "to imitate; check the set-point and the pairing of the loop"
+        )
     solution, _, rank, _ = np.linalg.lstsq(centred / scales, u, rcond=1e-10)
     if rank < design.shape[1]:
         raise InputError(
-            "the log does not tell proportional, integral and derivative part apart; leave out the "
-            "derivative, or record more set-points"
+            "the proportional, integral and derivative parts cannot be distinguished in the log; "
+            "leave out the derivative, or record more changes of the set-point"
         )
-    # A part that moves the action a billion times less than another is zero but for rounding.
-    solution = np.where(np.abs(solution) < 1e-9 * np.abs(solution).max(), 0.0, solution)
-    weights = solution / scales
+    least = NEGLIGIBLE * float(np.sqrt(np.mean(u**2)))
+    free = np.where(np.abs(solution) > least, solution, 0.0)
+    weights = _of_one_sign(centred / scales, u, least) / scales
     residual = u - centred @ weights
-    kp, ki, *kd = (float(weight) for weight in weights)
-    gains = PIDGains(kp, ki, kd[0] if kd else 0.0, 0.0)
     bias = float(np.mean(target - design @ weights))
-    return ImitatedLoop(gains, bias, float(1 - residual @ residual / (u @ u)), int(keep.sum()))
+    return ImitatedLoop(
+        gains=_gains(weights),
+        bias=bias if abs(bias) > 1e-9 * (high - low) else 0.0,
+        share=max(0.0, float(1 - residual @ residual / (u @ u))),
+        rows=int(keep.sum()),
+        contradiction=_gains(free / scales) if free.min() < 0 < free.max() else None,
+    )
+
+
+def _gains(weights: np.ndarray) -> PIDGains:
+    kp, ki, *kd = (float(weight) for weight in weights)
+    return PIDGains(kp, ki, kd[0] if kd else 0.0, 0.0)
+
+
+def _of_one_sign(columns: np.ndarray, u: np.ndarray, least: float) -> np.ndarray:
+    """Least squares with weights that all have one sign; those below ``least`` are zero.
+
+    The optimum is the unconstrained fit to the columns whose weight is not zero, so the fits to all
+    subsets of the columns are compared. If none of them is valid, only the first column is used.
+    """
+    count = columns.shape[1]
+    subsets = [list(part) for size in range(count) for part in combinations(range(count), size + 1)]
+    best, smallest = _fit(columns, u, [0]), np.inf
+    for subset in subsets:
+        weights = _fit(columns, u, subset)
+        used = weights[subset]
+        error = float(np.sum((u - columns @ weights) ** 2))
+        if error < smallest and np.abs(used).min() > least and not used.min() < 0 < used.max():
+            best, smallest = weights, error
+    return best
+
+
+def _fit(columns: np.ndarray, u: np.ndarray, subset: list[int]) -> np.ndarray:
+    """Weights of least squares on some of the columns; zero for the others."""
+    weights = np.zeros(columns.shape[1])
+    weights[subset] = np.linalg.lstsq(columns[:, subset], u, rcond=1e-10)[0]
+    return weights
 
 
 def _is_held(action: np.ndarray, log: Log, slack: float) -> np.ndarray:

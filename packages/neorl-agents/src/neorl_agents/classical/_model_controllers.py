@@ -200,8 +200,8 @@ def check_model_settings(settings: Any) -> None:
     require_whole(settings, 0, "longest_delay")
     if settings.effort + settings.move <= 0:
         raise InputError(
-            f"{type(settings).__name__}: effort and move are both zero, so that inputs cost "
-            "nothing; give one of them"
+            f"{type(settings).__name__}: effort and move are both zero, so moves of the inputs "
+            "have no cost; set one of them above zero"
         )
 
 

@@ -48,8 +48,8 @@ def observer_gain(model: PlantModel, *, disturbance: float, noise: float) -> np.
         gain = np.asarray(solution.gain, np.float64)
     if not np.all(np.isfinite(gain)):
         raise InputError(
-            "no observer of the identified plant settles: its measurements do not show all of its "
-            "states; lower the order, or measure more channels"
+            "no observer of the identified plant is stable, because its measurements do not show "
+            "all of its states; lower the order, or measure more channels"
         )
     return gain
 

@@ -165,7 +165,7 @@ class ImitatedPID:
                 "bias": loop.bias,
                 "share": loop.share,
                 "rows": loop.rows,
-                "warnings": imitation_warnings(loop.share, loop.gains),
+                "warnings": imitation_warnings(loop),
             }
             for loop in loops
         ]

@@ -80,7 +80,10 @@ def scaled_rows(log: Log, spec: Spec, resolved: ResolvedTask) -> tuple[Rows, Uni
         constant = np.flatnonzero(np.std(column, axis=0) <= 1e-9 * units.scale)
         if len(constant):
             names = ", ".join(channels[i].name for i in constant)
-            raise InputError(f"{names} never moved in the log; excite it, or leave it out")
+            raise InputError(
+                f"the log has no movement in {names}, so no model can be fitted; record a log in "
+                "which it moves, or leave it out"
+            )
     rows = Rows(
         (y - outputs.offset) / outputs.scale,
         (log.action - inputs.offset) / inputs.scale,
@@ -140,8 +143,8 @@ def fit_arx(rows: Rows, order: int, delay: tuple[int, ...]) -> ArxParts:
         fitted = ArxParts(*map(_float64, (model.a, model.b, model.offset)))
     if not all(np.all(np.isfinite(part)) for part in fitted):
         raise InputError(
-            f"pieces of the log are too short to fit {order} lags with delays of "
-            f"{delay} periods; shorten them or record longer"
+            f"episodes of the log are too short to fit {order} lags with delays of {delay} "
+            "periods; reduce the order or longest_delay, or record longer episodes"
         )
     return fitted
 
@@ -198,8 +201,8 @@ def fit_subspace(rows: Rows, order: int, delay: tuple[int, ...]) -> StateParts:
         fitted = StateParts(*(_float64(getattr(model, name)) for name in names))
     if not all(np.all(np.isfinite(part)) for part in fitted):
         raise InputError(
-            f"the log has too few pieces of {4 * order + 2} rows for a model of {order} states; "
-            "lower the order or record longer"
+            f"the log has too few episodes of at least {4 * order + 2} rows without a gap for a "
+            f"model with {order} states; lower the order or record longer episodes"
         )
     return fitted
 

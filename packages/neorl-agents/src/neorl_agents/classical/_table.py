@@ -19,9 +19,11 @@ def _check(name: str, kind: Any) -> None:
         if (field.default, field.default_factory) == (dataclasses.MISSING,) * 2
     ]
     if unset:
-        raise TypeError(f"its settings {', '.join(unset)} need defaults")
+        raise TypeError(f"every setting needs a default; give a default to {', '.join(unset)}")
     if not isinstance(kind(), ClassicalController):
-        raise TypeError("expected a neorl_agents.classical.ClassicalController: it has no fit")
+        raise TypeError(
+            "expected a neorl_agents.classical.ClassicalController, but it has no method fit"
+        )
 
 
 CLASSICAL: Registry[type] = Registry(

@@ -50,12 +50,17 @@ class Task:
         object.__setattr__(self, "loops", tuple(self.loops))
         object.__setattr__(self, "measured", tuple(self.measured))
         if not self.loops:
-            raise InputError("a task needs at least one loop; name what is to be controlled")
+            raise InputError(
+                "a task needs at least one loop; name the controlled and the manipulated channel"
+            )
         for part in ("controlled", "manipulated"):
             names = [getattr(loop, part) for loop in self.loops]
             repeated = sorted({name for name in names if names.count(name) > 1})
             if repeated:
-                raise InputError(f"{part} {', '.join(repeated)} is in two loops; pair it once")
+                raise InputError(
+                    f"the {part} channel {', '.join(repeated)} is in more than one loop; use it "
+                    "in one only"
+                )
         for loop in self.loops:
             _check_loop(loop)
 
@@ -108,7 +113,8 @@ def resolve(task: Task, spec: Spec) -> ResolvedTask:
     conflicting = sorted(spec.obs[i].name for i in set(measured) & set(source))
     if conflicting:
         raise InputError(
-            f"{', '.join(conflicting)} carries a set-point and is measured; choose one"
+            f"{', '.join(conflicting)} is given both as a set-point and as a measured channel; "
+            "give it as one of them"
         )
     return ResolvedTask(
         controlled,
@@ -136,7 +142,8 @@ def action_order(resolved: ResolvedTask, spec: Spec, kind: str) -> tuple[int, ..
     missing = [c.name for i, c in enumerate(spec.action) if i not in resolved.manipulated]
     if missing:
         raise InputError(
-            f"no loop moves {', '.join(missing)}; {kind} controls one variable with each action"
+            f"no loop manipulates {', '.join(missing)}, but {kind} needs one loop for every action "
+            "of the plant; add the loop"
         )
     return tuple(resolved.manipulated.index(i) for i in range(spec.n_action))
 
@@ -162,7 +169,7 @@ def _index(kind: str, name: str, channels: Sequence[Channel]) -> int:
 def _in_range(channel: Channel, value: float) -> float:
     if not channel.low <= value <= channel.high:
         raise InputError(
-            f"set-point of {channel.name!r} must be in its range, {channel.low:g} to "
+            f"the set-point of {channel.name!r} must be in its range, {channel.low:g} to "
             f"{channel.high:g} {channel.unit}, got {value:g}; check the unit"
         )
     return value
@@ -170,10 +177,13 @@ def _in_range(channel: Channel, value: float) -> float:
 
 def _check_loop(loop: Loop) -> None:
     if not isinstance(loop.setpoint, str) and not math.isfinite(loop.setpoint):
-        raise InputError(f"set-point of {loop.controlled!r} must be finite, got {loop.setpoint}")
+        raise InputError(
+            f"the set-point of {loop.controlled!r} must be finite, got {loop.setpoint}"
+        )
     if not loop.rate > 0:
-        raise InputError(f"rate of {loop.manipulated!r} must be positive, got {loop.rate}")
+        raise InputError(f"the rate of {loop.manipulated!r} must be positive, got {loop.rate}")
     if not loop.low < loop.high:
         raise InputError(
-            f"limits of {loop.controlled!r}: low must be below high, got {loop.low} and {loop.high}"
+            f"the limits of {loop.controlled!r} must be ordered: low must be below high, got "
+            f"{loop.low} and {loop.high}"
         )

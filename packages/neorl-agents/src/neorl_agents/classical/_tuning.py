@@ -103,6 +103,6 @@ def _parallel(kp: float, ti: float, td: float) -> PIDGains:
 def _require_gain(model: FirstOrderModel) -> None:
     if not (np.isfinite(model.gain) and model.gain != 0 and model.time_constant > 0):
         raise InputError(
-            f"the identified loop has no gain ({model.gain:g}): the input does not move the "
+            f"the gain of the identified loop is {model.gain:g}, so the input does not move the "
             "output in this log; check the pairing of the loop"
         )

@@ -59,7 +59,7 @@ def checked_columns(log: Transition, spec: Spec, *, cost: bool) -> Columns:
             number that is not finite in an unmasked row, or no row is left.
     """
     needed = ("next_obs", "terminated", "truncated", *["cost"] * cost)
-    terminated, ends, keep = row_flags(log, needed, "a critic is fitted on it")
+    terminated, ends, keep = row_flags(log, needed, "a critic needs it")
     total = len(ends)
     first = np.append(True, ends[:-1])
     start = np.maximum.accumulate(np.where(first, np.arange(total), 0))
@@ -95,8 +95,9 @@ def split_columns(
     episodes = columns.episodes
     if len(episodes) < 2:
         raise InputError(
-            f"{what} holds out whole episodes, since the steps of one are not independent, and the "
-            f"log has {len(episodes)}; record more, or fit without it and promise nothing"
+            f"{what} holds out whole episodes, because the steps of one are not independent, but "
+            f"the log has {len(episodes)}; record more episodes, or fit without {what}, which "
+            "gives no guarantee"
         )
     count = min(max(round(share * len(episodes)), 1), len(episodes) - 1)
     order = np.asarray(jax.random.permutation(key, len(episodes)))

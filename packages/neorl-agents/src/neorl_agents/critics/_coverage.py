@@ -30,7 +30,9 @@ def assess_ensemble(
     """
     width = np.asarray(ensemble.width, np.float64)
     if not np.isfinite(width).all():
-        raise InputError("the ensemble has no intervals; fit it with calibrated=True")
+        raise InputError(
+            "the ensemble has no calibrated intervals; fit it with a calibration_share above 0"
+        )
     columns = checked_columns(log, spec, cost=False)
     mean, std = member_predictions(ensemble, columns)
     noise, spread = (np.asarray(x, np.float64) for x in (ensemble.noise, ensemble.spread))

@@ -85,13 +85,15 @@ def save_critic(
     rows = max(len(obs), LEAST_OBSERVATIONS)
     if obs.shape != (rows, spec.n_obs) or actions.shape != (rows, spec.n_action):
         raise ValueError(
-            f"a critic is stored with at least {LEAST_OBSERVATIONS} observations of {spec.n_obs} "
-            f"channels and as many actions of {spec.n_action}, got shapes {obs.shape} and "
-            f"{actions.shape}; take rows of the log"
+            f"parity_obs and parity_actions must be at least {LEAST_OBSERVATIONS} observations of "
+            f"{spec.n_obs} channels and as many actions of {spec.n_action}, got shapes {obs.shape} "
+            f"and {actions.shape}; take rows of the log"
         )
     scores = critic_scores(critic, obs, actions)
     if not np.isfinite(scores).all():
-        raise ValueError("the critic gives scores that are not finite; take finite rows of the log")
+        raise ValueError(
+            "the critic gives scores that are not finite; take rows of the log without NaN"
+        )
     return save_tree(
         Path(path),
         critic,
@@ -173,7 +175,7 @@ def _kind(critic: Any) -> str:
     for name, kind in KINDS.items():
         if type(critic) is kind:
             return name
-    raise TypeError(f"a {type(critic).__name__} is no critic; give a SafetyCritic or an Ensemble")
+    raise TypeError(f"expected a SafetyCritic or an Ensemble, got a {type(critic).__name__}")
 
 
 def _template(kind: str, spec: Spec, static: dict[str, Any]) -> Any:

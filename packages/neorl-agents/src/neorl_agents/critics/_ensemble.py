@@ -163,13 +163,15 @@ def critic_ensemble(state: LearnerState) -> Ensemble:
     preparation = state.preparation
     if preparation.window:
         raise TypeError(
-            f"the critics of this learner see windows of {preparation.window} steps, an ensemble "
-            "one observation; train with networks.encoder='none', or fit an ensemble on the log"
+            f"an ensemble reads one observation, but the critics of this learner read windows of "
+            f"{preparation.window} steps; train with networks.encoder='none', or fit an ensemble "
+            "on the log"
         )
     if not isinstance(critics, MLP):
         raise TypeError(
-            f"the critics of this learner are of the kind {type(critics).__name__}, an ensemble is "
-            "of MLPs; train with networks.kind='mlp', or fit an ensemble on the log"
+            f"an ensemble has MLPs as members, but the critics of this learner are of the class "
+            f"{type(critics).__name__}; train with networks.kind='mlp', or fit an ensemble on the "
+            "log"
         )
     unit = jnp.reshape(preparation.reward_unit, (1,))
     zero = jnp.zeros_like(unit)

@@ -104,7 +104,7 @@ def fit_ensemble(
     learner.validate()
     require_fit("fit_ensemble", updates, calibration_share)
     if not 0 < coverage < 1:
-        raise ValueError(f"fit_ensemble: coverage must lie in (0, 1), got {coverage!r}")
+        raise ValueError(f"fit_ensemble: coverage must be in (0, 1), got {coverage!r}")
     columns = checked_columns(log, spec, cost=False)
     split_key, fit_key = jax.random.split(key)
     training, held_out = columns, None
@@ -139,8 +139,8 @@ def _require_enough(episodes: int, coverage: float) -> None:
     needed = conformal_sample_size(1 - coverage)
     if episodes < needed:
         raise InputError(
-            f"{episodes} held-out episodes cannot promise a coverage of {coverage:g}: {needed} are "
-            "needed; record more, hold out a larger share, or state a lower coverage"
+            f"a coverage of {coverage:g} needs at least {needed} held-out episodes, but there are "
+            f"{episodes}; record more, hold out a larger share, or choose a lower coverage"
         )
 
 

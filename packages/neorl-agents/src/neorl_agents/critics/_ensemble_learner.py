@@ -77,7 +77,7 @@ class BootstrappedRows:
 
     def tables(self, rows: Transition) -> Any:
         """Not implemented, because only the learner knows its regression targets."""
-        raise NotImplementedError("EnsembleLearner.log_tables makes the tables")
+        raise NotImplementedError("call EnsembleLearner.log_tables, which makes these tables")
 
     def draw(
         self,

@@ -54,8 +54,9 @@ def limit_facts(columns: Columns, spec: Spec, quantity: str) -> tuple[LimitFacts
     """
     if spec.n_cost == 0:
         raise NothingToLearnError(
-            "the specification has no cost channel, so there is no limit to learn a safety critic "
-            "of; give the log a cost column, or fit an ensemble, which needs none"
+            "a safety critic learns the risk of a cost limit, but the specification has no cost "
+            "channel; give the log a cost column with a limit, or fit an ensemble, which needs "
+            "none"
         )
     counted = counted_steps(columns, spec)
     facts = tuple(
@@ -64,7 +65,7 @@ def limit_facts(columns: Columns, spec: Spec, quantity: str) -> tuple[LimitFacts
     )
     if not any(one.learnable for one in facts):
         claims = "; ".join(one.claim for one in facts)
-        raise NothingToLearnError(f"nothing can be learned of any limit from this log: {claims}")
+        raise NothingToLearnError(f"nothing can be learned about any limit from this log: {claims}")
     return facts
 
 
@@ -79,16 +80,19 @@ def _facts(
     interval = clopper_pearson_interval(episodes, total, level=DEFAULT_LEVEL)
     low, high = 100 * float(interval.low), 100 * float(interval.high)
     share = f"{episodes} of {total} episodes have a step that counts against {name}"
-    bounds = f"of such episodes, {low:.3g} to {high:.3g} % do ({100 * DEFAULT_LEVEL:g} %)"
+    bounds = (
+        f"among episodes like these, {low:.3g} to {high:.3g} % have one (confidence interval at "
+        f"{100 * DEFAULT_LEVEL:g} %)"
+    )
     if varies:
         claim = f"{share}; {bounds}"
     elif quantity == "cost":
         claim = f"the cost {name} is {cost[0]:g} in every step, so no action is known to change it"
     elif counted.any():
-        claim = f"every step counts against {name}, so the log shows no way to keep it"
+        claim = f"every step counts against {name}, so the log does not show how to keep the limit"
     else:
         claim = (
-            f"{share}; {bounds}, and nothing is known of what leads to one: a low risk of this "
-            "limit is no evidence"
+            f"{share}; {bounds}. The log does not show what leads to a violation, so a low "
+            "predicted risk of this limit is no evidence"
         )
     return LimitFacts(name, float(counted.mean()), episodes, total, varies, claim)

@@ -185,8 +185,8 @@ def observed_windows(columns: Columns, horizon: int, spec: Spec) -> np.ndarray:
     observed = fully_observed(columns, horizon, spec.horizon)
     if not observed.any():
         raise InputError(
-            f"no window of {horizon} steps lies within an episode of {spec.horizon} steps of this "
-            "log; choose a shorter horizon, or record longer episodes"
+            f"no episode of this log contains a complete window of {horizon} steps (episodes have "
+            f"at most {spec.horizon}); choose a shorter horizon, or record longer episodes"
         )
     return observed
 

@@ -90,7 +90,7 @@ class RowsBeforeViolations:
 
     def tables(self, rows: Transition) -> Any:
         """Not implemented, because only the learner knows the limits."""
-        raise NotImplementedError("SafetyCriticLearner.log_tables makes the tables")
+        raise NotImplementedError("call SafetyCriticLearner.log_tables, which makes these tables")
 
     def draw(
         self,
@@ -182,7 +182,7 @@ class SafetyCriticLearner(BaseLearner):
         require_choice(self, "quantity", ("violation", "cost"))
         require_choice(self, "evaluates", ("behaviour", "policy"))
         if self.quantity == "violation":
-            require(self, "discount", self.discount == 1, "1 for a probability of violation")
+            require(self, "discount", self.discount == 1, "1 if quantity is 'violation'")
         require(self, "networks.encoder", self.networks.encoder == "none", "'none'")
         require(self, "networks.kind", self.networks.kind == "mlp", "'mlp'")
 
@@ -200,7 +200,7 @@ class SafetyCriticLearner(BaseLearner):
             next_action = np.where(columns.last[:, None], 0, np.roll(columns.action, -1, axis=0))
             known = ~columns.last | columns.terminated
         else:
-            keep = row_flags(rows, ("next_action",), "the policy acts by it")[2]
+            keep = row_flags(rows, ("next_action",), "evaluates='policy' needs it")[2]
             next_action = finite_column(rows, "next_action", (len(keep), spec.n_action), keep)
             known = np.ones(len(columns.last), bool)
         violation = self.quantity == "violation"

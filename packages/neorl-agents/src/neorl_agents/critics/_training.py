@@ -82,7 +82,7 @@ def require_finite_loss(learner: Any, metrics: dict[str, float]) -> None:
     """Refuses a training whose last loss is not finite."""
     if not np.isfinite(metrics["loss"]):
         raise InputError(
-            f"training ended with a loss of {metrics['loss']}; lower learning_rate, now "
+            f"training ended with a loss of {metrics['loss']}; reduce learning_rate, which is "
             f"{learner.learning_rate:g}"
         )
 
@@ -97,5 +97,5 @@ def require_fit(function: str, updates: int, calibration_share: float) -> None:
         raise ValueError(f"{function}: updates must be an integer of at least 1, got {updates!r}")
     if not 0 <= calibration_share < 1:
         raise ValueError(
-            f"{function}: calibration_share must lie in [0, 1), got {calibration_share!r}"
+            f"{function}: calibration_share must be in [0, 1), got {calibration_share!r}"
         )

@@ -82,8 +82,8 @@ def train_chunk(
     else:
         if n_updates % source.cycle:
             raise ValueError(
-                f"a chunk of {n_updates} updates is no multiple of the source's cycle of "
-                f"{source.cycle}"
+                f"the updates of a chunk must be a multiple of the source's cycle, {source.cycle}, "
+                f"got {n_updates}"
             )
         cycles = first // source.cycle + jnp.arange(n_updates // source.cycle, dtype=jnp.int32)
         step = partial(_cycle, learner, source, tables, keys)

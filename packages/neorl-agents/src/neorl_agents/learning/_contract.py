@@ -42,7 +42,10 @@ def check_algorithm(name: str, kind: Any) -> None:
         TypeError: If the class is not an algorithm; the message names what is missing.
     """
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ValueError("its name must be an identifier, such as my_learner; it names a section")
+        raise ValueError(
+            "its name must be an identifier such as my_learner, because it names a section of "
+            "configurations"
+        )
     if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
         raise TypeError(
             "expected a frozen dataclass registered with JAX, such as an equinox.Module with "
@@ -53,10 +56,15 @@ def check_algorithm(name: str, kind: Any) -> None:
         raise TypeError(f"expected a neorl_agents.Algorithm, but it has no {', '.join(missing)}")
     instance = _by_default(kind)
     if not isinstance(instance, Algorithm):
-        raise TypeError("expected a neorl_agents.Algorithm")
+        raise TypeError(
+            "expected a neorl_agents.Algorithm; compare its methods with those of that protocol"
+        )
     unknown = set(instance.fields) - set(Transition._fields)
     if unknown:
-        raise ValueError(f"its fields {', '.join(sorted(unknown))} are none of a Transition")
+        raise ValueError(
+            f"its fields must be columns of a Transition ({', '.join(Transition._fields)}), got "
+            f"{', '.join(sorted(unknown))}"
+        )
     _check_leaves(instance, "")
     _check_form(instance)
     instance.validate()
@@ -71,7 +79,7 @@ def _by_default(kind: type) -> Any:
         has_no_default = (field.default, field.default_factory) == (dataclasses.MISSING,) * 2
         if field.init and has_no_default:
             raise TypeError(
-                f"its field {name} needs a default, for configurations may leave it out"
+                f"its field {name} needs a default, because configurations may leave it out"
             )
     return kind()
 
@@ -85,19 +93,23 @@ def _check_leaves(instance: Any, where: str) -> None:
         parts = value if isinstance(value, tuple) else (value,)
         if not all(isinstance(part, bool | int | float | str) for part in parts):
             raise TypeError(
-                f"its field {where}{name} must be a number, a text, a tuple of them or nested "
-                f"settings, for files and the command line know no more, got {value!r}"
+                f"its field {where}{name} must be a number, a string, a tuple of these or nested "
+                "settings, because files and the command line can express nothing else, got "
+                f"{value!r}"
             )
 
 
 def _check_form(instance: Any) -> None:
     if jax.tree_util.all_leaves([instance]):
-        raise TypeError("JAX sees it as one leaf; make it an equinox.Module or register it")
+        raise TypeError(
+            "JAX treats it as one leaf; make it an equinox.Module, or register it with "
+            "jax.tree_util.register_dataclass"
+        )
     try:
         hash(jax.tree.structure(instance))
         as_arrays(instance)
     except TypeError as error:
-        raise TypeError(f"its texts and shapes must be static fields ({error})") from error
+        raise TypeError(f"its strings and shapes must be static fields: {error}") from error
 
 
 def updated_once(algorithm: Any, state: Any, batch: Any, key: Any) -> tuple[Any, dict[str, Any]]:
@@ -240,12 +252,12 @@ def _difference_in_form(before: Any, after: Any) -> str:
             return f"{name} is missing"
     for name in after_leaves:
         if name not in before_leaves:
-            return f"{name} was not there"
+            return f"{name} is not in the state that it was given"
     for name, leaf in after_leaves.items():
         if _form(leaf) != _form(before_leaves[name]):
-            return f"{name} was {_form(before_leaves[name])} and is {_form(leaf)}"
+            return f"{name} must be {_form(before_leaves[name])}, got {_form(leaf)}"
     if jax.tree.structure(before) != jax.tree.structure(after):
-        return "a part of it is of another class, or has another static field"
+        return "a part of it has another class, or another value of a static field"
     return ""
 
 

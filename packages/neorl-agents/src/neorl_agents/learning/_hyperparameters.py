@@ -88,7 +88,7 @@ def require_words(owner: Any, field: str) -> None:
     """Refuses a field that is not a tuple of strings."""
     value = attrgetter(field)(owner)
     valid = isinstance(value, tuple) and all(isinstance(word, str) for word in value)
-    require(owner, field, valid, "a list of texts")
+    require(owner, field, valid, "a list of strings")
 
 
 def require_widths(owner: Any, field: str) -> None:

@@ -63,7 +63,7 @@ def require_costs(name: str, spec: Spec) -> None:
     """
     if not spec.cost:
         raise InputError(
-            f"{name} learns to keep cost limits, and the plant has no costs; declare them with "
+            f"{name} learns to keep cost limits, but the plant has no costs; declare them with "
             "their limits under [[cost]], or take a learner without costs, such as td3_bc"
         )
 
@@ -83,20 +83,20 @@ def require_limits_in_log(name: str, spec: Spec, rows: Transition) -> None:
     require_costs(name, spec)
     if rows.cost is None:
         raise InputError(
-            f"{name} learns to keep the limit of {spec.cost[0].name}, and the log has no costs; "
+            f"{name} learns to keep the limit of {spec.cost[0].name}, but the log has no costs; "
             "give every row its costs, or take a learner without costs, such as td3_bc"
         )
     _, quantities = episode_costs(spec, rows)
     if len(quantities) < 2:
         raise InputError(
-            f"{name} learns from how episodes differ in their costs, and the log is one episode; "
-            "log more, or split it into episodes of the plant's horizon"
+            f"{name} learns from the differences between the costs of episodes, but the log is "
+            "one episode; log more, or split it into episodes of the plant's horizon"
         )
     if not np.any(quantities > 0):
         raise InputError(
-            f"{name} learns from costs, and no logged cost is above zero; every logged episode "
-            "keeps every limit with nothing to tell how: check the costs' expressions, log what "
-            "leads to a cost, or take a learner without costs, such as td3_bc"
+            f"{name} learns from costs, but no logged cost is above zero, so the log does not show "
+            "which actions lead to a cost; check the costs' expressions, log operation that leads "
+            "to costs, or take a learner without costs, such as td3_bc"
         )
     require_moving_actions(name, spec, rows)
     for i, channel in enumerate(spec.cost):
@@ -104,9 +104,9 @@ def require_limits_in_log(name: str, spec: Spec, rows: Transition) -> None:
         if kind.exceeded(least, channel.limit):
             limit = kind.limit_words(channel.limit, channel.unit)
             raise InputError(
-                f"no logged episode keeps the limit of {channel.name}, {limit}: the "
-                f"{kind.quantity} is {least:.4g} at least; raise the limit, or log episodes that "
-                f"keep it, for {name} learns from those"
+                f"{name} learns from episodes that keep the limit of {channel.name}, {limit}, but "
+                f"no logged episode does: the {kind.quantity} is at least {least:.4g}; raise the "
+                "limit, or log episodes that keep it"
             )
 
 
@@ -122,7 +122,7 @@ def require_moving_actions(name: str, spec: Spec, rows: Transition) -> None:
     if len(action) and not np.any(np.ptp(action, axis=0) > 0):
         still = ", ".join(channel.name for channel in spec.action)
         raise InputError(
-            f"{name} learns what actions lead to, and in the log {still} never moves; log a "
+            f"{name} learns the effect of actions, but {still} is constant in the log; log a "
             "controller or operator at work, or hold that value with a constant policy"
         )
 

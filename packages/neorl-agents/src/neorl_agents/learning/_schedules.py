@@ -91,8 +91,9 @@ def require_planned(algorithm: Any) -> None:
         if _is_whole_run(getattr(algorithm, name)):
             field = f"{type(algorithm).__name__}.{name}"
             raise ValueError(
-                f"{field} is {WHOLE_RUN}, the length of the run, which is not known here; give a "
-                "number, or call neorl_agents.learning.for_run(algorithm, updates) first"
+                f"{field} is {WHOLE_RUN}, which stands for the length of the run, but that length "
+                "is not known here; give a number, or call "
+                "neorl_agents.learning.for_run(algorithm, updates) first"
             )
 
 

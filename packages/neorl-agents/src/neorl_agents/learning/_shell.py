@@ -76,13 +76,13 @@ class BaseLearner(eqx.Module):
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Initial parameters and targets by name; traced."""
-        raise NotImplementedError(f"{type(self).__name__} does not define fresh")
+        raise NotImplementedError(f"{type(self).__name__} must define fresh")
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> tuple[LearnerState, Metrics]:
         """Takes the gradient steps of one update."""
-        raise NotImplementedError(f"{type(self).__name__} does not define learn")
+        raise NotImplementedError(f"{type(self).__name__} must define learn")
 
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
@@ -132,8 +132,8 @@ class BaseLearner(eqx.Module):
         require_settings(self)
         if self.steps.n_step > 1 and not self.supports_n_step:
             raise ValueError(
-                f"{type(self).__name__} learns from single steps: steps.n_step must be 1, got "
-                f"{self.steps.n_step}"
+                f"{type(self).__name__}.steps.n_step must be 1, got {self.steps.n_step}: this "
+                "learner learns from single steps"
             )
         require_number(self, "discount", low=0, high=1)
         require_number(self, *dict.fromkeys(self.rates.values()), low=0, open_low=True)
@@ -276,6 +276,6 @@ def _require_names(learner: BaseLearner, parameters: Any, targets: Any) -> None:
     for target in targets:
         if target not in parameters:
             raise InputError(
-                f"{name}.fresh returns a target {target!r} of no parameter; its parameters: "
-                f"{', '.join(parameters)}"
+                f"{name}.fresh returns a target {target!r}, but no parameter has this name; its "
+                f"parameters are {', '.join(parameters)}"
             )

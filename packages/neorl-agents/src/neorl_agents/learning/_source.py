@@ -142,8 +142,8 @@ class _WithoutMemory(eqx.Module):
             InputError: Always; the message says what to do.
         """
         raise InputError(
-            "it learns from rollouts of its own policy, which a log does not hold; train it on a "
-            "simulated plant"
+            "this learner needs rollouts of its own policy, which a log does not contain; train it "
+            "on a simulated plant"
         )
 
     def replayed(self, steps: int) -> Any:
@@ -153,8 +153,8 @@ class _WithoutMemory(eqx.Module):
             InputError: Always; the message says what to do.
         """
         raise InputError(
-            "it learns from what it tries itself, which a log does not hold; train it on a "
-            "simulated plant"
+            "this learner needs steps of its own exploration, which a log does not contain; train "
+            "it on a simulated plant"
         )
 
 

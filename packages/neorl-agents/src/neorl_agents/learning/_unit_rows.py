@@ -145,7 +145,7 @@ def _require_form(preparation: Preparation, obs: Any) -> None:
             f"windows of {n} steps" if n else "rows" for n in (preparation.window, steps)
         )
         raise ValueError(
-            f"the networks see {expected}, got {received}; draw batches with the learner's own "
+            f"the networks read {expected}, got {received}; sample batches with the learner's own "
             "sampler"
         )
 
@@ -163,9 +163,9 @@ def _require_shapes(preparation: Preparation, batch: Transition) -> None:
         column = column.obs[..., 0, :] if isinstance(column, Window) else column
         if column is not None and column.shape != (*rows, *channels):
             raise ValueError(
-                f"batch and specification disagree: {name} has the shape {column.shape}, expected "
-                f"{(*rows, *channels)} for a plant with {n_obs[0]} observations and {n_action[0]} "
-                "actions; give rows of the plant that the learner was made for"
+                f"the batch does not fit the specification: {name} has the shape {column.shape}, "
+                f"expected {(*rows, *channels)} for a plant with {n_obs[0]} observations and "
+                f"{n_action[0]} actions; give rows of the plant that the learner was made for"
             )
 
 

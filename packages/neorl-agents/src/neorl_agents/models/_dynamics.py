@@ -143,7 +143,8 @@ class DynamicsModel(BaseLearner):
         require_count(self, "decay_updates", least=-1)
         require_count(self, "members")
         require_count(self, "elites", least=0)
-        require(self, "elites", self.elites <= self.members, f"at most {self.members}, its members")
+        enough = self.elites <= self.members
+        require(self, "elites", enough, f"at most {self.members}, the number of members")
         require_choice(self, "variant", ("gaussian", "deterministic"))
         require_choice(self, "uncertainty", UNCERTAINTIES)
         require_choice(self, "termination", ("learned", *TERMINATIONS))
@@ -187,10 +188,8 @@ class DynamicsModel(BaseLearner):
         n_inputs, extra = self.networks.encoding(spec).width, spec.n_action + spec.n_obs
         options = {"last_bound": 1e-2, "activation": jax.nn.silu}
 
-        def outcome_network(member_key: PRNGKeyArray) -> Network:
-            return self.networks.obs_network(
-                spec, 2 + costs, member_key, extra_inputs=extra, **options
-            )
+        def outcome_network(one: PRNGKeyArray) -> Network:
+            return self.networks.obs_network(spec, 2 + costs, one, extra_inputs=extra, **options)
 
         bounded, none = spec.n_obs * (moments - 1), jnp.zeros(0, jnp.float32)
         low, high = (jnp.full(bounded, bound, jnp.float32) for bound in LOG_VARIANCES)

@@ -78,7 +78,7 @@ class FittedQEvaluation(BaseLearner):
         require_number(self, "tau", low=0, high=1, open_low=True)
         require_flag(self, "evaluates_costs")
         no_encoder = self.networks.encoder == "none"
-        require(self, "networks.encoder", no_encoder, "'none': a value is of one observation")
+        require(self, "networks.encoder", no_encoder, "'none'")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """One network with an output for the reward and for every cost, and its target."""
@@ -155,7 +155,7 @@ def with_next_actions(rows: Transition, policy: Policy | None = None) -> Transit
     """
     for name in ("next_obs", "terminated", "truncated"):
         if getattr(rows, name) is None:
-            raise InputError(f"the log has no {name}, so what follows its rows is not known")
+            raise InputError(f"column {name} of the log is missing; fitted Q evaluation needs it")
     ends = np.asarray(rows.terminated) | np.asarray(rows.truncated)
     ends[-1:] = True
     valid = np.ones(len(ends), bool)
@@ -167,7 +167,10 @@ def with_next_actions(rows: Transition, policy: Policy | None = None) -> Transit
         next_actions = np.where(ends[:, None], 0, np.roll(np.asarray(rows.action), -1, axis=0))
         valid = valid & ~unknown
         if not valid.any():
-            raise InputError("no row is followed by another one of its episode")
+            raise InputError(
+                "fitted Q evaluation needs rows with a next row in the same episode, but the log "
+                "has none; record episodes of at least two rows"
+            )
         return rows._replace(next_action=next_actions, mask=valid, truncated=None)
     columns = [np.asarray(x) for x in (rows.obs, rows.action, rows.next_obs)]
     policy_actions = actions_along(policy, *columns, last=ends).astype(columns[1].dtype)

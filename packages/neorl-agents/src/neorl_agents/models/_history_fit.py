@@ -68,7 +68,9 @@ def exogenous_indices(spec: Spec, names: Sequence[str]) -> tuple[int, ...]:
         if name not in known:
             raise unknown_name("observation channel", name, known)
     if set(names) == set(known):
-        raise InputError("every observation is declared exogenous, so nothing is left to predict")
+        raise InputError(
+            "every observation is declared exogenous, so none is left to predict; declare fewer"
+        )
     return tuple(known.index(name) for name in names)
 
 

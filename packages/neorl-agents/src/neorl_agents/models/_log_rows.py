@@ -51,14 +51,18 @@ def log_rows(log: Transition, spec: Spec) -> LogRows:
     cost = np.zeros((total, 0)) if log.cost is None else np.asarray(log.cost, np.float64)
     outcome = np.concatenate([reward, cost], axis=1)[keep]
     if not np.isfinite(outcome).all():
-        raise InputError("a reward or a cost of the log is not finite; repair it, or mask its row")
+        raise InputError(
+            "rewards and costs of the log must be finite, but one is not; repair it or mask its row"
+        )
     last = ends[keep]
     number = np.arange(len(last))
     first = np.append(True, last[:-1])
     start = np.maximum.accumulate(np.where(first, number, 0)).astype(np.int32)
     if last.sum() < 2:
-        raise InputError("a plant model is checked on episodes that it was not fitted to; the log "
-                         "has one, so split it or record more")  # fmt: skip
+        raise InputError(
+            "a plant model is checked on episodes that it was not fitted to, but the log has one "
+            "episode; split it or record more"
+        )
     float32_columns = {name: column.astype(np.float32) for name, column in columns.items()}
     return LogRows(
         **float32_columns, outcome=outcome.astype(np.float32), terminated=terminated[keep],

@@ -39,8 +39,8 @@ def never(obs: Array, action: Array, next_obs: Array) -> Array:
 def _check_termination(name: str, entry: Any) -> None:
     if not callable(entry) or getattr(entry, "__name__", "") == "<lambda>":
         raise TypeError(
-            "expected a function of observation, action and next observation with a name at the "
-            f"level of its module, got {entry!r}"
+            "expected a named module-level function of observation, action and next observation, "
+            f"got {entry!r}"
         )
 
 

@@ -297,11 +297,12 @@ class ModelRollouts(eqx.Module):
     def _require_usable(self, learner: Algorithm, state: LearnerState, tables: Any) -> None:
         name = type(learner).__name__
         if not isinstance(learner, Algorithm):
-            raise InputError(f"{name} gives no policy, so nothing acts in the model")
+            raise InputError(f"rollouts in a model need a policy, but {name} does not give one")
         if self.name not in state.context and not hasattr(learner, "model_state"):
             raise InputError(
-                f"{name} has no fitted {self.name!r}: name the model in fits(), beside "
-                f"{', '.join(state.context) or 'nothing else'}"
+                f"rollouts need the fitted model {self.name!r}, but the context of {name} has "
+                f"{', '.join(state.context) or 'no model'}; return the model from fits() under "
+                "this name"
             )
         if reads_costs(learner) != self.model.predicts_costs:
             reads = "reads costs" if reads_costs(learner) else "reads no costs"
@@ -314,27 +315,27 @@ class ModelRollouts(eqx.Module):
         inner = sampler.rows if isinstance(sampler, Histories) else sampler
         if not isinstance(inner, Rows):
             raise InputError(
-                f"rollouts in a model give single rows, and {name} draws "
-                f"{type(inner).__name__}; use steps.n_step=1"
+                f"rollouts in a model give single rows, but {name} samples "
+                f"{type(inner).__name__}; set steps.n_step to 1"
             )
         if self._exogenous and "truncated" not in learner.fields:
             raise InputError(
-                f"exogenous channels are taken from the log up to the end of its episodes, and "
-                f"{name} does not read where they end; add truncated to its fields"
+                "exogenous channels are taken from the log up to the end of each episode, but "
+                f"{name} does not read truncated; add it to the learner's fields"
             )
         if self.log.cycle or tables.obs.ndim != 2:
             raise InputError(
-                "rollouts in a model begin at rows of a log in memory; do not stream it, and do "
-                "not train on a plant"
+                "rollouts in a model begin at rows of a log in memory; do not stream the log, and "
+                "do not train on a plant"
             )
         self._require_numbers()
 
     def _require_numbers(self) -> None:
         for field in ("steps", "starts", "cycle"):
-            if getattr(self, field) < 1:
-                raise InputError(f"ModelRollouts.{field} must be at least 1")
+            if (value := getattr(self, field)) < 1:
+                raise InputError(f"ModelRollouts.{field} must be at least 1, got {value}")
         if not 0 <= self.share <= 1:
-            raise InputError(f"ModelRollouts.share must lie in [0, 1], got {self.share}")
+            raise InputError(f"ModelRollouts.share must be in [0, 1], got {self.share}")
         if self.capacity < self.steps * self.starts:
             raise InputError(
                 f"ModelRollouts.capacity must be at least steps * starts = "

@@ -45,11 +45,11 @@ def _check_activation(name: str, entry: Any) -> None:
         raise TypeError(f"expected a function of an array, got a {type(entry).__name__}")
     if getattr(entry, "__name__", "") == "<lambda>":
         # A function created anew in each run would trigger a new compilation.
-        raise TypeError("expected a function with a name at the level of its module, got a lambda")
+        raise TypeError("expected a named module-level function, got a lambda")
     x = jax.ShapeDtypeStruct((2, 3), jnp.float32)
     y = jax.eval_shape(entry, x)
     if getattr(y, "shape", None) != x.shape or y.dtype != x.dtype:
-        raise TypeError("expected an array of the shape and dtype of its argument")
+        raise TypeError("its result must have the shape and dtype of its argument")
 
 
 ACTIVATIONS: Registry[Activation] = Registry(
@@ -76,6 +76,7 @@ def activation_name(activation: Any) -> str:
         if entry is activation:
             return name
     raise ValueError(
-        f"activation {activation!r} cannot be stored by name; use one of {', '.join(ACTIVATIONS)}, "
-        "or give it a name with neorl_agents.networks.ACTIVATIONS.register"
+        f"activation {activation!r} cannot be stored, because it has no registered name; use one "
+        f"of {', '.join(ACTIVATIONS)}, or register it with "
+        "neorl_agents.networks.ACTIVATIONS.register"
     )

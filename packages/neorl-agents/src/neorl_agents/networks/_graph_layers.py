@@ -145,7 +145,9 @@ def init_graph_attention(
         ValueError: If the heads do not divide the features evenly.
     """
     if heads < 1 or n_out % heads:
-        raise ValueError(f"{heads} heads of attention cannot share {n_out} features evenly")
+        raise ValueError(
+            f"the number of attention heads must divide the {n_out} features, got {heads} heads"
+        )
     weight_key, source_key, target_key = jax.random.split(key, 3)
     part = n_out // heads
     source, target = (_glorot(k, heads, part, part, 1) for k in (source_key, target_key))

@@ -130,15 +130,16 @@ def named_as_graph(spec: Spec, graph: tuple[str, ...]) -> Spec:
         match = ELEMENT.fullmatch(element)
         if not match or bool(declared) != bool(match[2]):
             raise InputError(
-                f"networks.graph has {line!r}; write a channel and its place, "
-                "'LI-101 = tank3.level', or a node or an edge that has no channel, 'source7' or "
-                "'line2-3'"
+                f"networks.graph: {line!r} cannot be read; write a channel and its node or edge, "
+                "such as 'LI-101 = tank3.level', or a node or an edge without a channel, such as "
+                "'source7' or 'line2-3'"
             )
         if declared and name not in known:
             raise unknown_name("channel in networks.graph", name, known)
         if declared and name in elements:
             raise InputError(
-                f"networks.graph gives {name} two places, {elements[name]} and {element}"
+                f"networks.graph assigns {name} to both {elements[name]} and {element}; assign it "
+                "once"
             )
         if declared:
             elements[name] = element
@@ -154,7 +155,9 @@ def named_as_graph(spec: Spec, graph: tuple[str, ...]) -> Spec:
     try:
         return dataclasses.replace(spec, obs=obs, action=action)
     except ValueError as error:
-        raise InputError(f"networks.graph gives two channels one place: {error}") from error
+        raise InputError(
+            f"networks.graph assigns two channels to the same quantity: {error}"
+        ) from error
 
 
 @functools.lru_cache(maxsize=64)
@@ -166,23 +169,24 @@ def _layout(spec: Spec, graph: tuple[str, ...]) -> GraphLayout:
     nodes, edges = _elements(spec, undeclared, NODE), _elements(spec, undeclared, EDGE)
     if not nodes:
         raise InputError(
-            "no channel names a node, as tank3.level does, so the plant is no graph; declare what "
-            'is where, networks.graph = ["LI-101 = tank3.level", ...], or use a network kind that '
-            "reads plain rows, such as mlp"
+            "a graph network needs channels that name their node, such as tank3.level, but this "
+            'plant has none; assign its channels with networks.graph = ["LI-101 = tank3.level", '
+            "...], or use a network kind without a graph, such as mlp"
         )
     numbers = {number: i for i, (_, number) in enumerate(nodes)}
     if len(numbers) < len(nodes):
         kinds = sorted({kind for kind, _ in nodes})
         raise InputError(
-            f"nodes of the kinds {', '.join(kinds)} share a number, so that the ends of an edge "
-            "are not clear; number all nodes of the plant apart"
+            f"nodes of the kinds {', '.join(kinds)} have the same number, so the ends of an edge "
+            "are ambiguous; give every node of the plant its own number"
         )
     for kind, sender, receiver in edges:
         for end in (sender, receiver):
             if end not in numbers:
                 raise InputError(
-                    f"the edge {kind}{sender}-{receiver} ends at the node {end}, which no channel "
-                    f"names; give that node a channel, or declare it without one, node{end}"
+                    f"the edge {kind}{sender}-{receiver} ends at node {end}, which no channel "
+                    f"names; give that node a channel, or declare it without one as node{end} in "
+                    "networks.graph"
                 )
     shared = tuple(
         i for i, channel in enumerate(spec.obs)

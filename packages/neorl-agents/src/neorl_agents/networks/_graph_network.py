@@ -182,14 +182,17 @@ def init_graph_network(
     widths = tuple(int(width) for width in widths)
     if layout is None:
         raise InputError(
-            f"a network of kind {kind} reads a graph, and nothing says which channel is which node "
-            "or edge; train it on a plant whose channels name them, such as tank3.level, and with "
+            f"a network of kind {kind} reads a graph, but no layout of channels on nodes and edges "
+            "is given; train it on a plant whose channels name them, such as tank3.level, and set "
             'networks.encoder = "none"'
         )
     in_order = _layout_of(layout, widths[0])
     hidden, n_out, n_action = widths[1:-1], widths[-1], in_order.n_action
     if not hidden:
-        raise InputError(f"a network of kind {kind} needs a layer; give networks.hidden a width")
+        raise InputError(
+            f"a network of kind {kind} needs at least one hidden layer; add a width to "
+            "networks.hidden"
+        )
     keys = jax.random.split(key, 2 * len(hidden) + 3)
     edge_width = _n_features(in_order.edge_columns)
     first = _n_features(in_order.node_columns) + edge_width + len(in_order.shared)
@@ -235,7 +238,7 @@ def _layout_of(layout: GraphLayout, n_in: int) -> GraphLayout:
     if n_in == layout.n_obs + layout.n_action:
         return layout.with_actions()
     raise InputError(
-        f"a graph of {layout.n_obs} channels and {layout.n_action} actions has rows of "
+        f"a graph of {layout.n_obs} channels and {layout.n_action} actions needs rows of "
         f"{layout.n_obs} numbers, or {layout.n_obs + layout.n_action} with the actions, got {n_in}"
     )
 

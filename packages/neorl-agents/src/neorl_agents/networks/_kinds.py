@@ -183,8 +183,8 @@ def _without_arrays(make: Make, widths: tuple[int, ...]) -> Any:
 def _require_floats(rest: Any) -> None:
     for leaf in jax.tree.leaves(eqx.filter(rest, eqx.is_array)):
         raise TypeError(
-            f"the module holds an array of {leaf.dtype}, which no gradient trains; give it floats "
-            "alone, and let it make other numbers where it is called"
+            f"the module has an array of {leaf.dtype}, which cannot be trained by gradients; its "
+            "arrays must be floats, and it can create other numbers when it is called"
         )
 
 
@@ -261,8 +261,8 @@ def network_static(network: Any) -> dict[str, Any]:
             named = {} if name == "mlp" else {"network": name}
             return {**named, **kind.static(network)}
     raise TypeError(
-        f"a {type(network).__name__} cannot be stored; give its kind a name with "
-        "neorl_agents.networks.NETWORKS.register"
+        f"a {type(network).__name__} cannot be stored, because its kind has no registered name; "
+        "register it with neorl_agents.networks.NETWORKS.register"
     )
 
 

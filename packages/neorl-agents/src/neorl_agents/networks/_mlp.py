@@ -129,7 +129,7 @@ def init_mlp(
             unknown.
     """
     if len(widths) < 2 or min(widths) < 1:
-        raise ValueError(f"widths must be two or more positive lengths, got {tuple(widths)}")
+        raise ValueError(f"widths must be two or more positive integers, got {tuple(widths)}")
     if initialiser == "uniform":
         weights, biases = _uniform(widths, key)
     elif initialiser == "orthogonal":

@@ -157,7 +157,8 @@ def init_sequence_network(shape: SequenceShape, key: PRNGKeyArray) -> SequenceNe
     """
     if shape.width % shape.heads:
         raise ValueError(
-            f"the width must be a multiple of the heads, got {shape.width} and {shape.heads}"
+            f"the width must be a multiple of the number of heads, got width {shape.width} and "
+            f"{shape.heads} heads"
         )
     arrays = eqx.filter(eqx.filter_eval_shape(_body, shape, key), _is_shape)
     leaves, structure = jax.tree.flatten_with_path(arrays)

@@ -30,13 +30,13 @@ def require_fine_tunable(algorithm: Any) -> None:
     if not isinstance(algorithm, Explorer) or not algorithm.fine_tuning:
         missing = "explore" if not hasattr(algorithm, "explore") else "fine_tuning"
         raise InputError(
-            f"{name} cannot be fine-tuned online: it has no {missing}; of the learners here IQL, "
-            "CalQL and ReBRAC can"
+            f"{name} cannot be fine-tuned online, because it has no {missing}; among the learners "
+            "of this package IQL, CalQL and ReBRAC can be"
         )
     if not isinstance(algorithm.sampler, Rows | RowsWithReturns):
         raise InputError(
-            f"{name} cannot be fine-tuned online: it draws more than single rows, which the online "
-            "buffer does not give"
+            f"{name} cannot be fine-tuned online, because its sampler needs more than the single "
+            "rows of the online buffer; choose settings with single rows, or IQL, CalQL or ReBRAC"
         )
 
 

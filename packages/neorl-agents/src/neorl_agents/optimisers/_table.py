@@ -15,8 +15,9 @@ Optimiser = Callable[[Float[Array, ""]], optax.GradientTransformation]
 """Function from a learning rate, which may be traced, to a transformation of gradients."""
 
 _ADVICE = (
-    "the rate is traced, so that it can be swept: no `if` may depend on it. Give a schedule the "
-    "height 1 and multiply: optax.chain(optax.adam(rate), optax.scale_by_schedule(shape))"
+    "the learning rate is traced, so that several rates can run side by side, and no `if` may "
+    "depend on it; for a schedule, multiply the rate by a schedule of height 1: "
+    "optax.chain(optax.adam(rate), optax.scale_by_schedule(shape))"
 )
 
 
@@ -51,9 +52,9 @@ def _check_optimiser(name: str, entry: Any) -> None:
     except jax.errors.ConcretizationTypeError:
         raise TypeError(_ADVICE) from None
     if jax.tree.structure(updates) != jax.tree.structure(parameters):
-        raise TypeError("expected updates with the structure of the parameters")
+        raise TypeError("its updates must have the structure of the parameters")
     if _form(state) != _form(new):
-        raise TypeError("expected its state to keep structure and shapes from step to step")
+        raise TypeError("its state must keep structure and shapes from step to step")
 
 
 def _form(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:

@@ -64,14 +64,15 @@ def policy_from_torch(
     for name, weight, inputs in zip(names, weights, widths, strict=False):
         if weight.shape[0] != inputs:
             raise InputError(
-                f"the layer {name!r} takes {weight.shape[0]} inputs, but {inputs} come before it; "
-                "name the layers in the order in which they act, and check the channels"
+                f"the layer {name!r} takes {weight.shape[0]} inputs, but the layer before it (or "
+                f"the observation) has {inputs} outputs; name the layers in their order, and check "
+                "the channels"
             )
     count = len(spec.action)
     if widths[-1] not in (count, 2 * count):
         raise InputError(
-            f"the last layer {names[-1]!r} gives {widths[-1]} numbers; expected {count}, one for "
-            f"every action, or {2 * count}, means and deviations"
+            f"the last layer {names[-1]!r} must have {count} outputs, one for every action, or "
+            f"{2 * count}, for means and deviations, got {widths[-1]}"
         )
     network = MLP(
         tuple(map(jnp.asarray, weights)),
@@ -95,11 +96,15 @@ def _linear_layers(state: Mapping[str, Any]) -> list[str]:
     others = [name for name in state if name not in linear_entries]
     if others:
         raise InputError(
-            f"{', '.join(map(repr, others[:4]))} of the state belong to no linear layer; name the "
-            f"layers that make the action with layers=, of {', '.join(map(repr, linear))}"
+            f"the state has entries that do not belong to a linear layer: "
+            f"{', '.join(map(repr, others[:4]))}; name the layers that compute the action with "
+            f"layers=, from {', '.join(map(repr, linear))}"
         )
     if not linear:
-        raise InputError("the state has no linear layer: expected NAME.weight and NAME.bias")
+        raise InputError(
+            "the state must have linear layers with entries NAME.weight and NAME.bias, but it has "
+            "none"
+        )
     return linear
 
 
@@ -111,11 +116,11 @@ def _layer(state: Mapping[str, Any], name: str) -> tuple[np.ndarray, np.ndarray]
     weight, bias = (np.asarray(state[name + part], np.float32) for part in (WEIGHT, BIAS))
     if weight.ndim != 2 or bias.shape != weight.shape[:1]:
         raise InputError(
-            f"{name!r} is not a linear layer: weight {weight.shape}, bias {bias.shape}; expected "
-            "(out, in) and (out,)"
+            f"the weight and bias of the linear layer {name!r} must have the shapes (out, in) and "
+            f"(out,), got {weight.shape} and {bias.shape}"
         )
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        raise InputError(f"the layer {name!r} holds numbers that are not finite")
+        raise InputError(f"weight and bias of the layer {name!r} must be finite, but some are not")
     return weight.T, bias
 
 
@@ -127,5 +132,7 @@ def _numbers(name: str, source: Any, spec: Spec, default: float) -> Any:
             f"shape {values.shape}"
         )
     if name == "std" and (values <= 0).any():
-        raise InputError("std must be positive; where a channel never moved, give 1")
+        raise InputError(
+            "std must be positive for every observation; give 1 for a constant channel"
+        )
     return jnp.asarray(values, jnp.float32)

@@ -116,6 +116,6 @@ def require_one(obs: Array, scaler: Affine) -> None:
     expected = scaler.offset.shape
     if obs.shape != expected:
         raise ValueError(
-            f"the policy sees one observation of shape {expected}, got {obs.shape}; "
-            "for a batch of them use jax.vmap"
+            f"the policy takes one observation of shape {expected}, got {obs.shape}; use jax.vmap "
+            "for a batch"
         )

@@ -203,5 +203,5 @@ class EpsilonGreedyPolicy(eqx.Module):
 
 def _require_key(key: PRNGKeyArray | None) -> PRNGKeyArray:
     if key is None:
-        raise ValueError("this policy draws its actions: give it a key, policy(carry, obs, key)")
+        raise ValueError("this policy samples its actions and needs a key: policy(carry, obs, key)")
     return key

@@ -157,8 +157,8 @@ class IQN(eqx.Module):
         )  # fmt: skip
         if self.prioritised and self.semantics != "mended":
             raise ValueError(
-                f"IQN.prioritised needs semantics 'mended', got {self.semantics!r}: the source "
-                "draws all rows with the same chance"
+                f"IQN.prioritised needs semantics 'mended', got {self.semantics!r}: the original "
+                "implementation samples all rows with equal probability"
             )
         if self.capacity < self.batch_size:
             raise ValueError(

@@ -51,8 +51,8 @@ class SorrelMemory:
         row = np.asarray(obs, np.float32).reshape(-1)
         if row.size != self.states.shape[1]:
             raise InputError(
-                f"an observation has {row.size} numbers, expected {self.states.shape[1]}, the "
-                "product of the model's input_size"
+                f"an observation must have {self.states.shape[1]} numbers, the product of the "
+                f"model's input_size, got {row.size}"
             )
         self.states[self.idx], self.actions[self.idx] = row, action
         self.rewards[self.idx], self.dones[self.idx] = reward, done
@@ -234,8 +234,8 @@ class SorrelModel:
         expected = [x.shape for x in leaves]
         if shapes != expected:
             raise InputError(
-                f"{file_path}: its arrays have the shapes {shapes}, expected {expected}; give a "
-                "file that a model with the same arguments wrote"
+                f"{file_path}: the arrays have the shapes {shapes}, expected {expected}; give a "
+                "file written by a model with the same arguments"
             )
         self.agent = structure.unflatten(map(jnp.asarray, loaded))
 

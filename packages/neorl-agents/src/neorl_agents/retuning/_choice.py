@@ -284,8 +284,8 @@ def _prediction(
     refusals = _refusals(prediction, spec, scale, rule)
     if not in_log and outside[0] > rule.farthest(outside[1]):
         refusals.append(
-            f"it leaves the data of the log by {outside[0]:.3g} standard deviations per step, the "
-            f"incumbent by {outside[1]:.3g}"
+            f"it is {outside[0]:.3g} standard deviations per step away from the data of the log, "
+            f"the incumbent {outside[1]:.3g}"
         )
     return dataclasses.replace(prediction, refusals=tuple(refusals))
 
@@ -358,14 +358,14 @@ def _refusals(one: Prediction, spec: Spec, scale: float, rule: ChoiceRule) -> li
         )
     if -one.by_member[-1] > rule.contradiction * max(one.gain, 0.0):
         refusals.append(
-            f"the linear part of the model predicts a loss of {-one.by_member[-1]:.4g}, the "
-            f"networks a gain of {one.gain:.4g}"
+            f"the linear part of the model predicts a loss of {-one.by_member[-1]:.4g}, but its "
+            f"networks predict a gain of {one.gain:.4g}"
         )
     for j, channel in enumerate(spec.cost):
         if one.over[j] > one.over_incumbent[j] + rule.over:
             refusals.append(
-                f"{one.over[j]:.1%} of its episodes are over {rule.near:.0%} of the limit of "
-                f"{channel.name}, {one.over_incumbent[j]:.1%} of the incumbent's"
+                f"{one.over[j]:.1%} of its episodes exceed {rule.near:.0%} of the limit of "
+                f"{channel.name}, compared with {one.over_incumbent[j]:.1%} of the incumbent's"
             )
         if channel.limit > 0 and one.cost[j] > one.cost_incumbent[j] + rule.rise * channel.limit:
             refusals.append(

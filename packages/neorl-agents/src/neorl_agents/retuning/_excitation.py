@@ -53,14 +53,14 @@ class Excitation(NamedTuple):
         for name, free, share in zip(self.names, self.free, self.at_end, strict=True):
             if share > SATURATED:
                 warnings.append(
-                    f"{name} lies at the same end of its range in {share:.1%} of the rows"
+                    f"{name} is at the same end of its range in {share:.1%} of the rows"
                 )
             elif free == 0:
-                warnings.append(f"{name} never moves")
+                warnings.append(f"{name} is constant")
             elif free <= LEAST:
                 warnings.append(
-                    f"{name} follows from the measurements and the other actions: only {free:.1g} "
-                    "of its variance is its own"
+                    f"{name} is almost determined by the measurements and the other actions: only "
+                    f"a fraction {free:.1g} of its variance is independent of them"
                 )
         return tuple(warnings)
 

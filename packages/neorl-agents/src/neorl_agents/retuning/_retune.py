@@ -227,8 +227,8 @@ def _without_gaps(table: tuple[Prediction, ...]) -> tuple[Prediction, ...]:
         ]
         if losses:
             reason = (
-                f"{losses[0].name.partition(' ')[2]} of the way there is predicted to be a loss "
-                f"of {-losses[0].gain:.4g}"
+                f"going only {losses[0].name.partition(' ')[2]} of the way to it is predicted to "
+                f"lose {-losses[0].gain:.4g}"
             )
             one = dataclasses.replace(one, refusals=(*one.refusals, reason))
         checked.append(one)

@@ -63,7 +63,7 @@ class Goals:
     def __post_init__(self) -> None:
         """Refuses an unknown strategy, or a discount outside (0, 1]."""
         if self.strategy not in ("future", "final"):
-            raise ValueError(f"Goals.strategy must be future or final, got {self.strategy!r}")
+            raise ValueError(f"Goals.strategy must be 'future' or 'final', got {self.strategy!r}")
         if isinstance(self.discount, int | float) and not 0 < self.discount <= 1:
             raise ValueError(f"Goals.discount must be in (0, 1], got {self.discount}")
 
@@ -74,7 +74,9 @@ class Goals:
             ValueError: If the log does not mark where episodes end, or has no next observations.
         """
         if rows.next_obs is None:
-            raise ValueError("goals are next observations; the learner must list next_obs")
+            raise ValueError(
+                "goals are next observations, so the learner must list next_obs among its fields"
+            )
         ends = episode_ends(rows)
         if rows.mask is not None:
             # A goal is never the observation of a masked row, nor beyond one.

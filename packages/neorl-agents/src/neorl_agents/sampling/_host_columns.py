@@ -33,9 +33,12 @@ def row_flags(
     total = len(ends)
     keep = np.ones(total, bool) if log.mask is None else np.asarray(log.mask, bool)
     if ends.shape != (total,) or keep.shape != (total,):
-        raise InputError(f"flags of the log must have the shape ({total},), got {ends.shape}")
+        raise InputError(
+            f"terminated, truncated and mask of the log must have the shape ({total},), got "
+            f"{ends.shape} and {keep.shape}"
+        )
     if not keep.any():
-        raise InputError(f"of {total} rows of the log none counts; record more, or mask fewer")
+        raise InputError(f"all {total} rows of the log are masked; record more, or mask fewer")
     return terminated, ends, keep
 
 
@@ -58,7 +61,7 @@ def finite_column(
     if column.shape != shape:
         raise InputError(
             f"column {name} of the log must have the shape {shape}, got {column.shape}; "
-            "give the specification that it was recorded with"
+            "give the specification with which it was recorded"
         )
     not_finite = np.argwhere(~np.isfinite(column) & keep[:, None])
     if len(not_finite):

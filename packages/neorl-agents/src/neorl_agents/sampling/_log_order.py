@@ -36,8 +36,8 @@ def episode_ends(rows: Transition) -> np.ndarray:
     """
     if rows.terminated is None or rows.truncated is None:
         raise ValueError(
-            "steps of one episode cannot be told from those of the next; the learner must list "
-            "terminated and truncated among its fields"
+            "the ends of episodes are not known; the learner must list terminated and truncated "
+            "among its fields"
         )
     ends = np.asarray(rows.terminated) | np.asarray(rows.truncated)
     ends = ends.copy()
@@ -54,7 +54,7 @@ def unmasked_rows(rows: Transition) -> np.ndarray:
     is_valid = np.ones(len(np.asarray(rows.reward)), bool) if rows.mask is None else rows.mask
     is_valid = np.asarray(is_valid, bool)
     if not is_valid.any():
-        raise ValueError("every row is masked, so there is nothing to draw")
+        raise ValueError("every row is masked, so there is nothing to sample; mask fewer rows")
     return is_valid
 
 

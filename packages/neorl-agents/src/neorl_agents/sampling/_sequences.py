@@ -56,8 +56,9 @@ class Sequences:
         is_start = mask if self.padded else mask & (last - number + 1 >= self.steps)
         if not is_start.any():
             raise ValueError(
-                f"no sequence of {self.steps} steps begins in the log: its longest episode has "
-                f"{int((last - number).max(initial=-1)) + 1} rows; take fewer, or padded=True"
+                f"the log has no sequence of {self.steps} steps: its longest episode has "
+                f"{int((last - number).max(initial=-1)) + 1} rows; take fewer steps, or set "
+                "padded=True"
             )
         complete: Any = rows._replace(mask=mask)
         return SequenceTables(complete, number[is_start], last)  # pyright: ignore

@@ -53,7 +53,7 @@ class WeightedRows:
     def __post_init__(self) -> None:
         """Refuses an unknown weight, or a temperature that is not positive."""
         if self.by not in ("return", "recency"):
-            raise ValueError(f"WeightedRows.by must be return or recency, got {self.by!r}")
+            raise ValueError(f"WeightedRows.by must be 'return' or 'recency', got {self.by!r}")
         if isinstance(self.temperature, int | float) and not self.temperature > 0:
             raise ValueError(f"WeightedRows.temperature must be above 0, got {self.temperature}")
 

@@ -97,29 +97,33 @@ def _it_has_the_face_of_an_algorithm(subject: Subject) -> None:
 
 def _it_has_the_face_of_a_learner(subject: Subject) -> None:
     plain, _, _ = subject.started()
-    assert isinstance(plain, Learner), f"{type(plain).__name__} is no neorl_agents.Learner"
+    assert isinstance(plain, Learner), f"{type(plain).__name__} is not a neorl_agents.Learner"
     plain.validate()
     assert isinstance(plain.batches_per_update, int), "batches_per_update must be an integer"
     same = hash(jax.tree.structure(plain)) == hash(jax.tree.structure(subject.make()))
-    assert same, "two learners of the same values differ in their static fields"
+    assert same, "two learners with the same values differ in their static fields"
 
 
 def _the_state_has_named_parts(subject: Subject) -> None:
     _, _, state = subject.started()
     assert isinstance(state, LearnerState), (
-        f"init returns a {type(state).__name__}, no LearnerState"
+        f"init must return a LearnerState, got a {type(state).__name__}"
     )
     parameters, optimisers = set(state.parameters), set(state.optimisers)
     differ = ", ".join(sorted(parameters ^ optimisers))
-    assert not differ, f"{differ}: every parameter has an optimiser of its name, and no other name"
+    assert not differ, f"{differ}: parameters and optimisers must have the same names"
     for name, slow in state.targets.items():
-        assert name in parameters, f"the target {name!r} is of no parameter"
-        message = f"the target {name!r} has another form than its parameter"
+        assert name in parameters, f"no parameter has the name of the target {name!r}"
+        message = f"the target {name!r} must have the shapes and dtypes of its parameter"
         chex.assert_trees_all_equal_shapes_and_dtypes(
             slow, state.parameters[name], custom_message=message
         )
-    assert "updates" in state.counters, "counters have no 'updates', the calls of update"
-    assert set(state.context) == set(subject.started()[0].fits()), "context is not what was fitted"
+    assert "updates" in state.counters, (
+        "counters must have 'updates', the number of calls of update"
+    )
+    assert set(state.context) == set(subject.started()[0].fits()), (
+        "context must have the names that fits() gives"
+    )
 
 
 def _an_update_changes_no_map_and_no_context_and_is_counted(subject: Subject) -> None:
@@ -129,9 +133,13 @@ def _an_update_changes_no_map_and_no_context_and_is_counted(subject: Subject) ->
         new, _ = updated(algorithm, state, batch, jax.random.key(i))
         for part in ("preparation", "context"):
             before, after = getattr(state, part), getattr(new, part)
-            chex.assert_trees_all_equal(before, after, custom_message=f"update changes {part}")
+            chex.assert_trees_all_equal(
+                before, after, custom_message=f"update must not change {part}"
+            )
         counts = int(state.updates), int(new.updates)
-        assert counts == (i, i + 1), f"counters['updates'] goes from {counts[0]} to {counts[1]}"
+        assert counts == (i, i + 1), (
+            f"update must raise counters['updates'] by one, from {i} to {i + 1}, got {counts}"
+        )
         state = new
 
 
@@ -147,7 +155,7 @@ def _a_preparation_may_be_given(subject: Subject) -> None:
     elsewhere = plain.init(
         problem.spec, other.statistics, jax.random.key(0), preparation=one, context=state.context
     )
-    message = "init reads statistics although a preparation is given"
+    message = "init must not read the statistics when a preparation is given"
     chex.assert_trees_all_equal(elsewhere, state, custom_message=message)
 
 
@@ -159,7 +167,9 @@ def _other_values_compile_nothing(subject: Subject) -> None:
     updated(algorithm, new, subject.problem.batch(plain, seed=1), jax.random.key(2))
     other = jax.tree.map(lambda x: x * 0.5 if x.dtype == jnp.float32 else x, algorithm)
     updated(other, new, batch, jax.random.key(3))
-    assert len(traces) == before, "another batch, state or hyperparameter compiled again"
+    assert len(traces) == before, (
+        "another batch, state or hyperparameter must not cause a new compilation"
+    )
 
 
 def _every_leaf_is_a_strong_array_and_keeps_its_form(subject: Subject) -> None:
@@ -169,12 +179,14 @@ def _every_leaf_is_a_strong_array_and_keeps_its_form(subject: Subject) -> None:
     parts = {"state": state, "new": new, "metrics": metrics, "policy": policy}
     for path, leaf in jax.tree.leaves_with_path(parts):
         where = jax.tree_util.keystr(path)
-        assert isinstance(leaf, jax.Array), f"{where} is a {type(leaf).__name__}, no array"
+        assert isinstance(leaf, jax.Array), f"{where} must be an array, got a {type(leaf).__name__}"
         assert not leaf.weak_type, f"{where} has a weak type; make it with jnp.asarray(x, dtype)"
-        assert leaf.dtype in (jnp.float32, jnp.int32), f"{where} is {leaf.dtype}"
+        assert leaf.dtype in (jnp.float32, jnp.int32), (
+            f"{where} must be float32 or int32, got {leaf.dtype}"
+        )
     chex.assert_trees_all_equal_shapes_and_dtypes(state, new)
     for name, metric in metrics.items():
-        assert np.isfinite(metric), f"metric {name} is {metric}"
+        assert np.isfinite(metric), f"metric {name} must be finite, got {metric}"
 
 
 def _update_is_pure(subject: Subject) -> None:
@@ -185,7 +197,7 @@ def _update_is_pure(subject: Subject) -> None:
     other, _ = updated(algorithm, state, batch, jax.random.key(1))
     chex.assert_trees_all_equal(one, other)
     chex.assert_trees_all_equal(state, before)
-    assert not equal(one, state), "an update changed nothing"
+    assert not equal(one, state), "an update must change the state"
 
 
 def _a_sweep_by_vmap_is_its_single_runs(subject: Subject) -> None:
@@ -199,7 +211,9 @@ def _a_sweep_by_vmap_is_its_single_runs(subject: Subject) -> None:
         mine = jax.tree.map(lambda leaf, i=i: leaf[i], swept)
         assert_close(mine, single, rtol=1e-3, atol=1e-5, message="vmap differs from a single run")
     both = (jax.tree.map(lambda leaf, i=i: leaf[i], swept) for i in range(2))
-    assert not equal(*both), "ten times the learning rates change nothing: they are not read"
+    assert not equal(*both), (
+        "ten times the learning rates change nothing, so update does not use them"
+    )
 
 
 def _hard_data_stay_finite(subject: Subject) -> None:
@@ -213,7 +227,7 @@ def _the_actions_stay_in_their_box(subject: Subject) -> None:
     actions = policy_actions(plain.policy(state), problem.log.obs[:8].at[:, 3].add(1.0))
     low, high = (jnp.asarray(end(problem.spec.action), jnp.float32) for end in (lows, highs))
     inside = np.all((low[None] <= actions) & (actions <= high[None]))
-    assert inside, f"actions from {actions.min(0)} to {actions.max(0)} leave the box"
+    assert inside, f"actions from {actions.min(0)} to {actions.max(0)} exceed the range"
 
 
 def _trained_on_hard_data(subject: Subject) -> Any:
@@ -249,7 +263,7 @@ def _the_state_is_a_function_of_the_key(subject: Subject) -> None:
     problem = subject.problem
     chex.assert_trees_all_equal(state, subject.fresh(plain, problem))
     other = subject.fresh(plain, problem, seed=1)
-    assert not equal(state, other), "another key gives the same state"
+    assert not equal(state, other), "another key must give another state"
 
 
 def _the_same_plant_in_other_units_gives_the_same_policy(subject: Subject) -> None:
@@ -263,7 +277,7 @@ def _the_same_plant_in_other_units_gives_the_same_policy(subject: Subject) -> No
         actions = np.asarray(policy_actions(plain.policy(state), problem.log.obs[: len(obs)]))
         low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
         units.append(2 * (actions - low) / (high - low) - 1)
-    message = "other units change the policy: work on the rows that `learn` is given"
+    message = "other units change the policy: use the rows that `learn` is given"
     np.testing.assert_allclose(units[1], units[0], atol=1e-4, err_msg=message)
 
 
@@ -281,9 +295,7 @@ def _centred_rewards_hide_a_constant(subject: Subject) -> None:
             state, _ = updated(algorithm, state, batch, jax.random.key(i))
         actions.append(np.asarray(policy_actions(plain.policy(state), obs)))
     span = np.subtract(*(np.array(end(subject.problem.spec.action)) for end in (highs, lows)))
-    message = (
-        "a constant in centred rewards changes the policy: work on the rows that `learn` is given"
-    )
+    message = "a constant in centred rewards changes the policy: use the rows that `learn` is given"
     np.testing.assert_allclose(actions[1] / span, actions[0] / span, atol=2e-4, err_msg=message)
 
 
@@ -295,7 +307,7 @@ def _the_same_plant_in_other_units_gives_the_same_parameters(subject: Subject) -
         for i in range(3):
             state, _ = updated(algorithm, state, problem.batch(plain, seed=i), jax.random.key(i))
         units.append(state.parameters)
-    message = "other units change what is learned: work on the rows that `learn` is given"
+    message = "other units change what is learned: use the rows that `learn` is given"
     assert_close(*units, rtol=1e-3, atol=1e-4, message=message)
 
 
@@ -311,7 +323,9 @@ def _a_one_step_task_is_learned(subject: Subject) -> None:
     low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
     earned = task_reward(2 * (actions - low) / (high - low) - 1).mean()
     logged = float(np.mean(problem.log.reward))
-    assert earned > logged, f"the policy earns {earned:.3g}, the log's random actions {logged:.3g}"
+    assert earned > logged, (
+        f"the policy earns {earned:.3g}, not more than the log's random actions ({logged:.3g})"
+    )
 
 
 _OF_EVERY_LEARNER: tuple[Callable[[Subject], None], ...] = (

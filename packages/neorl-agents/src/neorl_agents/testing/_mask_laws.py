@@ -38,7 +38,7 @@ def masked_rows_are_inert(subject: Subject) -> None:
     everything, _ = updated(algorithm, state, masked(batch, jnp.ones_like(mask)), key)
     unmasked, _ = updated(algorithm, state, batch, key)
     assert_close(everything, unmasked, rtol=1e-3, atol=1e-5)
-    assert not equal(clean, everything), "the mask changes nothing: it is not read"
+    assert not equal(clean, everything), "the mask changes nothing, so update does not use it"
     _require_that_masked_rows_weigh_nothing(subject)
 
 
@@ -58,7 +58,7 @@ def _require_that_masked_rows_weigh_nothing(subject: Subject) -> None:
     drawn, _ = updated(algorithm, state, both, jax.random.key(2))
     if equal(means, drawn):
         same, _ = updated(algorithm, state, once, jax.random.key(1))
-        message = "masked rows weigh in a mean: take masked_mean(loss, rows.mask)"
+        message = "masked rows have weight in a mean: use masked_mean(loss, rows.mask)"
         assert_close(same, means, rtol=1e-3, atol=1e-5, message=message)
 
 
@@ -86,7 +86,7 @@ def masked_rows_are_in_no_loss(subject: Subject) -> None:
     others = dict(jax.tree.leaves_with_path(learners[1]))
     for path, leaf in jax.tree.leaves_with_path(learners[0]):
         where = jax.tree_util.keystr(path)
-        assert jnp.array_equal(leaf, others[path]), f"what moves {where} reads masked rows"
+        assert jnp.array_equal(leaf, others[path]), f"masked rows influence {where}"
 
 
 def _moved_by(rows: Transition, change: Any, mask: Any) -> Transition:

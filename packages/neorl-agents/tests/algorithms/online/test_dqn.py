@@ -113,13 +113,15 @@ def test_it_tries_any_choice_by_chance_and_acts_by_the_best():
     share = np.full(3, float(explore.epsilon) / 3)
     share[best] += 1 - float(explore.epsilon)
     np.testing.assert_allclose(np.mean(draws, axis=0) / 2, share, atol=0.03)
-    with pytest.raises(ValueError, match="give it a key"):
+    with pytest.raises(ValueError, match="needs a key"):
         explore((), obs)
 
 
 def test_a_log_and_a_plant_without_a_choice_are_refused():
-    with pytest.raises(InputError, match="learns from what it tries itself"):
+    with pytest.raises(InputError, match="needs steps of its own exploration"):
         DQN().source(Log())
     one = Spec(SPEC.obs, (Channel("a", "1", 0, 1),), (), dt=1.0, horizon=5)
-    with pytest.raises(InputError, match="chooses one action channel of all, and the plant has 1"):
+    with pytest.raises(
+        InputError, match="chooses one of at least two action channels, but the plant has 1"
+    ):
         DQN(decay_updates=0).init(one, range_statistics(one), KEY)

@@ -199,10 +199,10 @@ def test_bad_hyperparameters_are_named(learner, words):
 
 
 def test_a_log_and_a_rollout_that_cannot_be_cut_are_refused():
-    with pytest.raises(InputError, match="learns from rollouts of its own policy"):
+    with pytest.raises(InputError, match="needs rollouts of its own policy"):
         PPO().source(Log())
     learner = PPO(actions="choice", networks=SMALL, minibatches=5, decay_updates=1)
-    with pytest.raises(ValueError, match="12 rows cannot be cut into 5 equal minibatches"):
+    with pytest.raises(ValueError, match="12 rows cannot be divided into 5 equal minibatches"):
         learner.update(begun(learner), rollout("choice"), KEY)
 
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from neorl_core import InputError
 from neorl_envs.plant_logs._configuration import BEFORE, OBSERVED, PlantLog
 from neorl_envs.plant_logs._exclusions import Period, excluded_periods, period_of
 from neorl_envs.plant_logs._expressions import Expression
@@ -50,15 +49,10 @@ def rules(config: PlantLog, source: str) -> Rules:
     def read(text: str, key: str) -> Expression:
         return Expression(text, names, f"{source}: {key}")
 
-    conditions: dict[str, Expression | None] = dict.fromkeys(("running", "trip"))
-    for key in conditions:
-        if text := getattr(config.episodes, key):
-            conditions[key] = condition = read(text, f"episodes.{key}")
-            if not condition.is_condition():  # any number but 0 would count as true
-                raise InputError(
-                    f"{source}: episodes.{key}: {text!r} is a number and not a condition; compare "
-                    "it with one, and a tag of 0 and 1 with 0, such as `tag != 0`"
-                )
+    conditions = {
+        key: read(text, f"episodes.{key}") if (text := getattr(config.episodes, key)) else None
+        for key in ("running", "trip")
+    }
     return Rules(
         reward=read(config.reward.expression, "reward.expression"),
         costs=tuple(read(c.expression, f"cost {c.name!r}") for c in config.costs),
@@ -210,9 +204,9 @@ def _operation(
     n = len(part.at)
     alive, tripped = ~excluded, np.zeros(n, np.bool_)
     if rule.running is not None:
-        alive &= np.nan_to_num(rule.running(conditions), nan=0.0) != 0
+        alive &= rule.running.condition(conditions, part.at)
     if rule.trip is not None:
-        tripped = np.nan_to_num(rule.trip(conditions), nan=0.0) != 0
+        tripped = rule.trip.condition(conditions, part.at)
         alive &= ~tripped
     new = np.zeros(n, np.bool_)
     for tag in config.of_role("batch"):

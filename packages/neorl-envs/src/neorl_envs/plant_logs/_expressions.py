@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from jaxtyping import Bool, Int
 
 from neorl_core import InputError
 from neorl_core.infrastructure import nearest_name
@@ -32,6 +33,7 @@ class Expression:
     """
 
     def __init__(self, text: str, names: Sequence[str], source: str) -> None:
+        self.text, self.source = text, source
         try:
             self._expression = pl.sql_expr(text)
             self.roots = sorted(set(self._expression.meta.root_names()))
@@ -57,10 +59,28 @@ class Expression:
             known &= ~np.isnan(columns[name])
         return np.where(known, value, np.nan)
 
-    def is_condition(self) -> bool:
-        """Whether its value is true or false, and not a number."""
-        columns = pl.DataFrame(schema=dict.fromkeys(self.roots or [""], pl.Float64))
-        return columns.select(self._expression.alias("value"))["value"].dtype == pl.Boolean
+    def condition(
+        self, columns: Mapping[str, np.ndarray], at: Int[np.ndarray, " row"]
+    ) -> Bool[np.ndarray, " row"]:
+        """Whether the expression is true in every row; false where its value is unknown.
+
+        Args:
+            columns: Columns by name.
+            at: Time of every row, nanoseconds since 1970, for the message.
+
+        Raises:
+            InputError: If a known value is neither 0 nor 1; the message names the time.
+        """
+        value = np.nan_to_num(self(columns), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        wrong = np.flatnonzero((value != 0) & (value != 1))
+        if len(wrong):
+            time = np.datetime_as_string(np.datetime64(int(at[wrong[0]]), "ns"), unit="s")
+            raise InputError(
+                f"{self.source}: {self.text!r} must be true or false (1 or 0), got "
+                f"{value[wrong[0]]:g} at {time}Z; compare it with a number, such as "
+                f"{self.text + ' > 0.5'!r}"
+            )
+        return value == 1
 
     def tree(self) -> Any:
         """The expression tree as plain values, in the format of this version of polars."""

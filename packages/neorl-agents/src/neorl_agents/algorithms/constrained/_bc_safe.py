@@ -63,8 +63,9 @@ class BCSafe(BC):
         if not within_limits.any():
             names = ", ".join(channel.name for channel in spec.cost)
             raise InputError(
-                f"no logged episode keeps {self.margin:g} times the limits of {names} at once, so "
-                "BCSafe has nothing to clone; raise a limit or BCSafe.margin, or log such episodes"
+                f"no logged episode stays within {self.margin:g} times the limits of {names} at "
+                "once, so BCSafe has nothing to clone; raise a limit or BCSafe.margin, or log "
+                "episodes that keep the limits"
             )
         return self.sampler.tables(
             jax.tree.map(lambda column: column[within_limits[episode]], rows)

@@ -100,8 +100,8 @@ class DQN(BaseLearner):
         require_flag(self, "double", "dueling")
         if self.networks.encoder != "none":
             raise ValueError(
-                f"DQN.networks.encoder must be 'none', got {self.networks.encoder!r}: it learns "
-                "from single rows of what it tried"
+                f"DQN.networks.encoder must be 'none', got {self.networks.encoder!r}: DQN learns "
+                "from single steps of its own exploration, without windows"
             )
 
     def source(self, given: Any) -> Any:
@@ -124,8 +124,8 @@ class DQN(BaseLearner):
         """
         if spec.n_action < 2:
             raise InputError(
-                f"DQN chooses one action channel of all, and the plant has {spec.n_action}; take "
-                "a learner of continuous actions, such as sac"
+                f"DQN chooses one of at least two action channels, but the plant has "
+                f"{spec.n_action}; take a learner of continuous actions, such as sac"
             )
         state = super().init(spec, statistics, key, preparation=preparation, context=context)
         return state.with_counters(errors=jnp.zeros(self.batch_size, jnp.float32))

@@ -110,7 +110,7 @@ def require_no_encoder(learner: Any) -> None:
     if learner.networks.encoder != "none":
         raise ValueError(
             f"{type(learner).__name__}.networks.encoder must be 'none', got "
-            f"{learner.networks.encoder!r}: it learns from the rows of a rollout, without windows"
+            f"{learner.networks.encoder!r}: it learns from the rows of a rollout, not from windows"
         )
 
 

@@ -168,7 +168,7 @@ class PPO(BaseLearner):
         count = flat.reward.shape[0]
         if count % self.minibatches:
             raise ValueError(
-                f"a rollout of {count} rows cannot be cut into {self.minibatches} equal "
+                f"a rollout of {count} rows cannot be divided into {self.minibatches} equal "
                 "minibatches; change PPO.rollout, the number of episodes or PPO.minibatches"
             )
         value = networks.value.with_statistics(
