@@ -62,7 +62,7 @@ def episode(policy, obs, told=None):
     for step, one in enumerate(obs):
         carry, action = policy(carry, jnp.asarray(one))
         actions.append(float(action[0]))
-        left.append(float(carry.left[0]))
+        left.append(float(carry.remaining[0]))
         carry = policy.sent(carry, action if told is None else jnp.asarray(told[step]))
     return np.array(actions), np.array(left)
 

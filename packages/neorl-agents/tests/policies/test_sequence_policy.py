@@ -199,7 +199,7 @@ def test_the_policy_acts_on_the_windows_of_training_and_counts_for_itself(failed
     for step, one in enumerate(counted, 1):
         unknown = {step, step - 1} & set(failed)
         left.append(left[-1] - (left[-1] / (horizon - step + 1) if unknown else one))
-    np.testing.assert_allclose(seen.left[:, 0], left, rtol=1e-5)
+    np.testing.assert_allclose(seen.remaining[:, 0], left, rtol=1e-5)
     np.testing.assert_allclose(seen.aim[:, -1, 0], left, rtol=1e-5)
 
     steps = Steps(
@@ -238,7 +238,7 @@ def test_what_is_left_is_said_in_the_units_of_the_log():
     before = policy.initial_carry()
     carry = stepped(policy, before, make_problem().log.obs[0], policy.low)[0]
     for one in (before, carry):
-        np.testing.assert_allclose(policy.left(one)[0], policy.target, rtol=1e-4)
+        np.testing.assert_allclose(policy.remaining(one)[0], policy.target, rtol=1e-4)
 
 
 def test_what_lies_ahead_is_the_rest_of_the_episode_without_masked_rows():
@@ -336,5 +336,5 @@ def test_the_loss_of_cdt_is_that_of_the_paper_and_its_budget_is_the_limit():
 
     policy = learner.policy(state)
     np.testing.assert_allclose(policy.budget, [12.0, 0.0], rtol=1e-6)
-    _, left = policy.left(policy.initial_carry())
+    _, left = policy.remaining(policy.initial_carry())
     np.testing.assert_allclose(left, [12.0, 0.0], rtol=1e-5)

@@ -36,13 +36,13 @@ class GRU(eqx.Module):
         return self._gated(hidden, x @ self.weight)
 
     def last(
-        self, x: Float[Array, "*batch step in"], seen: Bool[Array, "*batch step"]
+        self, x: Float[Array, "*batch step in"], known: Bool[Array, "*batch step"]
     ) -> Float[Array, "*batch hidden"]:
-        """The hidden state after the last step, starting from zero; steps not ``seen`` are skipped.
+        """The hidden state after the last step, starting from zero; unknown steps are skipped.
 
         Args:
             x: Inputs, oldest first.
-            seen: Whether the step is known; if not, the hidden state stays as it is.
+            known: Whether the step is known; if not, the hidden state stays as it is.
         """
         inputs = jnp.moveaxis(x @ self.weight, -2, 0)
         start = jnp.zeros((*x.shape[:-2], self.recurrent.shape[0]), x.dtype)
@@ -51,7 +51,7 @@ class GRU(eqx.Module):
             gates, is_known = step_inputs
             return jnp.where(is_known[..., None], self._gated(hidden, gates), hidden), None
 
-        return jax.lax.scan(step, start, (inputs, jnp.moveaxis(seen, -1, 0)))[0]
+        return jax.lax.scan(step, start, (inputs, jnp.moveaxis(known, -1, 0)))[0]
 
     def _gated(self, hidden: Array, inputs: Array) -> Array:
         from_input = jnp.split(inputs + _broadcast(self.bias, inputs), 3, axis=-1)

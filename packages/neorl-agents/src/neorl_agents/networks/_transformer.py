@@ -163,10 +163,10 @@ def init_sequence_network(shape: SequenceShape, key: PRNGKeyArray) -> SequenceNe
     arrays = eqx.filter(eqx.filter_eval_shape(_body, shape, key), _is_shape)
     leaves, structure = jax.tree.flatten_with_path(arrays)
     sizes = [leaf.size if leaf.ndim == 2 else 0 for _, leaf in leaves]
-    drawn, start, values = jax.random.normal(key, (sum(sizes),), jnp.float32), 0, []
+    noise, start, values = jax.random.normal(key, (sum(sizes),), jnp.float32), 0, []
     for (path, leaf), size in zip(leaves, sizes, strict=True):
         if size:
-            values.append(0.02 * drawn[start : start + size].reshape(leaf.shape))
+            values.append(0.02 * noise[start : start + size].reshape(leaf.shape))
             start += size
         else:
             is_gain = "norm" in jax.tree_util.keystr(path) and "weight" in jax.tree_util.keystr(

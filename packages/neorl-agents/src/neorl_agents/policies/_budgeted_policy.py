@@ -20,14 +20,14 @@ class BudgetedCarry(NamedTuple):
         inner: Carry of the policy inside.
         obs: The last observation in scaled units, followed by 1 if it is known, else 0.
         sent: The action since then in [-1, 1], followed by 1 if it is known, else 0.
-        left: Remainder of each budget, in the unit of the budget.
+        remaining: Remainder of each budget, in the unit of the budget.
         step: Index of the next step of the episode.
     """
 
     inner: Any
     obs: Float[Array, " obs_and_known"]
     sent: Float[Array, " act_and_known"]
-    left: Float[Array, " cost"]
+    remaining: Float[Array, " cost"]
     step: Int[Array, ""]
 
 
@@ -40,7 +40,7 @@ class BudgetedPolicy(eqx.Module):
     three is unknown, an even share of the remainder over the rest of the horizon is subtracted. The
     remainder is kept between zero and the budget.
 
-    In step ``t`` of ``horizon`` the choice is made under ``left horizon / (horizon - t)``, the
+    In step ``t`` of ``horizon`` the choice is made under ``remaining horizon / (horizon - t)``, the
     budget that would be spent if every step cost its share of the remainder. It stays the same
     while spending is even, is smaller after a step that cost more than its share, and grows towards
     the end of an episode that was cheap.
@@ -74,7 +74,7 @@ class BudgetedPolicy(eqx.Module):
             inner=self.inner.initial_carry(),
             obs=jnp.zeros(n_obs + 1, dtype),
             sent=jnp.zeros(n_action + 1, dtype),
-            left=jnp.asarray(self.choice.budget, dtype),
+            remaining=jnp.asarray(self.choice.budget, dtype),
             step=jnp.zeros((), jnp.int32),
         )
 
@@ -89,17 +89,17 @@ class BudgetedPolicy(eqx.Module):
         require_one(obs, self.inner.obs)
         known = jnp.all(jnp.isfinite(obs))
         dtype = carry.obs.dtype
-        seen = jnp.where(known, self.inner.obs.to_scaled(obs), 0).astype(dtype)
-        left, step = self._left(carry, seen, known)
+        unit_obs = jnp.where(known, self.inner.obs.to_scaled(obs), 0).astype(dtype)
+        remaining, step = self._remaining(carry, unit_obs, known)
         remaining_steps = (self.horizon - step).astype(dtype)
-        rate = left * self.horizon.astype(dtype) / jnp.maximum(remaining_steps, 1)
+        rate = remaining * self.horizon.astype(dtype) / jnp.maximum(remaining_steps, 1)
         acting = replace(self.inner, network=replace(self.choice, budget=rate))
         inner, action = acting(carry.inner, obs, key)
         return BudgetedCarry(
             inner=inner,
-            obs=jnp.concatenate([seen, known[None].astype(dtype)]),
+            obs=jnp.concatenate([unit_obs, known[None].astype(dtype)]),
             sent=jnp.zeros_like(carry.sent),
-            left=left,
+            remaining=remaining,
             step=step + 1,
         ), action
 
@@ -108,17 +108,17 @@ class BudgetedPolicy(eqx.Module):
         sent = received(self.inner.action, action, carry.obs[-1] > 0).astype(carry.sent.dtype)
         return carry._replace(inner=self.inner.sent(carry.inner, action), sent=sent)
 
-    def _left(
-        self, carry: BudgetedCarry, seen: Float[Array, " obs"], known: Array
+    def _remaining(
+        self, carry: BudgetedCarry, unit_obs: Float[Array, " obs"], known: Array
     ) -> tuple[Float[Array, " cost"], Int[Array, ""]]:
         """The remainder of the budgets for the new step, and its index."""
-        full_budget = self.initial_carry().left
-        steps = jnp.concatenate([carry.obs[:-1], carry.sent[:-1], seen])
+        full_budget = self.initial_carry().remaining
+        steps = jnp.concatenate([carry.obs[:-1], carry.sent[:-1], unit_obs])
         predicted = self.predictor(steps) * self.cost_unit
         all_known = (carry.obs[-1] > 0) & (carry.sent[-1] > 0) & known
-        spent = amount_spent(predicted, carry.left, carry.step, self.horizon, all_known)
-        left = jnp.clip(carry.left - spent, 0, full_budget)
+        spent = amount_spent(predicted, carry.remaining, carry.step, self.horizon, all_known)
+        remaining = jnp.clip(carry.remaining - spent, 0, full_budget)
         finished = carry.step >= self.horizon
-        return jnp.where(finished, full_budget, left).astype(seen.dtype), jnp.where(
+        return jnp.where(finished, full_budget, remaining).astype(unit_obs.dtype), jnp.where(
             finished, 0, carry.step
         )

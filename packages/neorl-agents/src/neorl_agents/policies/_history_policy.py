@@ -73,13 +73,13 @@ class HistoryPolicy(eqx.Module):
         Args:
             window: A window of ``steps`` steps in physical units.
         """
-        seen = step_features(
+        features = step_features(
             self.obs.to_scaled(window.obs), self.action.to_scaled(window.action),
             window.obs_known, window.action_known,
         )  # fmt: skip
-        known = seen[-1:, -1]  # The last flag is that of the action before the newest observation.
-        sent = jnp.concatenate([seen[-1, -FLAGS - self.low.shape[0] : -FLAGS], known])
-        return HistoryCarry(jnp.concatenate([jnp.zeros_like(seen[:1]), seen[:-1]]), sent)
+        known = features[-1:, -1]  # Flag of the action before the newest observation.
+        sent = jnp.concatenate([features[-1, -FLAGS - self.low.shape[0] : -FLAGS], known])
+        return HistoryCarry(jnp.concatenate([jnp.zeros_like(features[:1]), features[:-1]]), sent)
 
     def sent(self, carry: HistoryCarry, action: Float[Array, " act"]) -> HistoryCarry:
         """The carry after the plant received ``action``; NaN if it is not known."""

@@ -22,7 +22,7 @@ class SequenceCarry(NamedTuple):
         known: Whether the observation, and whether the action is known: 1 or 0.
         time: Index of each step in its episode.
         sent: The action since the newest step in [-1, 1], followed by 1 if it is known, else 0.
-        left: Remainder for the current step, like ``aim``.
+        remaining: Remainder for the current step, like ``aim``.
         step: Index of the next step.
     """
 
@@ -32,28 +32,28 @@ class SequenceCarry(NamedTuple):
     known: Float[Array, "step 2"]
     time: Int[Array, " step"]
     sent: Float[Array, " act_and_known"]
-    left: Float[Array, " aim"]
+    remaining: Float[Array, " aim"]
     step: Int[Array, ""]
 
 
 def received(
-    scale: Affine, action: Float[Array, " act"], seen: Bool[Array, ""]
+    scale: Affine, action: Float[Array, " act"], obs_known: Bool[Array, ""]
 ) -> Float[Array, " act_and_known"]:
     """The action that the plant received in [-1, 1], followed by 1 if it is known, else 0.
 
     Args:
         scale: Map from physical actions to [-1, 1].
         action: Action in physical units; NaN if unknown.
-        seen: Whether the observation that the action responds to is known.
+        obs_known: Whether the observation that the action responds to is known.
     """
-    known = seen & jnp.all(jnp.isfinite(action))
+    known = obs_known & jnp.all(jnp.isfinite(action))
     unit = jnp.where(known, scale.to_scaled(action), 0)
     return jnp.concatenate([unit, known[None].astype(unit.dtype)])
 
 
 def amount_spent(
     predicted: Float[Array, " budget"],
-    left: Float[Array, " budget"],
+    remaining: Float[Array, " budget"],
     step: Int[Array, ""],
     horizon: Int[Array, ""] | int,
     known: Bool[Array, ""],
@@ -62,13 +62,13 @@ def amount_spent(
 
     Args:
         predicted: Reward or cost that the network predicts for that step.
-        left: Remainder before it.
+        remaining: Remainder before it.
         step: Index of the new step.
         horizon: Number of steps of an episode.
         known: Whether both observations and the action between them are known; if not, an even
             share of the remainder over the rest of the horizon is used up.
     """
-    share = left / jnp.maximum(horizon - step + 1, 1).astype(left.dtype)
+    share = remaining / jnp.maximum(horizon - step + 1, 1).astype(remaining.dtype)
     return jnp.where(step > 0, jnp.where(known, predicted, share), 0)
 
 
@@ -125,7 +125,7 @@ class SequencePolicy(eqx.Module):
             known=jnp.zeros((shape.steps, 2), dtype),
             time=jnp.zeros(shape.steps, jnp.int32),
             sent=jnp.zeros(shape.n_action + 1, dtype),
-            left=jnp.concatenate([target_return[None], cost_budget]).astype(dtype),
+            remaining=jnp.concatenate([target_return[None], cost_budget]).astype(dtype),
             step=jnp.zeros((), jnp.int32),
         )
 
@@ -154,9 +154,9 @@ class SequencePolicy(eqx.Module):
         sent = received(self.action, action, carry.known[-1, 0] > 0)
         return carry._replace(sent=sent.astype(carry.sent.dtype))
 
-    def left(self, carry: SequenceCarry) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
+    def remaining(self, carry: SequenceCarry) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
         """Remaining target return and budgets, in the units of the log."""
-        scaled, horizon = carry.left, self.network.shape.horizon
+        scaled, horizon = carry.remaining, self.network.shape.horizon
         # The current step remains too, hence + 1; before the first observation there is none.
         remaining_steps = jnp.clip(horizon - carry.step + 1, 0, horizon)
         target_return = (
@@ -173,26 +173,27 @@ class SequencePolicy(eqx.Module):
     def _observed(self, carry: SequenceCarry, obs: Any, known: Array) -> SequenceCarry:
         """The memory with the newest observation in it, and the remainder now."""
         horizon, dtype = self.network.shape.horizon, carry.obs.dtype
-        seen = jnp.where(known, self.obs.to_scaled(obs), 0).astype(dtype)
+        unit_obs = jnp.where(known, self.obs.to_scaled(obs), 0).astype(dtype)
         action_known = carry.sent[-1] > 0
         predicted = (
-            self.predictor(jnp.concatenate([carry.obs[-1], carry.sent[:-1], seen])) / horizon
+            self.predictor(jnp.concatenate([carry.obs[-1], carry.sent[:-1], unit_obs])) / horizon
         )
         all_known = (carry.known[-1, 0] > 0) & action_known & known
-        left = carry.left - amount_spent(predicted, carry.left, carry.step, horizon, all_known)
-        left = jnp.concatenate([left[:1], jnp.maximum(left[1:], 0)]).astype(dtype)
+        spent = amount_spent(predicted, carry.remaining, carry.step, horizon, all_known)
+        remaining = carry.remaining - spent
+        remaining = jnp.concatenate([remaining[:1], jnp.maximum(remaining[1:], 0)]).astype(dtype)
         flags = jnp.stack([known, action_known]).astype(dtype)
 
         def rolled(old: Array, newest: Array) -> Array:
             return jnp.concatenate([old[1:], newest[None]])
 
         return SequenceCarry(
-            aim=rolled(carry.aim, left),
-            obs=rolled(carry.obs, seen),
+            aim=rolled(carry.aim, remaining),
+            obs=rolled(carry.obs, unit_obs),
             action=rolled(carry.action, carry.sent[:-1]),
             known=rolled(carry.known, flags),
             time=rolled(carry.time, carry.step),
             sent=jnp.zeros_like(carry.sent),
-            left=left,
+            remaining=remaining,
             step=carry.step + 1,
         )

@@ -215,7 +215,7 @@ def _without_gaps(table: tuple[Prediction, ...]) -> tuple[Prediction, ...]:
     A good tuning beyond bad ones is, more often than not, an error of the model.
     """
     today, *parts = table
-    checked = []
+    result = []
     for one in parts:
         letter, _, part = one.name.partition(" ")
         losses = [
@@ -231,5 +231,5 @@ def _without_gaps(table: tuple[Prediction, ...]) -> tuple[Prediction, ...]:
                 f"lose {-losses[0].gain:.4g}"
             )
             one = dataclasses.replace(one, refusals=(*one.refusals, reason))
-        checked.append(one)
-    return (today, *checked)
+        result.append(one)
+    return (today, *result)

@@ -129,5 +129,5 @@ def truncated_geometric(
     flat = discount >= 1
     safe = jnp.where(flat, jnp.asarray(0.5, u.dtype), discount)
     quantile = jnp.log1p(u * jnp.expm1(count * jnp.log(safe))) / jnp.log(safe)
-    drawn = jnp.where(flat, u * count, quantile)
-    return jnp.clip(jnp.floor(drawn).astype(largest.dtype), 0, largest)
+    position = jnp.where(flat, u * count, quantile)
+    return jnp.clip(jnp.floor(position).astype(largest.dtype), 0, largest)

@@ -166,9 +166,9 @@ def return_prediction_error(
     def step(carry: Any, row: LogRows) -> tuple[Any, Float[Array, ""]]:
         fresh = policy.initial_carry()
         carry = jax.tree.map(lambda new, old: jnp.where(row.starts, new, old), fresh, carry)
-        before, _ = policy.left(carry)
+        before, _ = policy.remaining(carry)
         carry, _ = policy(carry, row.obs, None)
-        after, _ = policy.left(carry)
+        after, _ = policy.remaining(carry)
         return policy.sent(carry, row.action), before - after
 
     counted = jax.lax.scan(step, policy.initial_carry(), log)[1]
