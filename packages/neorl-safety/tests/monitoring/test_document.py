@@ -117,7 +117,7 @@ def test_policies_that_cannot_be_compared_are_refused():
     one = feedback(1.0, 20.0)
     with pytest.raises(InputError, match="at least two policies, got 1"):
         policy_ensemble([one], SPEC)
-    with pytest.raises(InputError, match="of one structure"):
+    with pytest.raises(InputError, match="of the same structure"):
         policy_ensemble([one, ConstantPolicy(jnp.ones(1))], SPEC)
 
 

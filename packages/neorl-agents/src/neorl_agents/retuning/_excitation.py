@@ -88,7 +88,7 @@ def excitation(rows: LogRows, spec: Spec, history: int) -> Excitation:
     inside = indices > rows.start[indices]
     if inside.sum() > action.shape[1] * history + 2:
         obs_rows, action_rows, action = obs_rows[inside], action_rows[inside], action[inside]
-    history = [
+    past = [
         rows.obs[obs_rows].reshape(len(action), -1),
         rows.action[action_rows].reshape(len(action), -1),
     ]
@@ -96,9 +96,7 @@ def excitation(rows: LogRows, spec: Spec, history: int) -> Excitation:
     near = 1e-6 * (high - low)
     at_end = np.maximum((action <= low + near).mean(axis=0), (action >= high - near).mean(axis=0))
     free = [
-        _free_fraction(
-            np.concatenate([*history, np.delete(action, i, axis=1)], axis=1), action[:, i]
-        )
+        _free_fraction(np.concatenate([*past, np.delete(action, i, axis=1)], axis=1), action[:, i])
         for i in range(action.shape[1])
     ]
     return Excitation(np.asarray(free), at_end, tuple(channel.name for channel in spec.action))

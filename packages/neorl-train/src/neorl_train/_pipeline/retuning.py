@@ -149,7 +149,7 @@ def retuning_of(
     name, seed = config.retuning.controller, config.retuning.seed
     known = dict(controllers) | ({} if environment is None else environment.tunings())
     part = training_sample(config.data, dataset)
-    own = own_episodes(part, name)
+    by_incumbent = own_episodes(part, name)
     facts, notes = run_facts(config, environment, spec, part)
     try:
         settings = RetuneSettings(
@@ -157,7 +157,9 @@ def retuning_of(
             search=SearchSettings(generations=config.retuning.generations),
             rule=RULE,
         )
-        plants = learned_plants(part.transitions, spec, seed, facts, settings, own=own)
+        plants = learned_plants(
+            part.transitions, spec, seed, facts, settings, by_incumbent=by_incumbent
+        )
         plants = plants.with_model_error(known[name], _others(part, plants, known, name))
         done = retune(plants, known[name], seed, settings)
         policies, words = {RETUNED: done.policy}, [*notes, *retuning_words(name, done, plants)]
