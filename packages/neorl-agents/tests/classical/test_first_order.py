@@ -167,16 +167,16 @@ def test_imitation_needs_no_integral_of_the_log_and_leaves_saturated_rows_out(la
 
 
 @pytest.mark.parametrize(
-    ("weights", "fitted", "zeros"),
+    ("weights", "derivative", "fitted", "zeros"),
     [
-        ((0.4, 0.0, 0.0), (0.4, 0.0, 0.0), None),
-        ((-0.4, -0.02, 0.0), (-0.4, -0.02, 0.0), None),
-        ((0.4, -0.002, 0.0), (0.4, 0.0, 0.0), "without ki;"),
-        ((-0.002, 0.3, 0.0), (0.0, 0.3, 0.0), "without kp;"),
-        ((0.4, -0.002, -0.01), (0.4, 0.0, 0.0), "without ki and kd;"),
+        ((0.4, 0.0, 0.0), True, (0.4, 0.0, 0.0), None),
+        ((-0.4, -0.02, 0.0), True, (-0.4, -0.02, 0.0), None),
+        ((0.4, -0.002, 0.0), False, (0.4, 0.0, 0.0), "without ki;"),
+        ((-0.002, 0.3, 0.0), False, (0.0, 0.3, 0.0), "without kp;"),
+        ((0.4, -0.002, -0.01), True, (0.4, 0.0, 0.0), "without ki and kd;"),
     ],
 )
-def test_imitated_gains_have_one_sign_and_rounding_is_zero(lag, weights, fitted, zeros):
+def test_imitated_gains_have_one_sign_and_rounding_is_zero(lag, weights, derivative, fitted, zeros):
     """With opposite signs the integral or derivative time would be negative."""
     rng, dt = np.random.default_rng(3), lag.spec.dt
     setpoint = float(lag.task.loops[0].setpoint)
@@ -186,7 +186,7 @@ def test_imitated_gains_have_one_sign_and_rounding_is_zero(lag, weights, fitted,
     kp, ki, kd = weights
     action = 0.1 * (kp * error + ki * dt * np.cumsum(error) - kd * slope)
     log = lag.log(1, 600)._replace(obs=y[:, None], action=action[:, None].astype(np.float32))
-    result = ImitatedPID(derivative=True).fit(log, lag.spec, lag.task)
+    result = ImitatedPID(derivative=derivative).fit(log, lag.spec, lag.task)
     loop = result.report["loops"][0]
     for name, expected in zip(("kp", "ki", "kd"), fitted, strict=True):
         if expected == 0:

@@ -210,7 +210,7 @@ def test_a_learner_without_equations_says_what_to_define(missing, problem):
         state = learner.init(problem.spec, problem.statistics, KEY)
         return learner.update(state, problem.batch(learner), KEY)
 
-    with pytest.raises(NotImplementedError, match=f"Empty does not define {missing}"):
+    with pytest.raises(NotImplementedError, match=f"Empty must define {missing}"):
         first_update()
 
 

@@ -253,9 +253,9 @@ def spec_of(*names):
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (("level",), "no channel names a node"),
+        (("level",), "a graph network needs channels that name their node"),
         (("tank1.level", "pipe1-2.flow"), "the edge pipe1-2 ends at node 2"),
-        (("tank1.level", "pump1.speed"), "nodes of the kinds pump, tank share a number"),
+        (("tank1.level", "pump1.speed"), "nodes of the kinds pump, tank have the same number"),
     ],
 )
 def test_a_plant_that_is_no_graph_is_refused_by_name(names, words):
