@@ -117,7 +117,9 @@ def test_what_is_published_for_fine_tuning():
 @pytest.mark.parametrize("kind", [IQL, XQL, ReBRAC])
 def test_a_schedule_of_the_run_needs_its_length_and_ends_with_it(kind, problem):
     whole = sized(kind(), decay_updates=-1, hidden=(8,))
-    with pytest.raises(ValueError, match=rf"{kind.__name__}\.decay_updates is -1, the length of"):
+    with pytest.raises(
+        ValueError, match=rf"{kind.__name__}\.decay_updates is -1, which stands for"
+    ):
         whole.init(problem.spec, problem.statistics, jax.random.key(0))
     calls = 100 // whole.batches_per_update
     assert for_run(whole, 100).decay_updates == calls

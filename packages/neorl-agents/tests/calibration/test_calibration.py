@@ -66,7 +66,7 @@ def test_the_interval_of_a_mean_has_the_width_of_independent_episodes():
     low, high = episode_interval(lambda x, w: float(x @ w / w.sum()), episode, level)
     deviation = level[::20].std() / np.sqrt(100)
     np.testing.assert_allclose(high - low, 2 * 1.96 * deviation, rtol=0.15)
-    with pytest.raises(InputError, match="two episodes or more, got 1"):
+    with pytest.raises(InputError, match="at least two episodes, got 1"):
         episode_interval(lambda x, w: 0.0, np.zeros(5, int), np.ones(5))
 
 
