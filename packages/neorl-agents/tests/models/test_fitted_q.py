@@ -141,7 +141,7 @@ def test_a_policy_with_memory_begins_anew_with_every_episode_and_behind_gaps():
 
 
 def test_what_cannot_be_evaluated_is_refused():
-    with pytest.raises(InputError, match="no next_obs"):
+    with pytest.raises(InputError, match="column next_obs of the log is missing"):
         with_next_actions(episodes()._replace(next_obs=None))
     alone = jax.tree.map(lambda x: x[:1], episodes()._replace(truncated=np.ones(7, bool)))
     with pytest.raises(InputError, match="needs rows with a next row in the same episode"):
