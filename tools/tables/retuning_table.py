@@ -245,6 +245,38 @@ def counted(results: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(lines) + f"\n\n{time_words}and {max(times):.0f} s at most."
 
 
+GOALS = (
+    ("picks for ordinary controllers from logs of all", (LOGS[0], False, PICK), 9),
+    ("picks for ordinary controllers from their own logs", (LOGS[1], False, PICK), 8),
+    ("picks for references from logs of all", (LOGS[0], True, PICK), 3),
+    ("networks on top of ordinary controllers", (LOGS[0], False, NETWORK), 8),
+)
+MOST_HARM = 2
+"""Of 55 picks for ordinary controllers, five logs of each plant."""
+
+
+def goals(results: dict[str, list[dict[str, Any]]]) -> str:
+    """A line for each goal, with the number of plants and logs that were measured."""
+    lines = ["| Goal, with five logs of each plant | Measured |", "|---|---|"]
+    for words, kind, goal in GOALS:
+        of_plants = [
+            [answer(row) for row in rows if _kind(row) == kind] for rows in results.values()
+        ]
+        of_plants = [answers for answers in of_plants if answers]
+        enough = sum(5 * answers.count("deploy") >= 4 * len(answers) for answers in of_plants)
+        lines.append(
+            f"| {words}: *deploy* in four of five logs on {goal} of 11 plants | on {enough} of "
+            f"{len(of_plants)} plants, {sum(map(len, of_plants))} logs in all |"
+        )
+    picks = [row for rows in results.values() for row in rows if _kind(row) == GOALS[0][1]]
+    harm = [answer(row) for row in picks].count("harm")
+    lines.append(
+        f"| at most {MOST_HARM} of 55 picks for ordinary controllers do harm | {harm} of "
+        f"{len(picks)} |"
+    )
+    return "\n".join(lines)
+
+
 def write_page() -> None:
     """Writes the table of today's rule and the counts of both rules between the page's markers."""
     every = {name: stored(name) for name in environment_names() if stored(name)}
@@ -252,7 +284,7 @@ def write_page() -> None:
         {name: some for name, rows in every.items() if (some := [r for r in rows if of(r)])}
         for of in (lambda row: row.get("rule") == RULE, lambda row: row.get("rule") != RULE)
     )
-    blocks = [counted(today), table(today)]
+    blocks = [counted(today), goals(today), table(today)]
     if older:
         blocks += ["By the earlier rule, from other logs:", counted(older)]
     text = PAGE.read_text(encoding="utf-8")

@@ -188,9 +188,9 @@ def log() -> dict[str, np.ndarray]:
     return {name[4:]: values for name, values in arrays.items() if name.startswith("log/")}
 
 
-def part(case: str, which: str) -> dict[str, np.ndarray]:
+def part(case: str, which: str, file: str = "") -> dict[str, np.ndarray]:
     """The arrays of one part of a case by name."""
-    arrays = stored(FILES.get(case, "corl_updates"))
+    arrays = stored(file or FILES.get(case, "corl_updates"))
     flat, start, named = arrays[f"{case}/{which}"], 0, {}
     for name, shape in json.loads(str(arrays["names"]))[f"{case}/{which}"].items():
         size = int(np.prod(shape))

@@ -7,10 +7,11 @@ recorded numbers. In an environment of its own, with a checkout of
 
     uv venv /tmp/torch
     uv pip install --python /tmp/torch/bin/python torch==2.13.0 numpy
-    /tmp/torch/bin/python tools/oracles/rollout_terms.py /tmp/OfflineRL-Kit
+    /tmp/torch/bin/python tools/oracles/rollouts/rollout_terms.py /tmp/OfflineRL-Kit
 """
 
 import argparse
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +19,10 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from _updates import FIXTURES, imported, stub_modules
 from torch import nn
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from _updates import FIXTURES, imported, stub_modules
 
 MEMBERS, BATCH, OBS, ACT, DRAWS = 3, 8, 4, 2, 5
 Arrays = dict[str, np.ndarray]
