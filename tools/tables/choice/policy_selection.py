@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from neorl_core.infrastructure import write_text
+from neorl_core.statistics import rank_correlation
 from neorl_train.selection import (
     Task,
     estimate_columns,
@@ -114,6 +115,20 @@ def compared(tasks: list[Task], policies: list[list[dict[str, Any]]]) -> dict[st
     }
 
 
+def correlations(policies: list[list[dict[str, Any]]]) -> dict[str, float]:
+    """Mean over tasks of the rank correlation of an estimate with the return on the plant."""
+
+    def mean(kind: str) -> float:
+        each = []
+        for some in policies:
+            estimated = np.array([np.mean(one[kind]) for one in some])
+            returns = np.array([one["return"] for one in some], float)
+            each.append(float(rank_correlation(estimated, returns)))
+        return float(np.mean(each))
+
+    return {"fitted Q evaluation": mean("fqe"), "importance sampling": mean("is")}
+
+
 def page(result: dict[str, Any]) -> str:
     """The table of the page."""
     lines = ["| Way to pick | Mean regret@1 | Better than cloned behaviour |", "|---|---|---|"]
@@ -125,7 +140,9 @@ def page(result: dict[str, Any]) -> str:
         lines.append(f"| {words} | {one['regret']:.3f} | {one['better']} of {one['tasks']} tasks |")
     for words, value in result["compared"].items():
         lines.append(f"| {words} | {value:.3f} | - |")
-    return "\n".join(lines)
+    said = [f"{value:.2f} for {name}" for name, value in result["correlation"].items()]
+    words = "Mean rank correlation of an estimate with the return on the plant, over the tasks: "
+    return "\n".join([*lines, "", f"{words}{' and '.join(said)}."])
 
 
 def main() -> int:
@@ -156,6 +173,7 @@ def main() -> int:
             tasks, policies, held_out_picks(tasks, [n.split("-")[0] for n in by_plant])
         ),
         "compared": compared(tasks, policies),
+        "correlation": correlations(policies),
     }
     order = fit_order(tasks, FINAL_RIDGE)
     kinds = [
