@@ -12,6 +12,7 @@ from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log, make
 from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard
+from neorl_train import verdict
 from neorl_train.evaluation import _simulated as _evaluate
 from neorl_train.evaluation import rollouts, switched
 from neorl_train.evaluation._rollout import _acted
@@ -227,6 +228,28 @@ def test_traces_are_the_named_starts_row_by_row(noisy):
     assert references == {label: trace.start for label, trace in labels.items()}
 
 
+@pytest.mark.parametrize("incumbent", ["logged behaviour", "fitted"])
+def test_what_filled_the_log_or_was_fitted_on_it_may_run_today(toy, incumbent):
+    """The behaviour's policies take turns, in the episodes that are shown too."""
+    result = toy.evaluate(
+        toy.Line(noise=toy.NOISE),
+        {"a-0": toy.proportional(0.5)},
+        candidate="a-0",
+        controllers={"fitted": toy.proportional(0.3)},
+        incumbent=incumbent,
+    )
+    ours, theirs = of(result, "a-0", guarded=True), of(result, incumbent)
+    gain = result.tables.row("a-0", guarded=True).difference
+    assert gain.value == pytest.approx((ours.returns - theirs.returns).mean(), rel=1e-5)
+    assert verdict(result.tables).reference == incumbent
+    shown = [trace for trace in result.traces if trace.policy == incumbent]
+    assert len(shown) == len(result.traces) / 2
+    for trace in shown:
+        assert trace.reward.sum() == pytest.approx(theirs.returns[trace.start], rel=1e-5)
+    against = {row.against for row in result.tables.pooled if row.group == "a"}
+    assert against == {"logged behaviour", "steady", incumbent}
+
+
 def test_long_episodes_of_many_channels_are_kept_as_far_as_there_is_room(noisy):
     gains = np.arange(100.0)
     spec = noisy.tables.spec
@@ -245,6 +268,8 @@ def test_what_cannot_be_compared_is_refused(toy):
         toy.evaluate(plant, {"steady": policy}, candidate="steady")
     with pytest.raises(ValueError, match="at least two starts, got 1"):
         toy.evaluate(plant, {"a-0": policy}, candidate="a-0", n_starts=1)
+    with pytest.raises(ValueError, match="unknown controller as incumbent 'PI'"):
+        toy.evaluate(plant, {"a-0": policy}, candidate="a-0", incumbent="PI")
 
 
 @pytest.mark.nightly

@@ -120,7 +120,7 @@ def test_signals_that_were_inspected_are_not_inspected_again(monkeypatch):
         SPEC, obs=obs[:-1], action=MOVING[:, None], reward=np.ones(32), next_obs=obs[1:],
         terminated=np.zeros(32, bool), truncated=ends,
     )  # fmt: skip
-    monkeypatch.setattr("neorl_train.experience._hindrances.signal_doubts", None)
+    monkeypatch.setattr("neorl_train.experience._hindrances.signal_warnings", None)
     constant, given = log_doubts(log, ("A and B appear to be exchanged",))
     assert constant.startswith("the reward is 1 in every row")
     assert given == "A and B appear to be exchanged"

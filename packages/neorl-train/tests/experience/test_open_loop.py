@@ -5,7 +5,7 @@ import pytest
 
 from neorl_core import Channel, Spec
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train.experience._open_loop import doubling_steps, held_fallback_doubts
+from neorl_train.experience._open_loop import doubling_steps, held_fallback_warnings
 
 SPEC = Spec(
     (Channel("x", "K", -99.0, 99.0), Channel("y", "1", -99.0, 99.0)),
@@ -40,14 +40,14 @@ def test_an_unstable_plant_in_a_loop_is_recognised_with_its_time(still):
     """By hand: 1.05^14.2 = 2, also beside a measurement that never moves."""
     log = logged(1.05, still=still)
     assert doubling_steps(log) == pytest.approx(14.2, rel=0.1)
-    (sentence,) = held_fallback_doubts(log)
+    (sentence,) = held_fallback_warnings(log)
     assert "a deviation doubles in about 14 steps (4" in sentence
     assert "--fallback.kind classical" in sentence
 
 
 @pytest.mark.parametrize("pole", [0.0, 0.9, 0.99, 1.0])
 def test_a_plant_that_stays_or_drifts_is_not(pole):
-    assert held_fallback_doubts(logged(pole)) == []
+    assert held_fallback_warnings(logged(pole)) == []
 
 
 def test_growth_that_hardly_matters_within_an_episode_is_not():

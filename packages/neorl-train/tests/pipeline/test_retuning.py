@@ -212,7 +212,7 @@ def test_an_unknown_incumbent_is_refused_by_name(tmp_path):
         data={"source": "CSTR-v0", "steps": 600},
         evaluation={"incumbent": "PID"},
     )
-    with pytest.raises(InputError, match=r"unknown tuning of the plant as evaluation\.incumbent"):
+    with pytest.raises(InputError, match=r"unknown controller as evaluation\.incumbent"):
         start(config, quiet=True)
 
 

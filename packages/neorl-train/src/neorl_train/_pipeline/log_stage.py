@@ -12,7 +12,7 @@ from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train.experience._experience import Experience, training_experience
 from neorl_train.experience._hindrances import hindrances, zero_limits
 from neorl_train.experience._log_cache import collected_log, complete_log, more_rows
-from neorl_train.experience._open_loop import held_fallback_doubts
+from neorl_train.experience._open_loop import held_fallback_warnings
 from neorl_train.experience._source import PlantSource, is_streamed
 from neorl_train.experience._streamed import StreamedData, streamed_sentence
 from neorl_train.training._memory import in_words, machine_memory
@@ -42,13 +42,13 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
         reporter.say(f"{path.name}: {more_rows(config.data.steps, dataset.n_rows)}")
     if not np.asarray(dataset.transitions.terminated).any():
         reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
-    doubts: list[str] = []
+    mislabelled: list[str] = []
     if not isinstance(run.source, PlantSource):
         with session.timings.stage("look for contradictions"):
             counts = contradictions(dataset)
-            doubts = signal_warnings(dataset)
+            mislabelled = signal_warnings(dataset)
             held = run.config.fallback.kind == "constant"
-            warnings = [*doubts, *(held_fallback_doubts(dataset) if held else [])]
+            warnings = [*mislabelled, *(held_fallback_warnings(dataset) if held else [])]
         for sentence in contradiction_sentences(counts):
             reporter.say(f"{path.name}: {sentence}; neorl-envs inspect {path.name} shows more")
         for sentence in warnings:
@@ -57,7 +57,7 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
             reporter.say(f"{path.name}: {sentence}")
     with session.timings.stage("split and statistics"):
         experience = training_experience(config, dataset, run.spec, path)
-        experience = dataclasses.replace(experience, signal_doubts=tuple(doubts))
+        experience = dataclasses.replace(experience, signal_warnings=tuple(mislabelled))
     training = experience.training
     for sentence in hindrances(training.priced_statistics or training.statistics, training.spec):
         reporter.say(f"{path.name}: {sentence}")

@@ -56,6 +56,7 @@ from neorl_train.experience._source import (
 )
 from neorl_train.experience._split import check_batches, check_split, training_rows
 from neorl_train.experience._streamed import require_streamable
+from neorl_train.results._results import BEHAVIOUR
 
 ROWS_AT_ONCE = 65_536
 MOST_MODEL_ROWS = 1_000_000
@@ -182,15 +183,16 @@ def _run(
 
 
 def _named(config: Config, tunings: list[str]) -> Config:
-    """Candidate, incumbent and retuned controller by name; no incumbent if there is a log."""
-    given, retuning = config.evaluation, config.retuning
-    if given.incumbent and given.incumbent not in tunings:
-        raise unknown_name("tuning of the plant as evaluation.incumbent", given.incumbent, tunings)
+    """Candidate, incumbent and retuned controller by name; no incumbent without a simulator."""
+    given, retuning, fitted = config.evaluation, config.retuning, config.classical.controllers
+    acting = [*tunings, *fitted, BEHAVIOUR] if tunings else []
+    if given.incumbent and given.incumbent not in acting:
+        raise unknown_name("controller as evaluation.incumbent", given.incumbent, acting)
     today = given.incumbent or next(iter(tunings), "")
     if retuning.controller == INCUMBENT:
         retuning = dataclasses.replace(retuning, controller=today or INCUMBENT)
-    check_retuning(retuning, tunings, config.classical.controllers)
-    if not given.incumbent and retuning.controller in tunings:
+    check_retuning(retuning, tunings, fitted)
+    if not given.incumbent and retuning.controller in acting:
         today = retuning.controller
     training, beaten = config.training, (today, retuning.controller)
     check_candidate(

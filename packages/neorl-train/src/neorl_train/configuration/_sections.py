@@ -105,8 +105,10 @@ class EvaluationConfig:
             log; a tuning of the plant that recorded a part of the log; ``"retuned"``, the retuned
             controller; or ``"best"``, chosen from all of them without the plant. If empty, the best
             one if a controller is retuned, else the last of the trained algorithms.
-        incumbent: Tuning that runs on the plant today, which the candidate must beat; if empty, the
-            retuned controller, else the plant's first tuning.
+        incumbent: What runs on the plant today, which the candidate must beat: a tuning of the
+            plant, one of ``classical.controllers``, or ``"logged behaviour"``, everything that
+            filled the log in turns. If empty, the retuned controller, else the plant's first
+            tuning.
         level: Confidence level of every interval used by the verdict; in (0.5, 1).
         episode_margin: Margin for the fraction of episodes over a cost's limit: its upper bound may
             exceed the incumbent's fraction by at most this; ``inf`` sets no requirement on single

@@ -27,12 +27,18 @@ from neorl_train.evaluation._source import source_of
 from neorl_train.evaluation._summary import policy_rows, pooled_rows
 from neorl_train.evaluation._traces import further_starts, select_starts, trace_of
 from neorl_train.results._episodes import Trace
-from neorl_train.results._results import LOG, Band, Evaluation, PolicyResult, group_of
+from neorl_train.results._results import (
+    BEHAVIOUR,
+    LOG,
+    Band,
+    Evaluation,
+    PolicyResult,
+    group_of,
+)
 from neorl_train.results._tables import ResultTables, Role
 from neorl_train.runs._names import FALLBACK
 
 STARTS_AT_ONCE = 128
-BEHAVIOUR = "logged behaviour"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +83,8 @@ def evaluate(
         policies: Learned policies by name; ``"iql-0"`` is a seed of the group ``"iql"``.
         dataset: The log, whose own episodes get a row as well; ``None`` for none.
         candidate: Name of the policy that would be exported; by default the first of ``policies``.
-        incumbent: Tuning that runs on the plant today, with which the verdict compares; by default
-            the plant's reference.
+        incumbent: What runs on the plant today, with which the verdict compares: a tuning, one of
+            ``controllers``, or ``"logged behaviour"``; by default the plant's reference.
         constraints: Hard limits of the guard; by default the plant's ranges and rates.
         fallbacks: Controllers that take over inside the guard, by the names that ``settings`` puts
             in order; by default the plant's reference controller as ``fallback``.
@@ -111,7 +117,7 @@ def evaluate(
     check_names([candidate, *fitted], candidate=candidate, taken=taken)
     if dataset is not None:
         check_spec(environment.spec, dataset.spec, name)
-    _require(reference, tunings, n_starts)
+    _require(reference, [*tunings, *fitted, BEHAVIOUR], n_starts)
     spec = environment.spec if spec is None else spec
     guard = guarding(environment, spec, constraints, fallbacks, settings)
     key = starts_key(COMMON_STARTS) if key is None else key
@@ -211,9 +217,9 @@ def _recorded(dataset: Dataset, spec: Spec) -> PolicyResult:
     return PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
 
 
-def _require(reference: str, tunings: Mapping[str, Policy], n_starts: int) -> None:
-    if reference not in tunings:
-        raise unknown_name("tuning of the plant", reference, tunings)
+def _require(reference: str, known: Sequence[str], n_starts: int) -> None:
+    if reference not in known:
+        raise unknown_name("controller as incumbent", reference, known)
     if n_starts < 2:
         raise ValueError(f"an evaluation needs at least two starts, got {n_starts}")
 
@@ -351,11 +357,17 @@ def _traces(
     chunk = np.array(list(starts.values()))
     traces = []
     for name, guarded in shown:
-        policy = by_name[name, guarded].policies[0]
-        chunks = rollouts_in_chunks(environment, policy, key, chunk, at_once=STARTS_AT_ONCE)
-        rows = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
+        policies, rerun = by_name[name, guarded].policies, {}
+        for turn, policy in enumerate(policies):
+            mine = chunk[chunk % len(policies) == turn]
+            chunks = list(
+                rollouts_in_chunks(environment, policy, key, mine, at_once=STARTS_AT_ONCE)
+            )
+            if chunks:
+                rows = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
+                rerun |= {int(start): (rows, row) for row, start in enumerate(mine)}
         traces += [
-            trace_of(rows, row, label=label, policy=name, guarded=guarded, start=start)
-            for row, (label, start) in enumerate(starts.items())
+            trace_of(*rerun[int(start)], label=label, policy=name, guarded=guarded, start=start)
+            for label, start in starts.items()
         ]
     return tuple(traces)

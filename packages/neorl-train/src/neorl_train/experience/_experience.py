@@ -22,14 +22,14 @@ class Experience:
         held_out: Its episodes that are not used for training, with the plant's own reward; of a log
             on disk, as many of them as fit into memory.
         training: The other episodes, with the cost limits of the run and the penalty of every cost.
-        signal_doubts: Sentences on signals that appear to be mislabelled; not looked for in the log
-            of a simulated plant.
+        signal_warnings: Sentences on signals that appear to be mislabelled; the log of a simulated
+            plant is not inspected for them.
     """
 
     dataset: Dataset
     held_out: Dataset
     training: TrainingData | StreamedData
-    signal_doubts: tuple[str, ...] = ()
+    signal_warnings: tuple[str, ...] = ()
 
 
 def training_experience(

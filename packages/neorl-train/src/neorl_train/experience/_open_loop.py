@@ -69,7 +69,7 @@ def _radius(obs: np.ndarray, action: np.ndarray, after: np.ndarray) -> float:
     return float(np.abs(np.linalg.eigvals(weights[: seen.sum()].T)).max())
 
 
-def held_fallback_doubts(dataset: Dataset) -> list[str]:
+def held_fallback_warnings(dataset: Dataset) -> list[str]:
     """A warning about a fallback that holds an action, if the plant needs feedback.
 
     Args:

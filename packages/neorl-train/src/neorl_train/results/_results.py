@@ -11,6 +11,8 @@ from neorl_train.results._text import table_text
 from neorl_train.results._wording import decimals, difference, listed, with_interval
 
 LOG = "log"
+BEHAVIOUR = "logged behaviour"
+"""The policies that generated the log, which take turns in paired episodes."""
 SEARCHED = ("retuned", "residual")
 """Groups of policies that were searched in a plant model, to act otherwise than the log."""
 MEAN, LINE = "mean action", "linear feedback"
