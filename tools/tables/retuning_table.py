@@ -253,6 +253,7 @@ GOALS = (
 )
 MOST_HARM = 2
 """Of 55 picks for ordinary controllers, five logs of each plant."""
+MOST_ERROR = 0.1
 
 
 def goals(results: dict[str, list[dict[str, Any]]]) -> str:
@@ -268,6 +269,14 @@ def goals(results: dict[str, list[dict[str, Any]]]) -> str:
             f"| {words}: *deploy* in four of five logs on {goal} of 11 plants | on {enough} of "
             f"{len(of_plants)} plants, {sum(map(len, of_plants))} logs in all |"
         )
+    errors = {name: model_error(name, rows) for name, rows in results.items()}
+    errors = {name: error for name, error in errors.items() if error is not None}
+    close = [name for name, error in errors.items() if error <= MOST_ERROR]
+    lines.append(
+        f"| the model's error across the controllers of the log is at most {MOST_ERROR:.0%} of the "
+        f"difference between ordinary controller and reference on 7 of 11 plants | on {len(close)} "
+        f"of {len(errors)} plants; {min(errors.values()):.0%} to {max(errors.values()):.0%} |"
+    )
     picks = [row for rows in results.values() for row in rows if _kind(row) == GOALS[0][1]]
     harm = [answer(row) for row in picks].count("harm")
     lines.append(
@@ -275,6 +284,19 @@ def goals(results: dict[str, list[dict[str, Any]]]) -> str:
         f"{len(picks)} |"
     )
     return "\n".join(lines)
+
+
+def model_error(name: str, rows: list[dict[str, Any]]) -> float | None:
+    """The mean error of the models of a plant, as a share of what its controllers differ by.
+
+    ``None`` where the picks of one controller are not there.
+    """
+    stored_rows = json.loads((RESULTS / f"{name}.json").read_text())["rows"]
+    returns = {row["policy"]: row["return"] for row in stored_rows}
+    known = [row for row in rows if _kind(row)[::2] == (LOGS[0], PICK)]
+    own = [returns[row["controller"]] for row in known]
+    errors = [row["error"] for row in known if not row["reference"]]
+    return float(np.mean(errors)) / (max(own) - min(own)) if len(set(own)) == 2 else None
 
 
 def write_page() -> None:

@@ -46,8 +46,9 @@ class PredictedGain:
         """
         config, log = configure(run.config), known_log(run.path)
         policies = policies_beside(run.path, (), log.dataset.spec)
-        incumbent = config.evaluation.incumbent or log.today
-        pool = {**log.controllers, **policies}
+        pool, named = {**log.controllers, **policies}, config.evaluation.incumbent
+        # The behaviour that filled the log is no single policy.
+        incumbent = named if named in pool else log.today
         if not incumbent:
             incumbent = next((name for name in policies if group_of(name) == "bc"), "")
         if not incumbent:
