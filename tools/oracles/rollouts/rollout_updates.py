@@ -27,7 +27,7 @@ from torch import nn
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import constrained_updates as shared
-from _updates import ACT, BATCH, FIXTURES, HIDDEN, OBS, UPDATES, imported, noise, save, stand_in
+from _updates import ACT, BATCH, FIXTURES, HIDDEN, OBS, UPDATES, imported, noise, save, stub_modules
 from constrained_updates import LOG, Record, ensemble, linears, stacked
 
 ACTOR_RATE, RATE, DISCOUNT, TAU = 1e-4, 3e-4, 0.99, 0.005
@@ -43,8 +43,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FIXTURES / "rollout_updates.npz")
     arguments = parser.parse_args()
     torch.set_default_dtype(torch.float64)
-    stand_in("gym", "gym.spaces", "tqdm", "tensorboard", "torch.utils.tensorboard", "pandas")
-    stand_in("matplotlib", "matplotlib.pyplot", "gym.envs", "gym.envs.mujoco")
+    stub_modules("gym", "gym.spaces", "tqdm", "tensorboard", "torch.utils.tensorboard", "pandas")
+    stub_modules("matplotlib", "matplotlib.pyplot", "gym.envs", "gym.envs.mujoco")
     LOG["cost"] = shared.costs()
     kit = Kit(arguments.kit)
     cases = {
