@@ -320,7 +320,7 @@ def rambo(kit: Kit) -> Record:
         parts = halves(draws.call, BATCH // 2)
         given = policy.learn(parts)
         losses = model_losses(policy, model, outcome, draws, **parts)
-        adversarial.append(float(losses[0]))
+        adversarial.append(losses[0].item())
         for optimiser, loss in zip(optimisers, losses, strict=True):
             optimiser.zero_grad()
             loss.backward()
