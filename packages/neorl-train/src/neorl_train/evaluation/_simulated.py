@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -217,7 +217,7 @@ def _recorded(dataset: Dataset, spec: Spec) -> PolicyResult:
     return PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
 
 
-def _require(reference: str, known: Sequence[str], n_starts: int) -> None:
+def _require(reference: str, known: Collection[str], n_starts: int) -> None:
     if reference not in known:
         raise unknown_name("controller as incumbent", reference, known)
     if n_starts < 2:

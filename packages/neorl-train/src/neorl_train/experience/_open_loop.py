@@ -38,7 +38,7 @@ def doubling_steps(dataset: Dataset) -> float | None:
         np.asarray(column[rows], np.float64)
         for column in (columns.obs, columns.action, columns.next_obs)
     )
-    known: np.ndarray = np.isfinite(np.concatenate([obs, action, after], axis=1)).all(axis=1)
+    known = np.logical_and.reduce(np.isfinite(np.hstack([obs, action, after])), axis=1)
     obs, action, after = obs[known], action[known], after[known]
     width = dataset.spec.n_obs + dataset.spec.n_action + 1
     if len(obs) < PARTS * ROWS_A_COEFFICIENT * width:
