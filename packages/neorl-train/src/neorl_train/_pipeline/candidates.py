@@ -303,7 +303,7 @@ def with_others(
         prediction,
         others=others,
         excitation=retuning.plants.excitation,
-        doubts=tuple(log_doubts(dataset, experience.signal_doubts)),
+        doubts=tuple(log_doubts(dataset, experience.signal_warnings)),
     )
 
 
