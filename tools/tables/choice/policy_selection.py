@@ -140,7 +140,9 @@ def page(result: dict[str, Any]) -> str:
         lines.append(f"| {words} | {one['regret']:.3f} | {one['better']} of {one['tasks']} tasks |")
     for words, value in result["compared"].items():
         lines.append(f"| {words} | {value:.3f} | - |")
-    said = [f"{value:.2f} for {name}" for name, value in result["correlation"].items()]
+    said = [
+        f"{round(value, 2) + 0.0:.2f} for {name}" for name, value in result["correlation"].items()
+    ]
     words = "Mean rank correlation of an estimate with the return on the plant, over the tasks: "
     return "\n".join([*lines, "", f"{words}{' and '.join(said)}."])
 
