@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from neorl_deploy.audit import AuditError, AuditLog, records, verified
+from neorl_deploy.audit import AuditError, AuditLog, records, verify_chain
 from neorl_deploy.audit import _log as writer
 
 
@@ -30,13 +30,13 @@ def folder(tmp_path):
 
 
 def test_a_log_is_what_was_written(folder):
-    chain = verified(folder)
+    chain = verify_chain(folder)
     assert (chain.first, chain.records) == (0, 11)
     bodies = [record for record, _ in records(folder) if record["kind"] == "cycle"]
     assert [record["value"] for record in bodies] == [i / 3 for i in range(8)]
-    assert verified(folder, head=chain.head) == chain
+    assert verify_chain(folder, head=chain.head) == chain
     with pytest.raises(AuditError, match="that was noted is not in this log"):
-        verified(folder, head="0" * 64)
+        verify_chain(folder, head="0" * 64)
 
 
 def test_any_changed_byte_of_any_file_is_found(folder):
@@ -48,11 +48,11 @@ def test_any_changed_byte_of_any_file_is_found(folder):
             changed[place] ^= 1 << rng.integers(8)
             path.write_bytes(changed)
             with pytest.raises(AuditError):
-                verified(folder)
+                verify_chain(folder)
             count += 1
         path.write_bytes(whole)
     assert count > 1500
-    verified(folder)
+    verify_chain(folder)
 
 
 def test_any_removed_repeated_swapped_or_moved_record_is_found(folder):
@@ -64,7 +64,7 @@ def test_any_removed_repeated_swapped_or_moved_record_is_found(folder):
         for path, rows in zip(paths, changed, strict=True):
             path.write_bytes(b"".join(rows))
         with pytest.raises(AuditError):
-            verified(folder)
+            verify_chain(folder)
 
     for f, i in flat:
         for replacement in ([], [lines[f][i]] * 2):
@@ -84,10 +84,10 @@ def test_a_cut_at_any_place_and_a_missing_file_are_found(folder):
         for length in range(len(whole)):
             path.write_bytes(whole[:length])
             with pytest.raises(AuditError):
-                verified(folder)
+                verify_chain(folder)
         path.unlink()
         with pytest.raises(AuditError):
-            verified(folder)
+            verify_chain(folder)
         path.write_bytes(whole)
 
 
@@ -95,14 +95,14 @@ def test_a_log_goes_on_and_a_cut_record_of_a_crash_is_told(folder):
     last = sorted(folder.glob("*.jsonl"))[-1]
     with last.open("ab") as file:
         file.write(b"0123 half a rec")
-    with pytest.raises(AuditError, match="cut off, by a crash or by somebody"):
-        verified(folder)
+    with pytest.raises(AuditError, match="cut off, by a crash or by a person"):
+        verify_chain(folder)
     written(folder, 2)
-    assert verified(folder).records == 14
+    assert verify_chain(folder).records == 14
     text = last.read_bytes()
     last.write_bytes(text[:-1])  # what the crash left is part of what must not change
-    with pytest.raises(AuditError, match="does not end as it says"):
-        verified(folder)
+    with pytest.raises(AuditError, match="does not end as its first record states"):
+        verify_chain(folder)
 
 
 def test_a_changed_log_is_not_gone_on_with(folder):
@@ -114,16 +114,16 @@ def test_a_changed_log_is_not_gone_on_with(folder):
 
 def test_rotation_keeps_so_many_files_and_says_what_it_removed(tmp_path):
     written(tmp_path, 40, largest=400, files=2)
-    chain = verified(tmp_path)
+    chain = verify_chain(tmp_path)
     assert len(chain.files) == 2
     assert chain.first > 20
     assert chain.records < 20
     shutil.copytree(tmp_path, tmp_path / "copy", ignore=shutil.ignore_patterns("copy"))
     chain.files[0].unlink()
-    with pytest.raises(AuditError, match="no rotation says so"):
-        verified(tmp_path)
+    with pytest.raises(AuditError, match="no rotation is recorded"):
+        verify_chain(tmp_path)
     written(tmp_path / "copy", 40, largest=400, files=2)
-    assert verified(tmp_path / "copy").first > chain.first
+    assert verify_chain(tmp_path / "copy").first > chain.first
 
 
 @pytest.mark.parametrize("part", [0, 20])
@@ -141,19 +141,19 @@ def test_a_full_disk_loses_nothing_that_is_there_and_the_log_goes_on(tmp_path, m
     with pytest.raises(OSError, match=r"[Nn]o space left"):
         log.append({"kind": "cycle", "i": 1})
     monkeypatch.setattr(writer.os, "write", real)
-    assert verified(tmp_path).records == 2
+    assert verify_chain(tmp_path).records == 2
     log.append({"kind": "cycle", "i": 2})
     assert [record.get("i") for record, _ in records(tmp_path)] == [None, 0, 2]
 
 
 def test_what_is_no_log_is_one_line(tmp_path):
     with pytest.raises(AuditError, match="holds no audit log"):
-        verified(tmp_path)
+        verify_chain(tmp_path)
     with pytest.raises(AuditError, match="cannot read"):
-        verified(tmp_path / "none")
+        verify_chain(tmp_path / "none")
     (tmp_path / "audit-000001.jsonl").write_text(json.dumps({"n": 0}) + "\n")
     with pytest.raises(AuditError, match="is not a record"):
-        verified(tmp_path)
+        verify_chain(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(AuditError, match="cannot write the audit log"):
         AuditLog(tmp_path / "file", lambda: {})

@@ -160,8 +160,8 @@ def test_what_is_no_bundle_is_refused(tmp_path, exported):
         (("carry",), KeyError, "the fields carry are missing"),
         (("surplus",), 1, "the fields surplus are missing or unknown"),
         (("spec", "obs"), [], "channels are missing"),
-        (("spec", "obs", 0, "low"), 5.0, "'level' has a range that is none"),
-        (("spec", "dt"), 0, "dt is 0"),
+        (("spec", "obs", 0, "low"), 5.0, "'level' has an invalid range"),
+        (("spec", "dt"), 0, "dt must be a number of seconds above zero"),
         (("verdict", "answer"), "perhaps", "'perhaps' is none of"),
         (("flags", "fallback_used"), 3, "not one bit"),
         (("carry", 0, "shape"), [-1], "has shape"),
@@ -262,7 +262,7 @@ def test_resealed_test_vectors_must_be_plain_arrays_that_fit(bundle, exported):
     arrays = dict(np.load(exported / "test_vectors.npz"))
     cases = {
         "not an archive": b"not a zip",
-        "test vectors .single. do not fit": {**arrays, "single_obs": arrays["single_obs"][:, :2]},
+        "test vectors .single. do not match": {**arrays, "single_obs": arrays["single_obs"][:, :2]},
         "expected": {"single_obs": arrays["single_obs"]},
         "not an archive of plain arrays": {**arrays, "single_obs": np.array([{}], dtype=object)},
     }

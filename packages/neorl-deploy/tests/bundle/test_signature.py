@@ -59,9 +59,9 @@ def test_a_signed_bundle_names_its_key(signed, key, capsys):
     assert read_bundle(signed, trusted_key=public).signed_by == public
     capsys.readouterr()
     assert main(["verify", str(signed)]) == 0
-    assert "anybody can sign: only --public-key finds a forger" in capsys.readouterr().out
+    assert "anybody can sign: only --public-key detects a forger" in capsys.readouterr().out
     assert main(["verify", str(signed), "--public-key", str(key.with_suffix(".pub.pem"))]) == 0
-    assert "Every byte is as it was signed with your key." in capsys.readouterr().out
+    assert "Every byte is as signed with your key." in capsys.readouterr().out
 
 
 def test_a_key_that_is_not_there_is_named_with_how_to_make_one(finished_run, tmp_path):
@@ -83,7 +83,7 @@ def test_a_forger_without_the_key_gets_nowhere(signed, key):
     (signed / "manifest.json").write_bytes(dump_canonical(document))
     files = {path.name: path.read_bytes() for path in signed.iterdir()}
     (signed / "checksums.json").write_bytes(checksums(files))
-    with pytest.raises(BundleError, match="signature does not fit"):
+    with pytest.raises(BundleError, match="signature does not match"):
         read_bundle(signed)
     files["manifest.json"] = dump_canonical({**document, "signature": None})
     (signed / "manifest.json").write_bytes(files["manifest.json"])

@@ -56,7 +56,7 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
     out = capsys.readouterr().out
     assert "  jacket between 280 and 320 K\n" in out
     assert "Fallback, where the policy cannot act (pid): valve holds level" in out
-    assert "Every file fits checksums.json" in out
+    assert "Every file matches checksums.json" in out
     assert "does not rule out a forger: compare the digest" in out
     assert "Every byte" not in out
     assert main(["export"]) == 2
@@ -77,7 +77,7 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
     assert main(["inspect", "runs/0001/policy.bundle"]) == 0
     out = capsys.readouterr().out
     assert "280 to 400 K" in out
-    assert "Costs that the verdict judges, and no part of the bundle enforces\n  " in out
+    assert "Costs that the verdict judges but no part of the bundle enforces\n  " in out
     assert "valve rises by at most 0.5 % per second and falls by at most 0.5 % per second" in out
     assert "jacket may change at any rate" in out
     assert main(["inspect", "runs/0001/policy.bundle", "--json"]) == 0
@@ -161,13 +161,13 @@ def test_a_mistyped_word_is_one_line_with_the_nearest_name(arguments, message, c
 
 def test_a_check_that_would_be_skipped_is_refused(exported, tmp_path, capsys):
     assert main(["verify", str(exported), "--head", "7c1f"]) == 2
-    assert "is a bundle, but an audit log is what --head checks" in capsys.readouterr().err
+    assert "--head applies to an audit log, and" in capsys.readouterr().err
     loop = tmp_path / "loop"
     (loop / "audit").mkdir(parents=True)
     (loop / "orders").mkdir()
     (loop / "audit" / "audit-000001.jsonl").write_text("")
     assert main(["verify", str(loop), "--require-deploy", "--self-test"]) == 2
-    assert "but a bundle is what --self-test or --require-deploy checks" in capsys.readouterr().err
+    assert "--self-test or --require-deploy applies to a bundle, and" in capsys.readouterr().err
     assert main(["verify", str(loop), "--head", "7c1f"]) == 2
     assert "the whole hash of a record (64 digits), got '7c1f'" in capsys.readouterr().err
     assert main(["inspect", str(loop)]) == 2

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neorl_deploy.bundle._manifest import ArrayEntry
-from neorl_deploy.export._operations import NoSuchOperationError, listed
+from neorl_deploy.export._operations import NoSuchOperationError, operation_list
 from neorl_deploy.runtime._operations import prepared
 
 LEFT, RIGHT = (np.random.default_rng(i).normal(size=(3, 3, 3)).astype(np.float32) for i in (0, 1))
@@ -19,7 +19,7 @@ def test_a_product_of_stacks_is_that_of_jax(over):
         return (jnp.einsum(over, left, right),)
 
     expected = np.einsum(over, LEFT, RIGHT)
-    actual = prepared(listed(product, INPUTS))(LEFT, RIGHT)[0]
+    actual = prepared(operation_list(product, INPUTS))(LEFT, RIGHT)[0]
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -35,13 +35,13 @@ def test_several_networks_on_the_same_rows_are_one_product(over):
         ArrayEntry(name, side.shape, "float32")
         for name, side in zip(("left", "right"), sides, strict=True)
     ]
-    actual = prepared(listed(lambda a, b: (jnp.einsum(over, a, b),), entries))(*sides)[0]
+    actual = prepared(operation_list(lambda a, b: (jnp.einsum(over, a, b),), entries))(*sides)[0]
     np.testing.assert_allclose(actual, np.einsum(over, *sides), rtol=1e-5, atol=1e-6)
 
 
 def test_a_product_over_two_axes_has_no_such_form():
     with pytest.raises(NoSuchOperationError, match="a product over several axes"):
-        listed(
+        operation_list(
             lambda left, right: (jax.lax.dot_general(left, right, (((1, 2), (1, 2)), ((), ()))),),
             INPUTS,
         )
@@ -57,7 +57,7 @@ def test_a_product_in_a_form_for_each_platform_takes_the_plain_one():
         forms = {"cpu": looped, "default": lambda a, b: a @ b}
         return (jax.lax.platform_dependent(left[0], right[0], **forms),)
 
-    actual = prepared(listed(product, INPUTS))(LEFT, RIGHT)[0]
+    actual = prepared(operation_list(product, INPUTS))(LEFT, RIGHT)[0]
     np.testing.assert_allclose(actual, LEFT[0] @ RIGHT[0], rtol=1e-5, atol=1e-6)
     with pytest.raises(NoSuchOperationError, match="a form for"):
-        listed(lambda x, y: (jax.lax.platform_dependent(x, y, cuda=jnp.add),), INPUTS)
+        operation_list(lambda x, y: (jax.lax.platform_dependent(x, y, cuda=jnp.add),), INPUTS)

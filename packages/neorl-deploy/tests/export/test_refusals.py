@@ -52,10 +52,10 @@ def test_an_unfinished_run_is_refused(run_directory):
     with pytest.raises(DeployError, match="no finished run"):
         newest_run(run_directory.parent)
     edit(run_directory, "run", status="failed", error="RESOURCE_EXHAUSTED:\nOut of memory")
-    only = "; only where that was mended does `neorl-train resume .*` go on$"
+    only = "; correct the cause, then `neorl-train resume .*` continues it$"
     refused(run_directory, f"failed: RESOURCE_EXHAUSTED: Out of memory{only}")
     edit(run_directory, "run", status="failed", error="")
-    refused(run_directory, "failed: it left no reason")
+    refused(run_directory, "failed: it gave no reason")
 
 
 def test_a_run_that_is_still_training_is_told_from_a_killed_one(run_directory):
@@ -65,7 +65,7 @@ def test_a_run_that_is_still_training_is_told_from_a_killed_one(run_directory):
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         refused(run_directory, r"is still training \(process 4711\); wait until it is finished$")
-    killed = "stopped without a word before it was finished; continue it with `neorl-train resume"
+    killed = "stopped without an error message before it was finished; continue it with `neorl-"
     refused(run_directory, killed)
     lock.unlink()
     refused(run_directory, killed)

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from neorl_deploy.export._read import entries
-from neorl_deploy.export._rounding import moved_observations, moved_policy
+from neorl_deploy.export._rounding import perturbed_observations, perturbed_policy
 from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard
 
@@ -13,7 +13,7 @@ def test_every_observation_moves_to_a_neighbour_and_stays_in_range(spec):
     low, high = np.float32(280), np.float32(400)
     rows = np.array([[1, low, 3], [1, high, 3], [1, 1e30, 3], [np.nan, -np.inf, 3]], np.float32)
     finite = np.isfinite(rows)
-    copies = [copy for _, copy in moved_observations(entries(spec.obs), rows)]
+    copies = [copy for _, copy in perturbed_observations(entries(spec.obs), rows)]
     for copy in copies:
         assert copy.dtype == np.float32
         np.testing.assert_array_equal(copy[~finite], rows[~finite])
@@ -26,7 +26,7 @@ def test_every_observation_moves_to_a_neighbour_and_stays_in_range(spec):
 
 def test_every_number_of_policy_and_fallback_moves_to_a_neighbour(network, pid, spec):
     policy = guard(network, action_constraints(spec, [0.5, None]), pid, spec)
-    moved = [jax.jit(moved_policy)(policy, jax.random.key(seed)) for seed in range(2)]
+    moved = [jax.jit(perturbed_policy)(policy, jax.random.key(seed)) for seed in range(2)]
     assert jax.tree.structure(moved[0]) == jax.tree.structure(policy)
     differ = False
     before, *after = (jax.tree.leaves((p.policy, p.fallback)) for p in (policy, *moved))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from neorl_deploy._command.main import main
-from neorl_deploy.audit import AuditError, records, replayed, verified
+from neorl_deploy.audit import AuditError, records, replay_decisions, verify_chain
 from neorl_deploy.loop import Mode, Quality
 from neorl_deploy.loop._record import audit_log, recorder
 from neorl_deploy.runtime import Runtime
@@ -33,9 +33,9 @@ def driven(make, fresh, tmp_path):
 
 
 def test_what_was_decided_is_decided_again_to_the_same_bits(driven, fresh):
-    chain = verified(driven)
+    chain = verify_chain(driven)
     assert len(chain.files) > 2
-    result = replayed(driven, fresh.bundle, runtime=fresh)
+    result = replay_decisions(driven, fresh.bundle, runtime=fresh)
     assert result.decisions == 48
     assert result.differ == ()
     with_carry = [r["carry"] is not None for r, _ in records(driven) if r["kind"] == "cycle"]
@@ -52,7 +52,7 @@ def test_the_events_of_a_log_are_printed_with_who_when_and_why(driven, capsys):
     cycles = [record for record, _ in records(driven) if record["kind"] == "cycle"]
     quiet = [r for r in cycles if r["mode"] == r["before"] and not r["notes"]]
     assert sum(counted) >= len(quiet) > 0
-    assert any(line.startswith("Nothing was changed since") for line in lines)
+    assert any(line.startswith("No record was changed since") for line in lines)
 
 
 def test_a_loop_by_numpy_alone_is_decided_again_in_the_form_that_decided(make, fresh, tmp_path):
@@ -61,12 +61,12 @@ def test_a_loop_by_numpy_alone_is_decided_again_in_the_form_that_decided(make, f
     bench.plant.quality["TI"] = Quality.BAD
     assert {cycle.mode for cycle in bench.step(3)} == {Mode.FALLBACK}
     log.close()
-    result = replayed(tmp_path / "audit", fresh.bundle, runtime=fresh)
+    result = replay_decisions(tmp_path / "audit", fresh.bundle, runtime=fresh)
     assert result == (9, ())
     log = audit_log(tmp_path / "odd", fresh.bundle, form="abacus")
     log.close()
     with pytest.raises(AuditError, match="'abacus'"):
-        replayed(tmp_path / "odd", fresh.bundle)
+        replay_decisions(tmp_path / "odd", fresh.bundle)
 
 
 def test_another_decision_and_another_bundle_are_noticed(driven, fresh, make, tmp_path):
@@ -79,12 +79,12 @@ def test_another_decision_and_another_bundle_are_noticed(driven, fresh, make, tm
     )
     forged.step(3)
     log.close()
-    assert replayed(tmp_path / "forged", fresh.bundle, runtime=fresh).differ == (1, 2, 3)
+    assert replay_decisions(tmp_path / "forged", fresh.bundle, runtime=fresh).differ == (1, 2, 3)
     other = audit_log(tmp_path / "other", fresh.bundle)
     other._opening = lambda: {"bundle": "sha256:ab"}
     other._begin_file()
-    with pytest.raises(AuditError, match="another bundle decided"):
-        replayed(tmp_path / "other", fresh.bundle, runtime=fresh)
+    with pytest.raises(AuditError, match="made by another bundle"):
+        replay_decisions(tmp_path / "other", fresh.bundle, runtime=fresh)
 
 
 def test_verify_tells_a_log_from_a_bundle(driven, exported, capsys, monkeypatch):
@@ -94,12 +94,12 @@ def test_verify_tells_a_log_from_a_bundle(driven, exported, capsys, monkeypatch)
     head = output.split("head ")[1].split()[0]
     assert main(["verify", str(driven), "--decided-by", str(exported), "--head", head]) == 0
     output = capsys.readouterr().out
-    assert "48 decisions were made again, to the same bits" in output
+    assert "48 decisions were computed again and are identical" in output
     assert "up to the record that you noted" in output
     assert main(["verify", str(driven), "--head", head, "--show", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["head"], document["compared_with"]) == (head, head)
-    assert document["decisions_made_again"] is None
+    assert document["decisions_recomputed"] is None
     assert any("operator 7" in event for event in document["events"])
     path = next(driven.glob("*.jsonl"))
     path.write_bytes(path.read_bytes().replace(b"operator 7", b"operator 8"))

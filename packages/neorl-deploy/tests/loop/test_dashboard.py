@@ -100,7 +100,7 @@ def test_a_page_needs_a_whole_log_of_its_bundle(driven, fresh, exported, tmp_pat
     assert "exists already" in capsys.readouterr().err
     log = audit_log(tmp_path / "empty", fresh.bundle)
     log.close()
-    with pytest.raises(AuditError, match="has no period to show"):
+    with pytest.raises(AuditError, match="holds no recorded control period to show"):
         still_page(tmp_path / "empty", fresh.bundle)
 
 
@@ -149,7 +149,7 @@ def test_a_running_loop_answers_whether_it_turns_and_what_it_counts(driven):
     with pytest.raises(OSError, match="refused"):
         ask(port, "/health")
     with (
-        pytest.raises(DeployError, match="demand a token"),
+        pytest.raises(DeployError, match="require a token"),
         beside(board, 30.0, host="0.0.0.0", port=port, limits=ServingLimits()),
     ):
         pass

@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 
-from neorl_deploy.loop import Mode, Situation, next_mode
+from neorl_deploy.loop import Mode, ModeConditions, next_mode
 from neorl_deploy.loop._modes import TARGETS, TRANSITIONS, WRITING
 
 SITUATIONS = [
-    Situation(target, *reasons)
+    ModeConditions(target, *reasons)
     for target in TARGETS
     for reasons in itertools.product(("", "why"), repeat=3)
 ]

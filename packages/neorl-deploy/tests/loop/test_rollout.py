@@ -11,8 +11,8 @@ from scipy.stats import binomtest
 from neorl_deploy import DeployError
 from neorl_deploy.loop import Authority, Mode, Plan, Rollout, Stage, read_plan
 from neorl_deploy.loop._plan import draft_plan
-from neorl_deploy.loop._rollout import Count, chance_of_more
-from neorl_deploy.loop._serve import only_one, order, take_orders
+from neorl_deploy.loop._rollout import Count, probability_of_more
+from neorl_deploy.loop._serve import loop_lock, order, take_orders
 from neorl_deploy.runtime import Decision
 
 PLAN = Plan(
@@ -69,7 +69,7 @@ def test_a_good_policy_is_led_in_turn_by_turn_and_a_person_gives_the_rest(tank, 
     until(tank, rollout, Stage.TRIAL_TURN)
     assert not tank.bench.plant.writes  # nothing in shadow
     anchor = tank.bench.plant.tags["LC.OP"]
-    until(tank, rollout, Stage.OWN_TURN)
+    until(tank, rollout, Stage.INCUMBENT_TURN)
     valves = np.array([written["LC.OP"] for written in tank.bench.plant.writes])
     assert 15 <= len(valves) <= 20
     assert np.abs(valves - anchor).max() <= 10 + 1e-4
@@ -78,7 +78,7 @@ def test_a_good_policy_is_led_in_turn_by_turn_and_a_person_gives_the_rest(tank, 
     count = len(tank.bench.plant.writes)
     tank.run(20, rollout.after)
     assert len(tank.bench.plant.writes) == count
-    rollout.give_full("shift leader")
+    rollout.grant_full("shift leader")
     tank.run(80, rollout.after)
     assert rollout.stage is Stage.FULL
     assert tank.bench.loop.mode is Mode.CLOSED_LOOP
@@ -106,7 +106,7 @@ def test_a_policy_that_turns_bad_in_its_turn_is_rolled_back_by_itself(tank, roll
 def test_a_policy_that_turns_bad_with_full_authority_is_rolled_back_too(tank, rollout):
     rollout.begin("shift leader")
     until(tank, rollout, Stage.PASSED)
-    rollout.give_full("shift leader")
+    rollout.grant_full("shift leader")
     tank.run(30, rollout.after)
     tank.inflow = 66.0
     until(tank, rollout, Stage.ROLLED_BACK)
@@ -119,7 +119,7 @@ def test_a_limit_that_both_break_alike_is_no_reason(tank):
     rollout = Rollout(plan, tank.bench.loop)
     rollout.begin("shift leader")
     until(tank, rollout, Stage.PASSED)
-    assert rollout.today.violations > 10
+    assert rollout.incumbent.violations > 10
     assert rollout.policy.violations > 5
 
 
@@ -134,7 +134,7 @@ def test_a_fallback_that_acts_too_often_ends_it(tank, rollout):
 
 def test_a_person_ends_it_and_a_stop_is_not_released_by_it(tank, rollout):
     rollout.begin("shift leader")
-    until(tank, rollout, Stage.OWN_TURN)
+    until(tank, rollout, Stage.INCUMBENT_TURN)
     tank.bench.loop.stop("operator 7: smoke")
     tank.run(60, rollout.after)
     assert rollout.stage is Stage.ROLLED_BACK
@@ -151,12 +151,12 @@ def test_a_person_ends_it_and_a_stop_is_not_released_by_it(tank, rollout):
 
 
 def test_orders_reach_it_and_full_authority_needs_its_turns(tank, rollout, tmp_path, caplog):
-    with only_one(tmp_path):
+    with loop_lock(tmp_path):
         for what in ("rollout", "full"):
             order(tmp_path, what, "shift leader")
         take_orders(tmp_path, tank.bench.loop, rollout)
         assert rollout.stage is Stage.SHADOW
-        assert "full authority follows on it" in caplog.text
+        assert "full authority can be given only once" in caplog.text
         order(tmp_path, "rollout", "shift leader")
         take_orders(tmp_path, tank.bench.loop)
         assert "has no roll-out" in caplog.text
@@ -201,7 +201,7 @@ def test_what_protects_the_plant_is_not_bounded(runtime):
     mine=st.integers(0, 30), other=st.integers(0, 30), a=st.integers(30, 90), b=st.integers(30, 90)
 )
 def test_the_chance_is_that_of_scipy(mine, other, a, b):
-    actual = chance_of_more(Count(a, mine, 0), Count(b, other, 0))
+    actual = probability_of_more(Count(a, mine, 0), Count(b, other, 0))
     if mine + other == 0:
         assert actual == 1.0
     else:
@@ -234,12 +234,12 @@ def test_a_draft_has_the_channels_and_the_length_that_the_verdict_asks(runtime, 
     [
         ("turns = 2", r"\[limits\] is missing; it says which values are good"),
         ("[limits]\nlvl = [0, 1]", "observes no 'lvl'"),
-        ("[limits]\nlevel = [1, 0]", r"level is \[lowest, highest\]"),
-        ("[limits]\nlevel = 3", r"level is \[lowest, highest\]"),
+        ("[limits]\nlevel = [1, 0]", r"level must be \[lowest, highest\]"),
+        ("[limits]\nlevel = 3", r"level must be \[lowest, highest\]"),
         ("turns = 0\n[limits]\nlevel = [0, 1]", "turns must be an integer above zero"),
-        ("authority = 1.5\n[limits]\nlevel = [0, 1]", "authority is a part"),
+        ("authority = 1.5\n[limits]\nlevel = [0, 1]", "authority must be above 0"),
         ("authorty = 0.5\n[limits]\nlevel = [0, 1]", "did you mean authority"),
-        ("full = 'now'\n[limits]\nlevel = [0, 1]", "full is 'ask' or 'automatic'"),
+        ("full = 'now'\n[limits]\nlevel = [0, 1]", "full must be 'ask' or 'automatic'"),
         ("full = ", "is not valid TOML"),
     ],
 )

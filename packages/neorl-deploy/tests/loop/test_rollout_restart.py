@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from neorl_deploy.audit import records, verified
+from neorl_deploy.audit import records, verify_chain
 from neorl_deploy.loop import Mode, Plan, Rollout, Stage
 from neorl_deploy.loop._record import audit_log, recorder
 
@@ -76,7 +76,7 @@ def test_a_process_killed_in_a_turn_goes_on_with_its_counts_once_a_person_says_s
     bench, rollout = process(plan)
     assert rollout.stage is Stage.INTERRUPTED
     assert rollout.why == "the process ended in turn of the policy, 7 steps left"
-    assert (rollout.policy.steps, rollout.today.steps) == (5, 10)
+    assert (rollout.policy.steps, rollout.incumbent.steps) == (5, 10)
     run(bench, rollout, 40)
     assert rollout.stage is Stage.INTERRUPTED  # nothing is written until a person asks
     assert not bench.plant.writes
@@ -87,7 +87,7 @@ def test_a_process_killed_in_a_turn_goes_on_with_its_counts_once_a_person_says_s
     assert rollout.stage is Stage.TRIAL_TURN
     until(bench, rollout, Stage.PASSED)
     assert rollout.policy.steps == 5 + 2 * 12
-    assert verified(tmp_path / "audit").records > 100
+    assert verify_chain(tmp_path / "audit").records > 100
 
 
 def test_shadow_and_own_turns_go_on_and_full_authority_is_given_anew(process):
@@ -100,22 +100,22 @@ def test_shadow_and_own_turns_go_on_and_full_authority_is_given_anew(process):
     run(bench, rollout, 5)
     assert rollout.stage is Stage.SHADOW
     run(bench, rollout, 1)
-    assert (rollout.stage, rollout.today.steps) == (Stage.TRIAL_TURN, 10)
-    until(bench, rollout, Stage.OWN_TURN)
+    assert (rollout.stage, rollout.incumbent.steps) == (Stage.TRIAL_TURN, 10)
+    until(bench, rollout, Stage.INCUMBENT_TURN)
     run(bench, rollout, 2)
     bench, rollout = process()
     rollout.begin("shift leader")
     run(bench, rollout, 10)
     assert rollout.why == "turn 2 of 2"
     until(bench, rollout, Stage.PASSED)
-    rollout.give_full("shift leader")
+    rollout.grant_full("shift leader")
     run(bench, rollout, 10)
     assert bench.loop.mode is Mode.CLOSED_LOOP
     bench, rollout = process()
     run(bench, rollout, 10)
     assert rollout.stage is Stage.PASSED
     assert bench.loop.mode is Mode.SHADOW
-    rollout.give_full("shift leader, anew")
+    rollout.grant_full("shift leader, anew")
     run(bench, rollout, 10)
     assert bench.loop.mode is Mode.CLOSED_LOOP
 
@@ -138,10 +138,10 @@ def test_rolled_back_stays_so_whatever_the_plan_says_until_a_person_begins_anew(
         assert not bench.plant.writes
     rollout.begin("shift leader, after the stop")
     run(bench, rollout, 3)
-    assert (rollout.stage, rollout.today.steps) == (Stage.SHADOW, 3)
+    assert (rollout.stage, rollout.incumbent.steps) == (Stage.SHADOW, 3)
     _, rollout = process()
     assert rollout.stage is Stage.WAITING
-    assert rollout.why.startswith("the one before it, of another bundle or plan, stood at shadow")
+    assert rollout.why.startswith("an earlier one, of another bundle or plan, ended at shadow")
 
 
 def test_a_person_who_asks_for_a_mode_ends_one_that_was_interrupted(process):

@@ -10,7 +10,7 @@ from neorl_deploy._command.main import main
 from neorl_deploy.audit import AuditError
 from neorl_deploy.loop import Mode
 from neorl_deploy.loop._record import audit_log, recorder
-from neorl_deploy.shadow import watched
+from neorl_deploy.shadow import shadow_comparison
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def watched_loop(make, fresh, tmp_path):
 
 def test_every_proposal_is_compared_with_what_was_done_in_its_place(watched_loop, fresh):
     folder, cycles = watched_loop
-    result = watched(folder / "audit", fresh.bundle)
+    result = shadow_comparison(folder / "audit", fresh.bundle)
     # The loop closed at the fifth step of `close`, so four more were still in shadow.
     assert len(result.log.obs) == 60 + 4 + 9
     assert result.log.starts.tolist() == [0, 64]
@@ -74,9 +74,9 @@ def test_a_changed_log_and_one_without_two_periods_are_refused(watched_loop, fre
     file = changed / "audit-000001.jsonl"
     file.write_bytes(file.read_bytes().replace(b'"mode":"shadow"', b'"mode":"manual"', 1))
     with pytest.raises(AuditError, match="was changed"):
-        watched(changed, fresh.bundle)
+        shadow_comparison(changed, fresh.bundle)
     log = audit_log(tmp_path / "short", fresh.bundle)
     make(record=recorder(log)).step()
     log.close()
     with pytest.raises(AuditError, match="nothing to compare"):
-        watched(tmp_path / "short", fresh.bundle)
+        shadow_comparison(tmp_path / "short", fresh.bundle)

@@ -9,7 +9,14 @@ from neorl_deploy import DeployError
 from neorl_deploy._command.main import main
 from neorl_deploy.loop import Mode
 from neorl_deploy.loop._connection import connect
-from neorl_deploy.loop._serve import HUNG, Watchdog, drop_old_orders, only_one, order, take_orders
+from neorl_deploy.loop._serve import (
+    HUNG_EXIT_CODE,
+    Watchdog,
+    drop_old_orders,
+    loop_lock,
+    order,
+    take_orders,
+)
 
 CONNECTION = '''
 """A plant of two actuators that obey."""
@@ -41,16 +48,16 @@ with only_one(Path({str(tmp_path)!r})):
     with subprocess.Popen(command, **pipes) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "in\n"
-        with pytest.raises(DeployError, match="another loop runs in"), only_one(tmp_path):
+        with pytest.raises(DeployError, match="another loop runs in"), loop_lock(tmp_path):
             pass
         other.communicate("\n")
-    with only_one(tmp_path):
+    with loop_lock(tmp_path):
         pass
 
 
 def test_orders_come_in_their_order_and_bad_ones_are_named(make, tmp_path, caplog):
     bench = make()
-    with only_one(tmp_path):
+    with loop_lock(tmp_path):
         order(tmp_path, "closed-loop", "shift leader")
         order(tmp_path, "stop", "operator 7")
         order(tmp_path, "advisory", "engineer")
@@ -58,9 +65,9 @@ def test_orders_come_in_their_order_and_bad_ones_are_named(make, tmp_path, caplo
         take_orders(tmp_path, bench.loop)
     cycle = bench.step()
     assert cycle.notes == (
-        "closed loop is asked for: shift leader",
+        "closed loop was requested: shift leader",
         "emergency stop: operator 7",
-        "advisory is asked for: engineer",
+        "advisory was requested: engineer",
     )
     assert cycle.mode is Mode.ADVISORY
     assert "9.json is not understood" in caplog.text
@@ -73,18 +80,18 @@ def test_orders_come_in_their_order_and_bad_ones_are_named(make, tmp_path, caplo
 
 
 def test_an_order_for_a_loop_that_does_not_run_is_refused_and_a_stop_is_kept(make, tmp_path):
-    with only_one(tmp_path):
+    with loop_lock(tmp_path):
         order(tmp_path, "closed-loop", "shift leader")  # the process ends before it takes it
-    with pytest.raises(DeployError, match="nothing was asked for"):
+    with pytest.raises(DeployError, match="nothing was ordered"):
         order(tmp_path, "closed-loop", "shift leader")
-    with pytest.raises(DeployError, match="the stop holds from its next start on"):
+    with pytest.raises(DeployError, match="the stop applies from its next start on"):
         order(tmp_path, "stop", "operator 7")
     bench = make()
-    with only_one(tmp_path):
+    with loop_lock(tmp_path):
         (line,) = drop_old_orders(tmp_path)
         take_orders(tmp_path, bench.loop)
     assert line == (
-        "closed-loop is not carried out, since it was asked for before this process began: "
+        "closed-loop is not carried out, because it was ordered before this process began: "
         "shift leader"
     )
     assert bench.step().notes == ("emergency stop: operator 7",)
@@ -93,7 +100,7 @@ def test_an_order_for_a_loop_that_does_not_run_is_refused_and_a_stop_is_kept(mak
 def test_a_watchdog_knows_when_the_last_step_was_too_long_ago():
     dog = Watchdog(5.0)
     assert not dog.expired(1e9)  # before the first step there is nothing to guard
-    dog.feed(100.0)
+    dog.step_ended(100.0)
     assert not dog.expired(105.0)
     assert dog.expired(105.1)
 
@@ -109,7 +116,7 @@ dog.feed(clock.now().monotonic)
 time.sleep(60)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == HUNG
+    assert done.returncode == HUNG_EXIT_CODE
     assert "the loop has hung for 0.2 s" in done.stderr
 
 
@@ -133,7 +140,10 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
     assert main(["serve", str(exported), "tags.toml", "--steps", "1"]) == 0
     output = capsys.readouterr().out
     assert "Running in shadow, recorded in the folder loop" in output
-    assert "closed\nEnded in shadow; nothing is written any more\nHead of the audit log: " in output
+    assert (
+        "closed\nEnded in shadow; the loop no longer writes to the plant\nHead of the audit log: "
+        in output
+    )
     assert main(["verify", "loop", "--head", output.split()[-1]]) == 0
     assert "2 records in 1 file\n" in capsys.readouterr().out
     assert main(["init", str(exported), "--out", "other.toml", "--rollout", "rollout.toml"]) == 0
@@ -142,7 +152,7 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
     command = ["serve", str(exported), "tags.toml", "--steps", "1", "--rollout", "rollout.toml"]
     assert main([*command, "--form", "numpy", "--directory", "second"]) == 0
     assert main(["mode", "rollout", "--by", "shift leader", "--directory", "second"]) == 2
-    with only_one(tmp_path / "loop"):
+    with loop_lock(tmp_path / "loop"):
         assert main(["mode", "closed-loop", "--by", "shift leader"]) == 0
     assert len(list((tmp_path / "loop" / "orders").glob("*.json"))) == 1
 

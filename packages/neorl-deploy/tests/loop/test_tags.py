@@ -89,10 +89,10 @@ CHANGES = {
     "NaN": (_set("input", 0, low=float("nan")), "low must be a number"),
     "no scale": (_set("output", 0, scale=0.0), "valve: scale must be finite and not zero"),
     "no tolerance": (_set("output", 0, tolerance=0.0), "valve: tolerance must be above zero"),
-    "an odd rule": (_set("input", 0, uncertain="maybe"), 'uncertain is "good" or "bad"'),
+    "an odd rule": (_set("input", 0, uncertain="maybe"), 'uncertain must be "good" or "bad"'),
     "limits upside down": (_set("input", 0, low=3.0), "low must be below high"),
     "one tag for two": (_set("output", 1, tag="LC.OP"), "written for two channels"),
-    "no part": (_loop(late=1.5), r"late lies in \(0, 1\]"),
+    "no part": (_loop(late=1.5), "late must be above 0 and at most 1"),
     "half a period": (_loop(most_misses=2.5), "must be an integer above zero"),
     "an impatient heartbeat": (_loop(plant_silence=3.0), "shorter than a control period"),
 }
@@ -115,7 +115,7 @@ def test_a_tag_that_is_read_twice_is_named(read, document):
     (line,) = shared_tags(tags_of(changed, read, "tags.toml"), "tags.toml")
     tag = changed["input"][0]["tag"]
     assert line == (
-        f"tags.toml: level and temperature are read from the same tag {tag!r}; is that meant?"
+        f"tags.toml: level and temperature are read from the same tag {tag!r}; is that intended?"
     )
 
 

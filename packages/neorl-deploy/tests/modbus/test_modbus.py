@@ -247,8 +247,8 @@ def test_a_dead_port_and_a_mute_server_are_one_line_within_the_timeout(tags):
         ({"address": 502}, "address must look like tcp://plant:502"),
         ({"address": "tcp://10.1.2.3"}, "is another machine; Modbus has no security"),
         ({"timeout": 0}, "a time above zero"),
-        ({"unit": 300}, "unit is a number from 1 to 247"),
-        ({"word_order": "middle"}, "word_order is big or little"),
+        ({"unit": 300}, "unit must be a number from 1 to 247"),
+        ({"word_order": "middle"}, "word_order must be big or little"),
     ],
 )
 def test_settings_that_would_harm_are_refused(tags, settings, words):
@@ -262,10 +262,10 @@ def test_settings_that_would_harm_are_refused(tags, settings, words):
         ("40001", "'40001' is not a register; write it like holding:100:float32"),
         ("coil:1:int16", "is not a register"),
         ("holding:1:real", "'real' is none of int16, uint16"),
-        ("holding:1:int32:middle", "its words are big or little"),
-        ("holding:65535:float32", "have numbers from 0 to 65535"),
+        ("holding:1:int32:middle", "its word order must be big or little"),
+        ("holding:65535:float32", "are numbered from 0 to 65535"),
         ("input:20:int16", "would be written, but input registers are read only"),
-        ("holding:11:int16", "'holding:10:float32:little' and 'holding:11:int16' write one"),
+        ("holding:11:int16", "'holding:10:float32:little' and 'holding:11:int16' write the same"),
     ],
 )
 def test_a_tag_that_is_no_register_is_one_line(document, exported, tag, words):

@@ -13,7 +13,7 @@ from neorl_deploy._errors import BundleError
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.bundle._files import OPERATIONS, WEIGHTS
 from neorl_deploy.bundle._manifest import ArrayEntry
-from neorl_deploy.export._operations import NoSuchOperationError, listed
+from neorl_deploy.export._operations import NoSuchOperationError, operation_list
 from neorl_deploy.runtime import Runtime
 from neorl_deploy.runtime._numpy_form import read_operations
 from neorl_deploy.runtime._operations import Operation, Operations, prepared
@@ -61,7 +61,7 @@ def test_it_remembers_as_the_compiled_program_and_goes_on_from_it(runtime, with_
     runtime.reset()
     for level in (0.9, 1.0, 1.1):
         runtime.step([level, 330.0, 3.0], [40.0, 300.0])
-    with_numpy.go_on_from(runtime.words)
+    with_numpy.restore_words(runtime.words)
     after, before = with_numpy.step([1.0, 331.0, 3.0], [41.0, 300.0]), with_numpy.carry
     again = runtime.step([1.0, 331.0, 3.0], [41.0, 300.0])
     assert after.action == pytest.approx(again.action, rel=1e-6)
@@ -117,7 +117,7 @@ def test_every_operation_answers_as_jax_does():
     whole = np.arange(-4, 5, dtype=np.int32)
     inputs = [ArrayEntry("x", (9,), "float32"), ArrayEntry("y", (9,), "float32")]
     inputs.append(ArrayEntry("whole", (9,), "int32"))
-    run = prepared(listed(operations_of_all_kinds, inputs))
+    run = prepared(operation_list(operations_of_all_kinds, inputs))
     compiled = jax.jit(operations_of_all_kinds)(x, y, whole)
     tiny = np.abs(x) < np.finfo(np.float32).tiny  # some processors take them for zero
     for at, (ours, theirs) in enumerate(zip(run(x, y, whole), compiled, strict=True)):
@@ -133,9 +133,9 @@ def test_a_loop_has_no_list_and_the_reason_is_said():
         return (jax.lax.fori_loop(0, 3, lambda _, y: y * 2, x),)
 
     with pytest.raises(NoSuchOperationError, match=r"the operation (scan|while)"):
-        listed(looped, [ArrayEntry("x", (2,), "float32")])
+        operation_list(looped, [ArrayEntry("x", (2,), "float32")])
     with pytest.raises(NoSuchOperationError, match="rounding to integers"):
-        listed(lambda x: (x.astype(jnp.int32),), [ArrayEntry("x", (2,), "float32")])
+        operation_list(lambda x: (x.astype(jnp.int32),), [ArrayEntry("x", (2,), "float32")])
 
 
 VECTOR = ArrayEntry("x", (2,), "float32")
@@ -145,8 +145,8 @@ VECTOR = ArrayEntry("x", (2,), "float32")
     ("operation", "words"),
     [
         (Operation("eval", (0,), (2,), "float32"), "'eval' is unknown"),
-        (Operation("add", (0, 1), (2,), "float32"), "uses what comes later"),
-        (Operation("add", (0, -1), (2,), "float32"), "uses what comes later"),
+        (Operation("add", (0, 1), (2,), "float32"), "uses a later result"),
+        (Operation("add", (0, -1), (2,), "float32"), "uses a later result"),
         (Operation("broadcast", (0,), (2**13, 2**12), "float32", {"axes": [1]}), "gives"),
         (Operation("add", (0, 0), (3,), "float32"), "not \\(3,\\) of float32"),
         (Operation("add", (0, 0), (2,), "float64"), "of float64"),

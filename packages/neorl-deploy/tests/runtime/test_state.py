@@ -87,10 +87,10 @@ def test_an_emergency_stop_outlives_a_killed_process(exported, state, read):
     (second,) = killed(exported, state, "step")
     assert {"emergency_stop", "latched", "fallback_used"} <= second
     runtime = again(read, state)
-    events = [(event.what, event.reason) for event in runtime.events]
+    events = [(event.kind, event.reason) for event in runtime.events]
     assert ("emergency stop", "operator 7: stop") in events
-    assert [what for what, _ in events].count("restart") == 2
-    assert runtime.events[0].what == "emergency stop"
+    assert [kind for kind, _ in events].count("restart") == 2
+    assert runtime.events[0].kind == "emergency stop"
     assert "no state" in runtime.events[0].reason
 
 
@@ -100,9 +100,9 @@ def test_without_a_state_a_runtime_is_stopped_or_refused(exported, state, tmp_pa
     stopped.release("shift leader: first start")
     assert "fallback_used" not in names(stopped, drive(stopped, 20)[-1])
     for named in (None, state):
-        with pytest.raises(StateError, match=r"no file of state is named|there is no state"):
+        with pytest.raises(StateError, match=r"no state file is named|there is no state"):
             load_bundle(exported, self_test=False, state=named, without_state="refused")
-    with pytest.raises(ValueError, match='without_state is "stopped" or "refused"'):
+    with pytest.raises(ValueError, match='without_state must be "stopped" or "refused"'):
         load_bundle(exported, without_state="running")
     kept = load_bundle(exported, self_test=False, state=state)
     assert "emergency_stop" in names(kept, drive(kept, 1)[0])
@@ -179,8 +179,8 @@ def test_a_state_of_another_bundle_or_a_changed_one_is_refused(read, state):
         assert "emergency_stop" not in names(fresh, drive(fresh, 1)[0])
 
     content = good["content"]
-    refused("does not fit its digest", content={**content, "step": 3})
-    refused("does not fit its digest", sha256="0" * 64)
+    refused("does not match its digest", content={**content, "step": 3})
+    refused("does not match its digest", sha256="0" * 64)
     refused("has format 'other'", format="other")
     refused("version 2 of neorl-runtime-state", version=2)
     other = Runtime(read)

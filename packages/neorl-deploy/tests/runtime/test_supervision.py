@@ -106,7 +106,7 @@ def test_a_violated_formula_trips_after_two_steps_names_its_monitor_and_latches(
     assert not any(used[:5])
     assert all(used[5:9])
     assert not used[-1]
-    events = [(one.what, one.reason) for one in acting.events[-2:]]
+    events = [(one.kind, one.reason) for one in acting.events[-2:]]
     assert events[0][0] == "fallback acts"
     assert "monitor full" in events[0][1]
     assert events[1][0] == "policy acts"

@@ -103,7 +103,7 @@ def test_a_sequence_over_http_is_that_of_the_runtime_to_the_bit(served, runtime)
         answered = outputs(answer)
         carry, sent = answered["carry"], answered["action"]
         answers.append(answered)
-    runtime.go_on_from(served_fresh(served))
+    runtime.restore_words(served_fresh(served))
     last = LastSent.UNKNOWN
     for row, answered in zip(rows, answers, strict=True):
         decision = runtime.step(np.array([np.nan if v is None else v for v in row]), last)
@@ -145,10 +145,10 @@ BAD = {
     "no obs": ([tensor("last_sent", [1.0, 2.0])], "obs is missing"),
     "unknown": ([tensor("obs", MIDDLE), tensor("weights", [1.0])], "'weights' is unknown"),
     "twice": ([tensor("obs", MIDDLE), tensor("obs", MIDDLE)], "given twice"),
-    "narrow": ([tensor("obs", [1.0])], "obs has the shape [1, 3], got [1, 1]"),
-    "a text": ([tensor("obs", [1.0, "2", 3.0])], "obs holds numbers, and null"),
-    "a flag": ([tensor("obs", [1.0, True, 3.0])], "obs holds numbers"),
-    "another type": ([tensor("obs", MIDDLE, "FP64")], "obs is FP32, got 'FP64'"),
+    "narrow": ([tensor("obs", [1.0])], "obs must have the shape [1, 3], got [1, 1]"),
+    "a text": ([tensor("obs", [1.0, "2", 3.0])], "obs must hold numbers, with null"),
+    "a flag": ([tensor("obs", [1.0, True, 3.0])], "obs must hold numbers"),
+    "another type": ([tensor("obs", MIDDLE, "FP64")], "obs must be FP32, got 'FP64'"),
     "another carry": ([tensor("obs", MIDDLE), tensor("carry", [1], "UINT32")], "carry has the"),
 }
 
@@ -230,10 +230,10 @@ def test_a_token_that_is_none_and_an_open_door_are_refused(runtime, tmp_path, ex
     path.write_text("short")
     with pytest.raises(DeployError, match="holds no token"):
         read_token(path)
-    with pytest.raises(DeployError, match="is not of this machine alone"):
+    with pytest.raises(DeployError, match="can be reached from other machines"):
         serve_http(runtime, host="0.0.0.0")
     assert main(["http", str(exported), "--host", "0.0.0.0"]) == 2
-    assert "demand a token" in capsys.readouterr().err
+    assert "require a token" in capsys.readouterr().err
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(DeployError, match=f"cannot listen on 127.0.0.1:{port}"):

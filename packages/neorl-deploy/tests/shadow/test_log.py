@@ -121,7 +121,7 @@ def test_other_files_are_refused(tmp_path, finished_run):
         "damaged or incomplete": tmp_path / "truncated.h5",
         "damaged archive": tmp_path / "truncated.npz",
         "has no 'action'": tmp_path / "partial.npz",
-        "shapes that do not fit": tmp_path / "shapes.npz",
+        "shapes that do not match": tmp_path / "shapes.npz",
     }
     (tmp_path / "text.h5").write_text("hello")
     (tmp_path / "empty.h5").write_bytes(b"")

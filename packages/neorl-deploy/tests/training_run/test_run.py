@@ -38,7 +38,7 @@ def test_the_log_may_lie_elsewhere(run_directory, tmp_path):
     path.write_text(json.dumps(record))
     assert log_of(bundle) == tmp_path / "july.h5"
     (tmp_path / "july.h5").unlink()
-    with pytest.raises(DeployError, match="which is gone; name a log"):
+    with pytest.raises(DeployError, match="which no longer exists; name a log"):
         log_of(bundle)
     with pytest.raises(DeployError, match="there is no log beside"):
         log_of(tmp_path / "elsewhere" / "plant.bundle")

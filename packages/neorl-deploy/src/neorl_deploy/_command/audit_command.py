@@ -12,7 +12,7 @@ from typing import Any
 from neorl_deploy._command.switches import prepare_jax
 from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError
-from neorl_deploy.audit._chain import NAME, AuditError, records, verified
+from neorl_deploy.audit._chain import NAME, AuditError, records, verify_chain
 from neorl_deploy.bundle._document_heads import head as document_head
 
 
@@ -20,7 +20,7 @@ def audit_of(path: Path) -> Path | None:
     """The audit log at a path (the log or a loop's folder); ``None`` if the path is neither."""
     for folder in (path, path / "audit"):
         try:
-            if any(NAME.fullmatch(one.name) for one in folder.iterdir()):
+            if any(NAME.fullmatch(path.name) for path in folder.iterdir()):
                 return folder
         except (OSError, ValueError):
             continue
@@ -53,9 +53,9 @@ def verify_audit(
     """
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise DeployError(f"--head takes the whole hash of a record (64 digits), got {head!r}")
-    chain = verified(folder, head=head)
+    chain = verify_chain(folder, head=head)
     events = [one_line(line) for line in event_lines(folder)] if show else []
-    decisions = None if bundle is None else _made_again(folder, bundle)
+    decisions = None if bundle is None else _recomputed(folder, bundle)
     if as_json:
         document = {
             **document_head("audit-verification", 1),
@@ -63,7 +63,7 @@ def verify_audit(
             "records": chain.records,
             "files": len(chain.files),
             "first": chain.first,
-            "decisions_made_again": decisions,
+            "decisions_recomputed": decisions,
             "head": chain.head,
             "compared_with": head,
         }
@@ -74,30 +74,31 @@ def verify_audit(
     files = f"{len(chain.files)} file{'s' * (len(chain.files) != 1)}"
     print(one_line(f"Audit log {folder}: {chain.records} records in {files}"))
     if chain.first:
-        print(f"  it begins at record {chain.first}: rotation removed what was before, and says so")
+        print(f"  it begins at record {chain.first}; rotation removed the records before it")
     if decisions is not None:
-        print(f"  {decisions} decisions were made again, to the same bits")
+        print(f"  {decisions} decisions were computed again and are identical")
     print(f"  head {chain.head}")
     if head is None:
-        print("Nothing was changed since it was written. This does not rule out a forger who wrote")
-        print("all of it anew: note the head elsewhere, and compare it with --head.")
+        print("No record was changed since it was written. This does not rule out a forger who")
+        print("rewrote the whole log: note the head elsewhere, and compare it with --head.")
     else:
-        print("Nothing was changed up to the record that you noted, nor after it.")
+        print("No record was changed, neither up to the record that you noted nor after it.")
     return 0
 
 
-def _made_again(folder: Path, bundle: Path) -> int:
-    """Makes every decision again; raises if one comes out otherwise."""
+def _recomputed(folder: Path, bundle: Path) -> int:
+    """Computes every decision again and returns their number; raises if one differs."""
     prepare_jax()
-    from neorl_deploy.audit._replay import replayed
+    from neorl_deploy.audit._replay import replay_decisions
     from neorl_deploy.bundle._read import read_bundle
 
-    result = replayed(folder, read_bundle(bundle))
+    result = replay_decisions(folder, read_bundle(bundle))
     if result.differ:
         numbers = ", ".join(map(str, result.differ[:5]))
         raise AuditError(
-            f"{folder}: {len(result.differ)} or more of {result.decisions} decisions come out "
-            f"otherwise, the first in the records {numbers}; is this the machine that decided?"
+            f"{folder}: at least {len(result.differ)} of {result.decisions} decisions differ "
+            f"when computed again, first in the records {numbers}; run this check on the machine "
+            "that made them"
         )
     return result.decisions
 

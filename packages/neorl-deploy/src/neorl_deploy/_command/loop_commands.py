@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from neorl_deploy.loop._serve import Watchdog
 
 MODE_WORDS = "manual, shadow, advisory, closed-loop or stop; rollout, full (of a roll-out)"
-HANGS = 5
+HANG_PERIODS = 5
 """Periods without a step after which the process of a loop terminates itself."""
 
 
@@ -166,7 +166,7 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._plant import SystemClock
     from neorl_deploy.loop._record import audit_log, recorder
     from neorl_deploy.loop._rollout import Rollout
-    from neorl_deploy.loop._serve import Watchdog, drop_old_orders, only_one, serve, take_orders
+    from neorl_deploy.loop._serve import Watchdog, drop_old_orders, loop_lock, serve, take_orders
     from neorl_deploy.loop._tags import read_tags, shared_tags
     from neorl_deploy.runtime._load import load_bundle
 
@@ -178,7 +178,7 @@ def _serve(options: argparse.Namespace) -> int:
         print(one_line(line))
     plan = None if options.rollout is None else read_plan(options.rollout, bundle.manifest)
     ending, ended = threading.Event(), threading.Event()
-    with only_one(folder):
+    with loop_lock(folder):
         for line in drop_old_orders(folder):
             print(one_line(line))
         runtime = load_bundle(bundle.path, state=folder / "state", form=options.form)
@@ -198,9 +198,9 @@ def _serve(options: argparse.Namespace) -> int:
             record=recorder(log),
         )
         rollout = None if plan is None else Rollout(plan, loop, log)
-        board = Board(runtime.manifest, None if rollout is None else lambda: _stands(rollout))
-        dog = Watchdog(HANGS * runtime.manifest.dt)
-        threading.Thread(target=dog.watch, args=(clock, ended), daemon=True).start()
+        board = Board(runtime.manifest, None if rollout is None else lambda: _status(rollout))
+        watchdog = Watchdog(HANG_PERIODS * runtime.manifest.dt)
+        threading.Thread(target=watchdog.watch, args=(clock, ended), daemon=True).start()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: ending.set())
         settle_memory()
@@ -212,17 +212,17 @@ def _serve(options: argparse.Namespace) -> int:
             with _shown(options, board, runtime.manifest.dt):
                 serve(
                     loop,
-                    _Awake(clock, ending),
+                    _InterruptibleClock(clock, ending),
                     steps=options.steps,
                     ended=ending.is_set,
                     before=lambda: take_orders(folder, loop, rollout),
-                    after=lambda cycle: _turned(cycle, dog, board, rollout),
+                    after=lambda cycle: _after_cycle(cycle, watchdog, board, rollout),
                 )
         finally:
             ended.set()
             plant.close()
             log.close()
-    print(f"Ended in {loop.mode}; nothing is written any more")
+    print(f"Ended in {loop.mode}; the loop no longer writes to the plant")
     print(f"Head of the audit log: {log.head}")
     return 0
 
@@ -240,14 +240,14 @@ def _shown(options: argparse.Namespace, board: Board, dt: float):
     return beside(board, dt, host=options.host, port=options.http, limits=limits)
 
 
-def _stands(rollout: Rollout) -> tuple[str, str]:
+def _status(rollout: Rollout) -> tuple[str, str]:
     return str(rollout.stage), rollout.why
 
 
-def _turned(cycle: Cycle, dog: Watchdog, board: Board, rollout: Rollout | None) -> None:
+def _after_cycle(cycle: Cycle, watchdog: Watchdog, board: Board, rollout: Rollout | None) -> None:
     from neorl_deploy.loop._serve import cycle_line
 
-    dog.feed(cycle.at.monotonic)
+    watchdog.step_ended(cycle.at.monotonic)
     board.after(cycle)
     if rollout is not None:
         before = rollout.stage
@@ -258,7 +258,7 @@ def _turned(cycle: Cycle, dog: Watchdog, board: Board, rollout: Rollout | None) 
         print(one_line(cycle_line(cycle)), flush=True)
 
 
-class _Awake:
+class _InterruptibleClock:
     """A clock whose sleep ends when the process is asked to terminate."""
 
     def __init__(self, clock, ending: threading.Event) -> None:
@@ -274,7 +274,7 @@ class _Awake:
 def _http(options: argparse.Namespace) -> int:
     if options.form == "stablehlo":
         require_jax(other=NUMPY_FORM)
-    from neorl_deploy.runtime._load import tried
+    from neorl_deploy.runtime._load import loaded_runtime
     from neorl_deploy.serving._limits import ServingLimits, read_token
     from neorl_deploy.serving._server import require_token_beyond_this_machine, serve_http
 
@@ -283,7 +283,7 @@ def _http(options: argparse.Namespace) -> int:
     token = "" if options.token_file is None else read_token(options.token_file)
     limits = ServingLimits(token=token, rate=options.rate, burst=max(1, round(options.rate)))
     require_token_beyond_this_machine(options.host, limits)
-    runtime = tried(_verified(options), options.form)
+    runtime = loaded_runtime(_verified(options), options.form)
     settle_memory()
     print(f"http://{options.host}:{options.port}/v2/models/{options.name}/infer", flush=True)
     serve_http(runtime, host=options.host, port=options.port, name=options.name, limits=limits)
@@ -295,7 +295,7 @@ def _shadow(options: argparse.Namespace) -> int:
     from neorl_deploy._command.audit_command import audit_of
     from neorl_deploy._command.replay_text import shadow_lines
     from neorl_deploy.dashboard import still_page
-    from neorl_deploy.shadow._from_audit import watched
+    from neorl_deploy.shadow._from_audit import shadow_comparison
     from neorl_deploy.shadow._replay_file import require_place, write_replay
 
     folder = audit_of(options.loop)
@@ -304,7 +304,7 @@ def _shadow(options: argparse.Namespace) -> int:
     numbers = options.json or options.loop / "shadow.json"
     require_place(numbers)
     bundle = _verified(options)
-    result = watched(folder, bundle)
+    result = shadow_comparison(folder, bundle)
     for line in shadow_lines(result):
         print(one_line(line))
     write_replay(numbers, result.report)

@@ -127,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("--json", type=Path, metavar="FILE", help=place)
     add_form(replay)
     verify = _add_verify(commands)
-    inspect = _command(commands, "inspect", _inspect, "print what a bundle says of itself")
+    inspect = _command(commands, "inspect", _inspect, "print a summary of a bundle")
     inspect.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     inspect.add_argument("--json", action="store_true", help="print the manifest as JSON")
     add_loop_commands(commands, _command)
@@ -337,10 +337,10 @@ def _require_options_of(options: argparse.Namespace, *, audit: bool) -> None:
     own = ("decided_by", "head", "show")
     other = ("self_test", "require_deploy", "public_key") if audit else own
     if skipped := [f"--{name.replace('_', '-')}" for name in other if getattr(options, name)]:
-        this, that = ("an audit log", "a bundle") if audit else ("a bundle", "an audit log")
+        kind, other_kind = ("an audit log", "a bundle") if audit else ("a bundle", "an audit log")
         raise DeployError(
-            f"{options.bundle} is {this}, but {that} is what {' or '.join(skipped)} checks; name "
-            f"{that}, or leave the option out"
+            f"{' or '.join(skipped)} applies to {other_kind}, and {options.bundle} is {kind}; name "
+            f"{other_kind}, or leave the option out"
         )
 
 

@@ -8,27 +8,28 @@ import numpy as np
 from neorl_deploy._command.trend import trend, typical_episode
 from neorl_deploy.shadow._replay import Replay
 
-MOST_TRENDS = 3
+MAX_TRENDS = 3
 
 
 def replay_lines(replay: Replay) -> Iterator[str]:
     """Differences, filter activity, observations and a typical episode."""
     report = replay.report
     yield from _log_lines(report["log"])
-    yield "Difference of the bundle's action to the logged one"
-    titles = " ".join(f"{title:>11}" for title in ("mean", "mean size", "95 % below", "largest"))
+    yield "Difference between the bundle's action and the logged one"
+    titles = " ".join(f"{title:>11}" for title in ("mean", "mean size", "95 % within", "largest"))
     yield f"  {'channel':<20} {titles}  unit"
     for name, row in report["difference"].items():
         numbers = " ".join(f"{_plain(row[k]):>11}" for k in ("mean", "mean_size", "p95", "max"))
         yield f"  {name:<20} {numbers}  {row['unit']} (range {row['range']:g})"
     yield from _filter_lines(report["filter"])
     yield from _alarm_lines(report["monitors"])
-    seen = report["observations"]
+    observations = report["observations"]
     yield (
-        f"Observations out of their measuring range in {seen['out_of_range']:.2%} of the steps, "
-        f"not finite in {seen['not_finite']:.2%}"
+        "Observations outside their measuring range in "
+        f"{observations['out_of_range']:.2%} of the steps, "
+        f"not finite in {observations['not_finite']:.2%}"
     )
-    for name, fraction in seen["out_of_range_channels"].items():
+    for name, fraction in observations["out_of_range_channels"].items():
         yield f"  {name:<24} {fraction:>7.2%}"
     yield from _trend_lines(replay)
 
@@ -48,18 +49,18 @@ def shadow_lines(replay: Replay) -> Iterator[str]:
             f"  {name:<24} {row['within']:>6.1%} of the steps within {row['within_size']:g} "
             f"{row['unit']}; mean difference {row['mean']:.4g} {row['unit']}{interval}"
         )
-    one = report["benefit"]
-    if one is None:
-        yield "Predicted benefit: the verdict says none"
-    elif one["low"] is None or one["value"] is None:
-        yield f"Predicted benefit, as the verdict has it: bound {_plain(one['bound'])}"
+    benefit = report["benefit"]
+    if benefit is None:
+        yield "Predicted benefit: the verdict states none"
+    elif benefit["low"] is None or benefit["value"] is None:
+        yield f"Predicted benefit, as stated in the verdict: bound {_plain(benefit['bound'])}"
     else:
-        unit = one["unit"] or ""
+        unit = benefit["unit"] or ""
         yield (
-            f"Predicted benefit, as the verdict has it: {_plain(one['value'])} {unit}, "
-            f"{_plain(one['low'])} to {_plain(one['high'])} ({one['statistic']})"
+            f"Predicted benefit, as stated in the verdict: {_plain(benefit['value'])} {unit}, "
+            f"{_plain(benefit['low'])} to {_plain(benefit['high'])} ({benefit['statistic']})"
         )
-    yield "Drift: move of the mean from the first quarter to the last, in standard deviations"
+    yield "Drift: change of the mean from the first quarter to the last, in standard deviations"
     for name, move in report["drift"].items():
         yield f"  {name:<24} {'not known' if move is None else f'{move:+.2f}'}"
 
@@ -82,18 +83,18 @@ def _log_lines(log: dict[str, Any]) -> Iterator[str]:
         yield f"  {log['attribution']}"
 
 
-def _filter_lines(active: dict[str, Any]) -> Iterator[str]:
+def _filter_lines(activity: dict[str, Any]) -> Iterator[str]:
     yield (
-        f"The filter changed {active['changed']:.1%} of the steps; the fallback acted in "
-        f"{active['fallback']:.1%}"
+        f"The filter changed {activity['changed']:.1%} of the steps; the fallback acted in "
+        f"{activity['fallback']:.1%}"
     )
-    if active["flags"].get("rate_active"):
+    if activity["flags"].get("rate_active"):
         yield "  In shadow each step starts from the logged action, so the limit on the rate of"
         yield "  change acts wherever policy and log differ: in the loop it acts less often."
-    for name, fraction in active["flags"].items():
+    for name, fraction in activity["flags"].items():
         if fraction:
             yield f"  {name:<24} {fraction:>7.2%} of the steps"
-    for name, row in active["channels"].items():
+    for name, row in activity["channels"].items():
         limits = [k for k in row if k not in ("moved_mean", "moved_max", "unit") and row[k]]
         if limits:
             fractions = ", ".join(f"{k} {row[k]:.1%}" for k in limits)
@@ -120,14 +121,14 @@ def _trend_lines(replay: Replay) -> Iterator[str]:
     log, names = replay.log, list(replay.report["difference"])
     rows = np.asarray(np.isfinite(log.action).all(axis=1))
     spans = np.array([row["range"] for row in replay.report["difference"].values()])
-    apart = np.abs(replay.shadow.action - np.where(rows[:, None], log.action, 0)) / spans
-    episode = typical_episode(log.starts, apart.mean(axis=1), len(log.obs))
+    distances = np.abs(replay.shadow.action - np.where(rows[:, None], log.action, 0)) / spans
+    episode = typical_episode(log.starts, distances.mean(axis=1), len(log.obs))
     shown = np.flatnonzero(rows[episode]) + episode.start
     if not len(shown):
         return
     yield f"A typical episode, rows {episode.start} to {episode.stop - 1}"
     yield "  . logged   o bundle   @ both"
-    for i, name in enumerate(names[:MOST_TRENDS]):
+    for i, name in enumerate(names[:MAX_TRENDS]):
         yield f"  {name} [{replay.report['difference'][name]['unit']}]"
         for line in trend(log.action[shown, i], replay.shadow.action[shown, i]):
             yield f"  {line}"

@@ -37,8 +37,8 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
         f"process without {', '.join(parity['kept_out'])}"
     )
     yield (
-        f"             beyond rounding, which leaves actions open by "
-        f"{parity['rounding']:.1e} at most"
+        f"             beyond rounding, which explains differences of at most "
+        f"{parity['rounding']:.1e}"
     )
     provenance = document["provenance"]
     policy, fallback = provenance["policy"], provenance["fallback"]
@@ -90,11 +90,11 @@ def proof_lines(bundle: Bundle, *, trusted: bool) -> Iterator[str]:
         trusted: Whether the bundle carries the required signature by a key that the user named.
     """
     if trusted:
-        yield "Every byte is as it was signed with your key."
+        yield "Every byte is as signed with your key."
         return
-    yield "Every file fits checksums.json: no accident since they were written."
+    yield "Every file matches checksums.json: none was damaged since it was written."
     if bundle.signed_by:
-        yield "The signature fits, and anybody can sign: only --public-key finds a forger."
+        yield "The signature is valid, but anybody can sign: only --public-key detects a forger."
     else:
         yield "It is not signed, so this does not rule out a forger: compare the digest with"
         yield "the one that the export printed, or export with --sign, verify with --public-key."
@@ -109,7 +109,7 @@ def inspect_lines(bundle: Bundle) -> Iterator[str]:
     yield from _channel_lines("Actions", manifest.action)
     costs = manifest.document["spec"]["cost"]
     if costs:
-        yield "Costs that the verdict judges, and no part of the bundle enforces"
+        yield "Costs that the verdict judges but no part of the bundle enforces"
     for cost in costs:
         unit, per = cost["unit"], cost["per"]
         yield f"  {cost['name']} at most {cost['limit']:g} {unit} per {per}"

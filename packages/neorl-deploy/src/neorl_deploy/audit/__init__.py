@@ -3,17 +3,17 @@
 from neorl_deploy.audit._chain import AuditError as AuditError
 from neorl_deploy.audit._chain import Chain as Chain
 from neorl_deploy.audit._chain import records as records
-from neorl_deploy.audit._chain import verified as verified
+from neorl_deploy.audit._chain import verify_chain as verify_chain
 from neorl_deploy.audit._log import AuditLog as AuditLog
-from neorl_deploy.audit._replay import Replayed as Replayed
-from neorl_deploy.audit._replay import replayed as replayed
+from neorl_deploy.audit._replay import DecisionReplay as DecisionReplay
+from neorl_deploy.audit._replay import replay_decisions as replay_decisions
 
 __all__ = [
     "AuditError",
     "AuditLog",
     "Chain",
-    "Replayed",
+    "DecisionReplay",
     "records",
-    "replayed",
-    "verified",
+    "replay_decisions",
+    "verify_chain",
 ]

@@ -78,7 +78,7 @@ def files_of(folder: Path) -> list[Path]:
     return [numbers[number] for number in sorted(numbers)]
 
 
-def verified(folder: Path, *, head: str | None = None) -> Chain:
+def verify_chain(folder: Path, *, head: str | None = None) -> Chain:
     """Checks every byte of a log.
 
     This detects any record or file that was changed, removed, added, swapped or truncated. A forger
@@ -95,21 +95,23 @@ def verified(folder: Path, *, head: str | None = None) -> Chain:
         AuditError: If anything differs from what was written.
     """
     first, count, forgotten, last = 0, 0, 0, SEED
-    seen: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     files = files_of(folder)
     for record, digest in records(folder):
-        if not seen:
+        if not numbers:
             first = count = record["n"]
         if record["n"] != count:
             raise AuditError(f"{folder}: record {count} is missing, {record['n']} follows")
         if record["kind"] == "forgotten":
             forgotten = max(forgotten, record["before"])
-        seen[digest] = count
+        numbers[digest] = count
         last, count = digest, count + 1
     if first != forgotten:
-        raise AuditError(f"{folder}: records before {first} are missing, and no rotation says so")
-    _require_head(folder, seen, count)
-    if head is not None and head not in seen:
+        raise AuditError(
+            f"{folder}: the records before {first} are missing, and no rotation is recorded"
+        )
+    _require_head(folder, numbers, count)
+    if head is not None and head not in numbers:
         raise AuditError(f"{folder}: the record {head} that was noted is not in this log")
     return Chain(count - first, first, last, tuple(files))
 
@@ -136,10 +138,10 @@ def records(folder: Path) -> Iterator[tuple[dict[str, Any], str]]:
             yield record, digest
             before = digest
         if count == 0:
-            raise AuditError(f"{path}: it holds no whole record")
+            raise AuditError(f"{path}: it holds no complete record")
         torn = tail
     if torn:
-        raise AuditError(f"{path}: the last record is cut off, by a crash or by somebody")
+        raise AuditError(f"{path}: the last record is cut off, by a crash or by a person")
 
 
 def _require_opening(record: dict[str, Any], path: Path, before: str, torn: bytes) -> None:
@@ -155,9 +157,11 @@ def _require_opening(record: dict[str, Any], path: Path, before: str, torn: byte
     }
     odd = [name for name, value in expected.items() if record.get(name) != value]
     if odd:
-        raise AuditError(f"{path}: its first record does not fit in {', '.join(odd)}")
+        raise AuditError(
+            f"{path}: its first record differs from the expected one in {', '.join(odd)}"
+        )
     if record.get("torn") != (hashlib.sha256(torn).hexdigest() if torn else ""):
-        raise AuditError(f"{path}: the file before it does not end as it says")
+        raise AuditError(f"{path}: the previous file does not end as its first record states")
 
 
 def _parsed(line: bytes, before: str, where: str) -> tuple[dict[str, Any], str]:
@@ -174,22 +178,24 @@ def _parsed(line: bytes, before: str, where: str) -> tuple[dict[str, Any], str]:
     if link(before, body) != digest:
         raise AuditError(f"{where} was changed, or does not follow the record before it")
     if dump_compact(record).rstrip(b"\n") != body:
-        raise AuditError(f"{where} is not written as records are")
+        raise AuditError(f"{where} is not in the form of a record")
     return record, digest
 
 
-def _require_head(folder: Path, seen: dict[str, int], count: int) -> None:
+def _require_head(folder: Path, numbers: dict[str, int], count: int) -> None:
     source = str(folder / HEAD)
     head = _json(_read(folder / HEAD), source)
     fits = (
         isinstance(head, dict)
         and set(head) == {"n", "hash"}
-        and seen.get(head["hash"]) == head["n"]
+        and numbers.get(head["hash"]) == head["n"]
     )
     if not fits or _read(folder / HEAD) != dump_compact(head):
         raise AuditError(f"{source} names a record that is not in the log: some are missing")
     if not count - 2 <= head["n"] < count:  # a crash may lose the last head
-        raise AuditError(f"{source} says {head['n']}, the last record is {count - 1}")
+        raise AuditError(
+            f"{source} names record {head['n']} as the last, and the last is {count - 1}"
+        )
 
 
 def _json(data: bytes, where: str) -> Any:

@@ -45,7 +45,7 @@ class AuditLog:
         self._standing: dict[str, dict[str, Any]] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._go_on()
+            self._resume()
             flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
             self._head_file = os.open(folder / HEAD, flags, 0o640)
             self._begin_file()
@@ -95,7 +95,7 @@ class AuditLog:
                 os.close(handle)
         self._file = self._head_file = -1
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """Continues the chain at its end; a record cut off by a crash is reported, not removed."""
         present = sorted(p for p in self.folder.iterdir() if NAME.fullmatch(p.name))
         if not present:
@@ -156,7 +156,7 @@ class AuditLog:
         try:
             written = os.write(self._file, line)
             if written < len(line):
-                raise OSError(28, "no space left for a whole record")
+                raise OSError(28, "no space left for a complete record")
             if durable:
                 os.fsync(self._file)
         except OSError:

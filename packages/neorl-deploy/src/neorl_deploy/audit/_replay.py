@@ -13,7 +13,7 @@ from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.runtime._runtime import Runtime
 
 
-class Replayed(NamedTuple):
+class DecisionReplay(NamedTuple):
     """Result of recomputing decisions.
 
     Attributes:
@@ -25,7 +25,9 @@ class Replayed(NamedTuple):
     differ: tuple[int, ...]
 
 
-def replayed(folder: Path, bundle: Bundle, *, runtime: Runtime | None = None) -> Replayed:
+def replay_decisions(
+    folder: Path, bundle: Bundle, *, runtime: Runtime | None = None
+) -> DecisionReplay:
     """Recomputes every recorded decision and compares the bits.
 
     On the machine that made the decisions they are identical; on another machine the compiler may
@@ -48,25 +50,27 @@ def replayed(folder: Path, bundle: Bundle, *, runtime: Runtime | None = None) ->
         where = f"{folder}, record {record['n']}"
         if record["kind"] == "file":
             if record["bundle"] != f"sha256:{bundle.digest}":
-                raise AuditError(f"{where}: another bundle decided, {record['bundle']}")
+                raise AuditError(
+                    f"{where}: the decisions were made by another bundle, {record['bundle']}"
+                )
             acting = _acting(bundle, record.get("form", "stablehlo"), acting, where)
         if record["kind"] != "cycle" or acting is None:
             continue
         try:
             if record["carry"] is not None:
                 words = base64.b64decode(record["carry"], validate=True)
-                acting.go_on_from(np.frombuffer(words, "<u4"))
+                acting.restore_words(np.frombuffer(words, "<u4"))
             ages = np.nan_to_num(_numbers(record["ages"]), nan=np.inf)
             again = acting.step(_numbers(record["obs"]), _numbers(record["received"]), ages=ages)
-            decided = np.array(record["action"], np.float32)
-            same = decided.tobytes() == again.action.tobytes()
+            recorded = np.array(record["action"], np.float32)
+            same = recorded.tobytes() == again.action.tobytes()
             same &= [record["flags"], record["alarms"]] == [again.flags, again.alarms]
         except (KeyError, ValueError, TypeError) as error:
-            raise AuditError(f"{where} cannot be decided again: {error!r}") from error
+            raise AuditError(f"{where} cannot be computed again: {error!r}") from error
         count += 1
         if not same and len(differ) < 100:
             differ.append(record["n"])
-    return Replayed(count, tuple(differ))
+    return DecisionReplay(count, tuple(differ))
 
 
 def _acting(bundle: Bundle, form: Any, acting: Runtime | None, where: str) -> Runtime:

@@ -12,7 +12,7 @@ ROUNDING = 1e-6
 """Float32 rounding that is allowed, relative to the numbers compared."""
 
 
-def require_kept_limits(
+def require_answers_within_limits(
     source: str, manifest: Manifest, sections: Mapping[str, Mapping[str, np.ndarray]]
 ) -> None:
     """Raises unless every stored action keeps range, box and rate, and all flags are known.
@@ -42,7 +42,9 @@ def require_kept_limits(
             raise BundleError(
                 f"{source}: the stored answers ({section}) have flags that it does not name"
             )
-        _require_kept(f"{source}: the stored answers ({section})", manifest, limits, vectors)
+        _require_within_limits(
+            f"{source}: the stored answers ({section})", manifest, limits, vectors
+        )
 
 
 def _limits(document: Any, channels: Sequence[ChannelEntry]) -> dict[str, np.ndarray]:
@@ -69,7 +71,7 @@ def _limits(document: Any, channels: Sequence[ChannelEntry]) -> dict[str, np.nda
     return limits
 
 
-def _require_kept(
+def _require_within_limits(
     where: str,
     manifest: Manifest,
     limits: Mapping[str, np.ndarray],
@@ -86,7 +88,7 @@ def _require_kept(
     step = action - start
     largest = {name: limits[name] * manifest.dt for name in ("up", "down")}
     allowed = ROUNDING * (np.abs(action) + np.abs(start))
-    broken = {
+    violations = {
         "leave the range of the actuator": (action < limits["range_low"] - allowed)
         | (action > limits["range_high"] + allowed),
         "leave the box": inside
@@ -94,9 +96,9 @@ def _require_kept(
         "move faster than the rate": known
         & ((step > largest["up"] + allowed) | (-step > largest["down"] + allowed)),
     }
-    for fault, where_broken in broken.items():
-        if where_broken.any():
-            row, i = (int(index) for index in np.argwhere(where_broken)[0])
+    for fault, violated in violations.items():
+        if violated.any():
+            row, i = (int(index) for index in np.argwhere(violated)[0])
             channel = manifest.action[i]
             raise BundleError(
                 f"{where} {fault} that the bundle states: {channel.name} goes to "

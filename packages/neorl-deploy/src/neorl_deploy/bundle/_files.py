@@ -90,15 +90,15 @@ def require_checksums(path: Path, files: Mapping[str, bytes]) -> None:
     if files[CHECKSUMS] == checksums(files):
         return
     stored = _entries(files[CHECKSUMS])
-    lost = [name for name in FURTHER if name in stored and name not in files]
-    if lost:
-        raise BundleError(f"{path} has no {lost[0]}; the bundle is incomplete, export it again")
+    absent = [name for name in FURTHER if name in stored and name not in files]
+    if absent:
+        raise BundleError(f"{path} has no {absent[0]}; the bundle is incomplete, export it again")
     for name in (*SEALED, *(further for further in FURTHER if further in files)):
         data, entry = files[name], stored.get(name, {})
         size, digest = entry.get("size"), entry.get("sha256")
         if size != len(data) or digest != hashlib.sha256(data).hexdigest():
             raise BundleError(
-                f"{path}: {name} ({len(data)} bytes) is not what {CHECKSUMS} says; the bundle was "
+                f"{path}: {name} ({len(data)} bytes) does not match {CHECKSUMS}; the bundle was "
                 "changed or damaged after the export, fetch it again"
             )
     raise BundleError(

@@ -14,7 +14,7 @@ from neorl_deploy.bundle._verdict import ANSWERS, contradiction
 
 KIND, VERSION = "bundle", 1
 PARITY_TOLERANCE = 1e-6
-MOST_ROUNDING = 1e-4
+MAX_ROUNDING = 1e-4
 """Fraction of a channel's size; stated rounding cannot excuse a larger difference."""
 FIELDS = frozenset(
     {
@@ -133,9 +133,9 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         fault = f"it lacks {error}" if isinstance(error, KeyError) else repr(error)
         raise BundleError(f"{source} is malformed: {fault}; export the bundle again") from error
-    against = contradiction(document["verdict"])
+    conflict = contradiction(document["verdict"])
     advice = "the bundle was changed after the export, fetch it again"
-    _require(not against, source, f"{against}; {advice}")
+    _require(not conflict, source, f"{conflict}; {advice}")
     if proven:
         _require_parity(document["parity"], source)
     return manifest
@@ -158,10 +158,10 @@ def _parsed(document: dict[str, Any]) -> Manifest:
     if not isinstance(words, list) or not all(isinstance(sentence, str) for sentence in words):
         raise TypeError("constraint_words must be a list of sentences")
     _check_claim(document["signature"])
-    monitors, max_age = _guarded(document["guard"], spec)
+    monitors, max_age = _guard_fields(document["guard"], spec)
     dt = float(spec["dt"])
     if not (math.isfinite(dt) and dt > 0):
-        raise ValueError(f"dt is {dt}")
+        raise ValueError(f"dt must be a number of seconds above zero, got {dt}")
     return Manifest(
         obs=_channels(spec["obs"]),
         action=_channels(spec["action"]),
@@ -185,27 +185,31 @@ def _forms(programs: dict[str, Any]) -> tuple[str, ...]:
         return ()  # a bundle written before additional forms existed
     forms = tuple(str(name) for name in programs["forms"])
     if len(set(forms)) != len(forms) or not set(forms) <= set(FORMS):
-        raise ValueError(f"forms are {', '.join(FORMS)}, got {', '.join(forms)}")
+        raise ValueError(f"forms must be among {', '.join(FORMS)}, got {', '.join(forms)}")
     if not isinstance(programs["without_numpy"], str):
-        raise TypeError("without_numpy says no reason")
+        raise TypeError("without_numpy gives no reason")
     return forms
 
 
-def _guarded(
+def _guard_fields(
     guard: dict[str, Any], spec: dict[str, Any]
 ) -> tuple[tuple[str, ...], dict[str, float]]:
     """Names of the monitors, and the largest ages by channel."""
     if set(guard) != {"supervisor", "fallbacks", "max_age", "monitors", "words"}:
-        raise ValueError("guard says more or less than supervisor, fallbacks, max_age, monitors")
+        raise ValueError("guard must state supervisor, fallbacks, max_age, monitors and words")
     for name in ("words", "fallbacks"):
         if not all(isinstance(text, str) for text in guard[name]):
             raise TypeError(f"{name} of guard must be a list of texts")
-    for one in guard["monitors"]:
-        if set(one) != MONITOR_FIELDS:
-            raise ValueError(f"every monitor of guard has {', '.join(sorted(MONITOR_FIELDS))}")
-        rate = one["false_alarms"]
+    for monitor in guard["monitors"]:
+        if set(monitor) != MONITOR_FIELDS:
+            raise ValueError(
+                f"every monitor of guard must have {', '.join(sorted(MONITOR_FIELDS))}"
+            )
+        rate = monitor["false_alarms"]
         if rate is not None and not (type(rate) is float and 0 < rate < 1):
-            raise ValueError(f"monitor {one['name']!r} promises false alarms of {rate!r}")
+            raise ValueError(
+                f"monitor {monitor['name']!r} promises false alarms of {rate!r}, not a fraction"
+            )
     monitors = tuple(str(monitor["name"]) for monitor in guard["monitors"])
     ages = {str(name): float(age) for name, age in guard["max_age"].items()}
     observed = {channel["name"] for channel in spec["obs"]}
@@ -224,7 +228,7 @@ def _channels(entries: list[dict[str, Any]]) -> tuple[ChannelEntry, ...]:
         raise ValueError("channels are missing or share a name")
     for channel in channels:
         if not -math.inf < channel.low < channel.high < math.inf:
-            raise ValueError(f"channel {channel.name!r} has a range that is none")
+            raise ValueError(f"channel {channel.name!r} has an invalid range")
     return channels
 
 
@@ -248,7 +252,7 @@ def _check_claim(claim: Any) -> None:
     if set(claim) != {"algorithm", "public_key"} or claim["algorithm"] != "ed25519":
         raise ValueError("the claimed signature is of an unknown kind")
     if not re.fullmatch("[0-9a-f]{64}", claim["public_key"]):
-        raise ValueError("the claimed public key is none")
+        raise ValueError("the claimed public key is not a key")
 
 
 def _require_parity(parity: Any, source: str) -> None:
@@ -258,7 +262,7 @@ def _require_parity(parity: Any, source: str) -> None:
         isinstance(worst, int | float)
         and 0 <= worst <= PARITY_TOLERANCE
         and isinstance(rounding, int | float)
-        and 0 <= rounding <= MOST_ROUNDING
+        and 0 <= rounding <= MAX_ROUNDING
         and isinstance(kept_out, list)
         and all(isinstance(name, str) for name in kept_out),
         source,

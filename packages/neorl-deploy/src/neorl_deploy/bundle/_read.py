@@ -11,7 +11,7 @@ import numpy as np
 
 from neorl_deploy._errors import BundleError, DeployError
 from neorl_deploy.bundle import _files as bundle_files
-from neorl_deploy.bundle._answers import require_kept_limits
+from neorl_deploy.bundle._answers import require_answers_within_limits
 from neorl_deploy.bundle._manifest import Manifest, parse_manifest
 from neorl_deploy.bundle._signature import require_signature
 from neorl_deploy.bundle._strict_json import parse_strict
@@ -132,21 +132,21 @@ def _require_consistency(path: Path, manifest: Manifest, files: Mapping[str, byt
             for name, array in stored.items()
         )
         if not (count and fit and typed):
-            raise BundleError(f"{path}: the test vectors ({section}) do not fit the channels")
+            raise BundleError(f"{path}: the test vectors ({section}) do not match the channels")
     sections = {
         section: {name: arrays[f"{section}_{name}"] for name in VECTOR_ARRAYS}
         for section in SECTIONS
     }
-    require_kept_limits(str(path), manifest, sections)
+    require_answers_within_limits(str(path), manifest, sections)
 
 
 def _require_same_guard(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
     sealed = parse_strict(files[bundle_files.GUARD], f"{path / bundle_files.GUARD}")
-    described = manifest.document["guard"]
+    stated = manifest.document["guard"]
     try:
         named = [monitor["name"] for monitor in sealed["monitors"]["monitors"]]
         same = named == list(manifest.monitors) and all(
-            sealed[name] == described[name] for name in ("supervisor", "fallbacks", "max_age")
+            sealed[name] == stated[name] for name in ("supervisor", "fallbacks", "max_age")
         )
     except (KeyError, TypeError):
         same = False
@@ -156,12 +156,12 @@ def _require_same_guard(path: Path, manifest: Manifest, files: Mapping[str, byte
 
 def _require_forms(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
     for form, names in bundle_files.FORMS.items():
-        there = {name in files for name in names}
-        if there != {form in manifest.forms}:
-            verb = "names" if form in manifest.forms else "does not name"
+        present = {name in files for name in names}
+        if present != {form in manifest.forms}:
+            expected = "all" if form in manifest.forms else "none"
             raise BundleError(
-                f"{path}: the manifest {verb} the form {form!r}, and its files "
-                f"({', '.join(names)}) are not as that; fetch the bundle again"
+                f"{path}: by its manifest, {expected} of the files of the form {form!r} "
+                f"({', '.join(names)}) should be there; fetch the bundle again"
             )
 
 

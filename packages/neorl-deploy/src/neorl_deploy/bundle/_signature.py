@@ -75,7 +75,7 @@ def require_signature(
     if not digits or signature != _signature_file(claim, str(value)):
         raise BundleError(f"{path}: the signature file was changed or damaged")
     if not _is_valid(claim["public_key"], str(value), CONTEXT + checksums):
-        raise BundleError(f"{path}: the signature does not fit the bundle")
+        raise BundleError(f"{path}: the signature does not match the bundle")
 
 
 def read_public_key(path: Path) -> str:

@@ -68,7 +68,7 @@ def _no_constant(name: str) -> Any:
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"{text} is beyond every floating-point number")
+        raise ValueError(f"{text} is too large for a floating-point number")
     return number
 
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from neorl_deploy.bundle._manifest import MOST_ROUNDING, ChannelEntry
+from neorl_deploy.bundle._manifest import MAX_ROUNDING, ChannelEntry
 
 SEED = 7
 N_RANDOM = 32
 N_STEPS = 64
-MOST_CHANNELS = 16
+MAX_CHANNELS = 16
 """In wide observations, only the first channels are varied one by one."""
 
 
@@ -35,7 +35,7 @@ def single_vectors(
     low, high = _ends(obs)
     middle = (low + high) / 2
     rows = [*recorded, *rng.uniform(low, high, (N_RANDOM, len(obs)))]
-    for i in range(min(len(obs), MOST_CHANNELS)):
+    for i in range(min(len(obs), MAX_CHANNELS)):
         span = high[i] - low[i]
         for value in (low[i], high[i], low[i] - span / 2, high[i] + span / 2, np.nan):
             rows.append(np.where(np.arange(len(obs)) == i, value, middle))
@@ -137,7 +137,7 @@ def relative_rounding(action: Sequence[ChannelEntry], rounding: np.ndarray | flo
         Numbers between 0 and 1e-4; 0 where the stored value is NaN or negative.
     """
     stated = np.asarray(rounding, np.float64) / _sizes(action)
-    return np.clip(np.nan_to_num(stated, nan=0.0), 0.0, MOST_ROUNDING)
+    return np.clip(np.nan_to_num(stated, nan=0.0), 0.0, MAX_ROUNDING)
 
 
 def _sizes(channels: Sequence[ChannelEntry]) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_deploy.audit import AuditError, records, verified
+from neorl_deploy.audit import AuditError, records, verify_chain
 from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.loop._board import POINTS, channel_entries
@@ -39,15 +39,17 @@ def still_page(folder: Path, bundle: Bundle) -> str:
     Raises:
         AuditError: If the log was changed, belongs to another bundle, or contains no period.
     """
-    verified(folder)
+    verify_chain(folder)
     cycles: list[Mapping[str, Any]] = []
     for record, _ in records(folder):
         if record["kind"] == "file" and record["bundle"] != f"sha256:{bundle.digest}":
-            raise AuditError(f"{folder}: another bundle decided, {record['bundle']}")
+            raise AuditError(
+                f"{folder}: the decisions were made by another bundle, {record['bundle']}"
+            )
         if record["kind"] == "cycle":
             cycles.append(record)
     if not cycles:
-        raise AuditError(f"{folder} has no period to show")
+        raise AuditError(f"{folder} holds no recorded control period to show")
     # Text inside a script could close the script element, so no "<" is left in the data.
     data = json.dumps(_snapshot(bundle.manifest, cycles)).replace("<", "\\u003c")
     return live_page().replace(HOLE, data)
@@ -56,8 +58,8 @@ def still_page(folder: Path, bundle: Bundle) -> str:
 def _snapshot(manifest: Manifest, cycles: list[Mapping[str, Any]]) -> dict[str, Any]:
     """As :meth:`~neorl_deploy.loop.Board.snapshot`, for recorded cycles."""
     last, used = cycles[-1], manifest.flags.get("fallback_used", 0)
-    changed = [one for one in cycles if one["mode"] != one["before"] or one["notes"]]
-    numbers = np.array([one["number"] for one in cycles])
+    changed = [cycle for cycle in cycles if cycle["mode"] != cycle["before"] or cycle["notes"]]
+    numbers = np.array([cycle["number"] for cycle in cycles])
     steps = np.diff(numbers)
     acts = "what runs today"
     if last["mode"] in {str(mode) for mode in WRITING}:
@@ -79,20 +81,20 @@ def _snapshot(manifest: Manifest, cycles: list[Mapping[str, Any]]) -> dict[str, 
         "faults": last["faults"],
         "rollout": None,
         "points": [
-            {name: one[name] for name in ("obs", "received", "action", "mode")}
-            for one in cycles[-POINTS:]
+            {name: cycle[name] for name in ("obs", "received", "action", "mode")}
+            for cycle in cycles[-POINTS:]
         ],
         "events": [
-            {"at": one["wall"], "text": "; ".join([*_change(one), *one["notes"]])}
-            for one in changed[-100:]
+            {"at": cycle["wall"], "text": "; ".join([*_change(cycle), *cycle["notes"]])}
+            for cycle in changed[-100:]
         ],
         "counts": {
             "missed": int((steps[steps > 0] - 1).sum()),
-            "fallback": sum(bool(one["flags"] & used) for one in cycles),
+            "fallback": sum(bool(cycle["flags"] & used) for cycle in cycles),
         },
     }
 
 
-def _change(one: Mapping[str, Any]) -> list[str]:
-    same = one["mode"] == one["before"]
-    return [] if same else [f"{one['before']} -> {one['mode']}: {one['reason']}"]
+def _change(cycle: Mapping[str, Any]) -> list[str]:
+    same = cycle["mode"] == cycle["before"]
+    return [] if same else [f"{cycle['before']} -> {cycle['mode']}: {cycle['reason']}"]

@@ -15,9 +15,9 @@ from neorl_deploy.bundle._document_heads import head
 from neorl_deploy.bundle._manifest import KIND, VERSION, ArrayEntry
 from neorl_deploy.bundle._strict_json import dump_canonical, dump_compact
 from neorl_deploy.bundle._test_vectors import sequence_vectors, single_vectors, vector_archive
-from neorl_deploy.export._read import Guarded, entries
+from neorl_deploy.export._read import GuardedParts, entries
 from neorl_deploy.export._reference import Reference
-from neorl_deploy.export._rounding import moved_observations
+from neorl_deploy.export._rounding import perturbed_observations
 from neorl_deploy.export._stablehlo import OUTPUTS, Exported
 from neorl_deploy.training_run._run import Run
 from neorl_deploy.training_run._summaries import data_hash, evaluation_summary, trimmed
@@ -44,16 +44,18 @@ def answered_vectors(reference: Reference, candidate: PolicyArtefact) -> Section
     """
     obs, action = entries(candidate.spec.obs), entries(candidate.spec.action)
     single_obs, single_sent = single_vectors(obs, action, candidate.parity_obs)
-    action_alone, flags_alone = reference.single(single_obs, single_sent)
-    moves = moved_observations(obs, single_obs)
-    moved_alone = [reference.single(rows, single_sent, seed)[0] for seed, rows in moves]
-    walk, overrides = sequence_vectors(obs, action)
-    sent, actions, flags = reference.sequence(walk, overrides)
-    moves = moved_observations(obs, walk)
-    moved = [reference.sequence(rows, overrides, seed)[1] for seed, rows in moves]
+    single_actions, single_flags = reference.single(single_obs, single_sent)
+    perturbations = perturbed_observations(obs, single_obs)
+    single_perturbed = [
+        reference.single(rows, single_sent, seed)[0] for seed, rows in perturbations
+    ]
+    sequence_obs, overrides = sequence_vectors(obs, action)
+    sent, actions, flags = reference.sequence(sequence_obs, overrides)
+    perturbations = perturbed_observations(obs, sequence_obs)
+    perturbed = [reference.sequence(rows, overrides, seed)[1] for seed, rows in perturbations]
     return {
-        "single": _section(single_obs, single_sent, action_alone, flags_alone, moved_alone),
-        "sequence": _section(walk, sent, actions, flags, moved),
+        "single": _section(single_obs, single_sent, single_actions, single_flags, single_perturbed),
+        "sequence": _section(sequence_obs, sent, actions, flags, perturbed),
     }
 
 
@@ -79,7 +81,9 @@ def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str
     }
 
 
-def assembled_manifest(run: Run, guarded: Guarded, carry: tuple[ArrayEntry, ...]) -> dict[str, Any]:
+def assembled_manifest(
+    run: Run, guarded: GuardedParts, carry: tuple[ArrayEntry, ...]
+) -> dict[str, Any]:
     """The manifest of a bundle, before programs, parity and signature are known.
 
     Args:
@@ -133,15 +137,15 @@ def programs_entry(
     }
 
 
-def _guard_entry(run: Run, guarded: Guarded) -> dict[str, Any]:
+def _guard_entry(run: Run, guarded: GuardedParts) -> dict[str, Any]:
     """The part of ``guard.json`` that the manifest repeats: all but the monitors' parameters."""
     from neorl_safety.guards import describe_settings
 
-    kept = ("kind", "name", "false_alarms", "episodes")
+    fields = ("kind", "name", "false_alarms", "episodes")
     monitors = run.guard["monitors"]["monitors"]
     return {
         **{name: run.guard[name] for name in ("supervisor", "fallbacks", "max_age")},
-        "monitors": [{name: one[name] for name in kept} for one in monitors],
+        "monitors": [{name: monitor[name] for name in fields} for monitor in monitors],
         "words": describe_settings(guarded.settings, guarded.spec),
     }
 
@@ -151,10 +155,10 @@ def _section(
     last_sent: np.ndarray,
     action: np.ndarray,
     flags: np.ndarray,
-    moved: list[np.ndarray],
+    perturbed: list[np.ndarray],
 ) -> dict[str, np.ndarray]:
     """One section; ``rounding`` is how far actions move when the inputs move by their last bit."""
-    rounding = np.fmax.reduce([np.abs(other - action) for other in moved])
+    rounding = np.fmax.reduce([np.abs(other - action) for other in perturbed])
     columns = {"obs": obs, "last_sent": last_sent, "action": action}
     return {**columns, "rounding": rounding, "flags": flags}
 

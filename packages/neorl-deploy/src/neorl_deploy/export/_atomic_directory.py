@@ -10,7 +10,11 @@ from neorl_deploy._errors import DeployError
 
 
 def write_directory(
-    path: Path, files: Mapping[str, bytes], *, replaces: bool = False, meant: Path | None = None
+    path: Path,
+    files: Mapping[str, bytes],
+    *,
+    replaces: bool = False,
+    shown_path: Path | None = None,
 ) -> None:
     """Writes files into a new directory that appears under its name once it is complete.
 
@@ -21,7 +25,7 @@ def write_directory(
         path: The directory; its parent must exist.
         files: Content by name.
         replaces: Whether an existing directory may be replaced.
-        meant: Directory that an error message names; ``path`` by default.
+        shown_path: Directory that an error message names; ``path`` by default.
 
     Raises:
         DeployError: If it already exists or cannot be written; nothing new is left behind.
@@ -37,8 +41,8 @@ def write_directory(
         _put_in_place(temporary, path)
     except OSError as error:
         raise DeployError(
-            f"cannot write {meant or path}: {error.strerror}; nothing was left behind, check free "
-            "space and permissions"
+            f"cannot write {shown_path or path}: {error.strerror}; nothing was left behind, check "
+            "free space and permissions"
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -49,14 +53,14 @@ def _put_in_place(temporary: Path, path: Path) -> None:
     if not path.exists():
         os.rename(temporary, path)
         return
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.old")
-    os.rename(path, aside)
+    backup = path.with_name(f".{path.name}.{secrets.token_hex(4)}.old")
+    os.rename(path, backup)
     try:
         os.rename(temporary, path)
     except OSError:
-        os.rename(aside, path)
+        os.rename(backup, path)
         raise
-    shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(backup, ignore_errors=True)
 
 
 def _write_flushed(path: Path, data: bytes) -> None:

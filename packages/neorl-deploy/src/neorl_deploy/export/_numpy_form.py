@@ -9,8 +9,8 @@ import numpy as np
 
 from neorl_deploy.bundle._manifest import PARITY_TOLERANCE, ArrayEntry
 from neorl_deploy.bundle._test_vectors import relative_difference
-from neorl_deploy.export._operations import NoSuchOperationError, listed
-from neorl_deploy.export._read import Guarded, entries
+from neorl_deploy.export._operations import NoSuchOperationError, operation_list
+from neorl_deploy.export._read import GuardedParts, entries
 from neorl_deploy.export._stablehlo import carry_entries, flat_step
 from neorl_deploy.runtime._decision import findings
 from neorl_deploy.runtime._numpy_form import operation_files
@@ -18,7 +18,7 @@ from neorl_deploy.runtime._operations import prepared
 
 
 def numpy_form(
-    guarded: Guarded, flags: Mapping[str, int], vectors: Mapping[str, Mapping[str, np.ndarray]]
+    guarded: GuardedParts, flags: Mapping[str, int], vectors: Mapping[str, Mapping[str, np.ndarray]]
 ) -> tuple[dict[str, bytes], str]:
     """The files of the NumPy-only form, if the guarded policy has one.
 
@@ -42,11 +42,11 @@ def numpy_form(
         ArrayEntry("last_sent", (spec.n_action,), "float32"),
     ]
     try:
-        steps = listed(flat_step(policy), inputs)
+        operations = operation_list(flat_step(policy), inputs)
     except NoSuchOperationError as error:
         return {}, f"it holds {error}"
     initial = [np.asarray(leaf) for leaf in jax.tree.leaves(policy.initial_carry())]
-    run, worst, alike = prepared(steps), 0.0, True
+    run, worst, same_flags = prepared(operations), 0.0, True
     for section, stored in vectors.items():
         actions, raised_flags = _answers(run, initial, stored, fresh=section == "single")
         difference = relative_difference(
@@ -54,13 +54,13 @@ def numpy_form(
         )
         checked_bits = np.uint32(findings(flags))
         worst = max(worst, difference)
-        alike = alike and np.array_equal(
+        same_flags = same_flags and np.array_equal(
             raised_flags & checked_bits, stored["flags"] & checked_bits
         )
-    if not (worst <= PARITY_TOLERANCE and alike):
-        comparison = "equal" if alike else "different"
+    if not (worst <= PARITY_TOLERANCE and same_flags):
+        comparison = "equal" if same_flags else "different"
         return {}, f"its answers differ by {worst:.1e} of a channel's size, flags are {comparison}"
-    return operation_files(steps, initial), ""
+    return operation_files(operations, initial), ""
 
 
 def _answers(

@@ -9,7 +9,7 @@ import numpy as np
 from neorl_deploy._errors import DeployError, missing_extra
 from neorl_deploy.bundle._manifest import PARITY_TOLERANCE, ArrayEntry
 from neorl_deploy.bundle._test_vectors import relative_difference
-from neorl_deploy.export._operations import NoSuchOperationError, listed
+from neorl_deploy.export._operations import NoSuchOperationError, operation_list
 from neorl_deploy.export._read import entries
 from neorl_deploy.runtime._operations import Operation, Operations
 
@@ -85,8 +85,8 @@ def policy_onnx(candidate: PolicyArtefact) -> bytes:
         raise DeployError("this policy remembers past steps; its ONNX form is not written")
     obs, action = entries(candidate.spec.obs), entries(candidate.spec.action)
     try:
-        steps = listed(
-            lambda one: (policy(carry, one, None)[1],), [ArrayEntry("obs", (len(obs),), "float32")]
+        steps = operation_list(
+            lambda row: (policy(carry, row, None)[1],), [ArrayEntry("obs", (len(obs),), "float32")]
         )
         model = _model(onnx, steps, len(action), candidate.kind)
     except NoSuchOperationError as error:
@@ -99,7 +99,7 @@ def policy_onnx(candidate: PolicyArtefact) -> bytes:
     if not difference <= PARITY_TOLERANCE:
         raise DeployError(
             f"the ONNX form of the policy differs from it by {difference:.1e} of a channel's size; "
-            f"{PARITY_TOLERANCE:.0e} are allowed, export without it"
+            f"{PARITY_TOLERANCE:.0e} is allowed, export without it"
         )
     return model.SerializeToString()
 
@@ -133,7 +133,7 @@ class _Graph:
         self._onnx, self.nodes, self.constants = onnx, [], []
         self._begin = len(steps.inputs)
         self._types = ["float32", *(c.dtype.name for c in steps.constants)]
-        self._types += [one.dtype for one in steps.operations]
+        self._types += [operation.dtype for operation in steps.operations]
         for i, constant in enumerate(steps.constants, self._begin):
             self.constants.append(onnx.numpy_helper.from_array(constant, f"v{i}"))
 
@@ -152,25 +152,25 @@ class _Graph:
         self.constants.append(self._onnx.numpy_helper.from_array(np.asarray(values), name))
         return name
 
-    def translate(self, out: str, one: Operation) -> None:
+    def translate(self, out: str, operation: Operation) -> None:
         """Adds the nodes of an operation.
 
         Raises:
             NoSuchOperationError: If the operation is not translated.
         """
-        inputs = [self.name(number) for number in one.inputs]
-        booleans = bool(one.inputs) and self._types[one.inputs[0]] == "bool"
-        if one.name in SAME_NAME:
-            self.node(SAME_NAME[one.name], inputs, out)
-        elif one.name in OF_BOOLEANS and booleans:
-            self.node(OF_BOOLEANS[one.name], inputs, out)
-        elif one.name in REDUCED:
-            axes = self.held(f"{out}_axes", np.array(one.settings["axes"], np.int64))
-            self.node(REDUCED[one.name], [*inputs, axes], out, keepdims=0)
-        elif one.name in COMPOSED and (booleans or one.name != "select_n"):
-            COMPOSED[one.name](self, inputs, out, one)
+        inputs = [self.name(number) for number in operation.inputs]
+        booleans = bool(operation.inputs) and self._types[operation.inputs[0]] == "bool"
+        if operation.name in SAME_NAME:
+            self.node(SAME_NAME[operation.name], inputs, out)
+        elif operation.name in OF_BOOLEANS and booleans:
+            self.node(OF_BOOLEANS[operation.name], inputs, out)
+        elif operation.name in REDUCED:
+            axes = self.held(f"{out}_axes", np.array(operation.settings["axes"], np.int64))
+            self.node(REDUCED[operation.name], [*inputs, axes], out, keepdims=0)
+        elif operation.name in COMPOSED and (booleans or operation.name != "select_n"):
+            COMPOSED[operation.name](self, inputs, out, operation)
         else:
-            raise NoSuchOperationError(f"the operation {one.name}, which is not translated")
+            raise NoSuchOperationError(f"the operation {operation.name}, which is not translated")
 
 
 def _not_equal(graph: _Graph, inputs: list[str], out: str, _: Operation) -> None:
@@ -185,8 +185,8 @@ def _rsqrt(graph: _Graph, inputs: list[str], out: str, _: Operation) -> None:
     graph.node("Reciprocal", [graph.node("Sqrt", inputs, f"{out}_root")], out)
 
 
-def _power(graph: _Graph, inputs: list[str], out: str, one: Operation) -> None:
-    power = graph.held(f"{out}_power", np.float32(one.settings["power"]))
+def _power(graph: _Graph, inputs: list[str], out: str, operation: Operation) -> None:
+    power = graph.held(f"{out}_power", np.float32(operation.settings["power"]))
     graph.node("Pow", [*inputs, power], out)
 
 
@@ -199,27 +199,29 @@ def _is_finite(graph: _Graph, inputs: list[str], out: str, _: Operation) -> None
     graph.node("Not", [graph.node("Or", odd, f"{out}_odd")], out)
 
 
-def _cast(graph: _Graph, inputs: list[str], out: str, one: Operation) -> None:
+def _cast(graph: _Graph, inputs: list[str], out: str, operation: Operation) -> None:
     import onnx
 
-    graph.node("Cast", inputs, out, to=onnx.helper.np_dtype_to_tensor_dtype(np.dtype(one.dtype)))
+    graph.node(
+        "Cast", inputs, out, to=onnx.helper.np_dtype_to_tensor_dtype(np.dtype(operation.dtype))
+    )
 
 
-def _reshape(graph: _Graph, inputs: list[str], out: str, one: Operation) -> None:
-    shape = graph.held(f"{out}_shape", np.array(one.shape, np.int64))
+def _reshape(graph: _Graph, inputs: list[str], out: str, operation: Operation) -> None:
+    shape = graph.held(f"{out}_shape", np.array(operation.shape, np.int64))
     graph.node("Reshape", [*inputs, shape], out)
 
 
-def _transpose(graph: _Graph, inputs: list[str], out: str, one: Operation) -> None:
-    graph.node("Transpose", inputs, out, perm=one.settings["axes"])
+def _transpose(graph: _Graph, inputs: list[str], out: str, operation: Operation) -> None:
+    graph.node("Transpose", inputs, out, perm=operation.settings["axes"])
 
 
-def _concatenate(graph: _Graph, inputs: list[str], out: str, one: Operation) -> None:
-    graph.node("Concat", inputs, out, axis=one.settings["axis"])
+def _concatenate(graph: _Graph, inputs: list[str], out: str, operation: Operation) -> None:
+    graph.node("Concat", inputs, out, axis=operation.settings["axis"])
 
 
-def _slice(graph: _Graph, inputs: list[str], out: str, one: Operation) -> None:
-    parts = {**one.settings, "axes": range(len(one.shape))}
+def _slice(graph: _Graph, inputs: list[str], out: str, operation: Operation) -> None:
+    parts = {**operation.settings, "axes": range(len(operation.shape))}
     ends = [
         graph.held(f"{out}_{part}", np.array(parts[part], np.int64))
         for part in ("start", "stop", "axes", "step")

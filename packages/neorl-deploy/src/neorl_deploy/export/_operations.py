@@ -43,7 +43,9 @@ class NoSuchOperationError(ValueError):
     """A program cannot be expressed as a list of operations; the message is the reason."""
 
 
-def listed(function: Callable[..., Sequence[Any]], inputs: Sequence[ArrayEntry]) -> Operations:
+def operation_list(
+    function: Callable[..., Sequence[Any]], inputs: Sequence[ArrayEntry]
+) -> Operations:
     """Translates a JAX function to a list of operations.
 
     Args:
@@ -62,11 +64,11 @@ def listed(function: Callable[..., Sequence[Any]], inputs: Sequence[ArrayEntry])
     shapes = [jax.ShapeDtypeStruct(entry.shape, entry.dtype) for entry in inputs]
     closed = jax.make_jaxpr(function)(*shapes)
     draft = _Draft(tuple(inputs))
-    outputs = draft.written_out(closed.jaxpr, closed.consts, range(len(inputs)))
-    return draft.finished(outputs)
+    outputs = draft.translate(closed.jaxpr, closed.consts, range(len(inputs)))
+    return draft.finish(outputs)
 
 
-Place = int | np.ndarray
+Operand = int | np.ndarray
 """The number of an input or of an operation's result, or a constant array."""
 
 
@@ -75,42 +77,44 @@ class _Draft:
 
     def __init__(self, inputs: tuple[ArrayEntry, ...]) -> None:
         self._inputs = inputs
-        self._operations: list[tuple[str, tuple[Place, ...], tuple[int, ...], str, dict]] = []
+        self._operations: list[tuple[str, tuple[Operand, ...], tuple[int, ...], str, dict]] = []
         self._known: dict[Any, int] = {}
 
-    def written_out(self, jaxpr: Any, constants: Sequence[Any], given: Sequence[Place]):
+    def translate(self, jaxpr: Any, constants: Sequence[Any], given: Sequence[Operand]):
         """Translates a program and returns where its outputs are, given where its inputs are."""
-        places: dict[Any, Place] = dict(
+        operands: dict[Any, Operand] = dict(
             zip(jaxpr.constvars, map(np.asarray, constants), strict=True)
         )
-        places |= dict(zip(jaxpr.invars, given, strict=True))
+        operands |= dict(zip(jaxpr.invars, given, strict=True))
 
-        def place(variable: Any) -> Place:
+        def operand(variable: Any) -> Operand:
             literal = hasattr(variable, "val")
-            return np.asarray(variable.val, variable.aval.dtype) if literal else places[variable]
+            return np.asarray(variable.val, variable.aval.dtype) if literal else operands[variable]
 
         for equation in jaxpr.eqns:
-            inputs = [place(variable) for variable in equation.invars]
+            inputs = [operand(variable) for variable in equation.invars]
             name = equation.primitive.name
             if name in CALLS:
                 inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
                 body, consts = getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
-                results = self.written_out(body, consts, inputs)
+                results = self.translate(body, consts, inputs)
             elif name in SAME:
                 results = inputs
             elif name == "platform_index":
                 results = [_other_platform(equation.params["platforms"])]
             elif name == "cond":
-                results = self._either(inputs, equation)
+                results = self._both_branches(inputs, equation)
             else:
                 aval = equation.outvars[0].aval
-                results = [self._one(name, inputs, tuple(aval.shape), aval.dtype.name, equation)]
-            places |= dict(zip(equation.outvars, results, strict=False))
-        return [place(variable) for variable in jaxpr.outvars]
+                results = [
+                    self._translate_one(name, inputs, tuple(aval.shape), aval.dtype.name, equation)
+                ]
+            operands |= dict(zip(equation.outvars, results, strict=False))
+        return [operand(variable) for variable in jaxpr.outvars]
 
-    def _one(
-        self, name: str, inputs: list[Place], shape: tuple[int, ...], dtype: str, equation: Any
-    ) -> Place:
+    def _translate_one(
+        self, name: str, inputs: list[Operand], shape: tuple[int, ...], dtype: str, equation: Any
+    ) -> Operand:
         _require_types(name, dtype, equation)
         if name == "convert_element_type" and equation.invars[0].aval.dtype.name == dtype:
             return inputs[0]
@@ -130,7 +134,7 @@ class _Draft:
         name = RENAMED.get(name, name)
         return self._add(name, tuple(inputs), shape, dtype, _settings(name, equation))
 
-    def _either(self, inputs: list[Place], equation: Any) -> list[Place]:
+    def _both_branches(self, inputs: list[Operand], equation: Any) -> list[Operand]:
         """Computes both branches and selects one, because a list of operations cannot branch.
 
         If the condition is a constant, only the branch taken is computed.
@@ -138,17 +142,17 @@ class _Draft:
         which, operands = inputs[0], inputs[1:]
         branches = equation.params["branches"]
         if isinstance(which, np.ndarray):
-            taken = branches[int(which)]
-            return self.written_out(taken.jaxpr, taken.consts, operands)
-        branches = [self.written_out(branch.jaxpr, branch.consts, operands) for branch in branches]
+            branch = branches[int(which)]
+            return self.translate(branch.jaxpr, branch.consts, operands)
+        branches = [self.translate(branch.jaxpr, branch.consts, operands) for branch in branches]
         return [
             self._add("select_n", (which, *answers), tuple(out.aval.shape), out.aval.dtype.name)
             for answers, out in zip(zip(*branches, strict=True), equation.outvars, strict=True)
         ]
 
     def _product(
-        self, inputs: list[Place], shape: tuple[int, ...], dtype: str, equation: Any
-    ) -> Place:
+        self, inputs: list[Operand], shape: tuple[int, ...], dtype: str, equation: Any
+    ) -> Operand:
         """A product over one axis: of two matrices, with a vector, or of stacked matrices."""
         (left_axes, right_axes), batch = equation.params["dimension_numbers"]
         left, right = (variable.aval.ndim for variable in equation.invars)
@@ -159,58 +163,58 @@ class _Draft:
                 inner = [free, along[0]] if i == 0 else [along[0], free]
                 axes = [int(axis) for axis in (over[0], *inner)]
                 if axes != [0, 1, 2]:
-                    turned_shape = tuple(equation.invars[i].aval.shape[axis] for axis in axes)
+                    transposed_shape = tuple(equation.invars[i].aval.shape[axis] for axis in axes)
                     sides[i] = self._add(
-                        "transpose", (sides[i],), turned_shape, dtype, {"axes": axes}
+                        "transpose", (sides[i],), transposed_shape, dtype, {"axes": axes}
                     )
             return self._add("dot", tuple(sides), shape, dtype)
         if batch != ((), ()) or len(left_axes) != 1:
             raise NoSuchOperationError("a product over several axes")
         if max(left, right) > 2:
             return self._flat_product(inputs, shape, dtype, equation)
-        turns = (left == 2 and left_axes[0] == 0, right == 2 and right_axes[0] == 1)
-        for i, turned in enumerate(turns):
-            if turned:
-                turned_shape = tuple(reversed(equation.invars[i].aval.shape))
+        transposes = (left == 2 and left_axes[0] == 0, right == 2 and right_axes[0] == 1)
+        for i, transposed in enumerate(transposes):
+            if transposed:
+                transposed_shape = tuple(reversed(equation.invars[i].aval.shape))
                 sides[i] = self._add(
-                    "transpose", (sides[i],), turned_shape, dtype, {"axes": [1, 0]}
+                    "transpose", (sides[i],), transposed_shape, dtype, {"axes": [1, 0]}
                 )
         return self._add("dot", tuple(sides), shape, dtype)
 
     def _flat_product(
-        self, inputs: list[Place], shape: tuple[int, ...], dtype: str, equation: Any
-    ) -> Place:
+        self, inputs: list[Operand], shape: tuple[int, ...], dtype: str, equation: Any
+    ) -> Operand:
         """A product over one axis of arrays of any rank, computed as one product of two matrices.
 
         Several networks applied to the same rows form such a product: only one side has the axis of
         the networks.
         """
-        sides: list[Place] = []
+        sides: list[Operand] = []
         counts: list[int] = []
         along = equation.params["dimension_numbers"][0]
-        for i, (place, (axis,)) in enumerate(zip(inputs, along, strict=True)):
+        for i, (operand, (axis,)) in enumerate(zip(inputs, along, strict=True)):
             sizes = equation.invars[i].aval.shape
             free = [other for other in range(len(sizes)) if other != axis]
             axes = [*free, int(axis)] if i == 0 else [int(axis), *free]
-            turned, rows = tuple(sizes[a] for a in axes), math.prod(sizes[a] for a in free)
+            transposed, rows = tuple(sizes[a] for a in axes), math.prod(sizes[a] for a in free)
             if axes != sorted(axes):
-                place = self._add("transpose", (place,), turned, dtype, {"axes": axes})
+                operand = self._add("transpose", (operand,), transposed, dtype, {"axes": axes})
             counts.append(rows)
             flat = (rows, sizes[axis]) if i == 0 else (sizes[axis], rows)
-            sides.append(self._add("reshape", (place,), flat, dtype))
+            sides.append(self._add("reshape", (operand,), flat, dtype))
         product = self._add("dot", tuple(sides), tuple(counts), dtype)
         return self._add("reshape", (product,), shape, dtype)
 
     def _add(
         self,
         name: str,
-        inputs: tuple[Place, ...],
+        inputs: tuple[Operand, ...],
         shape: tuple[int, ...],
         dtype: str,
         settings: dict[str, Any] | None = None,
-    ) -> Place:
+    ) -> Operand:
         chosen = settings or {}
-        if all(isinstance(place, np.ndarray) for place in inputs) and np.prod(shape) < (
+        if all(isinstance(operand, np.ndarray) for operand in inputs) and np.prod(shape) < (
             LARGEST_FOLDED if name != "transpose" else np.inf
         ):
             return _computed(name, inputs, shape, dtype, chosen)
@@ -220,34 +224,40 @@ class _Draft:
             self._operations.append((name, inputs, shape, dtype, chosen))
         return self._known[key]
 
-    def finished(self, outputs: Sequence[Place]) -> Operations:
+    def finish(self, outputs: Sequence[Operand]) -> Operations:
         """The list without operations that no output needs, and with numbered constants."""
         n_inputs = len(self._inputs)
-        needed = {place for place in outputs if isinstance(place, int)}
+        needed = {operand for operand in outputs if isinstance(operand, int)}
         for at in range(len(self._operations) - 1, -1, -1):
             if at + n_inputs in needed:
                 needed |= {p for p in self._operations[at][1] if isinstance(p, int)}
-        needed_at = [at for at in range(len(self._operations)) if at + n_inputs in needed]
+        needed_indices = [at for at in range(len(self._operations)) if at + n_inputs in needed]
         constants: dict[Any, int] = {}
         arrays: list[np.ndarray] = []
-        every = [p for at in needed_at for p in self._operations[at][1]] + list(outputs)
-        for place in every:
-            if isinstance(place, np.ndarray) and _identity(place) not in constants:
-                constants[_identity(place)] = n_inputs + len(arrays)
-                arrays.append(np.ascontiguousarray(place).reshape(place.shape))
+        used = [p for at in needed_indices for p in self._operations[at][1]] + list(outputs)
+        for operand in used:
+            if isinstance(operand, np.ndarray) and _identity(operand) not in constants:
+                constants[_identity(operand)] = n_inputs + len(arrays)
+                arrays.append(np.ascontiguousarray(operand).reshape(operand.shape))
         begin = n_inputs + len(arrays)
-        number = {at + n_inputs: begin + i for i, at in enumerate(needed_at)}
+        number = {at + n_inputs: begin + i for i, at in enumerate(needed_indices)}
         number |= {i: i for i in range(n_inputs)}
 
-        def numbered(place: Place) -> int:
-            return constants[_identity(place)] if isinstance(place, np.ndarray) else number[place]
+        def numbered(operand: Operand) -> int:
+            return (
+                constants[_identity(operand)]
+                if isinstance(operand, np.ndarray)
+                else number[operand]
+            )
 
         operations = tuple(
             Operation(name, tuple(map(numbered, inputs)), shape, dtype, settings)
-            for name, inputs, shape, dtype, settings in (self._operations[at] for at in needed_at)
+            for name, inputs, shape, dtype, settings in (
+                self._operations[at] for at in needed_indices
+            )
         )
         return Operations(
-            self._inputs, tuple(arrays), operations, tuple(numbered(place) for place in outputs)
+            self._inputs, tuple(arrays), operations, tuple(numbered(operand) for operand in outputs)
         )
 
 
@@ -261,10 +271,10 @@ def _computed(
         raise NoSuchOperationError(str(error)) from error
 
 
-def _identity(place: Place) -> Any:
-    if isinstance(place, np.ndarray):
-        return place.dtype.name, place.shape, place.tobytes()
-    return place
+def _identity(operand: Operand) -> Any:
+    if isinstance(operand, np.ndarray):
+        return operand.dtype.name, operand.shape, operand.tobytes()
+    return operand
 
 
 def _other_platform(platforms: Sequence[tuple[str, ...] | None]) -> np.ndarray:
@@ -273,10 +283,10 @@ def _other_platform(platforms: Sequence[tuple[str, ...] | None]) -> np.ndarray:
     All branches give the same numbers; the others are only arranged for a compiler. If every
     platform has its own branch, the CPU's is used.
     """
-    for place, names in enumerate(platforms):
+    for index, names in enumerate(platforms):
         if names is None or (None not in platforms and "cpu" in names):
-            return np.asarray(place, np.int32)
-    raise NoSuchOperationError(f"a form for {platforms} alone")
+            return np.asarray(index, np.int32)
+    raise NoSuchOperationError(f"a form for {platforms} only")
 
 
 def _require_types(name: str, dtype: str, equation: Any) -> None:
@@ -343,10 +353,10 @@ def _require_rows(equation: Any) -> None:
         and "FILL" not in str(equation.params["mode"])
     )
     if not rows:
-        raise NoSuchOperationError("a gather of other things than rows")
+        raise NoSuchOperationError("a gather of anything but rows")
 
 
-def _require_scattered_rows(inputs: Sequence[Place], equation: Any) -> None:
+def _require_scattered_rows(inputs: Sequence[Operand], equation: Any) -> None:
     """Requires that a scatter writes to rows of the first axis at known indices within range."""
     numbers, operand = equation.params["dimension_numbers"], equation.invars[0].aval
     indices, updates = inputs[1], equation.invars[2].aval
@@ -360,4 +370,4 @@ def _require_scattered_rows(inputs: Sequence[Place], equation: Any) -> None:
         and tuple(numbers.update_window_dims) == tuple(range(1, updates.ndim))
     )
     if not rows:
-        raise NoSuchOperationError("a scatter to other things than known rows")
+        raise NoSuchOperationError("a scatter to anything but rows at constant indices")

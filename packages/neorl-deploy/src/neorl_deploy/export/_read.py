@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from neorl_safety.guards import GuardedPolicy, GuardSettings
 
 
-class Guarded(NamedTuple):
+class GuardedParts(NamedTuple):
     """A policy wrapped in the limits of its run.
 
     Attributes:
@@ -46,7 +46,7 @@ class Guarded(NamedTuple):
         return self.candidate.spec
 
 
-def guarded_policy(run: Run) -> Guarded:
+def guarded_policy(run: Run) -> GuardedParts:
     """Loads candidate, fallback and constraints of a run and wraps them in the guard.
 
     Args:
@@ -89,14 +89,14 @@ def guarded_policy(run: Run) -> Guarded:
         policy = guard_with(settings, candidate.policy, constraints, fallbacks, candidate.spec)
     except ValueError as error:
         raise DeployError(str(error)) from error
-    return Guarded(policy, candidate, fallback, constraints, settings)
+    return GuardedParts(policy, candidate, fallback, constraints, settings)
 
 
 def _watched_policies(run: Run) -> list[str]:
     """The policies whose disagreement a monitor watches."""
     try:
         monitors = run.guard["monitors"]["monitors"]
-        return sorted({str(name) for one in monitors for name in one.get("policies", ())})
+        return sorted({str(name) for monitor in monitors for name in monitor.get("policies", ())})
     except (KeyError, TypeError, AttributeError) as error:
         raise DeployError(f"{run.path / GUARD} is damaged: it lists no monitors") from error
 
@@ -135,7 +135,7 @@ def _require_same_actions(artefact: PolicyArtefact, path: Path) -> None:
     )
     if not difference <= SELF_TEST_TOLERANCE:
         raise DeployError(
-            f"{path} acts otherwise here than where it was trained (difference {difference:.1e} "
-            "of a channel's size on its parity observations); export with the versions of the "
-            "training"
+            f"{path} gives other actions here than where it was trained (difference "
+            f"{difference:.1e} of a channel's size on its parity observations); export with the "
+            "package versions of the training"
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neorl_deploy.export._rounding import moved_policy
+from neorl_deploy.export._rounding import perturbed_policy
 
 if TYPE_CHECKING:
     from neorl_safety.guards import GuardedPolicy
@@ -71,7 +71,7 @@ class Reference:
         def run(policy: GuardedPolicy, rows: tuple[Any, Any], keys: Any) -> tuple[Any, Any]:
             def first_step(inputs: tuple[tuple[Any, Any], Any]) -> tuple[Any, Any]:
                 (obs, last_sent), key = inputs
-                acting = policy if key is None else moved_policy(policy, key)
+                acting = policy if key is None else perturbed_policy(policy, key)
                 carry = acting.sent(acting.initial_carry(), last_sent)
                 carry, action = acting(carry, obs, None)
                 return action, carry.report.flags
@@ -88,7 +88,7 @@ class Reference:
         def run(policy: GuardedPolicy, rows: tuple[Any, Any], keys: Any) -> Any:
             def step(state: tuple[Any, Any], inputs: Any) -> tuple[Any, Any]:
                 (carry, last_sent), ((obs, override), key) = state, inputs
-                acting = policy if key is None else moved_policy(policy, key)
+                acting = policy if key is None else perturbed_policy(policy, key)
                 carry, action = acting(acting.sent(carry, last_sent), obs, None)
                 received = jnp.where(jnp.isnan(override), action, override)
                 return (carry, received), (last_sent, action, carry.report.flags)

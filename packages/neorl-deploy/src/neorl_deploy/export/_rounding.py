@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from neorl_safety.guards import GuardedPolicy
 
 SEED = 9
-N_MOVES = 8
+N_PERTURBATIONS = 8
 
 
-def moved_observations(
+def perturbed_observations(
     obs: Sequence[ChannelEntry], observations: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Perturbs every finite number of the observations to a neighbouring float32 number.
@@ -33,14 +33,14 @@ def moved_observations(
     low = np.array([channel.low for channel in obs], np.float32)
     high = np.array([channel.high for channel in obs], np.float32)
     inside = (observations >= low) & (observations <= high)
-    for seed in range(SEED, SEED + N_MOVES):
+    for seed in range(SEED, SEED + N_PERTURBATIONS):
         up = np.random.default_rng(seed).random(observations.shape) < 0.5
         moved = np.nextafter(observations, np.where(up, np.inf, -np.inf).astype(np.float32))
         moved = np.where(inside, np.clip(moved, low, high), moved)
         yield seed, np.where(np.isfinite(observations), moved, observations)
 
 
-def moved_policy(policy: GuardedPolicy, key: Any) -> GuardedPolicy:
+def perturbed_policy(policy: GuardedPolicy, key: Any) -> GuardedPolicy:
     """Perturbs every number of the policy and its fallback to a neighbouring float32 number.
 
     Each rounding inside a program is equivalent to a small perturbation of its inputs (backward

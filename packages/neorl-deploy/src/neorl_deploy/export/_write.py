@@ -63,7 +63,7 @@ def write_proven(
             behind.
     """
     draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}.draft")
-    write_directory(draft, sealed(files, manifest, signer), meant=out)
+    write_directory(draft, sealed(files, manifest, signer), shown_path=out)
     try:
         manifest["parity"] = prove_parity(draft)
     finally:

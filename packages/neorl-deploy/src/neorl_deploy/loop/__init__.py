@@ -4,9 +4,9 @@ from neorl_deploy.loop._authority import Authority as Authority
 from neorl_deploy.loop._board import Board as Board
 from neorl_deploy.loop._control import ControlLoop as ControlLoop
 from neorl_deploy.loop._cycle import Cycle as Cycle
-from neorl_deploy.loop._inputs import Judged as Judged
+from neorl_deploy.loop._inputs import Measurements as Measurements
 from neorl_deploy.loop._modes import Mode as Mode
-from neorl_deploy.loop._modes import Situation as Situation
+from neorl_deploy.loop._modes import ModeConditions as ModeConditions
 from neorl_deploy.loop._modes import next_mode as next_mode
 from neorl_deploy.loop._plan import Plan as Plan
 from neorl_deploy.loop._plan import read_plan as read_plan
@@ -35,9 +35,10 @@ __all__ = [
     "Cycle",
     "Input",
     "Instant",
-    "Judged",
     "LoopSettings",
+    "Measurements",
     "Mode",
+    "ModeConditions",
     "Output",
     "Plan",
     "Plant",
@@ -45,7 +46,6 @@ __all__ = [
     "Quality",
     "Reading",
     "Rollout",
-    "Situation",
     "Stage",
     "SystemClock",
     "TagMap",

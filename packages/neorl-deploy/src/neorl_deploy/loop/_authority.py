@@ -40,18 +40,18 @@ class Authority(NamedTuple):
         Returns:
             The action to write, float32.
         """
-        outranked = sum(b for n, b in manifest.limits.items() if n not in OF_BOX_AND_RATE)
+        other_limits = sum(b for n, b in manifest.limits.items() if n not in OF_BOX_AND_RATE)
         fell_back = decision.flags & manifest.flags.get("fallback_used", 0)
-        if fell_back or (decision.limits & np.uint32(outranked)).any():
+        if fell_back or (decision.limits & np.uint32(other_limits)).any():
             return decision.action
         action, held = decision.action.astype(np.float64), received.astype(np.float64)
         low, high = self.anchor - self.width, self.anchor + self.width
         move = action - held
         with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(move > 0, (high - held) / move, (low - held) / move)
-        room = np.where(move == 0, 1.0, room)
-        part = float(np.clip(np.nan_to_num(room, nan=0.0), 0.0, 1.0).min(initial=1.0))
-        if part == 1.0:
+            ratio = np.where(move > 0, (high - held) / move, (low - held) / move)
+        ratio = np.where(move == 0, 1.0, ratio)
+        factor = float(np.clip(np.nan_to_num(ratio, nan=0.0), 0.0, 1.0).min(initial=1.0))
+        if factor == 1.0:
             return decision.action
         known = np.isfinite(held)
-        return np.where(known, held + part * move, decision.action).astype(np.float32)
+        return np.where(known, held + factor * move, decision.action).astype(np.float32)

@@ -11,8 +11,8 @@ import numpy as np
 from neorl_deploy.bundle._verdict import DEPLOY
 from neorl_deploy.loop._authority import Authority
 from neorl_deploy.loop._cycle import Cycle, Memory
-from neorl_deploy.loop._inputs import Judged, judged, nothing_read
-from neorl_deploy.loop._modes import TARGETS, WRITING, Mode, Situation, next_mode
+from neorl_deploy.loop._inputs import Measurements, judge_readings, no_measurements
+from neorl_deploy.loop._modes import TARGETS, WRITING, Mode, ModeConditions, next_mode
 from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Quality, Reading
 from neorl_deploy.loop._tags import Output, TagMap
 from neorl_deploy.runtime._decision import Decision
@@ -71,7 +71,7 @@ class ControlLoop:
         width = len(tags.outputs)
         self._now = Memory(start, start, [None] * len(tags.inputs), np.full(width, np.nan))
         self._orders: collections.deque[tuple[Mode | None, str, bool]] = collections.deque()
-        if runtime.stopped_by_nobody:  # only a person may undo a person's stop
+        if runtime.stopped_without_state:  # only a person may undo a person's stop
             runtime.release(f"the loop begins in {start}: nothing is written")
 
     @property
@@ -97,7 +97,7 @@ class ControlLoop:
             ValueError: If the fallback is requested (use :meth:`stop` instead), or nobody is named.
         """
         if target not in TARGETS:
-            raise ValueError(f"nobody asks for {target}; `stop` lets the fallback act")
+            raise ValueError(f"{target} cannot be requested; `stop` lets the fallback act")
         self._orders.append((target, _named(by), release))
 
     def stop(self, by: str) -> None:
@@ -121,36 +121,36 @@ class ControlLoop:
         at, notes = self._clock.now(), [f"after the last record: {n}" for n in now.unrecorded]
         now.unrecorded = ()
         self._note_time(at, missed, notes)
-        readings, lost = self._read(notes)
-        measured, received, own = self._measured(readings, lost, at, notes)
-        self._obey(own, notes)
+        readings, no_connection = self._read(notes)
+        measured, received, loop_tags = self._measured(readings, no_connection, at, notes)
+        self._carry_out_orders(loop_tags, notes)
         if now.misses >= settings.most_misses and now.mode in WRITING:
             notes.append(f"{now.misses} periods in a row were missed: stopped")
             self.runtime.stop(notes[-1])
             now.misses = 0
-        give_up = self._given_up(received, own)
+        give_up = self._release_reason(received, loop_tags)
         carry = self.runtime.words
         continued = now.carry is not None and np.array_equal(carry, now.carry)
         decision = self.runtime.step(measured.obs, received, ages=measured.ages)
         now.carry = self.runtime.words
-        fallback = self._why_not_the_policy(measured, decision)
+        fallback = self._fallback_reason(measured, decision)
         late = self._clock.now().monotonic - at.monotonic > settings.late * self.runtime.manifest.dt
         now.misses = now.misses + 1 if late else (now.misses if missed else 0)
-        well = not (fallback or late or missed) and bool(np.isfinite(received).all())
-        now.clean = now.clean + 1 if well else 0
-        situation = Situation(
-            now.target, give_up, fallback, self._not_ready(measured, received, fallback, own)
+        fault_free = not (fallback or late or missed) and bool(np.isfinite(received).all())
+        now.clean = now.clean + 1 if fault_free else 0
+        conditions = ModeConditions(
+            now.target, give_up, fallback, self._not_ready(measured, received, fallback, loop_tags)
         )
         before = now.mode
-        now.mode, reason = next_mode(before, situation)
+        now.mode, reason = next_mode(before, conditions)
         if before in WRITING and now.mode is Mode.MANUAL and now.target is Mode.CLOSED_LOOP:
             now.target = Mode.MANUAL
         action = decision.action
         if self.authority is not None and now.mode is Mode.CLOSED_LOOP:
             action = self.authority.bounded(decision, received, self.runtime.manifest)
-        planned = {} if late or lost else self._planned(action, notes)
+        planned = {} if late or no_connection else self._planned(action, notes)
         if late:
-            notes.append("the decision came late and was not written")
+            notes.append("the decision was late and was not written")
         cycle = Cycle(
             number=now.number,
             at=at,
@@ -196,8 +196,8 @@ class ControlLoop:
         return readings, ""
 
     def _measured(
-        self, readings: dict[str, Reading], lost: str, at: Instant, notes: list[str]
-    ) -> tuple[Judged, np.ndarray, dict[str, float]]:
+        self, readings: dict[str, Reading], no_connection: str, at: Instant, notes: list[str]
+    ) -> tuple[Measurements, np.ndarray, dict[str, float]]:
         """Measurements, read-backs, and the loop's own tags by name (NaN if unknown)."""
         now, settings = self._now, self.tags.loop
         names = {
@@ -205,36 +205,42 @@ class ControlLoop:
             "plant": settings.plant_heartbeat,
             "mode": settings.mode,
         }
-        if lost:
+        if no_connection:
             unknown = np.full(len(self.tags.outputs), np.nan)
-            return nothing_read(self.tags.inputs, lost), unknown, dict.fromkeys(names, math.nan)
-        own = {name: _good(readings[tag]) if tag else math.nan for name, tag in names.items()}
+            return (
+                no_measurements(self.tags.inputs, no_connection),
+                unknown,
+                dict.fromkeys(names, math.nan),
+            )
+        loop_tags = {name: _good(readings[tag]) if tag else math.nan for name, tag in names.items()}
         received = np.array(
             [_good(readings[o.read_back]) * o.scale + o.offset for o in self.tags.outputs]
         )
         raw = [readings[rule.tag] for rule in self.tags.inputs]
-        now.seen, measured = judged(self.tags.inputs, raw, now.seen, at)
+        now.inputs, measured = judge_readings(self.tags.inputs, raw, now.inputs, at)
         if settings.plant_heartbeat:
-            if own["plant"] != now.alive[0] and not math.isnan(own["plant"]):
-                now.alive = own["plant"], at.monotonic
+            if loop_tags["plant"] != now.alive[0] and not math.isnan(loop_tags["plant"]):
+                now.alive = loop_tags["plant"], at.monotonic
             since = 0.0 if math.isnan(now.alive[1]) else at.monotonic - now.alive[1]
-            if since > settings.plant_silence or math.isnan(own["plant"]):
-                why = f"the heartbeat of the plant has stood still for {since:.0f} s"
+            if since > settings.plant_silence or math.isnan(loop_tags["plant"]):
+                why = f"the heartbeat of the plant has not changed for {since:.0f} s"
                 notes.append(why)
-                measured = nothing_read(self.tags.inputs, why)
-        return measured, received, own
+                measured = no_measurements(self.tags.inputs, why)
+        return measured, received, loop_tags
 
-    def _obey(self, own: Mapping[str, float], notes: list[str]) -> None:
+    def _carry_out_orders(self, loop_tags: Mapping[str, float], notes: list[str]) -> None:
         """Carries out what a person requested since the last step, by order or by the mode tag."""
         now = self._now
-        value = own["mode"]
+        value = loop_tags["mode"]
         if not math.isnan(value):
             # The first number that is read is not a request.
             if value != now.mode_number and not math.isnan(now.mode_number):
                 if value in range(len(TARGETS)):
                     self.ask(TARGETS[int(value)], f"the tag {self.tags.loop.mode}")
                 else:
-                    self.ask(Mode.MANUAL, f"the tag {self.tags.loop.mode} is {value:g}, no mode")
+                    self.ask(
+                        Mode.MANUAL, f"the tag {self.tags.loop.mode} is {value:g}, which is no mode"
+                    )
             now.mode_number = value
         while self._orders:
             target, by, release = self._orders.popleft()
@@ -242,21 +248,21 @@ class ControlLoop:
                 self.runtime.stop(by)
                 notes.append(f"emergency stop: {by}")
                 continue
-            notes.append(f"{target} is asked for: {by}")
+            notes.append(f"{target} was requested: {by}")
             now.target = target
             if target is not Mode.MANUAL:
                 now.clean, now.misses = 0, 0
                 if release:
                     self.runtime.release(by)
 
-    def _given_up(self, received: np.ndarray, own: Mapping[str, float]) -> str:
+    def _release_reason(self, received: np.ndarray, loop_tags: Mapping[str, float]) -> str:
         now, settings = self._now, self.tags.loop
         if now.mode not in WRITING:
             return ""
         if now.failures >= settings.most_failures:
             return f"given up after {now.failures} periods: {now.failure}"
-        beat = own["heartbeat"]
-        if not (math.isnan(now.beaten) or math.isnan(beat) or beat == now.beaten):
+        beat = loop_tags["heartbeat"]
+        if not (math.isnan(now.beat_written) or math.isnan(beat) or beat == now.beat_written):
             return f"somebody else writes the heartbeat {settings.heartbeat}: another runtime?"
         for output, value, sent in zip(self.tags.outputs, received, now.expected, strict=True):
             if abs(value - sent) > output.tolerance:
@@ -267,14 +273,18 @@ class ControlLoop:
         return ""
 
     def _not_ready(
-        self, measured: Judged, received: np.ndarray, fallback: str, own: Mapping[str, float]
+        self,
+        measured: Measurements,
+        received: np.ndarray,
+        fallback: str,
+        loop_tags: Mapping[str, float],
     ) -> str:
         now, settings = self._now, self.tags.loop
-        beat, now.beat_seen = now.beat_seen, own["heartbeat"]
+        beat, now.beat_read = now.beat_read, loop_tags["heartbeat"]
         if self._forbidden:
             return self._forbidden
         if now.mode not in WRITING and not (
-            math.isnan(beat) or math.isnan(own["heartbeat"]) or beat == own["heartbeat"]
+            math.isnan(beat) or math.isnan(loop_tags["heartbeat"]) or beat == loop_tags["heartbeat"]
         ):
             now.clean = 0
             return f"another runtime writes the heartbeat {settings.heartbeat}"
@@ -284,10 +294,10 @@ class ControlLoop:
         if fallback:
             return fallback
         if now.clean < settings.clean:
-            return f"well for {now.clean} of {settings.clean} steps"
+            return f"free of faults for {now.clean} of {settings.clean} steps"
         return ""
 
-    def _why_not_the_policy(self, measured: Judged, decision: Decision) -> str:
+    def _fallback_reason(self, measured: Measurements, decision: Decision) -> str:
         runtime = self.runtime
         if not decision.flags & runtime.manifest.flags.get("fallback_used", 0):
             return ""
@@ -321,7 +331,7 @@ class ControlLoop:
         try:
             self._record(cycle._replace(notes=tuple(notes)))
         except OSError as error:
-            notes.append(f"nothing is written, for it cannot be recorded: {error}")
+            notes.append(f"nothing is written, because it cannot be recorded: {error}")
             now = self._now
             if now.mode in (*WRITING, Mode.ADVISORY):
                 now.mode = now.target = Mode.MANUAL
@@ -348,14 +358,14 @@ class ControlLoop:
                 now.unrecorded = (now.failure,)
         done = {tag: value for tag, value in planned.items() if tag not in refused}
         if now.mode not in WRITING:
-            now.expected[:], now.beaten = np.nan, math.nan
+            now.expected[:], now.beat_written = np.nan, math.nan
             return done, refused
         for i, output in enumerate(self.tags.outputs):
             if output.tag in planned:  # unwritten tags keep their value
                 now.expected[i] = action[i] if output.tag in done else np.nan
         if self.tags.loop.heartbeat in done:
-            now.beaten = done[self.tags.loop.heartbeat]
-            now.beat = int(now.beaten)
+            now.beat_written = done[self.tags.loop.heartbeat]
+            now.beat = int(now.beat_written)
         return done, refused
 
 
@@ -371,5 +381,5 @@ def _raw(output: Output, value: float) -> float:
 
 def _named(by: str) -> str:
     if not by.strip():
-        raise ValueError("say who asks for it: it is recorded")
+        raise ValueError("say who requests it: the name is recorded")
     return " ".join(by.split())

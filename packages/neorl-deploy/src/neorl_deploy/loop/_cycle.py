@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from neorl_deploy.loop._inputs import Judged, Seen
+from neorl_deploy.loop._inputs import Measurements, TagMemory
 from neorl_deploy.loop._modes import Mode
 from neorl_deploy.loop._plant import Instant
 from neorl_deploy.runtime._decision import Decision
@@ -39,7 +39,7 @@ class Cycle(NamedTuple):
     mode: Mode
     before: Mode
     reason: str
-    measured: Judged
+    measured: Measurements
     received: np.ndarray
     decision: Decision
     written: dict[str, float]
@@ -56,7 +56,7 @@ class Memory:
     Attributes:
         mode: Mode of the last period.
         target: Most recently requested mode.
-        seen: The last value and time stamp of every input.
+        inputs: The last value and time stamp of every input.
         expected: Values that the read-backs should show; NaN if nothing was written.
         at: Time at which the last period began.
         number: Number of the last period.
@@ -68,15 +68,15 @@ class Memory:
         unrecorded: Events since the last recorded cycle.
         carry: State of the bundle after the last decision.
         beat: Heartbeat counter.
-        beaten: Number that was written to the heartbeat tag; NaN if none was.
-        beat_seen: Number that the heartbeat tag showed.
+        beat_written: Number that was written to the heartbeat tag; NaN if none was.
+        beat_read: Number that the heartbeat tag showed.
         alive: Value of the plant's heartbeat, and when it last changed, monotonic.
         mode_number: Number that the mode tag showed last.
     """
 
     mode: Mode
     target: Mode
-    seen: list[Seen | None]
+    inputs: list[TagMemory | None]
     expected: np.ndarray
     at: Instant | None = None
     number: int = 0
@@ -88,7 +88,7 @@ class Memory:
     unrecorded: tuple[str, ...] = ()
     carry: np.ndarray | None = None
     beat: int = 0
-    beaten: float = math.nan
-    beat_seen: float = math.nan
+    beat_written: float = math.nan
+    beat_read: float = math.nan
     alive: tuple[float, float] = (math.nan, math.nan)
     mode_number: float = math.nan

@@ -15,7 +15,7 @@ AHEAD = 1.0
 """Seconds by which the plant's clock may be ahead of this machine's."""
 
 
-class Seen(NamedTuple):
+class TagMemory(NamedTuple):
     """Memory of one tag.
 
     Attributes:
@@ -24,7 +24,7 @@ class Seen(NamedTuple):
         stamp: The last time stamp.
         stamped: When the time stamp last changed, monotonic.
         good: The last trusted value, in the unit of the channel; NaN if there is none yet.
-        taken: When that value was taken, monotonic.
+        good_at: When that value was taken, monotonic.
     """
 
     value: float
@@ -32,10 +32,10 @@ class Seen(NamedTuple):
     stamp: float | None
     stamped: float
     good: float = math.nan
-    taken: float = math.nan
+    good_at: float = math.nan
 
 
-class Judged(NamedTuple):
+class Measurements(NamedTuple):
     """Measurements as passed to the bundle.
 
     Attributes:
@@ -50,12 +50,12 @@ class Judged(NamedTuple):
     faults: dict[str, str]
 
 
-def judged(
+def judge_readings(
     inputs: Sequence[Input],
     readings: Sequence[Reading],
-    memory: Sequence[Seen | None],
+    memory: Sequence[TagMemory | None],
     now: Instant,
-) -> tuple[list[Seen | None], Judged]:
+) -> tuple[list[TagMemory | None], Measurements]:
     """Decides for every reading whether it may be trusted.
 
     Args:
@@ -67,51 +67,51 @@ def judged(
     Returns:
         The new memory, and the measurements.
     """
-    remembered: list[Seen | None] = []
+    new_memory: list[TagMemory | None] = []
     obs, ages = np.full(len(inputs), np.nan), np.zeros(len(inputs))
     faults: dict[str, str] = {}
     for i, (rule, reading, before) in enumerate(zip(inputs, readings, memory, strict=True)):
-        after = _remembered(reading, before, now.monotonic)
+        after = _updated(reading, before, now.monotonic)
         value = reading.value * rule.scale + rule.offset
         ages[i] = _age(after, now)
         if fault := _fault(rule, reading, value, float(ages[i]), now.monotonic - after.moved):
             faults[rule.channel] = fault
-            held = now.monotonic - after.taken
+            held = now.monotonic - after.good_at
             if held <= rule.hold:  # unless there was no good value yet (NaN)
                 obs[i], ages[i] = after.good, held
                 faults[rule.channel] += f"; the value of {held:.0f} s ago is held"
         else:
             obs[i] = value
             ages[i] = max(ages[i], 0.0)
-            after = after._replace(good=value, taken=now.monotonic - ages[i])
-        remembered.append(after)
-    return remembered, Judged(obs, ages, faults)
+            after = after._replace(good=value, good_at=now.monotonic - ages[i])
+        new_memory.append(after)
+    return new_memory, Measurements(obs, ages, faults)
 
 
-def nothing_read(inputs: Sequence[Input], why: str) -> Judged:
+def no_measurements(inputs: Sequence[Input], why: str) -> Measurements:
     """The measurements of a step without a connection."""
     width = len(inputs)
     faults = {rule.channel: why for rule in inputs}
-    return Judged(np.full(width, np.nan), np.full(width, np.inf), faults)
+    return Measurements(np.full(width, np.nan), np.full(width, np.inf), faults)
 
 
-def _remembered(reading: Reading, before: Seen | None, monotonic: float) -> Seen:
+def _updated(reading: Reading, before: TagMemory | None, monotonic: float) -> TagMemory:
     if before is None:
-        return Seen(reading.value, monotonic, reading.stamp, monotonic)
+        return TagMemory(reading.value, monotonic, reading.stamp, monotonic)
     moved = before.moved if reading.value == before.value else monotonic
     stamped = before.stamped if reading.stamp == before.stamp else monotonic
     return before._replace(value=reading.value, moved=moved, stamp=reading.stamp, stamped=stamped)
 
 
-def _age(seen: Seen, now: Instant) -> float:
+def _age(memory: TagMemory, now: Instant) -> float:
     """Seconds since a value was taken; negative if its time stamp lies in the future.
 
     A value whose time stamp stays the same keeps aging even if this machine's clock is set.
     """
-    if seen.stamp is None:
+    if memory.stamp is None:
         return 0.0
-    by_stamp = now.wall - seen.stamp
-    return by_stamp if by_stamp < -AHEAD else max(by_stamp, now.monotonic - seen.stamped)
+    by_stamp = now.wall - memory.stamp
+    return by_stamp if by_stamp < -AHEAD else max(by_stamp, now.monotonic - memory.stamped)
 
 
 def _fault(rule: Input, reading: Reading, value: float, age: float, still: float) -> str:

@@ -27,9 +27,9 @@ TARGETS = (Mode.MANUAL, Mode.SHADOW, Mode.ADVISORY, Mode.CLOSED_LOOP)
 
 TRANSITIONS: dict[tuple[Mode, Mode], str] = {
     **{
-        (mode, Mode.MANUAL): "a person asks for it"
+        (mode, Mode.MANUAL): "a person requests it"
         + (
-            ", moves an actuator by hand, or the loop gives the actuators up"
+            ", moves an actuator by hand, or the loop releases the actuators"
             if mode in WRITING
             else ""
         )
@@ -37,22 +37,25 @@ TRANSITIONS: dict[tuple[Mode, Mode], str] = {
         if mode is not Mode.MANUAL
     },
     **{
-        (mode, target): "a person asks for it"
+        (mode, target): "a person requests it"
         for mode in Mode
         for target in (Mode.SHADOW, Mode.ADVISORY)
         if mode is not target
     },
     **{
-        (mode, Mode.CLOSED_LOOP): "a person asks for it, and everything has been well for a while"
+        (mode, Mode.CLOSED_LOOP): "a person requests it, and there has been no fault for some steps"
         for mode in (Mode.MANUAL, Mode.SHADOW, Mode.ADVISORY)
     },
-    (Mode.CLOSED_LOOP, Mode.FALLBACK): "the guard does not let the policy act, or a stop",
+    (
+        Mode.CLOSED_LOOP,
+        Mode.FALLBACK,
+    ): "the guard does not let the policy act, or somebody stopped it",
     (Mode.FALLBACK, Mode.CLOSED_LOOP): "the guard lets the policy act again",
 }
 """Every possible transition, with its cause."""
 
 
-class Situation(NamedTuple):
+class ModeConditions(NamedTuple):
     """Inputs for choosing the next mode; a reason that does not apply is empty.
 
     Attributes:
@@ -68,7 +71,7 @@ class Situation(NamedTuple):
     not_ready: str = ""
 
 
-def next_mode(mode: Mode, now: Situation) -> tuple[Mode, str]:
+def next_mode(mode: Mode, conditions: ModeConditions) -> tuple[Mode, str]:
     """The mode of this step and the reason for it.
 
     A mode other than the closed loop takes effect as soon as a person requests it. The loop closes
@@ -76,19 +79,19 @@ def next_mode(mode: Mode, now: Situation) -> tuple[Mode, str]:
 
     Args:
         mode: The mode of the previous step.
-        now: The situation of this step.
+        conditions: The situation of this step.
 
     Returns:
         The mode, and the reason as text.
     """
-    if now.target is not Mode.CLOSED_LOOP:
-        return now.target, "asked for"
+    if conditions.target is not Mode.CLOSED_LOOP:
+        return conditions.target, "requested"
     if mode not in WRITING:
-        if now.not_ready:
-            return mode, f"not closed yet: {now.not_ready}"
-        return Mode.CLOSED_LOOP, "asked for, and nothing prevents it"
-    if now.give_up:
-        return Mode.MANUAL, now.give_up
-    if now.fallback:
-        return Mode.FALLBACK, now.fallback
+        if conditions.not_ready:
+            return mode, f"not closed yet: {conditions.not_ready}"
+        return Mode.CLOSED_LOOP, "requested, and nothing prevents it"
+    if conditions.give_up:
+        return Mode.MANUAL, conditions.give_up
+    if conditions.fallback:
+        return Mode.FALLBACK, conditions.fallback
     return Mode.CLOSED_LOOP, "no fault and no alarm"

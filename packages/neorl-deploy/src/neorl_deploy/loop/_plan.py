@@ -31,7 +31,7 @@ class Plan:
             turn, from its initial position.
         window: Number of steps over which the policy is judged once it has full authority.
         most_fallback: Largest fraction of the policy's steps in which its fallback may act.
-        chance: The policy is rolled back if seeing this many violations or more is at most this
+        significance: The policy is rolled back if this many violations or more are at most this
             likely, assuming that it breaks the limits no more often than the present controller.
         full: ``"ask"``: a person grants full authority; or ``"automatic"``.
         rollback: ``"fallback"``: the bundle's fallback acts until a person requests a mode; or
@@ -45,7 +45,7 @@ class Plan:
     authority: float = 0.1
     window: int = 200
     most_fallback: float = 0.1
-    chance: float = 0.05
+    significance: float = 0.05
     full: str = "ask"
     rollback: str = "fallback"
 
@@ -61,19 +61,19 @@ def draft_plan(manifest: Manifest) -> str:
     turns = int(number[1]) if number else DEFAULT_TURNS
     lines = [
         f"# Plan of a roll-out, drafted from the bundle of run {manifest.run}.",
-        f"turns = {turns}           # of the policy, in turns with what runs today"
-        + ("; as the verdict asks" if number else ""),
-        f"turn_steps = {manifest.horizon}      # an episode",
+        f"turns = {turns}           # turns of the policy, each followed by one of what runs today"
+        + ("; as the verdict recommends" if number else ""),
+        f"turn_steps = {manifest.horizon}      # steps of a turn, here one episode",
         f"shadow_steps = {2 * manifest.horizon}",
-        "authority = 0.1      # part of an actuator's range, from where it was at the turn's begin",
-        "most_fallback = 0.1  # part of the policy's steps",
+        "authority = 0.1      # fraction of an actuator's range, around its value at the start",
+        "most_fallback = 0.1  # largest fraction of the policy's steps in which the fallback acts",
         'full = "ask"         # or "automatic"',
         'rollback = "fallback"  # or "shadow"',
         "",
-        "# A step outside is a violation. These are the measuring ranges: write what is good, or",
-        "# delete the line. A plan that narrows none of them is refused.",
+        "# A step outside these limits is a violation. They are drafted from the measuring ranges:",
+        "# narrow each to good operation, or delete its line. A plan that narrows none is refused.",
         "[limits]",
-        *(f'"{one.name}" = [{one.low!r}, {one.high!r}]  # {one.unit}' for one in manifest.obs),
+        *(f'"{c.name}" = [{c.low!r}, {c.high!r}]  # {c.unit}' for c in manifest.obs),
     ]
     return "\n".join(lines) + "\n"
 
@@ -97,18 +97,18 @@ def read_plan(path: Path, manifest: Manifest) -> Plan:
     limits = _limits(document.pop("limits", None), manifest, str(path))
     plan = read_row({**document, "limits": limits}, Plan, str(path))
     parts = {"authority": plan.authority, "most_fallback": plan.most_fallback}
-    parts["chance"] = plan.chance
+    parts["significance"] = plan.significance
     for name, value in parts.items():
         if not 0 < value <= 1:
-            raise DeployError(f"{path}: {name} is a part, above 0 and at most 1, got {value:g}")
+            raise DeployError(f"{path}: {name} must be above 0 and at most 1, got {value:g}")
     for name, words in (("full", ("ask", "automatic")), ("rollback", ("fallback", "shadow"))):
         if getattr(plan, name) not in words:
-            raise DeployError(f"{path}: {name} is {' or '.join(map(repr, words))}")
+            raise DeployError(f"{path}: {name} must be {' or '.join(map(repr, words))}")
     return plan
 
 
 def _limits(table: Any, manifest: Manifest, source: str) -> dict[str, tuple[float, float]]:
-    names = [one.name for one in manifest.obs]
+    names = [channel.name for channel in manifest.obs]
     if not isinstance(table, dict) or not table:
         raise DeployError(f"{source}: [limits] is missing; it says which values are good")
     limits = {}
@@ -117,9 +117,9 @@ def _limits(table: Any, manifest: Manifest, source: str) -> dict[str, tuple[floa
             raise DeployError(f"{source}, [limits]: the bundle observes no {name!r}")
         pair = isinstance(ends, list) and len(ends) == 2
         if not (pair and all(type(end) in (int, float) for end in ends) and ends[0] < ends[1]):
-            raise DeployError(f"{source}, [limits]: {name} is [lowest, highest], got {ends!r}")
+            raise DeployError(f"{source}, [limits]: {name} must be [lowest, highest], got {ends!r}")
         limits[name] = (float(ends[0]), float(ends[1]))
-    ranges = {one.name: (one.low, one.high) for one in manifest.obs}
+    ranges = {channel.name: (channel.low, channel.high) for channel in manifest.obs}
     if all(
         low <= ranges[name][0] and high >= ranges[name][1] for name, (low, high) in limits.items()
     ):

@@ -20,7 +20,7 @@ from neorl_deploy.loop._modes import Mode
 from neorl_deploy.loop._plan import Plan
 
 LOGGER = logging.getLogger("neorl_deploy.loop")
-WHO = "the roll-out"
+AUTHOR = "the roll-out"
 RECORD = "rollout"
 """Kind of the audit records that hold the state of a roll-out."""
 
@@ -34,7 +34,7 @@ class Stage(enum.StrEnum):
     """The policy is observed; the present controller acts."""
     TRIAL_TURN = "turn of the policy"
     """The policy acts with bounded authority."""
-    OWN_TURN = "turn of what runs today"
+    INCUMBENT_TURN = "turn of what runs today"
     """The present controller acts, for comparison."""
     PASSED = "passed"
     """The turns are over and no rule was broken: a person decides whether to continue."""
@@ -64,7 +64,7 @@ class Count(NamedTuple):
         return Count(self.steps + 1, self.violations + violation, self.fallback + fallback)
 
 
-def chance_of_more(mine: Count, other: Count) -> float:
+def probability_of_more(policy: Count, incumbent: Count) -> float:
     """The probability of at least this many violations by the policy if both rates were equal.
 
     Given the total number of violations, those of the policy are binomial with its share of the
@@ -72,23 +72,23 @@ def chance_of_more(mine: Count, other: Count) -> float:
     small, which means that a roll-out ends too early rather than too late.
 
     Args:
-        mine: Counts of the policy.
-        other: Counts of the present controller.
+        policy: Counts of the policy.
+        incumbent: Counts of the present controller.
 
     Returns:
         A number in [0, 1]; one if there are no violations.
 
     Source: Przyborowski and Wilenski, Biometrika 31 (1940) 313.
     """
-    total, steps = mine.violations + other.violations, mine.steps + other.steps
+    total, steps = policy.violations + incumbent.violations, policy.steps + incumbent.steps
     if not total:
         return 1.0
-    share = mine.steps / steps
+    fraction = policy.steps / steps
     return min(
         1.0,
         math.fsum(
-            math.comb(total, k) * share**k * (1 - share) ** (total - k)
-            for k in range(mine.violations, total + 1)
+            math.comb(total, k) * fraction**k * (1 - fraction) ** (total - k)
+            for k in range(policy.violations, total + 1)
         ),
     )
 
@@ -114,27 +114,27 @@ class Rollout:
         stage: Current stage.
         why: Reason for the current stage, as text.
         policy: Counts of the policy's turns.
-        today: Counts of the present controller, in its turns and in shadow.
+        incumbent: Counts of the present controller, in its turns and in shadow.
     """
 
     def __init__(self, plan: Plan, loop: ControlLoop, log: AuditLog | None = None) -> None:
         self.plan, self._loop = plan, loop
-        self.stage, self.why = Stage.WAITING, "a person begins it"
-        self.policy, self.today = Count(), Count()
-        self._left = self._turn = 0
-        self._last: collections.deque[tuple[bool, bool]] = collections.deque(maxlen=plan.window)
+        self.stage, self.why = Stage.WAITING, "a person has to start it"
+        self.policy, self.incumbent = Count(), Count()
+        self._steps_left = self._turn = 0
+        self._recent: collections.deque[tuple[bool, bool]] = collections.deque(maxlen=plan.window)
         channels = loop.runtime.manifest.action
         self._width = np.array([plan.authority * (c.high - c.low) for c in channels])
-        names = [one.name for one in loop.runtime.manifest.obs]
+        names = [channel.name for channel in loop.runtime.manifest.obs]
         self._rules = [(names.index(name), *ends) for name, ends in plan.limits.items()]
         self._log, self._interrupted, self._first = log, Stage.WAITING, loop.target
-        self._of = {
+        self._identity = {
             "bundle": f"sha256:{loop.runtime.bundle.digest}",
             "plan": hashlib.sha256(repr(plan).encode()).hexdigest(),
         }
         self._recorded: dict[str, Any] = {}
         if log is not None and (last := log.standing(RECORD)) is not None:
-            self._take_up(last)
+            self._restore(last)
 
     def begin(self, by: str) -> None:
         """Starts the roll-out for a person, in shadow, or continues an interrupted one.
@@ -143,15 +143,15 @@ class Rollout:
             by: Name of the person and the reason; both are recorded.
         """
         if self.stage is Stage.INTERRUPTED:
-            self._go_on(by)
+            self._resume(by)
         else:
-            self.policy, self.today, self._turn = Count(), Count(), 0
-            self._left = self.plan.shadow_steps
-            self._go(Stage.SHADOW, f"begun by {by}")
-        self._loop.ask(Mode.SHADOW, f"{WHO}, {self.why}")
+            self.policy, self.incumbent, self._turn = Count(), Count(), 0
+            self._steps_left = self.plan.shadow_steps
+            self._enter(Stage.SHADOW, f"started by {by}")
+        self._loop.ask(Mode.SHADOW, f"{AUTHOR}, {self.why}")
         self._record()
 
-    def give_full(self, by: str) -> None:
+    def grant_full(self, by: str) -> None:
         """Grants the policy full authority for a person, once its turns are over.
 
         Args:
@@ -161,9 +161,12 @@ class Rollout:
             ValueError: If the turns are not over.
         """
         if self.stage is not Stage.PASSED:
-            raise ValueError(f"the roll-out stands at {self.stage}; full authority follows on it")
-        self._full(by)
-        self._loop.ask(Mode.CLOSED_LOOP, f"{WHO}, full authority given by {by}")
+            raise ValueError(
+                f"the roll-out is at stage {self.stage}; full authority can be given only once "
+                "its turns have passed"
+            )
+        self._grant_full(by)
+        self._loop.ask(Mode.CLOSED_LOOP, f"{AUTHOR}, full authority given by {by}")
         self._record()
 
     def after(self, cycle: Cycle) -> None:
@@ -178,150 +181,158 @@ class Rollout:
     def _follow(self, cycle: Cycle) -> None:
         if self.stage in (Stage.WAITING, Stage.PASSED, Stage.ROLLED_BACK):
             return
-        acts = self.stage in (Stage.TRIAL_TURN, Stage.FULL)
-        if why := self._ended(cycle, acts=acts):
+        policy_acts = self.stage in (Stage.TRIAL_TURN, Stage.FULL)
+        if why := self._why_ended(cycle, policy_acts=policy_acts):
             self._loop.authority = None
-            self._go(Stage.ROLLED_BACK, why)
+            self._enter(Stage.ROLLED_BACK, why)
             return
         if self.stage is Stage.INTERRUPTED:
             return
-        self._count(cycle, acts=acts)
-        if acts and (why := self._broken()):
+        self._count(cycle, policy_acts=policy_acts)
+        if policy_acts and (why := self._broken()):
             self._roll_back(why)
-        elif self.stage is not Stage.FULL and self._left <= 0:
+        elif self.stage is not Stage.FULL and self._steps_left <= 0:
             self._next(cycle)
 
-    def _ended(self, cycle: Cycle, *, acts: bool) -> str:
+    def _why_ended(self, cycle: Cycle, *, policy_acts: bool) -> str:
         """Why it ended: somebody stopped it, requested another mode or took over an actuator."""
         manifest = self._loop.runtime.manifest
         if cycle.decision.flags & manifest.flags.get("emergency_stop", 0):
             return "somebody pressed the emergency stop"
-        expected = Mode.CLOSED_LOOP if acts else Mode.SHADOW
+        expected = Mode.CLOSED_LOOP if policy_acts else Mode.SHADOW
         if self.stage is Stage.INTERRUPTED:
             expected = self._first
         if self._loop.target is not expected:
-            return f"{self._loop.target} was asked for, or the loop let go: {cycle.reason}"
+            return (
+                f"{self._loop.target} was requested, or the loop released the plant: {cycle.reason}"
+            )
         return ""
 
-    def _count(self, cycle: Cycle, *, acts: bool) -> None:
+    def _count(self, cycle: Cycle, *, policy_acts: bool) -> None:
         obs = cycle.measured.obs
         violation = any(not low <= obs[i] <= high for i, low, high in self._rules)
         measured = any(np.isfinite(obs[i]) for i, _, _ in self._rules)
-        if acts and cycle.mode not in (Mode.CLOSED_LOOP, Mode.FALLBACK):
+        if policy_acts and cycle.mode not in (Mode.CLOSED_LOOP, Mode.FALLBACK):
             return  # the loop is not closed yet
-        self._left -= 1
+        self._steps_left -= 1
         fallback = cycle.mode is Mode.FALLBACK
         if not measured:
             return
-        if acts:
+        if policy_acts:
             self.policy = self.policy.with_step(violation=violation, fallback=fallback)
-            self._last.append((violation, fallback))
+            self._recent.append((violation, fallback))
         else:
-            self.today = self.today.with_step(violation=violation, fallback=False)
+            self.incumbent = self.incumbent.with_step(violation=violation, fallback=False)
 
     def _broken(self) -> str:
         """The rule that the policy has broken; empty if none."""
-        judged = self.policy
+        counts = self.policy
         if self.stage is Stage.FULL:
-            violations, fallback = zip(*self._last, strict=True) if self._last else ((), ())
-            judged = Count(len(self._last), sum(violations), sum(fallback))
-        chance = chance_of_more(judged, self.today)
-        if chance < self.plan.chance:
+            violations, fallback = zip(*self._recent, strict=True) if self._recent else ((), ())
+            counts = Count(len(self._recent), sum(violations), sum(fallback))
+        probability = probability_of_more(counts, self.incumbent)
+        if probability < self.plan.significance:
             return (
-                f"the limits were broken in {judged.violations} of {judged.steps} steps of the "
-                f"policy and in {self.today.violations} of {self.today.steps} of what runs today "
-                f"(chance {chance:.3f})"
+                f"the limits were broken in {counts.violations} of {counts.steps} steps of the "
+                f"policy and in {self.incumbent.violations} of {self.incumbent.steps} of what runs "
+                f"today (probability {probability:.3f} at equal rates)"
             )
-        most = self.plan.most_fallback * max(self.plan.turn_steps, judged.steps)
-        if judged.fallback > most:
-            return f"the fallback acted in {judged.fallback} of {judged.steps} steps of the policy"
+        allowed = self.plan.most_fallback * max(self.plan.turn_steps, counts.steps)
+        if counts.fallback > allowed:
+            return f"the fallback acted in {counts.fallback} of {counts.steps} steps of the policy"
         return ""
 
     def _roll_back(self, why: str) -> None:
         self._loop.authority = None
-        self._go(Stage.ROLLED_BACK, why)
+        self._enter(Stage.ROLLED_BACK, why)
         if self.plan.rollback == "fallback":
-            self._loop.stop(f"{WHO} is rolled back: {why}")
+            self._loop.stop(f"{AUTHOR} is rolled back: {why}")
         else:
             self._ask(Mode.SHADOW, f"rolled back: {why}")
 
     def _next(self, cycle: Cycle) -> None:
         """The stage that follows one that has lasted long enough."""
-        if self.stage in (Stage.SHADOW, Stage.OWN_TURN):
+        if self.stage in (Stage.SHADOW, Stage.INCUMBENT_TURN):
             if not np.isfinite(cycle.received).all():
                 return  # the band needs an anchor
             self._turn += 1
-            self._left = self.plan.turn_steps
-            self._go(Stage.TRIAL_TURN, f"turn {self._turn} of {self.plan.turns}")
+            self._steps_left = self.plan.turn_steps
+            self._enter(Stage.TRIAL_TURN, f"turn {self._turn} of {self.plan.turns}")
             self._loop.authority = Authority(cycle.received.copy(), self._width)
             self._ask(Mode.CLOSED_LOOP, self.why)
             return
         self._loop.authority = None
         if self._turn < self.plan.turns:
-            self._left = self.plan.turn_steps
-            self._go(Stage.OWN_TURN, f"after turn {self._turn} of {self.plan.turns}")
+            self._steps_left = self.plan.turn_steps
+            self._enter(Stage.INCUMBENT_TURN, f"after turn {self._turn} of {self.plan.turns}")
             self._ask(Mode.SHADOW, self.why)
             return
-        self._go(Stage.PASSED, f"no rule was broken in {self.plan.turns} turns")
+        self._enter(Stage.PASSED, f"no rule was broken in {self.plan.turns} turns")
         if self.plan.full == "automatic":
-            self._full("the plan")
+            self._grant_full("the plan")
             self._ask(Mode.CLOSED_LOOP, self.why)
         else:
             self._ask(Mode.SHADOW, self.why)
 
-    def _full(self, by: str) -> None:
-        self._go(Stage.FULL, f"full authority, given by {by}")
-        self._last.clear()
+    def _grant_full(self, by: str) -> None:
+        self._enter(Stage.FULL, f"full authority, given by {by}")
+        self._recent.clear()
         self._loop.authority = None
 
     def _ask(self, target: Mode, why: str) -> None:
         """Requests a mode without acting as a person: an emergency stop remains in force."""
-        self._loop.ask(target, f"{WHO}, {why}", release=False)
+        self._loop.ask(target, f"{AUTHOR}, {why}", release=False)
 
-    def _go(self, stage: Stage, why: str) -> None:
+    def _enter(self, stage: Stage, why: str) -> None:
         self.stage, self.why = stage, why
 
-    def _take_up(self, last: Mapping[str, Any]) -> None:
+    def _restore(self, last: Mapping[str, Any]) -> None:
         """Restores the state that the previous process left, or an earlier stage."""
         stage, turn = Stage(last["stage"]), last["turn"]
-        back = stage is Stage.ROLLED_BACK
-        if last["bundle"] != self._of["bundle"] or not (back or last["plan"] == self._of["plan"]):
-            self.why = f"the one before it, of another bundle or plan, stood at {stage}: begin anew"
+        rolled_back = stage is Stage.ROLLED_BACK
+        if last["bundle"] != self._identity["bundle"] or not (
+            rolled_back or last["plan"] == self._identity["plan"]
+        ):
+            self.why = f"an earlier one, of another bundle or plan, ended at {stage}: start again"
             return
-        self.policy, self.today = Count(*last["policy"]), Count(*last["today"])
-        self._turn, self._left, self._interrupted = turn, last["left"], stage
-        if back:
-            self._go(stage, last["why"])
+        self.policy, self.incumbent = Count(*last["policy"]), Count(*last["incumbent"])
+        self._turn, self._steps_left, self._interrupted = turn, last["left"], stage
+        if rolled_back:
+            self._enter(stage, last["why"])
         elif stage in (Stage.PASSED, Stage.FULL):
-            self._go(Stage.PASSED, f"the process ended at {stage}: a person gives full authority")
+            self._enter(
+                Stage.PASSED, f"the process ended at {stage}: a person has to give full authority"
+            )
         elif stage is not Stage.WAITING:
-            self._go(Stage.INTERRUPTED, f"the process ended in {stage}, {self._left} steps left")
+            self._enter(
+                Stage.INTERRUPTED, f"the process ended in {stage}, {self._steps_left} steps left"
+            )
 
-    def _go_on(self, by: str) -> None:
+    def _resume(self, by: str) -> None:
         """Continues after an interruption; an interrupted turn of the policy runs again in full."""
         stage = self._interrupted
         if stage is Stage.TRIAL_TURN:
-            self._turn, self._left, stage = self._turn - 1, 0, Stage.OWN_TURN
-        self._go(stage, f"gone on by {by}")
+            self._turn, self._steps_left, stage = self._turn - 1, 0, Stage.INCUMBENT_TURN
+        self._enter(stage, f"continued by {by}")
 
     def _record(self) -> None:
         """Records the state for the next process; a roll-out that cannot be recorded ends."""
         full = self.stage is Stage.FULL and self._recorded.get("stage") == self.stage
         if self._log is None or full or self.stage is Stage.INTERRUPTED:
             return  # with full authority, the counts restart from zero after a restart
-        record = {"kind": RECORD, **self._of, "stage": str(self.stage), "why": self.why}
-        record |= {"policy": list(self.policy), "today": list(self.today)}
-        record |= {"turn": self._turn, "left": self._left}
+        record = {"kind": RECORD, **self._identity, "stage": str(self.stage), "why": self.why}
+        record |= {"policy": list(self.policy), "incumbent": list(self.incumbent)}
+        record |= {"turn": self._turn, "left": self._steps_left}
         if record == self._recorded or (not self._recorded and self.stage is Stage.WAITING):
             return
         try:
             changed = record["stage"] != self._recorded.get("stage")
             self._log.append(record, durable=changed, standing=True)
         except OSError as error:
-            LOGGER.error("%s cannot be recorded: %s", WHO, error)
+            LOGGER.error("%s cannot be recorded: %s", AUTHOR, error)
             if self.stage is not Stage.ROLLED_BACK:
                 self._loop.authority = None
-                self._go(Stage.ROLLED_BACK, f"it cannot be recorded: {error}")
+                self._enter(Stage.ROLLED_BACK, f"it cannot be recorded: {error}")
                 self._ask(Mode.SHADOW, self.why)
         else:
             self._recorded = record

@@ -22,7 +22,7 @@ from neorl_deploy.loop._plant import Clock
 from neorl_deploy.loop._rollout import Rollout
 
 LOGGER = logging.getLogger("neorl_deploy.loop")
-HUNG = 70
+HUNG_EXIT_CODE = 70
 """Exit code of a process whose loop hung; its supervisor restarts it, in shadow mode."""
 STOP = "stop"
 BEGIN, FULL = "rollout", "full"
@@ -75,15 +75,15 @@ class Watchdog:
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
-        self._fed = math.inf
+        self._last_step = math.inf
 
-    def feed(self, monotonic: float) -> None:
+    def step_ended(self, monotonic: float) -> None:
         """Records that a step has ended."""
-        self._fed = monotonic
+        self._last_step = monotonic
 
     def expired(self, monotonic: float) -> bool:
         """Whether the last step ended too long ago; always false before the first step."""
-        return monotonic - self._fed > self.limit
+        return monotonic - self._last_step > self.limit
 
     def watch(self, clock: Clock, end: threading.Event) -> None:
         """Terminates the process if the loop hangs; runs in its own thread.
@@ -95,11 +95,11 @@ class Watchdog:
             if self.expired(clock.now().monotonic):
                 LOGGER.critical("the loop has hung for %g s: the process ends", self.limit)
                 logging.shutdown()
-                os._exit(HUNG)
+                os._exit(HUNG_EXIT_CODE)
 
 
 @contextlib.contextmanager
-def only_one(folder: Path) -> Iterator[None]:
+def loop_lock(folder: Path) -> Iterator[None]:
     """Locks a folder for one loop for the lifetime of its process.
 
     Raises:
@@ -131,7 +131,7 @@ def _locked(file: IO[str]) -> bool:
     return True
 
 
-def _nobody_runs(folder: Path) -> bool:
+def _is_idle(folder: Path) -> bool:
     """Whether no process has locked a folder; false if the system cannot tell."""
     try:
         import fcntl  # noqa: F401
@@ -166,7 +166,7 @@ def order(folder: Path, mode: str, by: str) -> None:
     orders = folder / "orders"
     name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     try:
-        idle = _nobody_runs(folder)
+        idle = _is_idle(folder)
         if mode == STOP or not idle:
             draft = orders / f".{name}"
             draft.write_text(json.dumps({"what": mode, "by": by}))
@@ -174,10 +174,12 @@ def order(folder: Path, mode: str, by: str) -> None:
     except OSError as error:
         raise DeployError(f"no loop has run in {folder}: {error.strerror}") from error
     if idle:
-        kept = "the stop holds from its next start on" if mode == STOP else "nothing was asked for"
+        consequence = (
+            "the stop applies from its next start on" if mode == STOP else "nothing was ordered"
+        )
         raise DeployError(
-            f"no loop runs in {folder}, so it writes nothing to the plant; {kept}. Start it with "
-            "`neorl-deploy serve`"
+            f"no loop runs in {folder}, so it writes nothing to the plant; {consequence}. Start it "
+            "with `neorl-deploy serve`"
         )
 
 
@@ -200,7 +202,7 @@ def drop_old_orders(folder: Path) -> list[str]:
         if what != STOP:
             path.unlink()
             lines.append(
-                f"{what} is not carried out, since it was asked for before this process began: {by}"
+                f"{what} is not carried out, because it was ordered before this process began: {by}"
             )
     return lines
 
@@ -216,7 +218,7 @@ def take_orders(folder: Path, loop: ControlLoop, rollout: Rollout | None = None)
             elif mode in (BEGIN, FULL):
                 if rollout is None:
                     raise ValueError("this loop has no roll-out; start it with --rollout")
-                (rollout.begin if mode == BEGIN else rollout.give_full)(by)
+                (rollout.begin if mode == BEGIN else rollout.grant_full)(by)
             else:
                 loop.ask(ORDERS[mode], by)
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -13,7 +13,7 @@ from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.loop._tags import TODO
 
 HEAD = """\
-# Which tag of the plant is which channel of the bundle. Complete every {todo}, then run
+# Assigns a tag of the plant to each channel of the bundle. Complete every {todo}, then run
 #   neorl-deploy serve BUNDLE {name} --directory loop
 bundle = {digest}
 
@@ -22,12 +22,12 @@ kind = "opcua"
 address = "opc.tcp://localhost:4840"
 
 [loop]
-late = 0.5          # part of the period after which a decision is too late to be written
+late = 0.5          # fraction of the period after which a decision is too late to be written
 most_misses = 3     # periods missed in a row before the fallback takes over for good
-clean = 5           # steps in which all must be well before the loop is closed
-most_failures = 3   # periods without connection or with refused writes, then manual
-heartbeat = ""      # tag of a counter, by which the plant sees that the loop is alive
-mode = ""           # tag of a mode: 0 manual, 1 shadow, 2 advisory, 3 closed loop
+clean = 5           # steps without a fault before the loop may be closed
+most_failures = 3   # periods without connection or with refused writes before it goes to manual
+heartbeat = ""      # tag of a counter that shows the plant that the loop is alive
+mode = ""           # tag that requests a mode: 0 manual, 1 shadow, 2 advisory, 3 closed loop
 """
 
 

@@ -131,8 +131,8 @@ class TagMap:
         """Every tag that is read, in a fixed order: inputs, read-backs, and those of the loop."""
         loop = (self.loop.heartbeat, self.loop.plant_heartbeat, self.loop.mode)
         return (
-            *(one.tag for one in self.inputs),
-            *(one.read_back for one in self.outputs),
+            *(row.tag for row in self.inputs),
+            *(row.read_back for row in self.outputs),
             *(tag for tag in loop if tag),
         )
 
@@ -140,7 +140,7 @@ class TagMap:
     def writable(self) -> frozenset[str]:
         """Every tag that the loop may write; it writes no other."""
         tags = {self.loop.heartbeat}
-        tags.update(tag for one in self.outputs for tag in (one.tag, one.advice))
+        tags.update(tag for output in self.outputs for tag in (output.tag, output.advice))
         return frozenset(tags - {""})
 
 
@@ -188,8 +188,8 @@ def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
     if document.get("bundle") != digest:
         raise DeployError(
             f"{source} is for the bundle {document.get('bundle', '(none named)')}, this one is "
-            f"{digest}; draft it anew with `neorl-deploy init`, or name this digest once every "
-            "channel was compared"
+            f"{digest}; draft it anew with `neorl-deploy init`, or name this digest after "
+            "comparing every channel"
         )
     connection = document.get("connection")
     if not isinstance(connection, dict) or not isinstance(connection.get("kind"), str):
@@ -209,7 +209,7 @@ def shared_tags(tags: TagMap, source: Path | str) -> list[str]:
     for row in tags.inputs:
         channels.setdefault(row.tag, []).append(row.channel)
     return [
-        f"{source}: {' and '.join(names)} are read from the same tag {tag!r}; is that meant?"
+        f"{source}: {' and '.join(names)} are read from the same tag {tag!r}; is that intended?"
         for tag, names in channels.items()
         if len(names) > 1
     ]
@@ -294,7 +294,7 @@ def _check(tags: TagMap, manifest: Manifest, source: str) -> None:
                 raise DeployError(f"{where}: tolerance must be above zero and finite")
             continue
         if row.uncertain not in ("good", "bad"):
-            raise DeployError(f'{where}: uncertain is "good" or "bad", got {row.uncertain!r}')
+            raise DeployError(f'{where}: uncertain must be "good" or "bad", got {row.uncertain!r}')
         if not row.low < row.high or min(row.max_age, row.frozen) <= 0:
             raise DeployError(f"{where}: low must be below high, max_age and frozen above zero")
         if not 0 <= row.hold < math.inf:
@@ -304,11 +304,13 @@ def _check(tags: TagMap, manifest: Manifest, source: str) -> None:
 
 def _check_loop(tags: TagMap, manifest: Manifest, source: str) -> None:
     loop = tags.loop
-    written = [tag for one in tags.outputs for tag in (one.tag, one.advice) if tag]
+    written = [tag for output in tags.outputs for tag in (output.tag, output.advice) if tag]
     written += [loop.heartbeat] if loop.heartbeat else []
     if len(set(written)) < len(written):
         raise DeployError(f"{source}: one tag would be written for two channels")
     if not (0 < loop.late <= 1 and loop.clock_jump > 0 and loop.plant_silence > 0):
-        raise DeployError(f"{source}, [loop]: late lies in (0, 1], times are above zero")
+        raise DeployError(
+            f"{source}, [loop]: late must be above 0 and at most 1, and times above 0"
+        )
     if loop.plant_heartbeat and loop.plant_silence < manifest.dt:
         raise DeployError(f"{source}, [loop]: plant_silence is shorter than a control period")

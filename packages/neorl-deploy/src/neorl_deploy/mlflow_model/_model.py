@@ -134,7 +134,7 @@ class BundleModel:
         if not isinstance(row, Mapping) or not set(names) <= set(row) <= known:
             columns = sorted(map(str, row)) if isinstance(row, Mapping) else row
             raise DeployError(f"a row has the columns {', '.join(sorted(known))}, got {columns!r}")
-        runtime.go_on_from(self._fresh)
+        runtime.restore_words(self._fresh)
         ages = np.zeros(len(names)) if runtime.manifest.max_age else None
         sent = _numbers([row.get(SENT + name) for name in actuators])
         decision = runtime.step(_numbers([row[name] for name in names]), sent, ages=ages)

@@ -49,7 +49,7 @@ class Register(NamedTuple):
         return range(self.first, self.first + LENGTHS[self.kind])
 
 
-class _BrokenError(PlantError):
+class _ConnectionLostError(PlantError):
     """The device closed the connection, as many devices do after a time without requests."""
 
 
@@ -98,9 +98,9 @@ class ModbusPlant:
             advice="Modbus has no security",
         )
         if type(unit) is not int or not 1 <= unit <= 247:
-            raise DeployError(f"[connection]: unit is a number from 1 to 247, got {unit!r}")
+            raise DeployError(f"[connection]: unit must be a number from 1 to 247, got {unit!r}")
         if word_order not in ORDERS:
-            raise DeployError(f"[connection]: word_order is big or little, got {word_order!r}")
+            raise DeployError(f"[connection]: word_order must be big or little, got {word_order!r}")
         self._registers = {
             tag: _register(tag, word_order) for tag in sorted({*tags.read, *tags.writable})
         }
@@ -123,7 +123,7 @@ class ModbusPlant:
         deadline = time.monotonic() + self._timeout
         try:
             return [self._reading(tag, deadline) for tag in tags]
-        except _BrokenError:  # reading again does not change the plant
+        except _ConnectionLostError:  # reading again does not change the plant
             self._connect()
             return [self._reading(tag, deadline) for tag in tags]
 
@@ -144,7 +144,7 @@ class ModbusPlant:
         for tag, value in values.items():
             if tag not in self._writable:
                 refused[tag] = "the tag map does not write it"
-            elif why := _unfit(value, self._registers[tag].kind):
+            elif why := _range_fault(value, self._registers[tag].kind):
                 refused[tag] = why
             else:
                 words = self._words(tag, value)
@@ -177,13 +177,13 @@ class ModbusPlant:
 
     def _read(self, tag: str, deadline: float) -> tuple[list[int], int]:
         """The registers of a tag, and the exception code received instead, or zero."""
-        place = self._registers[tag]
-        name = "read_holding_registers" if place.table == "holding" else "read_input_registers"
-        answer = self._request(tag, name, deadline, place.first, count=len(place.numbers))
+        register = self._registers[tag]
+        name = "read_holding_registers" if register.table == "holding" else "read_input_registers"
+        answer = self._request(tag, name, deadline, register.first, count=len(register.numbers))
         words = [] if answer.isError() else list(answer.registers)
-        if not answer.isError() and len(words) != len(place.numbers):
+        if not answer.isError() and len(words) != len(register.numbers):
             self._client.close()
-            raise PlantError(f"{self.address}, {tag}: {len(words)} registers came in answer")
+            raise PlantError(f"{self.address}, {tag}: the answer holds {len(words)} registers")
         return words, answer.exception_code
 
     def _written(self, tag: str, words: list[int], deadline: float) -> int:
@@ -203,7 +203,9 @@ class ModbusPlant:
             broken = not self._client.connected
             self._client.close()
             if broken:
-                raise _BrokenError(f"{self.address}, {tag}: the connection broke") from error
+                raise _ConnectionLostError(
+                    f"{self.address}, {tag}: the connection broke"
+                ) from error
             late = f"no answer in {self._timeout:g} s"
             raise PlantError(f"{self.address}, {tag}: {late}") from error
 
@@ -231,27 +233,29 @@ def _register(tag: str, word_order: str) -> Register:
     if kind not in LENGTHS:
         raise DeployError(f"the tag {tag!r}: {kind!r} is none of {', '.join(LENGTHS)}")
     if order not in ORDERS:
-        raise DeployError(f"the tag {tag!r}: its words are big or little, got {order!r}")
-    place = Register(table, int(first), kind, order)
-    if place.numbers[-1] > 65_535:
-        raise DeployError(f"the tag {tag!r}: registers have numbers from 0 to 65535")
-    return place
+        raise DeployError(f"the tag {tag!r}: its word order must be big or little, got {order!r}")
+    register = Register(table, int(first), kind, order)
+    if register.numbers[-1] > 65_535:
+        raise DeployError(f"the tag {tag!r}: registers are numbered from 0 to 65535")
+    return register
 
 
 def _require_apart(writable: Mapping[str, Register]) -> None:
-    taken: dict[int, str] = {}
-    for tag, place in writable.items():
-        if place.table != "holding":
+    owners: dict[int, str] = {}
+    for tag, register in writable.items():
+        if register.table != "holding":
             raise DeployError(
                 f"the tag {tag!r} would be written, but input registers are read only"
             )
-        for number in place.numbers:
-            if number in taken:
-                raise DeployError(f"the tags {taken[number]!r} and {tag!r} write one register")
-            taken[number] = tag
+        for number in register.numbers:
+            if number in owners:
+                raise DeployError(
+                    f"the tags {owners[number]!r} and {tag!r} write the same register"
+                )
+            owners[number] = tag
 
 
-def _unfit(value: float, kind: str) -> str:
+def _range_fault(value: float, kind: str) -> str:
     if not math.isfinite(value):
         return f"{value} is not a finite number"
     if kind.startswith("float"):

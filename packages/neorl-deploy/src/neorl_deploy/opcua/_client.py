@@ -107,7 +107,7 @@ class OpcUaPlant:
         for tag, value in values.items():
             if tag not in self._writable:
                 refused[tag] = "the tag map does not write it"
-            elif why := _unfit(value, self._types[tag].name):
+            elif why := _range_fault(value, self._types[tag].name):
                 refused[tag] = why
             else:
                 variants[tag] = self._variant(tag, value)
@@ -234,7 +234,7 @@ async def _end() -> None:
     await asyncio.sleep(0.01)  # a transport closes in the next iteration of the loop
 
 
-def _unfit(value: float, kind: str) -> str:
+def _range_fault(value: float, kind: str) -> str:
     if not math.isfinite(value):
         return f"{value} is not a finite number"
     if kind in WHOLE:

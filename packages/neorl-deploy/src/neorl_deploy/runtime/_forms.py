@@ -19,7 +19,7 @@ from neorl_deploy.runtime._programs import (
     jax_module,
     one_line_of,
     open_programs,
-    told_entries,
+    output_entries,
 )
 
 FormName = Literal["stablehlo", "numpy"]
@@ -56,7 +56,7 @@ def opened(bundle: Bundle, form: FormName) -> Form:
         return _compiled(bundle)
     if form == "numpy":
         return _with_numpy(bundle)
-    raise ValueError(f'a form is "stablehlo" or "numpy", got {form!r}')
+    raise ValueError(f'form must be "stablehlo" or "numpy", got {form!r}')
 
 
 def _compiled(bundle: Bundle) -> Form:
@@ -65,7 +65,7 @@ def _compiled(bundle: Bundle) -> Form:
     place = functools.partial(jax_module().device_put, device=device)
     with one_line_of(bundle, "its programs do not run"), jax_module().default_device(device):
         fresh = tuple(programs.initial_carry.call())
-        layout = layout_of([*bundle.manifest.carry, *told_entries(bundle)])
+        layout = layout_of([*bundle.manifest.carry, *output_entries(bundle)])
         step = packed_step(programs.step.call, layout, len(fresh))
         initial = place(packed(layout, fresh))
     return Form(step, initial, layout, _carry_words(layout, len(fresh)), place)
@@ -79,10 +79,10 @@ def _with_numpy(bundle: Bundle) -> Form:
         ArrayEntry("obs", (observed,), "float32"),
         ArrayEntry("last_sent", (width,), "float32"),
     ]
-    listed, fresh = read_operations(bundle.files, inputs, str(bundle.path))
-    layout = layout_of([*manifest.carry, *told_entries(bundle)])
+    operations, fresh = read_operations(bundle.files, inputs, str(bundle.path))
+    layout = layout_of([*manifest.carry, *output_entries(bundle)])
     with one_line_of(bundle, "its operations do not run"):
-        run = prepared(listed)
+        run = prepared(operations)
         _require_outputs(bundle, layout, run(*fresh, *(_zeros(e) for e in inputs[-2:])))
     n_carry = len(manifest.carry)
     names = [entry.name for entry in manifest.carry]
@@ -95,9 +95,9 @@ def _with_numpy(bundle: Bundle) -> Form:
     return Form(step, initial, layout, _carry_words(layout, n_carry), np.asarray)
 
 
-def _require_outputs(bundle: Bundle, layout: Layout, given: Sequence[np.ndarray]) -> None:
+def _require_outputs(bundle: Bundle, layout: Layout, outputs: Sequence[np.ndarray]) -> None:
     stated = [(entry.shape, entry.dtype) for entry in layout.entries]
-    if [(array.shape, array.dtype.name) for array in given] != stated:
+    if [(array.shape, array.dtype.name) for array in outputs] != stated:
         raise BundleError(f"{bundle.path}: manifest and operations disagree about the carry")
 
 

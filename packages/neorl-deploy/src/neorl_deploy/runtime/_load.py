@@ -63,14 +63,14 @@ def load_bundle(
         DeployError: If the extra ``jax`` is not installed.
     """
     if without_state not in ("stopped", "refused"):
-        raise ValueError(f'without_state is "stopped" or "refused", got {without_state!r}')
+        raise ValueError(f'without_state must be "stopped" or "refused", got {without_state!r}')
     bundle = read_bundle(path, trusted_key=trusted_key)
-    runtime = tried(
+    runtime = loaded_runtime(
         bundle, form, require_deploy=require_deploy, self_test=self_test, time_limit=time_limit
     )
     try:
         if state is None:
-            raise StateError("no file of state is named")
+            raise StateError("no state file is named")
         runtime.restore(state)
     except StateError as error:
         if without_state == "refused":
@@ -81,7 +81,7 @@ def load_bundle(
     return runtime
 
 
-def tried(
+def loaded_runtime(
     bundle: Bundle,
     form: FormName = "stablehlo",
     *,

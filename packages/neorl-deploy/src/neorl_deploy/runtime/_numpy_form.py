@@ -40,13 +40,13 @@ def operation_files(listed: Operations, initial: Sequence[np.ndarray]) -> dict[s
         "constants": len(listed.constants),
         "operations": [
             {
-                "op": one.name,
-                "in": list(one.inputs),
-                "shape": list(one.shape),
-                "dtype": one.dtype,
-                **one.settings,
+                "op": operation.name,
+                "in": list(operation.inputs),
+                "shape": list(operation.shape),
+                "dtype": operation.dtype,
+                **operation.settings,
             }
-            for one in listed.operations
+            for operation in listed.operations
         ],
         "outputs": list(listed.outputs),
     }
@@ -98,7 +98,7 @@ def read_operations(
     initial = [arrays[f"{INITIAL}_{i}"] for i in range(len(inputs) - 2)]
     for entry, array in zip(inputs, initial, strict=False):
         if (array.shape, array.dtype.name) != (entry.shape, entry.dtype):
-            raise BundleError(f"{where}: its first carry is not the one of the manifest")
+            raise BundleError(f"{where}: its initial carry is not that of the manifest")
     return listed, initial
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from neorl_deploy.bundle._manifest import ArrayEntry
 
-MOST_NUMBERS = 2**24
+MAX_NUMBERS = 2**24
 """Largest number of elements in one array."""
 
 TYPES = frozenset({"bool", "float32", "int32", "uint32", "int8", "uint8", "int16", "uint16"})
@@ -73,15 +73,15 @@ def prepared(listed: Operations) -> Callable[..., tuple[np.ndarray, ...]]:
             the stated shape and type.
     """
     n_inputs = len(listed.inputs)
-    held: list[Any] = [None] * n_inputs + [_held(one) for one in listed.constants]
+    held: list[Any] = [None] * n_inputs + [_held(constant) for constant in listed.constants]
     begin = len(held)
     plan = []
     for at, operation in enumerate(listed.operations, begin):
         if operation.name not in NAMES:
             raise ValueError(f"the operation {operation.name!r} is unknown")
         if not all(0 <= number < at for number in operation.inputs):
-            raise ValueError(f"operation {at} uses what comes later")
-        if math.prod(operation.shape) > MOST_NUMBERS or operation.dtype not in TYPES:
+            raise ValueError(f"operation {at} uses a later result")
+        if math.prod(operation.shape) > MAX_NUMBERS or operation.dtype not in TYPES:
             raise ValueError(f"operation {at} gives {operation.shape} of {operation.dtype}")
         plan.append((at, _function(operation), operation.inputs))
         held.append(None)

@@ -15,7 +15,7 @@ from neorl_deploy.bundle._seal import program_names
 STOPPED = ("tripped", "latched", "stopped")
 """Parts of the supervisor's carry that an emergency stop sets."""
 
-TOLD = ("action", "flags", "limits", "intervention", "alarms")
+OUTPUTS = ("action", "flags", "limits", "intervention", "alarms")
 """What a step returns after the arrays of the carry."""
 
 
@@ -67,7 +67,7 @@ def _require_described(bundle: Bundle, programs: Programs) -> None:
     held = (*(f".supervisor.{part}" for part in (*STOPPED, "trips")), ".age", ".held")
     supervised = set(held) <= names
     inputs = [*carry, ((len(manifest.obs),), "float32"), ((len(manifest.action),), "float32")]
-    outputs = [*carry, *((entry.shape, entry.dtype) for entry in told_entries(bundle))]
+    outputs = [*carry, *((entry.shape, entry.dtype) for entry in output_entries(bundle))]
     step, fresh = programs
     same_carry = (
         _arrays(fresh.in_avals) == []
@@ -91,14 +91,14 @@ def _require_described(bundle: Bundle, programs: Programs) -> None:
         )
 
 
-def told_entries(bundle: Bundle) -> list[ArrayEntry]:
+def output_entries(bundle: Bundle) -> list[ArrayEntry]:
     """Names, shapes and dtypes of what a step returns after the carry."""
     n_action = len(bundle.manifest.action)
     shapes = {"action": (n_action,), "limits": (n_action,), "intervention": (n_action,)}
     real = ("action", "intervention")
     return [
         ArrayEntry(name, shapes.get(name, ()), "float32" if name in real else "uint32")
-        for name in TOLD
+        for name in OUTPUTS
     ]
 
 

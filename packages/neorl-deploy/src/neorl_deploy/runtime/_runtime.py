@@ -27,7 +27,7 @@ from neorl_deploy.runtime._events import (
     Events,
 )
 from neorl_deploy.runtime._forms import FormName, opened
-from neorl_deploy.runtime._programs import STOPPED, TOLD, one_line_of
+from neorl_deploy.runtime._programs import OUTPUTS, STOPPED, one_line_of
 from neorl_deploy.runtime._state import (
     State,
     StateFile,
@@ -123,10 +123,10 @@ class Runtime:
         return self._events.list()
 
     @property
-    def stopped_by_nobody(self) -> bool:
+    def stopped_without_state(self) -> bool:
         """Whether it is stopped only because an earlier process left no state."""
-        held = [event for event in self.events if event.what in (STOP, RELEASE)]
-        return bool(held) and held[-1].what == STOP and held[-1].reason.startswith(WITHOUT_STATE)
+        held = [event for event in self.events if event.kind in (STOP, RELEASE)]
+        return bool(held) and held[-1].kind == STOP and held[-1].reason.startswith(WITHOUT_STATE)
 
     @property
     def carry(self) -> dict[str, np.ndarray]:
@@ -139,7 +139,7 @@ class Runtime:
         """A copy of everything except the inputs that determines the next step, as 32-bit words."""
         return np.array(self._carry)[: self._n_carry_words]
 
-    def go_on_from(self, words: np.ndarray) -> None:
+    def restore_words(self, words: np.ndarray) -> None:
         """Restores the state of a runtime of this bundle, to recompute its decisions.
 
         Args:
@@ -150,9 +150,9 @@ class Runtime:
         """
         if words.shape != (self._n_carry_words,):
             raise ValueError(f"got {words.shape} words; expected ({self._n_carry_words},)")
-        whole = np.array(self._initial)
-        whole[: self._n_carry_words] = words
-        self._carry, self._proposed = self._place(whole), self._nothing_sent()
+        restored = np.array(self._initial)
+        restored[: self._n_carry_words] = words
+        self._carry, self._proposed = self._place(restored), self._nothing_sent()
 
     def _supervisor(self, name: str) -> np.ndarray:
         return self._layout.get(np.asarray(self._carry), f".supervisor.{name}")
@@ -176,9 +176,9 @@ class Runtime:
         if self._file is not None and Path(path) == self._file.path:
             self._keep(durable=durable)
         else:
-            write_state(Path(path), self._remembered(), durable=durable)
+            write_state(Path(path), self._state(), durable=durable)
 
-    def _remembered(self) -> State:
+    def _state(self) -> State:
         words, events = np.asarray(self._carry)[: self._n_carry_words], self._events.list()
         return State(self.bundle.digest, time.time(), self._steps, self._fell_back, words, events)
 
@@ -199,10 +199,10 @@ class Runtime:
         """
         state = read_state(Path(path), self.bundle.digest, self._n_carry_words)
         words = aged_words(state, self._layout, np.asarray(self._initial), self.manifest.dt)
-        held_here = {name: self._supervisor(name) for name in STOPPED}
+        own_values = {name: self._supervisor(name) for name in STOPPED}
         self._carry, self._proposed = self._place(words), self._nothing_sent()
-        if held_here["latched"]:
-            self._set(held_here)
+        if own_values["latched"]:
+            self._set(own_values)
         self._steps, self._fell_back = state.step, state.fell_back
         self._events.recall(state.events)
         self._events.note(self._steps, RESTART, f"with the state {path}, {state.age_in_words}")
@@ -221,7 +221,7 @@ class Runtime:
 
     def _keep(self, *, durable: bool) -> None:
         if self._file is not None:
-            self._file.replace(self._remembered(), durable=durable)
+            self._file.replace(self._state(), durable=durable)
 
     def step(
         self,
@@ -260,12 +260,14 @@ class Runtime:
         if max_age is not None and ages is None:
             raise ValueError("max_age is given without the ages that it limits; give ages")
         if ages is not None:
-            old = vector("ages", ages, self.manifest.obs)
-            most = self._max_age if max_age is None else np.minimum(self._max_age, max_age)
-            read = np.where((old >= 0) & (old <= most), read, np.float32(np.nan))
+            measured_ages = vector("ages", ages, self.manifest.obs)
+            largest_ages = self._max_age if max_age is None else np.minimum(self._max_age, max_age)
+            read = np.where(
+                (measured_ages >= 0) & (measured_ages <= largest_ages), read, np.float32(np.nan)
+            )
         elif self.manifest.max_age and not self._testing:
-            aged = ", ".join(self.manifest.max_age)
-            raise ValueError(f"this bundle refuses old measurements of {aged}; give ages")
+            channels = ", ".join(self.manifest.max_age)
+            raise ValueError(f"this bundle refuses old measurements of {channels}; give ages")
         if isinstance(last_sent, LastSent):
             sent = self._proposed if last_sent is AS_PROPOSED else self._nothing_sent()
         else:
@@ -276,14 +278,14 @@ class Runtime:
         else:
             self._carry = self._step(self._carry, read, sent)
         words = np.asarray(self._carry)
-        action, flags, limits, intervention, alarms = (self._layout.get(words, n) for n in TOLD)
+        action, flags, limits, intervention, alarms = (self._layout.get(words, n) for n in OUTPUTS)
         self._proposed = action.copy()
         decision = Decision(action, int(flags), limits, intervention, int(alarms))
         if not self._testing:
-            self._note_who_acts(decision)
+            self._note_actor(decision)
         return decision
 
-    def _note_who_acts(self, decision: Decision) -> None:
+    def _note_actor(self, decision: Decision) -> None:
         fell_back = bool(decision.flags & self._fallback_used)
         changed = fell_back != self._fell_back
         if changed:
@@ -294,7 +296,7 @@ class Runtime:
             self._fell_back = fell_back
         self._steps += 1
         if self._file is not None:
-            self._file.step(self._remembered(), events=changed)
+            self._file.step(self._state(), events=changed)
 
     def _nothing_sent(self) -> np.ndarray:
         return np.full(len(self.manifest.action), np.nan, np.float32)
@@ -362,5 +364,5 @@ class Runtime:
 
 def _one_line(reason: str) -> str:
     if not reason.strip():
-        raise ValueError("say who decides this and why: the reason is kept and logged")
+        raise ValueError("say who decides this and why: the reason is stored and logged")
     return reason

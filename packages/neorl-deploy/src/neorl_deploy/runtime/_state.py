@@ -123,7 +123,7 @@ class StateFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._digest = b""
-        self._places: Any = None
+        self._slots: Any = None
         self._failed = False
 
     def replace(self, state: State, *, durable: bool) -> None:
@@ -138,14 +138,16 @@ class StateFile:
         """
         self._digest = b""
         digest = write_state(self.path, state, durable=durable)
-        if self._places is None:
-            places = _places_of(self.path)
+        if self._slots is None:
+            slots_path = _slots_path(self.path)
             try:
-                places.touch()
-                self._places = places.open("r+b", buffering=0)
+                slots_path.touch()
+                self._slots = slots_path.open("r+b", buffering=0)
             except OSError as error:
-                raise StateError(f"cannot write the state {places}: {error.strerror}") from error
-            weakref.finalize(self, self._places.close)
+                raise StateError(
+                    f"cannot write the state {slots_path}: {error.strerror}"
+                ) from error
+            weakref.finalize(self, self._slots.close)
         self._digest = digest
 
     def step(self, state: State, *, events: bool) -> None:
@@ -172,13 +174,13 @@ class StateFile:
         stored = RECORD.pack(self._digest, state.step, state.saved_at, state.fell_back)
         data = stored + state.words.astype("<u4").tobytes()
         try:
-            self._places.seek(state.step % 2 * (len(data) + 32))
-            self._places.write(data + hashlib.sha256(data).digest())
+            self._slots.seek(state.step % 2 * (len(data) + 32))
+            self._slots.write(data + hashlib.sha256(data).digest())
         except OSError as error:
             raise StateError(f"cannot write the state {self.path}: {error.strerror}") from error
 
 
-def _places_of(path: Path) -> Path:
+def _slots_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.steps")
 
 
@@ -186,15 +188,15 @@ def _latest(path: Path, digest: bytes, state: State) -> State:
     """The state after the last step written since; the given state if there is none."""
     size = RECORD.size + 4 * len(state.words) + 32
     try:
-        data = _places_of(path).read_bytes()[: 2 * size]
+        data = _slots_path(path).read_bytes()[: 2 * size]
     except OSError:
         return state
-    for place in (data[:size], data[size:]):
-        body, stored = place[:-32], place[-32:]
-        if len(place) != size or hashlib.sha256(body).digest() != stored:
+    for slot in (data[:size], data[size:]):
+        body, stored = slot[:-32], slot[-32:]
+        if len(slot) != size or hashlib.sha256(body).digest() != stored:
             continue
-        of, step, saved_at, fell_back = RECORD.unpack_from(body)
-        if of == digest and step > state.step:
+        stored_digest, step, saved_at, fell_back = RECORD.unpack_from(body)
+        if stored_digest == digest and step > state.step:
             words = np.frombuffer(body[RECORD.size :], "<u4")
             state = state._replace(step=step, saved_at=saved_at, fell_back=fell_back, words=words)
     return state
@@ -225,7 +227,7 @@ def read_state(path: Path, digest: str, n_words: int) -> State:
         document = require_head(parse_strict(data, str(path)), KIND, VERSION, str(path))
         content = document["content"]
         if document["sha256"] != hashlib.sha256(dump_compact(content)).hexdigest():
-            raise StateError(f"the state {path} is damaged: its content does not fit its digest")
+            raise StateError(f"the state {path} is damaged: its content does not match its digest")
         state = _parsed(content)
     except StateError:
         raise
@@ -248,7 +250,7 @@ def _parsed(content: dict[str, Any]) -> State:
         raise ValueError("saved_at and step must be numbers")
     words = np.frombuffer(base64.b64decode(content["words"], validate=True), "<u4")
     events = tuple(
-        Event(int(step), str(what), str(reason)) for step, what, reason in content["events"]
+        Event(int(step), str(kind), str(reason)) for step, kind, reason in content["events"]
     )
     return State(str(content["bundle"]), saved_at, step, bool(content["fell_back"]), words, events)
 

@@ -15,7 +15,7 @@ from neorl_deploy.bundle._read import Bundle, read_bundle
 TIME_LIMIT = 120.0
 """Seconds allowed for compiling the programs, a fresh carry and all test vectors."""
 
-_passed: set[str] = set()
+_passed_digests: set[str] = set()
 """Digests of the bundles whose programs have completed in time since this process began."""
 
 
@@ -32,7 +32,7 @@ def require_trial(bundle: Bundle, seconds: float = TIME_LIMIT) -> None:
     Raises:
         BundleError: If the programs exceed the time limit, crash, or cannot be run.
     """
-    if bundle.digest in _passed:
+    if bundle.digest in _passed_digests:
         return
     command = [sys.executable, "-m", "neorl_deploy.runtime._trial", str(bundle.path), bundle.digest]
     try:
@@ -53,7 +53,7 @@ def require_trial(bundle: Bundle, seconds: float = TIME_LIMIT) -> None:
             if done.returncode == 2
             else f"{bundle.path}: its programs crash ({reason:.200}); fetch the bundle again"
         )
-    _passed.add(bundle.digest)
+    _passed_digests.add(bundle.digest)
 
 
 def _try(path: str, digest: str) -> None:

@@ -13,7 +13,7 @@ from neorl_deploy._errors import BundleError, missing_extra
 from neorl_deploy.bundle._strict_json import parse_strict
 from neorl_deploy.runtime._runtime import Runtime
 from neorl_deploy.serving._limits import Bucket, ServingLimits, refusal, too_large
-from neorl_deploy.serving._protocol import RequestError, answered, asked, metadata
+from neorl_deploy.serving._protocol import RequestError, inference_response, metadata, parse_request
 
 OPEN = frozenset({"/health", "/ready", "/v2/health/live", "/v2/health/ready"})
 """Routes that need no token, for machine supervisors."""
@@ -138,12 +138,16 @@ class _Model:
     async def decide(self, body: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
         """The response to the body of a request, and the names of the decision's flags."""
         runtime = self._runtime
-        request = asked(parse_strict(body, "the request"), runtime.manifest, len(self._fresh))
+        request = parse_request(
+            parse_strict(body, "the request"), runtime.manifest, len(self._fresh)
+        )
         async with self._lock:
-            runtime.go_on_from(self._fresh if request.carry is None else request.carry)
+            runtime.restore_words(self._fresh if request.carry is None else request.carry)
             ages = None if request.ages is None else np.nan_to_num(request.ages, nan=np.inf)
             decision = runtime.step(request.obs, request.last_sent, ages=ages)
-            response = answered(self._name, self._digest, request, decision, runtime.words)
+            response = inference_response(
+                self._name, self._digest, request, decision, runtime.words
+            )
         return response, runtime.flag_names(decision.flags)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from neorl_deploy._errors import DeployError
 
-LEAST_TOKEN = 20
+MIN_TOKEN = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +51,8 @@ def read_token(path: Path) -> str:
         raise DeployError(f"cannot read the token {path}: {error}") from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise DeployError(f"others can read the token {path}: chmod 600 {path}")
-    if len(token) < LEAST_TOKEN or not token.isascii() or any(c.isspace() for c in token):
-        raise DeployError(
-            f"{path} holds no token: at least {LEAST_TOKEN} ASCII letters in one word"
-        )
+    if len(token) < MIN_TOKEN or not token.isascii() or any(c.isspace() for c in token):
+        raise DeployError(f"{path} holds no token: at least {MIN_TOKEN} ASCII letters in one word")
     return token
 
 
@@ -71,16 +69,16 @@ class Bucket:
         self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._rate, self._burst, self._clock = rate, float(burst), clock
-        self._left, self._at = float(burst), clock()
+        self._tokens, self._updated_at = float(burst), clock()
 
     def take(self) -> bool:
         """Whether one more request may pass now."""
         now = self._clock()
-        self._left = min(self._burst, self._left + self._rate * (now - self._at))
-        self._at = now
-        if self._left < 1:
+        self._tokens = min(self._burst, self._tokens + self._rate * (now - self._updated_at))
+        self._updated_at = now
+        if self._tokens < 1:
             return False
-        self._left -= 1
+        self._tokens -= 1
         return True
 
 

@@ -20,7 +20,7 @@ class RequestError(ValueError):
     """A request that does not fit the bundle; one line."""
 
 
-class Asked(NamedTuple):
+class InferenceRequest(NamedTuple):
     """A parsed request.
 
     Attributes:
@@ -74,7 +74,7 @@ def metadata(name: str, manifest: Manifest, digest: str, n_words: int) -> dict[s
     }
 
 
-def asked(document: Any, manifest: Manifest, n_words: int) -> Asked:
+def parse_request(document: Any, manifest: Manifest, n_words: int) -> InferenceRequest:
     """Parses a request.
 
     Raises:
@@ -82,12 +82,12 @@ def asked(document: Any, manifest: Manifest, n_words: int) -> Asked:
             contains a value that is not a number.
     """
     if not isinstance(document, dict) or not isinstance(document.get("inputs"), list):
-        raise RequestError("a request is an object with a list of inputs")
+        raise RequestError("a request must be an object with a list of inputs")
     if document.get("outputs"):
-        raise RequestError("leave outputs out: all of them are given")
+        raise RequestError("leave outputs out: all of them are returned")
     identity = document.get("id")
     if not isinstance(identity, str | None):
-        raise RequestError("id is text")
+        raise RequestError("id must be text")
     observed, width = len(manifest.obs), len(manifest.action)
     known = {
         "obs": ("FP32", observed),
@@ -109,7 +109,7 @@ def asked(document: Any, manifest: Manifest, n_words: int) -> Asked:
         aged = ", ".join(manifest.max_age)
         raise RequestError(f"this bundle refuses old measurements of {aged}; give ages")
     unknown = np.full(width, np.nan, np.float32)
-    return Asked(
+    return InferenceRequest(
         identity,
         given["obs"],
         given.get("last_sent", unknown),
@@ -120,26 +120,26 @@ def asked(document: Any, manifest: Manifest, n_words: int) -> Asked:
 
 def _tensor(tensor: dict[str, Any], name: str, datatype: str, width: int) -> np.ndarray:
     if tensor.get("datatype") != datatype:
-        raise RequestError(f"{name} is {datatype}, got {tensor.get('datatype')!r}")
+        raise RequestError(f"{name} must be {datatype}, got {tensor.get('datatype')!r}")
     if tensor.get("shape") not in ([1, width], [width]):
-        raise RequestError(f"{name} has the shape [1, {width}], got {tensor.get('shape')!r}")
+        raise RequestError(f"{name} must have the shape [1, {width}], got {tensor.get('shape')!r}")
     data = tensor.get("data")
     if isinstance(data, list) and len(data) == 1 and isinstance(data[0], list):
         data = data[0]
     if not isinstance(data, list) or len(data) != width:
-        raise RequestError(f"{name} has {width} numbers")
+        raise RequestError(f"{name} must have {width} numbers")
     if datatype == "UINT32":
         if not all(type(value) is int and 0 <= value < 2**32 for value in data):
-            raise RequestError(f"{name} holds integers of 32 bits")
+            raise RequestError(f"{name} must hold integers of 32 bits")
         return np.array(data, np.uint32)
     if not all(value is None or type(value) in (int, float) for value in data):
-        raise RequestError(f"{name} holds numbers, and null where one is missing")
+        raise RequestError(f"{name} must hold numbers, with null where one is missing")
     with np.errstate(over="ignore"):
         return np.array([math.nan if value is None else value for value in data], np.float32)
 
 
-def answered(
-    name: str, digest: str, request: Asked, decision: Decision, carry: np.ndarray
+def inference_response(
+    name: str, digest: str, request: InferenceRequest, decision: Decision, carry: np.ndarray
 ) -> dict[str, Any]:
     """The response to a request."""
     floats = {"action": decision.action, "intervention": decision.intervention}

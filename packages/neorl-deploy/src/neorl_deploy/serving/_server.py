@@ -88,6 +88,6 @@ def require_token_beyond_this_machine(host: str, limits: ServingLimits) -> None:
         own = host == "localhost"
     if not own and not limits.token:
         raise DeployError(
-            f"{host} is not of this machine alone: demand a token with --token-file, and put TLS "
-            "in front of it"
+            f"{host} can be reached from other machines; require a token with --token-file, and "
+            "put TLS in front of it"
         )

@@ -1,6 +1,6 @@
 """Shadow mode on a log (extra ``replay``)."""
 
-from neorl_deploy.shadow._from_audit import watched as watched
+from neorl_deploy.shadow._from_audit import shadow_comparison as shadow_comparison
 from neorl_deploy.shadow._log import Log as Log
 from neorl_deploy.shadow._log import read_log as read_log
 from neorl_deploy.shadow._replay import Replay as Replay
@@ -11,5 +11,5 @@ __all__ = [
     "Replay",
     "read_log",
     "replay",
-    "watched",
+    "shadow_comparison",
 ]

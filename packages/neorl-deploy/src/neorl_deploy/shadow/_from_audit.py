@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_deploy.audit import AuditError, records, verified
+from neorl_deploy.audit import AuditError, records, verify_chain
 from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.loop._modes import WRITING
@@ -21,11 +21,11 @@ AGREES = 0.05
 """Fraction of an actuator's range within which a proposal counts as agreeing."""
 BATCHES, STUDENT = 20, 2.093
 """Number of batches of consecutive steps, and the 97.5 % point of Student's t with 19 degrees."""
-PARTS = 4
+QUARTERS = 4
 """Drift compares the first and the last of this many parts of the log."""
 
 
-def watched(folder: Path, bundle: Bundle) -> Replay:
+def shadow_comparison(folder: Path, bundle: Bundle) -> Replay:
     """Compares every proposal that was not written with what the plant received instead.
 
     A proposal answers one observation, and the action taken instead is what the actuators hold one
@@ -46,7 +46,7 @@ def watched(folder: Path, bundle: Bundle) -> Replay:
     Raises:
         AuditError: If the log was changed, belongs to another bundle, or has no such row.
     """
-    chain, manifest = verified(folder), bundle.manifest
+    chain, manifest = verify_chain(folder), bundle.manifest
     rows, starts = _rows(folder, bundle)
     if not rows:
         raise AuditError(f"{folder} has no two periods in a row in shadow: nothing to compare")
@@ -79,7 +79,9 @@ def _rows(folder: Path, bundle: Bundle) -> tuple[list[Row], list[int]]:
     writing = {str(mode) for mode in WRITING}
     for record, _ in records(folder):
         if record["kind"] == "file" and record["bundle"] != f"sha256:{bundle.digest}":
-            raise AuditError(f"{folder}: another bundle decided, {record['bundle']}")
+            raise AuditError(
+                f"{folder}: the decisions were made by another bundle, {record['bundle']}"
+            )
         if record["kind"] != "cycle":
             continue
         # Numbering restarts after a restart of the loop, so the clock must have advanced too.
@@ -123,14 +125,16 @@ def _numbers(values: Sequence[Sequence[float | None]], dtype: Any) -> np.ndarray
 
 def _agreement(manifest: Manifest, log: Log, proposed: Shadow) -> Report:
     known = np.isfinite(log.action).all(axis=1)
-    apart = (proposed.action[known] - log.action[known]).astype(np.float64)
+    difference = (proposed.action[known] - log.action[known]).astype(np.float64)
     agreement = {}
     for i, channel in enumerate(manifest.action):
-        low, high = _interval(apart[:, i])
+        low, high = _interval(difference[:, i])
         agreement[channel.name] = {
-            "within": float((np.abs(apart[:, i]) <= AGREES * (channel.high - channel.low)).mean()),
+            "within": float(
+                (np.abs(difference[:, i]) <= AGREES * (channel.high - channel.low)).mean()
+            ),
             "within_size": AGREES * (channel.high - channel.low),
-            "mean": float(apart[:, i].mean()),
+            "mean": float(difference[:, i].mean()),
             "low": low,
             "high": high,
             "unit": channel.unit,
@@ -157,10 +161,10 @@ def _benefit(manifest: Manifest) -> Report | None:
 
 
 def _drift(manifest: Manifest, obs: np.ndarray) -> Report:
-    part = max(len(obs) // PARTS, 1)
+    quarter = max(len(obs) // QUARTERS, 1)
     drift = {}
     for i, channel in enumerate(manifest.obs):
-        first, last = (x[np.isfinite(x)] for x in (obs[:part, i], obs[-part:, i]))
+        first, last = (x[np.isfinite(x)] for x in (obs[:quarter, i], obs[-quarter:, i]))
         if not (len(first) > 1 and len(last)):
             drift[channel.name] = None
             continue

@@ -99,7 +99,7 @@ def _read_hdf5(path: Path) -> Log:
         dt=_seconds(path, spec),
         ranges=_ranges(path, spec),
     )
-    return _checked(log)
+    return _validated(log)
 
 
 def _read_neorl2(path: Path) -> Log:
@@ -107,7 +107,7 @@ def _read_neorl2(path: Path) -> Log:
     obs, action = (np.asarray(arrays[key], np.float32) for key in ("obs", "action"))
     ended = (arrays["done"] != 0) | (arrays["truncated"] != 0)
     if obs.ndim != 2 or action.ndim != 2 or ended.shape != obs.shape[:1]:
-        raise DeployError(f"{path}: the arrays have shapes that do not fit one another")
+        raise DeployError(f"{path}: the arrays have shapes that do not match")
     log = Log(
         source=str(path),
         obs=obs,
@@ -121,10 +121,10 @@ def _read_neorl2(path: Path) -> Log:
         dt=math.nan,
         ranges=np.full((obs.shape[1] + action.shape[1], 2), np.nan),
     )
-    return _checked(log)
+    return _validated(log)
 
 
-def _checked(log: Log) -> Log:
+def _validated(log: Log) -> Log:
     rows = len(log.obs)
     if rows == 0:
         raise DeployError(f"{log.source} has no rows; a replay needs at least one")

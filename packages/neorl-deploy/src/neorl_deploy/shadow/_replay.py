@@ -201,7 +201,10 @@ def _filter_activity(manifest: Manifest, proposed: Shadow) -> Report:
 def _alarms(manifest: Manifest, log: Log, alarms: np.ndarray) -> Report:
     """How often each monitor alarmed, in steps and in episodes, compared with its promised rate."""
     episode = np.cumsum(np.isin(np.arange(len(alarms)), log.starts)) - 1
-    promised = {one["name"]: one["false_alarms"] for one in manifest.document["guard"]["monitors"]}
+    promised = {
+        monitor["name"]: monitor["false_alarms"]
+        for monitor in manifest.document["guard"]["monitors"]
+    }
     of_monitor = {}
     for i, name in enumerate(manifest.monitors):
         alarm = ((alarms >> np.uint32(i)) & 1).astype(bool) & log.mask

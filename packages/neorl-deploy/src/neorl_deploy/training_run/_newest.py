@@ -70,7 +70,7 @@ def log_of(bundle: Path) -> Path:
         )
     if log.is_file():
         return log
-    raise DeployError(f"the log of {run} was {log}, which is gone; name a log to replay")
+    raise DeployError(f"the log of {run} was {log}, which no longer exists; name a log to replay")
 
 
 def log_of_run(run: Path) -> Path | None:

@@ -94,19 +94,21 @@ def read_run(path: Path, policy: str | None = None) -> Run:
         raise DeployError(f"{path} is not a run directory; make one with `neorl-train run`")
     record = _document(path / RECORD, "run")
     if record.get("status") != FINISHED:
-        raise DeployError(_unfinished(path, record))
-    verdict = _judged(path / VERDICT)
-    judged = str(verdict.get("candidate"))
-    candidate = _artefact(path, verdict.get("artefact") if policy is None else _in_run(policy))
-    if verdict.get("artefact") not in (None, artefact_of(judged)):
+        raise DeployError(_why_unfinished(path, record))
+    verdict = _read_verdict(path / VERDICT)
+    candidate_name = str(verdict.get("candidate"))
+    candidate = _artefact(path, verdict.get("artefact") if policy is None else _path_in_run(policy))
+    if verdict.get("artefact") not in (None, artefact_of(candidate_name)):
         raise DeployError(
-            f"{path / VERDICT} judges {judged!r} and names the artefact {verdict['artefact']}; the "
-            "run is damaged"
+            f"{path / VERDICT} judges {candidate_name!r} and names the artefact "
+            f"{verdict['artefact']}; the run is damaged"
         )
     return Run(
         path=path,
         record=record,
-        verdict=verdict if candidate.stem == judged else _not_judged(verdict, candidate.stem),
+        verdict=verdict
+        if candidate.stem == candidate_name
+        else _undecided_verdict(verdict, candidate.stem),
         evaluation=_document(path / EVALUATION, "evaluation"),
         constraints=_document(path / CONSTRAINTS, "constraints"),
         guard=_document(path / GUARD, "guard"),
@@ -119,22 +121,22 @@ def _document(path: Path, kind: str) -> dict[str, Any]:
     return require_head(finite(read_json(path)), kind, VERSIONS[kind], str(path))
 
 
-def _judged(path: Path) -> dict[str, Any]:
+def _read_verdict(path: Path) -> dict[str, Any]:
     """The verdict of a run, after checking that it is consistent."""
     verdict = _document(path, "verdict")
     answer = verdict.get("answer")
     if answer not in ANSWERS:
         raise DeployError(f"{path}: the answer is {answer!r}; expected one of {', '.join(ANSWERS)}")
-    against = contradiction(verdict)
-    if against:
+    conflict = contradiction(verdict)
+    if conflict:
         raise DeployError(
-            f"{path} was changed or damaged: {against}; remove it, and "
+            f"{path} was changed or damaged: {conflict}; remove it, and "
             f"`neorl-train resume {shlex.quote(str(path.parent))}` decides again"
         )
     return verdict
 
 
-def _unfinished(path: Path, record: dict[str, Any]) -> str:
+def _why_unfinished(path: Path, record: dict[str, Any]) -> str:
     """Why a run cannot be exported yet, and what to do about it.
 
     If the process was killed, the record keeps saying "running"; the lock shows the truth.
@@ -145,15 +147,15 @@ def _unfinished(path: Path, record: dict[str, Any]) -> str:
     status = record.get("status") or "of unknown status"
     command = f"`neorl-train resume {shlex.quote(str(path))}`"
     if status == FAILED:
-        error = " ".join(str(record.get("error") or "it left no reason").split())
-        return f"{path} failed: {error}; only where that was mended does {command} go on"
+        error = " ".join(str(record.get("error") or "it gave no reason").split())
+        return f"{path} failed: {error}; correct the cause, then {command} continues it"
     resume = f"continue it with {command}"
     if status == RUNNING:
-        return f"{path} stopped without a word before it was finished; {resume}"
+        return f"{path} stopped without an error message before it was finished; {resume}"
     return f"{path} is {status}, not finished; {resume}"
 
 
-def _not_judged(verdict: dict[str, Any], policy: str) -> dict[str, Any]:
+def _undecided_verdict(verdict: dict[str, Any], policy: str) -> dict[str, Any]:
     """A verdict applies only to the policy that it names, not to another seed."""
     reason = f"the run judged {verdict.get('candidate')}, not {policy}"
     return {
@@ -168,7 +170,7 @@ def _not_judged(verdict: dict[str, Any], policy: str) -> dict[str, Any]:
     }
 
 
-def _in_run(policy: str) -> str:
+def _path_in_run(policy: str) -> str:
     """The path within a run of a policy given by name, file name or path."""
     if not policy or "/" in policy:
         return policy
