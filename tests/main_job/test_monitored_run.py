@@ -170,7 +170,7 @@ def test_the_supervisor_of_the_configuration_decides_in_the_bundle(sealed):
     assert [alarm for alarm, _ in seen[:6]] == [False, False, True, True, True, False]
     # Two alarms in a row trip it; two clean steps in a row hand back.
     assert [used for _, used in seen[:4]] == [False, False, False, True]
-    taken = [event for event in runtime.events if event.what == "fallback acts"][-1]
+    taken = [event for event in runtime.events if event.kind == "fallback acts"][-1]
     assert "monitor low" in taken.reason
     assert not seen[-1][1]
     with pytest.raises(ValueError, match="old measurements of flow; give ages"):
