@@ -267,7 +267,7 @@ def goals(results: dict[str, list[dict[str, Any]]]) -> str:
         enough = sum(5 * answers.count("deploy") >= 4 * len(answers) for answers in of_plants)
         lines.append(
             f"| {words}: *deploy* in four of five logs on {goal} of 11 plants | on {enough} of "
-            f"{len(of_plants)} plants, {sum(map(len, of_plants))} logs in all |"
+            f"{len(of_plants)} plants; logs in all: {sum(map(len, of_plants))} |"
         )
     errors = {name: model_error(name, rows) for name, rows in results.items()}
     errors = {name: error for name, error in errors.items() if error is not None}
