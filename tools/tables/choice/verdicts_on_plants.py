@@ -154,7 +154,8 @@ def page() -> None:
     judged, deployed = (sum(pair[key] for pair in wrong) for key in ("sets", "deploy"))
     skewed = sum(abs(pair["skew"]) > 1 for pair in pairs)
     words = (
-        f"{len(pairs)} pairs on {len(plants)} {'plant' if len(plants) == 1 else 'plants'}, {sum(p['sets'] for p in pairs)} verdicts on "
+        f"{len(pairs)} pairs on {len(plants)} {'plant' if len(plants) == 1 else 'plants'}, "
+        f"{sum(p['sets'] for p in pairs)} verdicts on "
         f"{STARTS} starts each; in {skewed} pairs the paired differences have a skew beyond 1. Of "
         f"{judged} verdicts on candidates that are worse or over a limit, {deployed} were deploy "
         f"({100 * deployed / max(judged, 1):.1f} %)."
