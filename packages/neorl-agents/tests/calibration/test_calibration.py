@@ -73,7 +73,7 @@ def test_the_interval_of_a_mean_has_the_width_of_independent_episodes():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: isotonic_map(np.zeros((0, 1)), np.zeros((0, 1))), "with a row"),
+        (lambda: isotonic_map(np.zeros((0, 1)), np.zeros((0, 1))), "with at least one row"),
         (lambda: isotonic_map(np.full((2, 1), np.nan), np.zeros((2, 1))), "must be finite"),
     ],
 )
