@@ -100,7 +100,7 @@ def test_a_foreign_kind_is_written_described_and_read_back(spec, ceiling):
 def test_a_kind_that_is_none_is_refused(ceiling):
     with pytest.raises(InputError, match="a kind must be an object, got the class"):
         register_kind("ceiling", type(ceiling.kind))
-    with pytest.raises(InputError, match=r"has to_records, .*; to_records is missing"):
+    with pytest.raises(InputError, match=r"must have to_records, .*; to_records is missing"):
         register_kind("ceiling", object())  # pyright: ignore
     with pytest.raises(InputError, match="the kind 'box' exists already"):
         register_kind("box", ceiling.kind)
